@@ -40,6 +40,18 @@ macro_rules! error_codes {
                 }
             }
 
+            /// Whether it is one of MongoDB's interruptions: the operation ended before it was complete, for a reason
+            /// outside of it, and may be tried again as a whole.
+            pub const fn is_interruption(self) -> bool {
+                matches!(
+                    self,
+                    ErrorCode::Interrupted
+                        | ErrorCode::InterruptedAtShutdown
+                        | ErrorCode::MaxTimeMSExpired
+                        | ErrorCode::ExceededTimeLimit
+                )
+            }
+
             /// The code with this number; a number without a variant becomes a location.
             pub const fn from_code(code: i32) -> ErrorCode {
                 match code {

@@ -12,7 +12,7 @@ use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::exec::Lane;
+use crate::exec::Held;
 use crate::last_error::LastError;
 use crate::parking::Parked;
 use crate::room::Grant;
@@ -189,8 +189,8 @@ pub struct ClientState {
     pub resumed: Option<Parked>,
     /// Room for the reply.
     pub reply_grant: Option<Grant>,
-    /// The lane of the ticket that is held. A command that waits for long takes it out and gives it back.
-    pub ticket: Option<Lane>,
+    /// The ticket that is held. A command that waits for long takes it out and gives it back.
+    pub ticket: Option<Held>,
     /// Whether the client waits for no reply to the message.
     pub unacknowledged: bool,
     /// Set when the operation of the message was begun before it could be handled.

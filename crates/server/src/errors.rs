@@ -48,12 +48,7 @@ pub fn truncated(error: Error) -> Error {
 /// Whether a statement's error is one of the whole write command, as every interruption is in MongoDB. Drivers retry only
 /// whole commands; statements that are done are not done again then.
 pub fn ends_command(code: ErrorCode) -> bool {
-    let interruptions = [
-        ErrorCode::Interrupted,
-        ErrorCode::InterruptedAtShutdown,
-        ErrorCode::MaxTimeMSExpired,
-    ];
-    is_refusal(code) || interruptions.contains(&code)
+    code.is_interruption()
 }
 
 /// Whether the server cannot write for now. MongoDB has this code among its interruptions.

@@ -4,16 +4,23 @@
 //! thread while it reads files or waits for room in memory. So a command takes a ticket of its lane first, and waits for
 //! it without a thread. There are more threads than tickets: writers that all wait for room keep no reader waiting, and
 //! commands that read memory only, among them `ping`, `currentOp` and `killOp`, need no ticket.
+//!
+//! Long commands must not keep short ones waiting. While somebody waits for a ticket, those who have held theirs for a
+//! while get another kind of ticket, of which there are as many, and their own is free again.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
 
 use frond_error::{Error, ErrorCode, Result};
 
 use crate::pool::Pool;
-use crate::room::WAITING_MAX;
+use crate::room::{WAITING_MAX, Waiting};
 
 /// How long a command may keep its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +47,15 @@ pub enum Lane {
 impl Lane {
     const ALL: [Lane; 3] = [Lane::Read, Lane::Write, Lane::Maintenance];
 
+    /// The number of its tickets for commands that turned out to be long.
+    fn long_tickets(self) -> usize {
+        match self {
+            Lane::Read | Lane::Write => 64,
+            // They all are.
+            Lane::Maintenance => 0,
+        }
+    }
+
     /// The number of its tickets.
     pub fn tickets(self) -> usize {
         match self {
@@ -58,30 +74,103 @@ impl Lane {
     }
 }
 
-/// The right to run a command of a lane.
-pub type Ticket<'e> = SemaphorePermit<'e>;
+/// While somebody waits for a ticket, those who hold one are looked at this often. Who holds it the second time, has held
+/// it for long.
+const LOOK: Duration = Duration::from_millis(25);
 
-/// Runs commands.
-pub struct Executor {
-    /// The threads.
-    pub pool: Pool,
-    lanes: [Semaphore; Lane::ALL.len()],
+/// The most tickets of a lane that are held, with those of long commands and of those that wait for room for a reply.
+const PLACES: usize = 64 + 64 + WAITING_MAX;
+
+/// What a place holds.
+mod place {
+    /// No ticket.
+    pub const FREE: u8 = 0;
+    /// A ticket that was taken since the last look.
+    pub const NEW: u8 = 1;
+    /// A ticket that was there at the last look.
+    pub const SEEN: u8 = 2;
+    /// A ticket for long commands.
+    pub const LONG: u8 = 3;
+    /// What was a ticket before its command gave it back.
+    pub const GIVEN_BACK: u8 = 4;
 }
 
-impl Executor {
-    /// An executor whose tasks use the timers of the runtime that this is called in.
-    pub fn new() -> std::io::Result<Executor> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let helpers = 2 * cores.max(2);
-        let tickets: usize = Lane::ALL.iter().map(|lane| lane.tickets()).sum();
-        Ok(Executor {
-            pool: Pool::new(helpers, tickets + WAITING_MAX + helpers)?,
-            lanes: Lane::ALL.map(|lane| Semaphore::new(lane.tickets())),
+/// The tickets of a lane.
+struct Tickets {
+    usual: Semaphore,
+    long: Semaphore,
+    places: [AtomicU8; PLACES],
+    waiting: AtomicUsize,
+}
+
+impl Tickets {
+    fn new(lane: Lane) -> Tickets {
+        Tickets {
+            usual: Semaphore::new(lane.tickets()),
+            long: Semaphore::new(lane.long_tickets()),
+            places: [const { AtomicU8::new(place::FREE) }; PLACES],
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// The place of a ticket that was just taken. None if there is none free: then it is not given back before its end.
+    fn place(&self) -> Option<usize> {
+        self.places.iter().position(|place| {
+            place.load(Ordering::Relaxed) == place::FREE
+                && (place.compare_exchange(
+                    place::FREE,
+                    place::NEW,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                ))
+                .is_ok()
         })
     }
 
-    fn lane(&self, lane: Lane) -> &Semaphore {
-        let [read, write, maintenance] = &self.lanes;
+    /// Sets what a place holds, and gives back the ticket that it held.
+    fn give_back(&self, place: Option<usize>, then: u8) {
+        let place = place.and_then(|place| self.places.get(place));
+        match place.map_or(place::NEW, |place| place.swap(then, Ordering::Relaxed)) {
+            place::FREE | place::GIVEN_BACK => {}
+            place::LONG => self.long.add_permits(1),
+            _ => self.usual.add_permits(1),
+        }
+    }
+
+    /// Moves the tickets of long commands.
+    fn look(&self) {
+        let changes = |place: &AtomicU8, from, to| {
+            place
+                .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        };
+        for place in &self.places {
+            if changes(place, place::NEW, place::SEEN)
+                || place.load(Ordering::Relaxed) != place::SEEN
+            {
+                continue;
+            }
+            let Ok(permit) = self.long.try_acquire() else {
+                continue;
+            };
+            if changes(place, place::SEEN, place::LONG) {
+                permit.forget();
+                self.usual.add_permits(1);
+            }
+        }
+    }
+}
+
+/// The tickets of all lanes.
+struct Lanes {
+    tickets: [Tickets; Lane::ALL.len()],
+    /// Somebody waits.
+    wanted: Notify,
+}
+
+impl Lanes {
+    fn of(&self, lane: Lane) -> &Tickets {
+        let [read, write, maintenance] = &self.tickets;
         match lane {
             Lane::Read => read,
             Lane::Write => write,
@@ -89,25 +178,119 @@ impl Executor {
         }
     }
 
+    /// Frees the tickets of long commands while others wait for tickets.
+    async fn watch(&self) {
+        let is_wanted = |tickets: &&Tickets| tickets.waiting.load(Ordering::Relaxed) > 0;
+        loop {
+            self.wanted.notified().await;
+            while self.tickets.iter().any(|tickets| is_wanted(&tickets)) {
+                self.tickets
+                    .iter()
+                    .filter(is_wanted)
+                    .for_each(Tickets::look);
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+}
+
+/// The right to run a command of a lane, given back on drop.
+pub struct Ticket<'e> {
+    tickets: &'e Tickets,
+    held: Held,
+}
+
+/// A ticket that is held, for the command that runs with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    lane: Lane,
+    place: Option<usize>,
+}
+
+impl Ticket<'_> {
+    /// What its command may give back.
+    pub fn held(&self) -> Held {
+        self.held
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.tickets.give_back(self.held.place, place::FREE);
+    }
+}
+
+/// Runs commands.
+pub struct Executor {
+    /// The threads.
+    pub pool: Pool,
+    lanes: Arc<Lanes>,
+    watcher: JoinHandle<()>,
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+impl Executor {
+    /// An executor whose tasks use the timers of the runtime that this is called in.
+    pub fn new() -> std::io::Result<Executor> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let helpers = 2 * cores.max(2);
+        let tickets = |lane: &Lane| lane.tickets() + lane.long_tickets();
+        let tickets: usize = Lane::ALL.iter().map(tickets).sum();
+        let lanes = Arc::new(Lanes {
+            tickets: Lane::ALL.map(Tickets::new),
+            wanted: Notify::new(),
+        });
+        let pool = Pool::new(helpers, tickets + WAITING_MAX + helpers)?;
+        let watched = lanes.clone();
+        Ok(Executor {
+            pool,
+            lanes,
+            watcher: tokio::spawn(async move { watched.watch().await }),
+        })
+    }
+
     /// Tickets of a lane that nobody holds.
     pub fn available(&self, lane: Lane) -> usize {
-        self.lane(lane).available_permits()
+        self.lanes.of(lane).usual.available_permits()
+    }
+
+    fn taken(&self, lane: Lane) -> Ticket<'_> {
+        let tickets = self.lanes.of(lane);
+        let place = tickets.place();
+        Ticket {
+            tickets,
+            held: Held { lane, place },
+        }
     }
 
     /// A ticket, if there is one.
     pub fn try_ticket(&self, lane: Lane) -> Option<Ticket<'_>> {
-        self.lane(lane).try_acquire().ok()
+        self.lanes.of(lane).usual.try_acquire().ok()?.forget();
+        Some(self.taken(lane))
     }
 
     /// Waits for a ticket. Those who wait get theirs in their order.
     pub async fn ticket(&self, lane: Lane) -> Option<Ticket<'_>> {
+        let tickets = self.lanes.of(lane);
+        let _waiting = Waiting::begin(&tickets.waiting);
+        self.lanes.wanted.notify_one();
         // It is never closed, so there is one.
-        self.lane(lane).acquire().await.ok()
+        tickets.usual.acquire().await.ok()?.forget();
+        Some(self.taken(lane))
     }
 
-    /// Gives a ticket back whose owner will forget it.
-    pub fn give_back(&self, lane: Lane) {
-        self.lane(lane).add_permits(1);
+    /// Gives a ticket back whose command goes on without it.
+    pub fn give_back(&self, held: Held) {
+        if held.place.is_some() {
+            self.lanes
+                .of(held.lane)
+                .give_back(held.place, place::GIVEN_BACK);
+        }
         self.pool.leave();
     }
 
@@ -164,5 +347,26 @@ mod tests {
             drop(held);
         });
         assert!(next.is_some());
+    }
+
+    #[tokio::test]
+    async fn long_commands_free_their_tickets_for_those_who_wait() {
+        let executor = Executor::new().unwrap();
+        let all = Lane::Read.tickets() + Lane::Read.long_tickets();
+        let mut held = Vec::new();
+        for _ in 0..all {
+            held.push(executor.ticket(Lane::Read).await.unwrap());
+        }
+        let more = tokio::time::timeout(4 * LOOK, executor.ticket(Lane::Read));
+        assert!(more.await.is_err(), "their number is bounded");
+        assert!(executor.try_ticket(Lane::Write).is_some());
+        // One that is given back early is not given back twice.
+        executor.give_back(held[0].held());
+        let extra = executor.ticket(Lane::Read).await.unwrap();
+        drop((held, extra));
+        let tickets = executor.lanes.of(Lane::Read);
+        assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
+        assert_eq!(tickets.long.available_permits(), Lane::Read.long_tickets());
+        assert_eq!(tickets.waiting.load(Ordering::Relaxed), 0);
     }
 }

@@ -63,11 +63,12 @@ pub fn default_cache_bytes() -> u64 {
 const FIXED_BYTES: u64 = 32 << 20;
 
 /// Memory for what clients make grow, beside a cache of `cache_bytes`: what is left of the usable memory, less a
-/// sixteenth and what the process takes anyway, and an eighth of that for the allocator. At least 16 MiB, and as much as an
+/// sixteenth and what the process takes anyway, and a third of that for the allocator, which rounds sizes up and has
+/// memory that is free between what is in use. At least 16 MiB, and as much as an
 /// eighth of the cache.
 pub fn client_bytes(usable: u64, cache_bytes: u64) -> u64 {
     let left = (usable / 16 * 15).saturating_sub(cache_bytes + FIXED_BYTES);
-    (left / 8 * 7).max(cache_bytes / 8).max(16 << 20)
+    (left / 3 * 2).max(cache_bytes / 8).max(16 << 20)
 }
 
 /// The memory use of this process, as the system counts it.
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn clients_get_what_the_cache_leaves() {
-        assert_eq!(client_bytes(512 << 20, 256 << 20), 168 << 20);
+        assert_eq!(client_bytes(512 << 20, 256 << 20), 128 << 20);
         assert_eq!(client_bytes(512 << 20, 64 << 20), 336 << 20);
         assert_eq!(client_bytes(512 << 20, 500 << 20), (500 << 20) / 8);
         assert_eq!(client_bytes(64 << 20, 64 << 20), 16 << 20);

@@ -45,8 +45,8 @@ impl BatchRoom for ReplyRoom<'_> {
         let mut grant = room.try_grant(bytes);
         if grant.is_none() {
             // Others need the ticket more than a command that waits for clients to read.
-            if let Some(lane) = self.state.ticket.take() {
-                self.server.executor.give_back(lane);
+            if let Some(held) = self.state.ticket.take() {
+                self.server.executor.give_back(held);
             }
             grant = Some(room.wait_here(bytes, self.limits)?);
         }

@@ -172,10 +172,11 @@ impl Room {
 }
 
 /// Counts someone who waits.
-struct Waiting<'a>(&'a AtomicUsize);
+pub struct Waiting<'a>(&'a AtomicUsize);
 
 impl Waiting<'_> {
-    fn begin(count: &AtomicUsize) -> Waiting<'_> {
+    /// Counts one more, until it is dropped.
+    pub fn begin(count: &AtomicUsize) -> Waiting<'_> {
         count.fetch_add(1, Ordering::Relaxed);
         Waiting(count)
     }

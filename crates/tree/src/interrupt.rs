@@ -62,14 +62,12 @@ impl Waits {
 impl Interrupt {
     /// Runs something on this thread whose waits can be interrupted.
     pub fn run<T>(self, operation: impl FnOnce() -> T) -> T {
-        struct Restore(Option<Interrupt>);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CURRENT.set(self.0.take());
-            }
-        }
-        let _restore = Restore(CURRENT.replace(Some(self)));
-        operation()
+        run_with(Some(self), operation)
+    }
+
+    /// Runs a part of the operation on this thread whose waits cannot be interrupted, as it undoes what was done.
+    pub fn shielded<T>(part: impl FnOnce() -> T) -> T {
+        run_with(None, part)
     }
 
     fn check(&self) -> Result<()> {
@@ -84,6 +82,17 @@ impl Interrupt {
             _ => Ok(()),
         }
     }
+}
+
+fn run_with<T>(interrupt: Option<Interrupt>, operation: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Interrupt>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0.take());
+        }
+    }
+    let _restore = Restore(CURRENT.replace(interrupt));
+    operation()
 }
 
 /// A wait of the operation on this thread.
@@ -185,5 +194,16 @@ mod tests {
         assert!(matches!(error, Error::Interrupted { timed_out: true }));
         assert!(check().is_ok(), "outside of the operation");
         drop(guard);
+    }
+
+    #[test]
+    fn a_shielded_part_is_not_interrupted() {
+        let killed = Interrupt::default();
+        killed.killed.store(true, Ordering::Relaxed);
+        killed.run(|| {
+            assert!(check().is_err());
+            assert!(Interrupt::shielded(check).is_ok());
+            assert!(check().is_err(), "after it");
+        });
     }
 }

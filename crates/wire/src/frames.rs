@@ -37,7 +37,9 @@ impl Frames {
         }
     }
 
-    fn arrived(&self) -> &[u8] {
+    /// The bytes that have arrived and are not consumed.
+    #[must_use]
+    pub fn arrived(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 

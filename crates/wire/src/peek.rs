@@ -13,7 +13,7 @@ pub enum Peek<'a> {
     Read,
     /// OP_INSERT, OP_UPDATE or OP_DELETE.
     Write,
-    /// OP_KILL_CURSORS, or something that will be refused.
+    /// OP_KILL_CURSORS, an old form of `currentOp`, `killOp` or `fsyncUnlock`, or something that will be refused.
     Other,
 }
 
@@ -28,6 +28,8 @@ pub fn peek(message: &[u8]) -> Peek<'_> {
         OpCode::Msg => msg_body(payload).map_or(Peek::Other, command),
         OpCode::Query => match legacy::parse_query(payload) {
             Ok(query) if query.namespace.ends_with(".$cmd") => command(unwrapped(query.query)),
+            // `inprog`, `killop` and `unlock`, which shells before 3.2 use.
+            Ok(query) if is_old_admin(query.namespace) => Peek::Other,
             Ok(_) => Peek::Read,
             Err(_) => Peek::Other,
         },
@@ -35,6 +37,15 @@ pub fn peek(message: &[u8]) -> Peek<'_> {
         OpCode::Insert | OpCode::Update | OpCode::Delete => Peek::Write,
         OpCode::KillCursors | OpCode::Reply | OpCode::Compressed => Peek::Other,
     }
+}
+
+/// Whether this is a pseudo-collection of such a command.
+fn is_old_admin(namespace: &str) -> bool {
+    let collection = namespace.split_once('.').map(|(_, collection)| collection);
+    matches!(
+        collection,
+        Some("$cmd.sys.inprog" | "$cmd.sys.killop" | "$cmd.sys.unlock")
+    )
 }
 
 fn msg_body(payload: &[u8]) -> Option<&[u8]> {
@@ -114,6 +125,10 @@ mod tests {
             assert_eq!(peek(&query), Peek::Command("ping", &ping));
         }
         assert_eq!(peek(&op_query(1, &query("db.c", &ping))), Peek::Read);
+        for name in ["inprog", "killop", "unlock"] {
+            let namespace = format!("admin.$cmd.sys.{name}");
+            assert_eq!(peek(&op_query(1, &query(&namespace, &ping))), Peek::Other);
+        }
         assert_eq!(peek(&op_get_more(1, "db.c", 0, 7)), Peek::Read);
         assert_eq!(peek(&op_kill_cursors(1, &[7])), Peek::Other);
         assert_eq!(peek(&msg(1, 0, Flags::NONE, &[5, 0, 0, 0, 0])), Peek::Other);

@@ -109,6 +109,38 @@ pub fn writes(pipeline: &Doc) -> bool {
     matches!(stage, Some(("$out" | "$merge", _)))
 }
 
+/// What a pipeline needs, besides the server's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing.
+    Memory,
+    /// It reads collections.
+    Read,
+    /// It writes to a collection.
+    Written,
+}
+
+/// What a pipeline needs, judged by the names of its stages.
+pub fn reach(pipeline: &Doc) -> Reach {
+    if writes(pipeline) {
+        return Reach::Written;
+    }
+    let mut stages = pipeline
+        .values()
+        .filter_map(|stage| stage.as_doc()?.first());
+    let from_memory = stages
+        .next()
+        .is_some_and(|(name, _)| SERVER_STAGES.contains(&name));
+    let other_sources = ["$lookup", "$graphLookup", "$unionWith", "$facet"];
+    match from_memory && !stages.any(|(name, _)| other_sources.contains(&name)) {
+        true => Reach::Memory,
+        false => Reach::Read,
+    }
+}
+
+/// Stages whose documents the server makes.
+const SERVER_STAGES: [&str; 3] = ["$currentOp", "$listLocalSessions", "$listSessions"];
+
 /// Refuses stages that are not in version 1 of the Stable API.
 fn check_stable_api(pipeline: &Doc) -> Result<()> {
     for (name, spec) in pipeline.values().filter_map(|s| s.as_doc()?.first()) {
@@ -203,8 +235,8 @@ fn server_documents(
     pipeline: &Doc,
 ) -> Result<Option<Vec<DocBuf>>> {
     let first = pipeline.values().next().and_then(|stage| stage.as_doc());
-    let Some((name @ ("$currentOp" | "$listLocalSessions" | "$listSessions"), spec)) =
-        first.and_then(Doc::first)
+    let Some((name, spec)) =
+        (first.and_then(Doc::first)).filter(|(name, _)| SERVER_STAGES.contains(name))
     else {
         return Ok(None);
     };
@@ -266,6 +298,8 @@ mod tests {
 
     use frond_bson::{DocBuf, doc};
 
+    use crate::dispatch::lane;
+    use crate::exec::Lane;
     use crate::testing::TestServer;
 
     fn aggregate(server: &mut TestServer, mut command: DocBuf) -> Vec<DocBuf> {
@@ -308,6 +342,31 @@ mod tests {
         let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
         let reply = server.run("test", doc! {"getMore": id, "collection": "c"});
         assert_eq!(server.batch(&reply, "nextBatch").len(), 30);
+    }
+
+    /// Who looks for what holds all tickets must not need one.
+    #[test]
+    fn a_pipeline_over_operations_needs_no_ticket() {
+        let lane = |pipeline: DocBuf| {
+            let mut command = doc! {"aggregate": 1};
+            command.push_all(&pipeline);
+            lane("aggregate", command.as_bytes())
+        };
+        for stage in ["$currentOp", "$listLocalSessions", "$listSessions"] {
+            let mut first = DocBuf::new();
+            first.push(stage, &doc! {});
+            assert_eq!(lane(doc! {"pipeline": [&first]}), None);
+            assert_eq!(
+                lane(doc! {"pipeline": [&first, {"$match": {"a": 1}}]}),
+                None
+            );
+            let joined = doc! {"pipeline": [&first, {"$lookup": {"from": "c"}}]};
+            assert_eq!(lane(joined), Some(Lane::Read));
+            let written = doc! {"pipeline": [&first, {"$out": "c"}]};
+            assert_eq!(lane(written), Some(Lane::Write));
+        }
+        assert_eq!(lane(doc! {"pipeline": [{"$match": {}}]}), Some(Lane::Read));
+        assert_eq!(lane(doc! {}), Some(Lane::Read));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -59,15 +59,8 @@ impl Command for GetMore {
             .ok_or_else(|| args.missing("collection"))?;
         let size = args.u64("batchSize")?.filter(|size| *size > 0);
         let resumed = cx.state.resumed.take();
-        if resumed.is_some() {
-            let is_open = cx.server.cursors.unpark(id);
-            if let Err(error) = cx.limits.check() {
-                cx.server.cursors.kill(id);
-                return Err(error.into());
-            }
-            if !is_open {
-                return Err(killed());
-            }
+        if resumed.is_some() && !cx.server.cursors.unpark(id) {
+            return Err(killed());
         }
         let awaits = cx.server.cursors.awaits(id);
         if cx.max_time.is_some() && !awaits && cx.server.cursors.namespace(id).is_some() {

@@ -8,6 +8,7 @@ use frond_store::Durability;
 use frond_wire::DocIter;
 
 use crate::client::Client;
+use crate::commands::aggregate::Reach;
 use crate::commands::{self, proper_name};
 use crate::context::Context;
 use crate::errors::{reply_too_large, truncated, write_error};
@@ -186,8 +187,13 @@ fn try_command(
             more_to_come: false,
             wait: None,
         };
-        // It may have waited for a ticket.
-        cx.limits.check()?;
+        // It may have waited, for a ticket or for documents.
+        if let Err(failure) = cx.limits.check() {
+            if let Some(Parked::Tail(tail)) = cx.state.resumed.take() {
+                server.cursors.kill(tail.cursor);
+            }
+            return Err(failure.into());
+        }
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
         let mut reply = match traits.lane {
             Some(Lane::Read | Lane::Write) => {
@@ -240,15 +246,22 @@ fn push_journal_failure(reply: &mut DocBuf, failure: impl std::fmt::Display) {
 pub fn lane(name: &str, body: &[u8]) -> Option<Lane> {
     let (_, command) = commands::find(name)?;
     let lane = command.traits().lane;
-    if name == "aggregate"
-        && let Ok(body) = Doc::validate(body)
-        && body
-            .get_array("pipeline")
-            .is_some_and(commands::aggregate::writes)
-    {
-        return Some(Lane::Write);
+    if name != "aggregate" {
+        return lane;
     }
-    lane
+    let body = Doc::validate(body);
+    let Some(pipeline) = body
+        .as_ref()
+        .ok()
+        .and_then(|body| body.get_array("pipeline"))
+    else {
+        return lane;
+    };
+    match commands::aggregate::reach(pipeline) {
+        Reach::Written => Some(Lane::Write),
+        Reach::Read => lane,
+        Reach::Memory => None,
+    }
 }
 
 /// Shows a command in `currentOp` that has to wait before it can run. Returns when its time is over.

@@ -2,12 +2,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use frond_wire::MAX_MESSAGE_BYTES;
+use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode};
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
 
+use crate::message::wants_reply;
 use crate::room::{Grant, Room, STALLED};
 
 /// Capacity for a first read; most requests fit.
@@ -28,6 +31,10 @@ const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 /// Capacity for the first read of an idle connection.
 const IDLE_BYTES: usize = 64;
+
+/// While room is short, a message that has some must arrive at this rate, after the time in which a client counts as
+/// stalled.
+const BYTES_PER_SECOND: usize = 256 << 10;
 
 /// Why there is no next message.
 #[derive(Debug)]
@@ -52,6 +59,10 @@ pub struct Frames {
     room: Arc<Room>,
     /// Room for the message that arrives or is handled, if it is not small.
     grant: Option<Grant>,
+    /// When the rest of that message must have arrived, if others need the room.
+    due: Option<Instant>,
+    /// Set when the client has closed the connection.
+    gone: Arc<AtomicBool>,
 }
 
 impl Drop for Frames {
@@ -61,14 +72,17 @@ impl Drop for Frames {
 }
 
 impl Frames {
-    /// Messages that take their memory from a room.
-    pub fn new(room: Arc<Room>) -> Frames {
+    /// Messages that take their memory from a room. `gone` is set when the client has closed the connection, by an event
+    /// that polls the task.
+    pub fn new(room: Arc<Room>, gone: Arc<AtomicBool>) -> Frames {
         Frames {
             arrived: frond_wire::Frames::new(MAX_MESSAGE_BYTES),
             current: 0,
             large: 0,
             room,
             grant: None,
+            due: None,
+            gone,
         }
     }
 
@@ -82,8 +96,15 @@ impl Frames {
                 // What is not read yet stays in the socket, and the client waits.
                 self.grant = Some(match self.room.try_grant(memory) {
                     Some(grant) => grant,
-                    None => self.room.wait(memory).await,
+                    None => tokio::select! {
+                        biased;
+                        () = self.closed() => return Err(Ended::Closed),
+                        grant = self.room.wait(memory) => grant,
+                    },
                 });
+                let length = self.arrived.length().ok().flatten().unwrap_or(0);
+                let time = STALLED + Duration::from_secs((length / BYTES_PER_SECOND) as u64);
+                self.due = Some(Instant::now() + time);
                 continue;
             }
             if let Some(message) = message {
@@ -114,6 +135,21 @@ impl Frames {
                 Err(error) => return Ended::Io(error),
             }
         }
+    }
+
+    /// Returns when the client has closed the connection, unless it waits for no reply to the message that arrives: it
+    /// may do so at once and have the message handled.
+    async fn closed(&self) {
+        let arrived = self.arrived.arrived();
+        let op = Header::parse(arrived).and_then(|header| header.op());
+        let is_known =
+            arrived.len() >= HEADER_BYTES + 4 && op.is_ok_and(|op| op != OpCode::Compressed);
+        let wants_reply = is_known && wants_reply(arrived);
+        std::future::poll_fn(|_| match wants_reply && self.gone.load(Ordering::Relaxed) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
     }
 
     /// Drops the message that [`Frames::next`] found.
@@ -160,9 +196,14 @@ impl Frames {
             stream.read(self.arrived.room(READ_BYTES)).await
         } else {
             let read = stream.read(self.arrived.room(READ_BYTES));
-            match tokio::time::timeout(STALLED, read).await {
+            let read = tokio::time::timeout(STALLED, read).await;
+            // A byte now and then is not enough.
+            let is_late = read.is_err() || self.due.is_some_and(|due| Instant::now() > due);
+            if is_late && self.room.is_short() {
+                return Err(Ended::Stalled);
+            }
+            match read {
                 Ok(read) => read,
-                Err(_) if self.room.is_short() => return Err(Ended::Stalled),
                 Err(_) => return Ok(()),
             }
         };
@@ -215,7 +256,7 @@ mod tests {
                     far.write_all(bytes).await.unwrap();
                 }
             });
-            let mut frames = Frames::new(room());
+            let mut frames = Frames::new(room(), Arc::default());
             for message in &messages {
                 frames.next(&mut near).await.unwrap();
                 assert_eq!(frames.message(), message);
@@ -242,11 +283,62 @@ mod tests {
             };
             let (mut near, mut far) = tokio::io::duplex(1024);
             far.write_all(&header.to_bytes()).await.unwrap();
-            match Frames::new(room()).next(&mut near).await {
+            match Frames::new(room(), Arc::default()).next(&mut near).await {
                 Err(Ended::Malformed(error)) => assert_eq!(error, expected),
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// It used to wait for the room, with all that was in its socket.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_gone_waits_for_no_room() {
+        let large = |flags| msg(1, 0, flags, &[EMPTY, &vec![0; 1 << 20]].concat());
+        let room = room();
+        let _all = room.try_grant(room.bytes()).unwrap();
+        for (flags, is_closed) in [(Flags::NONE, true), (Flags::MORE_TO_COME, false)] {
+            let (mut near, mut far) = tokio::io::duplex(4 << 20);
+            far.write_all(&large(flags)).await.unwrap();
+            let mut frames = Frames::new(room.clone(), Arc::new(AtomicBool::new(true)));
+            let next = tokio::time::timeout(Duration::from_secs(9), frames.next(&mut near)).await;
+            assert_eq!(
+                matches!(next, Ok(Err(Ended::Closed))),
+                is_closed,
+                "{next:?}"
+            );
+        }
+    }
+
+    /// A byte every few seconds used to be enough to keep the room of the whole message.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_upload_does_not_keep_room_that_others_need() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let room = Room::new(&memory, MemoryUse::Requests, 1 << 20);
+        let (mut near, mut far) = tokio::io::duplex(4 << 20);
+        let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 800 << 10]].concat());
+        let sender = tokio::spawn(async move {
+            for byte in large.chunks(1) {
+                if far.write_all(byte).await.is_err() {
+                    break;
+                }
+                tokio::time::sleep(STALLED / 2).await;
+            }
+        });
+        let mut frames = Frames::new(room.clone(), Arc::default());
+        let alone = tokio::time::timeout(Duration::from_secs(600), frames.next(&mut near)).await;
+        assert!(alone.is_err(), "nobody else needs the room");
+        let other = tokio::time::timeout(Duration::from_secs(60), room.wait(800 << 10));
+        let (ended, other) = tokio::join!(
+            async {
+                let ended = frames.next(&mut near).await;
+                drop((frames, near));
+                ended
+            },
+            other
+        );
+        assert!(matches!(ended, Err(Ended::Stalled)), "{ended:?}");
+        assert!(other.is_ok());
+        sender.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -259,7 +351,7 @@ mod tests {
             opcode: 2013,
         };
         far.write_all(&header.to_bytes()).await.unwrap();
-        let mut frames = Frames::new(room());
+        let mut frames = Frames::new(room(), Arc::default());
         let wait = tokio::time::timeout(Duration::from_secs(60), frames.next(&mut near));
         assert!(wait.await.is_err());
         assert!(
@@ -280,7 +372,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_gives_its_buffer_back() {
         let (mut near, mut far) = tokio::io::duplex(4 << 20);
-        let mut frames = Frames::new(room());
+        let mut frames = Frames::new(room(), Arc::default());
         let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 2 << 20]].concat());
         far.write_all(&large).await.unwrap();
         frames.next(&mut near).await.unwrap();

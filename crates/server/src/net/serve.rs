@@ -1,7 +1,11 @@
 //! Serving one connection.
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use frond_bson::doc;
@@ -72,7 +76,7 @@ where
             state: &mut state,
         },
         stream: &mut stream,
-        frames: Frames::new(server.rooms.requests.clone()),
+        frames: Frames::new(server.rooms.requests.clone(), connection.gone.clone()),
         inflated: None,
         stop: server.stop_signal(),
     };
@@ -83,7 +87,11 @@ where
             log_malformed(&server, &connection, error);
             if let Some(reply) = reply_to_other_protocol(error) {
                 // The client may have disconnected.
-                let _ = tokio::time::timeout(LAST_REPLY_MAX, stream.write_all(reply)).await;
+                let sent = async {
+                    stream.write_all(reply).await?;
+                    stream.flush().await
+                };
+                let _ = tokio::time::timeout(LAST_REPLY_MAX, sent).await;
             }
         }
         Some(Ended::Stalled) => {
@@ -229,6 +237,9 @@ where
         let lane = lane(message);
         self.client.state.unacknowledged = !wants_reply(message);
         loop {
+            // What is left of a write that has waited for the journal is its reply.
+            let is_done = matches!(self.client.state.resumed, Some(Parked::Journal(_)));
+            let lane = lane.filter(|_| !is_done);
             let ticket = match lane {
                 None => None,
                 Some(lane) => match server.executor.try_ticket(lane) {
@@ -237,13 +248,10 @@ where
                 },
             };
             let message = current(&self.inflated, &self.frames);
-            self.client.state.ticket = lane.filter(|_| ticket.is_some());
+            self.client.state.ticket = ticket.as_ref().map(Ticket::held);
             let handled = handle(&mut self.client, message, previous);
-            match self.client.state.ticket.take() {
-                Some(_) => drop(ticket),
-                // The command has given it back.
-                None => ticket.into_iter().for_each(Ticket::forget),
-            }
+            self.client.state.ticket = None;
+            drop(ticket);
             self.client.state.resumed = None;
             if std::mem::take(&mut self.client.state.announced) {
                 // It did not come to its command.
@@ -381,22 +389,53 @@ async fn send<S: AsyncWrite + Unpin>(
     is_granted: bool,
 ) -> Result<(), Ended> {
     let mut rest = reply;
-    let sent = stream.write(rest).await.map_err(Ended::Io)?;
-    rest = rest.get(sent..).unwrap_or_default();
-    if rest.is_empty() {
-        return Ok(());
-    }
-    let _counted = (!is_granted).then(|| room.count(reply.len()));
-    while !rest.is_empty() {
-        match tokio::time::timeout(STALLED, stream.write(rest)).await {
-            Ok(Ok(0)) => return Err(Ended::Io(std::io::ErrorKind::WriteZero.into())),
-            Ok(Ok(sent)) => rest = rest.get(sent..).unwrap_or_default(),
-            Ok(Err(error)) => return Err(Ended::Io(error)),
-            Err(_) if room.is_short() => return Err(Ended::Stalled),
-            Err(_) => {}
+    let mut counted = None;
+    loop {
+        let step = match poll_fn(|cx| Poll::Ready(poll_send(stream, &mut rest, cx))).await {
+            Poll::Ready(step) => step,
+            Poll::Pending => {
+                if !is_granted {
+                    counted.get_or_insert_with(|| room.count(reply.len()));
+                }
+                let step = poll_fn(|cx| poll_send(stream, &mut rest, cx));
+                match tokio::time::timeout(STALLED, step).await {
+                    Ok(step) => step,
+                    Err(_) if room.is_short() => return Err(Ended::Stalled),
+                    Err(_) => continue,
+                }
+            }
+        };
+        if step.map_err(Ended::Io)? == Sent::All {
+            return Ok(());
         }
     }
-    Ok(())
+}
+
+/// How much of a reply is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    More,
+    All,
+}
+
+/// Sends more of a reply. A stream that buffers or encrypts is flushed at the end.
+fn poll_send<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    rest: &mut &[u8],
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<Sent>> {
+    if rest.is_empty() {
+        return Pin::new(stream).poll_flush(cx).map_ok(|()| Sent::All);
+    }
+    Pin::new(stream)
+        .poll_write(cx, rest)
+        .map(|sent| match sent? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            sent => {
+                *rest = rest.get(sent..).unwrap_or_default();
+                Ok(Sent::More)
+            }
+        })
 }
 
 /// The current message, decompressed.
@@ -444,4 +483,39 @@ async fn until(deadline: Option<Instant>) {
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // The sender lives as long as the server.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_store::{MemoryBudget, MemoryUse};
+    use tokio::io::{AsyncReadExt, BufWriter};
+
+    use super::*;
+
+    /// The first write used to wait without a limit, and was not counted.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_at_all_has_stalled() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let room = Room::new(&memory, MemoryUse::Replies, 1 << 20);
+        let (mut near, _far) = tokio::io::duplex(1);
+        near.write_all(&[0]).await.unwrap();
+        let reply = vec![0; 2 << 20];
+        let sent = tokio::time::timeout(4 * STALLED, send(&mut near, &reply, &room, false));
+        assert!(matches!(sent.await, Ok(Err(Ended::Stalled))));
+        assert_eq!(memory.used(MemoryUse::Replies), 0);
+    }
+
+    #[tokio::test]
+    async fn a_reply_is_flushed() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let room = Room::new(&memory, MemoryUse::Replies, 1 << 20);
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut near = BufWriter::new(near);
+        send(&mut near, b"reply", &room, false).await.unwrap();
+        let mut read = [0; 5];
+        far.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"reply");
+    }
 }

@@ -14,6 +14,7 @@ use frond_wire::{Flags, MAX_MESSAGE_BYTES, MsgBuilder, Reply, read_message};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::Peer;
+use crate::exec::Lane;
 use crate::file_handles::HandleLimit;
 use crate::net::serve::serve;
 use crate::testing::TestServer;
@@ -209,6 +210,30 @@ impl Served {
         }
     }
 
+    /// Sends these commands one after the other until one waits for room. Returns its operation and its number.
+    fn until_one_waits(
+        &self,
+        client: &mut RawClient,
+        collection: &str,
+        command: impl Fn(i64) -> DocBuf,
+    ) -> (DocBuf, i64) {
+        for number in 1..100 {
+            client.send(&command(number));
+            loop {
+                let is = |op: &DocBuf| op.get_str("waitingFor") == Some("a memtable to be flushed");
+                if let Some(operation) = self.waiting(collection).into_iter().find(is) {
+                    return (operation, number);
+                }
+                if client.is_answered() {
+                    let reply = client.receive();
+                    assert_eq!(reply.get_f64("ok"), Some(1.0), "{reply:?}");
+                    break;
+                }
+            }
+        }
+        panic!("there is always room");
+    }
+
     /// Other clients are served at once: commands without tickets, and readers.
     fn others_are_served(&self) {
         let mut other = self.connect();
@@ -239,6 +264,16 @@ impl RawClient {
             .body(body.as_bytes())
             .finish();
         self.0.write_all(&message).unwrap();
+    }
+
+    /// Whether there is something to receive, or is after a moment.
+    fn is_answered(&self) -> bool {
+        let timeout = self.0.read_timeout().unwrap();
+        let moment = Some(Duration::from_millis(20));
+        self.0.set_read_timeout(moment).unwrap();
+        let arrived = self.0.peek(&mut [0]);
+        self.0.set_read_timeout(timeout).unwrap();
+        arrived.is_ok()
     }
 
     fn receive(&mut self) -> DocBuf {
@@ -338,6 +373,88 @@ async fn a_writer_that_waits_for_room_can_be_interrupted() {
     assert_eq!(batch.unwrap().count(), 0);
 }
 
+/// The commits before the interrupted one stay. A retry used to insert their documents again and failed with duplicate keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_of_an_interrupted_insert_goes_on_where_it_ended() {
+    let text = "x".repeat(4 << 20);
+    let lsid = crate::sessions::SessionId::random().to_doc();
+    for name in ["insert", "bulkWrite"] {
+        let served = Served::new();
+        let mut client = served.connect();
+        client.run(&doc! {"create": "c"});
+        let command = |number: i64| {
+            let mut command = match name {
+                "insert" => doc! {"insert": "c"},
+                _ => doc! {"bulkWrite": 1, "nsInfo": [{"ns": "admin.c"}]},
+            };
+            let field = if name == "insert" { "documents" } else { "ops" };
+            command.push_array(field, |list| {
+                for id in 0..10 {
+                    let document = doc! {"_id": 10 * number + id, "x": &text};
+                    match name {
+                        "insert" => list.push(&document),
+                        _ => list.push(&doc! {"insert": 0, "document": &document}),
+                    }
+                }
+            });
+            command.push("lsid", &lsid);
+            command.push("txnNumber", number);
+            command
+        };
+        let stuck = served.stick("data");
+        let collection = if name == "insert" { "c" } else { "$cmd" };
+        let (operation, number) = served.until_one_waits(&mut client, collection, &command);
+        let id = operation.get_i64("opid").unwrap();
+        served.connect().run(&doc! {"killOp": 1, "op": id});
+        let reply = client.receive();
+        assert_eq!(reply.get_i32("code"), Some(11601), "{name}: {reply:?}");
+        drop(stuck);
+        let count = |client: &mut RawClient| {
+            let reply = client.run(&doc! {"count": "c", "query": {"_id": {"$gte": 10 * number}}});
+            reply.get_i32("n").unwrap()
+        };
+        let before = count(&mut client);
+        assert!((1..10).contains(&before), "{name}: {before}");
+        let reply = client.run(&command(number));
+        let n = if name == "insert" { "n" } else { "nInserted" };
+        assert_eq!(reply.get_i32(n), Some(10), "{name}: {reply:?}");
+        assert!(reply.get("writeErrors").is_none(), "{name}: {reply:?}");
+        assert_eq!(count(&mut client), 10, "{name}");
+    }
+}
+
+/// Its temporary collection used to stay: what stopped it also stopped the drop.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_out_drops_its_temporary_collection() {
+    let served = Served::new();
+    let mut client = served.connect();
+    let mut insert = doc! {"insert": "source"};
+    let text = "x".repeat(4 << 20);
+    insert.push_array("documents", |list| {
+        (0..10).for_each(|id| list.push(&doc! {"_id": id, "x": &text}));
+    });
+    client.run(&insert);
+    let stuck = served.stick("data");
+    let out = |number: i64| {
+        doc! {
+            "aggregate": "source", "cursor": {},
+            "pipeline": [{"$out": format!("out{number}").as_str()}],
+        }
+    };
+    let (operation, number) = served.until_one_waits(&mut client, "source", out);
+    let id = operation.get_i64("opid").unwrap();
+    served.connect().run(&doc! {"killOp": 1, "op": id});
+    std::thread::sleep(Duration::from_millis(200));
+    drop(stuck);
+    assert_eq!(client.receive().get_i32("code"), Some(11601));
+    let reply = client.run(&doc! {"listCollections": 1, "nameOnly": true});
+    let reply = format!("{reply:?}");
+    assert!(
+        !reply.contains("agg_out") && !reply.contains(&format!("out{number}")),
+        "{reply}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_writers_that_wait_for_the_journal_keep_no_other_waiting() {
     let served = Served::new();
@@ -369,6 +486,45 @@ async fn two_thousand_writers_that_wait_for_the_journal_keep_no_other_waiting() 
         assert_eq!(reply.get_i32("n"), Some(1));
         assert!(reply.get("writeConcernError").is_none(), "{reply:?}");
     }
+}
+
+/// Its cursor used to stay in use for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_getmore_that_waits_for_documents_closes_its_cursor() {
+    let served = Served::new();
+    let mut client = served.connect();
+    client.run(&doc! {"create": "log", "capped": true, "size": 1 << 20});
+    client.run(&doc! {"insert": "log", "documents": [{"_id": 1}]});
+    let found = client.run(&doc! {"find": "log", "tailable": true, "awaitData": true});
+    let id = found.get_doc("cursor").unwrap().get_i64("id").unwrap();
+    client.send(&doc! {"getMore": id, "collection": "log", "maxTimeMS": 600_000});
+    let operation = served.until_waiting("log", 1).remove(0);
+    let operation = operation.get_i64("opid").unwrap();
+    served.connect().run(&doc! {"killOp": 1, "op": operation});
+    assert_eq!(client.receive().get_i32("code"), Some(11601));
+    client.send(&doc! {"getMore": id, "collection": "log"});
+    assert_eq!(client.receive().get_i32("code"), Some(43));
+    assert_eq!(served.test.server.cursors.counts().open, 0);
+}
+
+/// It used to take a second write ticket for its reply only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_has_waited_for_the_journal_needs_no_ticket() {
+    let served = Served::new();
+    let mut client = served.connect();
+    client.run(&doc! {"create": "c"});
+    let stuck = served.stick("log");
+    let insert = doc! {"insert": "c", "documents": [{"x": 1}], "writeConcern": {"j": true}};
+    client.send(&insert);
+    let began = Instant::now();
+    while served.until_waiting("c", 1)[0].get_str("waitingFor") != Some("the journal") {
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+    let executor = &served.test.server.executor;
+    let tickets: Vec<_> = std::iter::from_fn(|| executor.try_ticket(Lane::Write)).collect();
+    assert_eq!(tickets.len(), Lane::Write.tickets());
+    drop(stuck);
+    assert_eq!(client.receive().get_i32("n"), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -410,14 +566,8 @@ async fn pings_go_on_beside_any_number_of_long_scans() {
         }
     });
     first.run(&insert);
-    let slow = doc! {
-        "count": "scanned",
-        "query": {"$expr": {"$lt": [{"$reduce": {
-            "input": {"$range": [0, 2000]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]},
-        }}, "$a"]}},
-        "maxTimeMS": 8000,
-    };
-    let mut scans: Vec<_> = (0..200)
+    let slow = slow_scan("scanned", Duration::from_secs(20));
+    let mut scans: Vec<_> = (0..300)
         .map(|_| {
             let mut scan = served.connect();
             scan.send(&slow);
@@ -432,6 +582,55 @@ async fn pings_go_on_beside_any_number_of_long_scans() {
         slowest = slowest.max(began.elapsed());
     }
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    for scan in &mut scans {
+        assert_eq!(scan.receive().get_i32("code"), Some(50));
+    }
+}
+
+/// A count that ends by its time limit.
+fn slow_scan(collection: &str, time: Duration) -> DocBuf {
+    doc! {
+        "count": collection,
+        "query": {"$expr": {"$lt": [{"$reduce": {
+            "input": {"$range": [0, 400]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]},
+        }}, "$a"]}},
+        "maxTimeMS": time.as_millis() as i64,
+    }
+}
+
+/// Long commands used to keep their tickets to their end.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_go_on_beside_as_many_long_scans_as_there_are_tickets() {
+    let served = Served::new();
+    let mut first = served.connect();
+    first.run(&doc! {"insert": "other", "documents": [{"_id": 1}]});
+    let mut insert = doc! {"insert": "scanned"};
+    insert.push_array("documents", |list| {
+        for id in 0..2000 {
+            list.push(&doc! {"_id": id, "a": id % 7});
+        }
+    });
+    first.run(&insert);
+    let mut scans: Vec<_> = (0..Lane::Read.tickets())
+        .map(|_| {
+            let mut scan = served.connect();
+            scan.send(&slow_scan("scanned", Duration::from_secs(8)));
+            scan
+        })
+        .collect();
+    let executor = &served.test.server.executor;
+    let began = Instant::now();
+    while executor.available(Lane::Read) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let began = Instant::now();
+    first.run(&doc! {"find": "other", "filter": {"_id": 1}});
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
     for scan in &mut scans {
         assert_eq!(scan.receive().get_i32("code"), Some(50));
     }

@@ -7,7 +7,7 @@ use frond_query::aggregate::{Source, Writing};
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
-use crate::keyspace::Durability;
+use crate::keyspace::{Durability, Interrupt};
 use crate::namespace::Namespace;
 use crate::options::NaturalOrder;
 use crate::store::DocumentStore;
@@ -69,10 +69,13 @@ impl Target<'_> {
         let filled = self
             .prepare(&temporary, existing.as_deref())
             .and_then(|()| self.fill(&temporary, &mut docs))
-            .and_then(|()| self.store.rename_collection(&temporary, &target, true));
+            .and_then(|()| self.context.check())
+            .and_then(|()| {
+                Interrupt::shielded(|| self.store.rename_collection(&temporary, &target, true))
+            });
         if filled.is_err() {
-            // The first error is the one to report.
-            let _ = self.store.drop_collection(&temporary);
+            // The first error is the one to report. What interrupted the operation must not interrupt this.
+            let _ = Interrupt::shielded(|| self.store.drop_collection(&temporary));
         }
         filled
     }

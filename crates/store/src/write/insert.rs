@@ -35,15 +35,16 @@ pub struct InsertOutcome {
 }
 
 impl InsertOutcome {
-    /// Notes that the store cannot write these documents for now: what was inserted before stays, and the caller learns
-    /// how much that is, so that a retry does not insert it again. Any other error fails the operation.
+    /// Notes that the store cannot write these documents for now, or that the operation was interrupted: what was inserted
+    /// before stays, and the caller learns how much that is, so that a retry does not insert it again. Any other error
+    /// fails the operation.
     fn refuse_rest(
         &mut self,
         error: Error,
         rest: std::ops::Range<usize>,
         ordered: bool,
     ) -> Result<()> {
-        if !error.is_disk_full() && error.code() != ErrorCode::ExceededTimeLimit {
+        if !error.is_disk_full() && !error.code().is_interruption() {
             return Err(error);
         }
         let tried = if ordered { 1 } else { rest.len() };
@@ -69,8 +70,8 @@ struct Chunk {
 /// there.
 ///
 /// # Errors
-/// Errors of single documents are in the outcome, and so is that the store cannot write for now. The operation fails as a whole only for a bad
-/// name or another failure of the engine.
+/// Errors of single documents are in the outcome, and so is that the store cannot write for now or that the operation was
+/// interrupted. The operation fails as a whole only for a bad name or another failure of the engine.
 pub fn insert(
     catalog: &Catalog,
     ns: &Namespace,
