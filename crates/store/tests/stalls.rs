@@ -278,6 +278,52 @@ fn documents_that_are_too_old_do_not_come_back_into_a_capped_collection() {
     assert!(reached.times() >= 3);
 }
 
+/// Changes more documents than the notes that are left for the end, so that there is another round.
+fn another_round(store: &DocumentStore) {
+    for id in 200..300 {
+        update(store, &doc! {"_id": id}, &doc! {"$inc": {"n": 1}});
+    }
+}
+
+/// The copy took a document for one that was too old, because the first part of the copy had it, although it had removed
+/// it itself: a client had deleted it and inserted it again. The acknowledged insertion was lost.
+#[test]
+fn a_document_that_is_deleted_and_inserted_again_in_different_rounds_is_kept() {
+    let f = Fixture::new();
+    filled(&f.store);
+    let store = f.store.clone();
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let reached = rounds.clone();
+    let act = at_points(move |name| {
+        let number = match name {
+            "a part of a collection is copied"
+                if find(&store, &doc! {"_id": 10, "a": 10}).is_empty() =>
+            {
+                return;
+            }
+            "a part of a collection is copied" => 0,
+            "a round of changes is copied" => reached.fetch_add(1, Ordering::SeqCst) + 1,
+            _ => return,
+        };
+        match number {
+            0 | 2 => delete(&store, &doc! {"_id": 10}),
+            1 | 3 => insert(&store, "db.c", &doc! {"_id": 10, "again": number as i32}),
+            _ => return,
+        }
+        another_round(&store);
+    });
+    let context = OpContext::new();
+    let converted = f.store.convert_to_capped(&ns("db.c"), 1 << 20, &context);
+    converted.unwrap();
+    drop(act);
+    assert_eq!(rounds.load(Ordering::SeqCst), 4);
+    let again = doc! {"_id": 10, "again": 3};
+    assert_eq!(find(&f.store, &doc! {"_id": 10}), [again]);
+    assert_eq!(find(&f.store, Doc::empty()).len(), DOCUMENTS as usize);
+    let report = f.store.verify(&ns("db.c")).unwrap();
+    assert_eq!(report.errors, Vec::<String>::new());
+}
+
 #[test]
 fn create_indexes_and_re_index_hold_nobody_up() {
     let f = Fixture::new();

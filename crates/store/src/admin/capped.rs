@@ -50,6 +50,8 @@ struct Conversion<'a> {
     from: Arc<Collection>,
     /// What is copied first.
     snapshot: Snapshot,
+    /// The keys of documents that were removed from the copy because clients deleted them.
+    removed: TreeId,
     to: &'a Namespace,
     context: &'a OpContext,
 }
@@ -67,18 +69,26 @@ impl DocumentStore {
         let temporary = Namespace::new(ns.db(), &temporary)?;
         self.create_collection(&temporary, &doc! {"capped": true, "size": size})?;
         let noted = self.catalog().note_changes(&collection.uuid);
+        let is_noted = noted.is_ok();
         let converted = noted.and_then(|()| {
             let conversion = Conversion {
                 store: self,
                 snapshot: self.engine().snapshot(),
+                removed: self.catalog().create_working_tree()?,
                 from: collection.clone(),
                 to: &temporary,
                 context,
             };
-            conversion.run(ns).or_else(|error| {
+            let ran = conversion.run(ns);
+            // The conversion is done or has failed already. A tree that stays is dropped by the next start.
+            let _ = self.catalog().drop_working_tree(conversion.removed);
+            ran
+        });
+        let converted = converted.or_else(|error| {
+            if is_noted {
                 self.catalog().forget_changes(&collection.uuid)?;
-                Err(error)
-            })
+            }
+            Err(error)
         });
         if converted.is_err() {
             // The first error is the one to report.
@@ -161,11 +171,9 @@ impl Conversion<'_> {
             }
             let notes = catalog.next_changes(uuid)?;
             let worked_in = self.work_in(notes, &now, round >= ROUNDS_FREE);
-            let mut batch = WriteSet::new();
-            batch.set_frees_space();
-            batch.drop_tree(notes);
-            engine.commit(batch, Durability::Logged)?;
+            catalog.drop_working_tree(notes)?;
             worked_in?;
+            point("a round of changes is copied");
         }
         catalog.replace_by(ns, self.to, |now| {
             if now.uuid != *uuid {
@@ -213,17 +221,25 @@ impl Conversion<'_> {
                 collation: None,
             };
             let how = Durability::Logged;
-            return self
-                .store
-                .delete(self.to, &request, how, &context)
-                .map(drop);
+            if self.store.delete(self.to, &request, how, &context)? > 0 {
+                // If a client inserts it again, it is not one that was too old.
+                self.note_removed(|batch| batch.put(self.removed, key, &[]))?;
+            }
+            return Ok(());
         };
         let reader = self.from.document_reader(snapshot);
         let doc = reader.whole(key, &stored)?;
         let replaced = replace_one(catalog, self.to, &filter, &doc, &context)?;
-        // One that was copied and is gone was too old for the size of the capped collection.
-        if replaced || self.snapshot.contains(self.from.primary, key)? {
+        if replaced {
             return Ok(());
+        }
+        if self.snapshot.contains(self.from.primary, key)? {
+            // It was copied. If no client deleted it since, it was too old for the size of the capped collection.
+            let now = self.store.engine().snapshot();
+            if !now.contains(self.removed, key)? {
+                return Ok(());
+            }
+            self.note_removed(|batch| batch.delete(self.removed, key))?;
         }
         let outcome = self.store.insert(self.to, &[&doc], AS_IT_IS)?;
         outcome
@@ -231,5 +247,12 @@ impl Conversion<'_> {
             .into_iter()
             .next()
             .map_or(Ok(()), |failed| Err(failed.error))
+    }
+
+    fn note_removed(&self, change: impl FnOnce(&mut WriteSet)) -> Result<()> {
+        let mut batch = WriteSet::new();
+        change(&mut batch);
+        self.store.engine().commit(batch, Durability::Logged)?;
+        Ok(())
     }
 }
