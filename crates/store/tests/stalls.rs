@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use common::disk::MemDisk;
 use common::{Fixture, INSERT, ns, open_with};
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, Value, array, doc};
 use frond_error::ErrorCode;
 use frond_store::{
-    ActsAtPoints, DeleteRequest, DocumentStore, Durability, EngineOptions, FindRequest,
-    IndexChange, IndexSelector, OpContext, UpdateRequest, at_points,
+    ActsAtPoints, AggregateRequest, DeleteRequest, DocumentStore, Durability, EngineOptions,
+    FindRequest, IndexChange, IndexSelector, OpContext, UpdateRequest, at_points,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -322,6 +322,113 @@ fn a_document_that_is_deleted_and_inserted_again_in_different_rounds_is_kept() {
     assert_eq!(find(&f.store, Doc::empty()).len(), DOCUMENTS as usize);
     let report = f.store.verify(&ns("db.c")).unwrap();
     assert_eq!(report.errors, Vec::<String>::new());
+}
+
+fn temporary(store: &DocumentStore) -> Option<frond_store::Namespace> {
+    let all = store.list_collections("db").unwrap();
+    let mut names = all.into_iter().map(|one| one.name);
+    let name = names.find(|name| name.starts_with("tmp"))?;
+    Some(ns(&format!("db.{name}")))
+}
+
+/// The next part went into a new collection of the same name, which was not capped, and that one replaced the
+/// collection: the first part was lost. So it was with the result of `$out`.
+#[test]
+fn a_command_that_copies_fails_when_its_temporary_collection_is_dropped() {
+    for point in [
+        "a part of a collection is copied",
+        "a part of a result is written",
+    ] {
+        let f = Fixture::new();
+        filled(&f.store);
+        let store = f.store.clone();
+        let mut is_first = true;
+        let act = at_points(move |name| {
+            if name == point && std::mem::take(&mut is_first) {
+                store.drop_collection(&temporary(&store).unwrap()).unwrap();
+            }
+        });
+        let context = OpContext::new();
+        let done = match point {
+            "a part of a collection is copied" => {
+                f.store.convert_to_capped(&ns("db.c"), 1 << 20, &context)
+            }
+            _ => {
+                let request = AggregateRequest {
+                    collation: None,
+                    pipeline: &array![{"$set": {"b": 1}}, {"$out": "c"}],
+                    hint: None,
+                    variables: None,
+                    durability: Durability::Logged,
+                    bypass_validation: false,
+                    allow_disk_use: None,
+                };
+                let cursor = f
+                    .store
+                    .aggregate("db", Some(&ns("db.c")), &request, &context);
+                cursor.and_then(|mut cursor| cursor.next().map(drop))
+            }
+        };
+        assert_eq!(
+            done.unwrap_err().code(),
+            ErrorCode::NamespaceNotFound,
+            "{point}"
+        );
+        drop(act);
+        assert_eq!(temporary(&f.store), None);
+        assert_eq!(find(&f.store, Doc::empty()).len(), DOCUMENTS as usize);
+        assert_eq!(find(&f.store, &doc! {"b": 1}).len(), 0);
+        let report = f.store.verify(&ns("db.c")).unwrap();
+        assert_eq!(report.errors, Vec::<String>::new());
+    }
+}
+
+/// The copy kept the writers of the collection waiting while it created the temporary collection again, for which it
+/// waited for `dropDatabase`, which waited for these writers.
+#[test]
+fn drop_database_and_convert_to_capped_do_not_wait_for_each_other() {
+    // Later in the order of names than the temporary collection.
+    let source = ns("db.z");
+    let f = Fixture::new();
+    filled(&f.store);
+    f.store
+        .rename_collection(&ns("db.c"), &source, false)
+        .unwrap();
+    let (store, (done, waits)) = (f.store.clone(), mpsc::channel());
+    thread::spawn(move || {
+        let (running, mut rounds, mut next) = (store.clone(), 0, DOCUMENTS);
+        let mut dropper = None;
+        let _act = at_points(move |name| match name {
+            "a part of a collection is copied" | "a round of changes is copied" => {
+                rounds += usize::from(name == "a round of changes is copied");
+                for _ in 0..100 {
+                    let outcome =
+                        running.insert(&ns("db.z"), &[&doc! {"_id": next, "a": next}], INSERT);
+                    assert_eq!(outcome.unwrap().inserted, 1);
+                    next += 1;
+                }
+            }
+            // From this round on the copy keeps the writers waiting.
+            "a document is about to be copied again" if rounds == 3 && dropper.is_none() => {
+                let store = running.clone();
+                dropper = Some(thread::spawn(move || store.drop_database("db").unwrap()));
+                while temporary(&running).is_some() {
+                    thread::yield_now();
+                }
+                // Now it waits for the writers.
+                thread::sleep(Duration::from_millis(50));
+            }
+            _ => {}
+        });
+        let converted = store.convert_to_capped(&ns("db.z"), 1 << 20, &OpContext::new());
+        done.send(converted.map_err(|error| error.code())).unwrap();
+    });
+    let converted = waits.recv_timeout(Duration::from_secs(20));
+    let converted = converted.expect("they wait for each other");
+    assert_eq!(converted, Err(ErrorCode::NamespaceNotFound));
+    // The other thread may still be at it.
+    f.store.drop_database("db").unwrap();
+    assert!(f.store.list_collections("db").unwrap().is_empty());
 }
 
 #[test]
