@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -13,6 +14,7 @@ use common::disk::MemDisk;
 use common::{Fixture, INSERT, ns, open_with};
 use frond_bson::{Doc, DocBuf, Value, array, doc};
 use frond_error::ErrorCode;
+use frond_store::keyspace::{CATALOG_TREE, Direction, WriteSet};
 use frond_store::{
     ActsAtPoints, AggregateRequest, DeleteRequest, DocumentStore, Durability, EngineOptions,
     FindRequest, IndexChange, IndexSelector, OpContext, UpdateRequest, at_points,
@@ -474,6 +476,20 @@ fn readers_do_not_wait_for_the_commit_of_a_change_of_the_catalog() {
     assert!(reached.times() >= 5);
 }
 
+/// Entries of the catalog for trees that commands need while they run.
+fn working_trees(store: &DocumentStore) -> usize {
+    let (low, high) = (Bound::Included(&[6][..]), Bound::Excluded(&[7][..]));
+    let snapshot = store.engine().snapshot();
+    let mut cursor = snapshot
+        .cursor(CATALOG_TREE, low, high, Direction::Forward)
+        .unwrap();
+    let mut count = 0;
+    while cursor.next().unwrap().is_some() {
+        count += 1;
+    }
+    count
+}
+
 /// After a crash the trees of an interrupted `collMod` stayed for ever: no catalog named them.
 #[test]
 fn a_crash_during_a_change_leaves_no_trees_behind() {
@@ -490,6 +506,7 @@ fn a_crash_during_a_change_leaves_no_trees_behind() {
         let act = at_points(move |name| {
             if name == point {
                 running.flush_log().unwrap();
+                assert_eq!(working_trees(&running), 2);
                 assert!(running.engine().trees().len() > trees);
                 let mut random = StdRng::seed_from_u64(1);
                 taken.lock().unwrap().push(stopped.image(&mut random));
@@ -511,8 +528,10 @@ fn a_crash_during_a_change_leaves_no_trees_behind() {
         drop(act);
         let images = std::mem::take(&mut *images.lock().unwrap());
         assert!(images.len() >= 2);
+        assert_eq!(working_trees(&store), 0);
         for image in images {
             let store = open_with(EngineOptions::with_disk(Arc::new(image)));
+            assert_eq!(working_trees(&store), 0);
             assert_eq!(store.engine().trees().len(), trees, "{point}");
             let report = store.verify(&ns("db.c")).unwrap();
             assert_eq!(
@@ -525,4 +544,36 @@ fn a_crash_during_a_change_leaves_no_trees_behind() {
             insert(&store, "db.c", &doc! {"_id": -1, "a": -1});
         }
     }
+}
+
+/// The segments of large documents look like no document, so the trees of a collection whose entry was damaged were
+/// dropped in part when the store was opened.
+#[test]
+fn trees_of_a_collection_that_the_catalog_lost_are_kept() {
+    let f = Fixture::new();
+    let text = "x".repeat(1000);
+    let mut part = DocBuf::new();
+    for field in 0..200 {
+        part.push(&format!("f{field}"), text.as_str());
+    }
+    let large = doc! {"_id": 1, "part": &part};
+    insert(&f.store, "db.large", &large);
+    filled(&f.store);
+    let trees = f.store.engine().trees();
+    let segments = f
+        .store
+        .catalog()
+        .collection(&ns("db.large"))
+        .unwrap()
+        .segments
+        .unwrap();
+    f.store.checkpoint().unwrap();
+    let stats = f.store.engine().tree_stats(segments);
+    assert!(stats.entries_estimate > 1, "{stats:?}");
+    let mut batch = WriteSet::new();
+    batch.delete(CATALOG_TREE, b"\x02db\0large");
+    f.store.engine().commit(batch, Durability::Logged).unwrap();
+    let f = f.reopen();
+    assert!(!f.store.collection_exists(&ns("db.large")));
+    assert_eq!(f.store.engine().trees(), trees);
 }

@@ -11,7 +11,7 @@
 use frond_bson::Doc;
 use frond_error::ErrorCode;
 
-use super::{Catalog, Uuid};
+use super::{Catalog, Uuid, persist};
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Durability, TreeId, TreeOptions, WriteSet};
 
@@ -76,6 +76,7 @@ impl Catalog {
         let tree = self.engine.allocate_tree();
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
+        persist::put_working(&mut batch, tree);
         self.replace(
             &collection,
             Some(collection.with_changes(Some(tree))),
@@ -99,6 +100,7 @@ impl Catalog {
         let mut batch = WriteSet::new();
         batch.set_frees_space();
         batch.drop_tree(tree);
+        persist::delete_working(&mut batch, tree);
         self.replace(&collection, Some(collection.with_changes(None)), batch)
     }
 }
@@ -112,6 +114,7 @@ impl Catalog {
         let tree = self.engine.allocate_tree();
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
+        persist::put_working(&mut batch, tree);
         self.engine.commit(batch, Durability::Logged)?;
         Ok(tree)
     }
@@ -124,6 +127,7 @@ impl Catalog {
         let mut batch = WriteSet::new();
         batch.set_frees_space();
         batch.drop_tree(tree);
+        persist::delete_working(&mut batch, tree);
         self.engine.commit(batch, Durability::Logged)?;
         Ok(())
     }
