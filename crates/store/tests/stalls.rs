@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -11,11 +12,12 @@ use std::time::Duration;
 
 use common::disk::MemDisk;
 use common::{Fixture, INSERT, ns, open_with};
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, Value, array, doc};
 use frond_error::ErrorCode;
+use frond_store::keyspace::{CATALOG_TREE, Direction, WriteSet};
 use frond_store::{
-    ActsAtPoints, DeleteRequest, DocumentStore, Durability, EngineOptions, FindRequest,
-    IndexChange, IndexSelector, OpContext, UpdateRequest, at_points,
+    ActsAtPoints, AggregateRequest, DeleteRequest, DocumentStore, Durability, EngineOptions,
+    FindRequest, IndexChange, IndexSelector, OpContext, UpdateRequest, at_points,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -278,6 +280,159 @@ fn documents_that_are_too_old_do_not_come_back_into_a_capped_collection() {
     assert!(reached.times() >= 3);
 }
 
+/// Changes more documents than the notes that are left for the end, so that there is another round.
+fn another_round(store: &DocumentStore) {
+    for id in 200..300 {
+        update(store, &doc! {"_id": id}, &doc! {"$inc": {"n": 1}});
+    }
+}
+
+/// The copy took a document for one that was too old, because the first part of the copy had it, although it had removed
+/// it itself: a client had deleted it and inserted it again. The acknowledged insertion was lost.
+#[test]
+fn a_document_that_is_deleted_and_inserted_again_in_different_rounds_is_kept() {
+    let f = Fixture::new();
+    filled(&f.store);
+    let store = f.store.clone();
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let reached = rounds.clone();
+    let act = at_points(move |name| {
+        let number = match name {
+            "a part of a collection is copied"
+                if find(&store, &doc! {"_id": 10, "a": 10}).is_empty() =>
+            {
+                return;
+            }
+            "a part of a collection is copied" => 0,
+            "a round of changes is copied" => reached.fetch_add(1, Ordering::SeqCst) + 1,
+            _ => return,
+        };
+        match number {
+            0 | 2 => delete(&store, &doc! {"_id": 10}),
+            1 | 3 => insert(&store, "db.c", &doc! {"_id": 10, "again": number as i32}),
+            _ => return,
+        }
+        another_round(&store);
+    });
+    let context = OpContext::new();
+    let converted = f.store.convert_to_capped(&ns("db.c"), 1 << 20, &context);
+    converted.unwrap();
+    drop(act);
+    assert_eq!(rounds.load(Ordering::SeqCst), 4);
+    let again = doc! {"_id": 10, "again": 3};
+    assert_eq!(find(&f.store, &doc! {"_id": 10}), [again]);
+    assert_eq!(find(&f.store, Doc::empty()).len(), DOCUMENTS as usize);
+    let report = f.store.verify(&ns("db.c")).unwrap();
+    assert_eq!(report.errors, Vec::<String>::new());
+}
+
+fn temporary(store: &DocumentStore) -> Option<frond_store::Namespace> {
+    let all = store.list_collections("db").unwrap();
+    let mut names = all.into_iter().map(|one| one.name);
+    let name = names.find(|name| name.starts_with("tmp"))?;
+    Some(ns(&format!("db.{name}")))
+}
+
+/// The next part went into a new collection of the same name, which was not capped, and that one replaced the
+/// collection: the first part was lost. So it was with the result of `$out`.
+#[test]
+fn a_command_that_copies_fails_when_its_temporary_collection_is_dropped() {
+    for point in [
+        "a part of a collection is copied",
+        "a part of a result is written",
+    ] {
+        let f = Fixture::new();
+        filled(&f.store);
+        let store = f.store.clone();
+        let mut is_first = true;
+        let act = at_points(move |name| {
+            if name == point && std::mem::take(&mut is_first) {
+                store.drop_collection(&temporary(&store).unwrap()).unwrap();
+            }
+        });
+        let context = OpContext::new();
+        let done = match point {
+            "a part of a collection is copied" => {
+                f.store.convert_to_capped(&ns("db.c"), 1 << 20, &context)
+            }
+            _ => {
+                let request = AggregateRequest {
+                    collation: None,
+                    pipeline: &array![{"$set": {"b": 1}}, {"$out": "c"}],
+                    hint: None,
+                    variables: None,
+                    durability: Durability::Logged,
+                    bypass_validation: false,
+                    allow_disk_use: None,
+                };
+                let cursor = f
+                    .store
+                    .aggregate("db", Some(&ns("db.c")), &request, &context);
+                cursor.and_then(|mut cursor| cursor.next().map(drop))
+            }
+        };
+        assert_eq!(
+            done.unwrap_err().code(),
+            ErrorCode::NamespaceNotFound,
+            "{point}"
+        );
+        drop(act);
+        assert_eq!(temporary(&f.store), None);
+        assert_eq!(find(&f.store, Doc::empty()).len(), DOCUMENTS as usize);
+        assert_eq!(find(&f.store, &doc! {"b": 1}).len(), 0);
+        let report = f.store.verify(&ns("db.c")).unwrap();
+        assert_eq!(report.errors, Vec::<String>::new());
+    }
+}
+
+/// The copy kept the writers of the collection waiting while it created the temporary collection again, for which it
+/// waited for `dropDatabase`, which waited for these writers.
+#[test]
+fn drop_database_and_convert_to_capped_do_not_wait_for_each_other() {
+    // Later in the order of names than the temporary collection.
+    let source = ns("db.z");
+    let f = Fixture::new();
+    filled(&f.store);
+    f.store
+        .rename_collection(&ns("db.c"), &source, false)
+        .unwrap();
+    let (store, (done, waits)) = (f.store.clone(), mpsc::channel());
+    thread::spawn(move || {
+        let (running, mut rounds, mut next) = (store.clone(), 0, DOCUMENTS);
+        let mut dropper = None;
+        let _act = at_points(move |name| match name {
+            "a part of a collection is copied" | "a round of changes is copied" => {
+                rounds += usize::from(name == "a round of changes is copied");
+                for _ in 0..100 {
+                    let outcome =
+                        running.insert(&ns("db.z"), &[&doc! {"_id": next, "a": next}], INSERT);
+                    assert_eq!(outcome.unwrap().inserted, 1);
+                    next += 1;
+                }
+            }
+            // From this round on the copy keeps the writers waiting.
+            "a document is about to be copied again" if rounds == 3 && dropper.is_none() => {
+                let store = running.clone();
+                dropper = Some(thread::spawn(move || store.drop_database("db").unwrap()));
+                while temporary(&running).is_some() {
+                    thread::yield_now();
+                }
+                // Now it waits for the writers.
+                thread::sleep(Duration::from_millis(50));
+            }
+            _ => {}
+        });
+        let converted = store.convert_to_capped(&ns("db.z"), 1 << 20, &OpContext::new());
+        done.send(converted.map_err(|error| error.code())).unwrap();
+    });
+    let converted = waits.recv_timeout(Duration::from_secs(20));
+    let converted = converted.expect("they wait for each other");
+    assert_eq!(converted, Err(ErrorCode::NamespaceNotFound));
+    // The other thread may still be at it.
+    f.store.drop_database("db").unwrap();
+    assert!(f.store.list_collections("db").unwrap().is_empty());
+}
+
 #[test]
 fn create_indexes_and_re_index_hold_nobody_up() {
     let f = Fixture::new();
@@ -321,6 +476,20 @@ fn readers_do_not_wait_for_the_commit_of_a_change_of_the_catalog() {
     assert!(reached.times() >= 5);
 }
 
+/// Entries of the catalog for trees that commands need while they run.
+fn working_trees(store: &DocumentStore) -> usize {
+    let (low, high) = (Bound::Included(&[6][..]), Bound::Excluded(&[7][..]));
+    let snapshot = store.engine().snapshot();
+    let mut cursor = snapshot
+        .cursor(CATALOG_TREE, low, high, Direction::Forward)
+        .unwrap();
+    let mut count = 0;
+    while cursor.next().unwrap().is_some() {
+        count += 1;
+    }
+    count
+}
+
 /// After a crash the trees of an interrupted `collMod` stayed for ever: no catalog named them.
 #[test]
 fn a_crash_during_a_change_leaves_no_trees_behind() {
@@ -337,6 +506,7 @@ fn a_crash_during_a_change_leaves_no_trees_behind() {
         let act = at_points(move |name| {
             if name == point {
                 running.flush_log().unwrap();
+                assert_eq!(working_trees(&running), 2);
                 assert!(running.engine().trees().len() > trees);
                 let mut random = StdRng::seed_from_u64(1);
                 taken.lock().unwrap().push(stopped.image(&mut random));
@@ -358,8 +528,10 @@ fn a_crash_during_a_change_leaves_no_trees_behind() {
         drop(act);
         let images = std::mem::take(&mut *images.lock().unwrap());
         assert!(images.len() >= 2);
+        assert_eq!(working_trees(&store), 0);
         for image in images {
             let store = open_with(EngineOptions::with_disk(Arc::new(image)));
+            assert_eq!(working_trees(&store), 0);
             assert_eq!(store.engine().trees().len(), trees, "{point}");
             let report = store.verify(&ns("db.c")).unwrap();
             assert_eq!(
@@ -372,4 +544,36 @@ fn a_crash_during_a_change_leaves_no_trees_behind() {
             insert(&store, "db.c", &doc! {"_id": -1, "a": -1});
         }
     }
+}
+
+/// The segments of large documents look like no document, so the trees of a collection whose entry was damaged were
+/// dropped in part when the store was opened.
+#[test]
+fn trees_of_a_collection_that_the_catalog_lost_are_kept() {
+    let f = Fixture::new();
+    let text = "x".repeat(1000);
+    let mut part = DocBuf::new();
+    for field in 0..200 {
+        part.push(&format!("f{field}"), text.as_str());
+    }
+    let large = doc! {"_id": 1, "part": &part};
+    insert(&f.store, "db.large", &large);
+    filled(&f.store);
+    let trees = f.store.engine().trees();
+    let segments = f
+        .store
+        .catalog()
+        .collection(&ns("db.large"))
+        .unwrap()
+        .segments
+        .unwrap();
+    f.store.checkpoint().unwrap();
+    let stats = f.store.engine().tree_stats(segments);
+    assert!(stats.entries_estimate > 1, "{stats:?}");
+    let mut batch = WriteSet::new();
+    batch.delete(CATALOG_TREE, b"\x02db\0large");
+    f.store.engine().commit(batch, Durability::Logged).unwrap();
+    let f = f.reopen();
+    assert!(!f.store.collection_exists(&ns("db.large")));
+    assert_eq!(f.store.engine().trees(), trees);
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
 use frond_error::ErrorCode;
 
-use crate::catalog::{self, Collection, not_found};
+use crate::catalog::{self, Collection, Uuid, not_found};
 use crate::context::OpContext;
 use crate::error::{Result, command, corrupt};
 use crate::keyspace::{
@@ -22,7 +22,7 @@ use crate::namespace::Namespace;
 use crate::points::point;
 use crate::store::DocumentStore;
 use crate::write::delete::DeleteRequest;
-use crate::write::insert::InsertOptions;
+use crate::write::insert::{InsertOptions, insert_into};
 use crate::write::replace::replace_one;
 
 /// Notes that are worked in while writers wait.
@@ -50,8 +50,49 @@ struct Conversion<'a> {
     from: Arc<Collection>,
     /// What is copied first.
     snapshot: Snapshot,
-    to: &'a Namespace,
+    /// The keys of documents that were removed from the copy because clients deleted them.
+    removed: TreeId,
+    to: Filled<'a>,
     context: &'a OpContext,
+}
+
+/// The collection that is filled. If somebody drops it, the command fails: nothing may be written into another
+/// collection of that name.
+#[derive(Clone, Copy)]
+struct Filled<'a> {
+    store: &'a DocumentStore,
+    ns: &'a Namespace,
+    uuid: Uuid,
+}
+
+impl Filled<'_> {
+    fn create<'a>(store: &'a DocumentStore, ns: &'a Namespace, size: i64) -> Result<Filled<'a>> {
+        store.create_collection(ns, &doc! {"capped": true, "size": size})?;
+        let uuid = store.catalog().existing(ns)?.uuid;
+        Ok(Filled { store, ns, uuid })
+    }
+
+    fn check_is_there(&self) -> Result<()> {
+        match self.store.uuid_of(self.ns) {
+            Some(now) if now == self.uuid => Ok(()),
+            _ => Err(not_found(self.ns)),
+        }
+    }
+
+    fn insert(&self, docs: &[&Doc]) -> Result<()> {
+        let catalog = self.store.catalog();
+        let outcome = insert_into(catalog, self.ns, Some(&self.uuid), docs, AS_IT_IS)?;
+        let failed = outcome.errors.into_iter().next();
+        failed.map_or(Ok(()), |failed| Err(failed.error))
+    }
+
+    /// Drops it after a failure.
+    fn discard(&self) {
+        if self.check_is_there().is_ok() {
+            // The first error is the one to report.
+            let _ = self.store.drop_collection(self.ns);
+        }
+    }
 }
 
 impl DocumentStore {
@@ -65,24 +106,31 @@ impl DocumentStore {
         let collection = self.catalog().existing(ns)?;
         let temporary = format!("tmp{}.convertToCapped.{}", ObjectId::new(), ns.coll());
         let temporary = Namespace::new(ns.db(), &temporary)?;
-        self.create_collection(&temporary, &doc! {"capped": true, "size": size})?;
+        let filled = Filled::create(self, &temporary, size)?;
         let noted = self.catalog().note_changes(&collection.uuid);
+        let is_noted = noted.is_ok();
         let converted = noted.and_then(|()| {
             let conversion = Conversion {
                 store: self,
                 snapshot: self.engine().snapshot(),
+                removed: self.catalog().create_working_tree()?,
                 from: collection.clone(),
-                to: &temporary,
+                to: filled,
                 context,
             };
-            conversion.run(ns).or_else(|error| {
+            let ran = conversion.run(ns);
+            // The conversion is done or has failed already. A tree that stays is dropped by the next start.
+            let _ = self.catalog().drop_working_tree(conversion.removed);
+            ran
+        });
+        let converted = converted.or_else(|error| {
+            if is_noted {
                 self.catalog().forget_changes(&collection.uuid)?;
-                Err(error)
-            })
+            }
+            Err(error)
         });
         if converted.is_err() {
-            // The first error is the one to report.
-            let _ = self.drop_collection(&temporary);
+            filled.discard();
         }
         converted
     }
@@ -101,9 +149,9 @@ impl DocumentStore {
                 ),
             ));
         }
-        self.create_collection(to, &doc! {"capped": true, "size": size})?;
+        let filled = Filled::create(self, to, size)?;
         let snapshot = self.engine().snapshot();
-        self.copy_documents(&collection, &snapshot, to, &OpContext::new())
+        self.copy_documents(&collection, &snapshot, &filled, &OpContext::new())
     }
 
     /// Copies all documents of a snapshot in their natural order.
@@ -111,7 +159,7 @@ impl DocumentStore {
         &self,
         from: &Collection,
         snapshot: &Snapshot,
-        to: &Namespace,
+        to: &Filled<'_>,
         context: &OpContext,
     ) -> Result<()> {
         let mut cursor = all(snapshot, from.primary)?;
@@ -131,10 +179,7 @@ impl DocumentStore {
                 return Ok(());
             }
             let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
-            let outcome = self.insert(to, &docs, AS_IT_IS)?;
-            if let Some(failed) = outcome.errors.into_iter().next() {
-                return Err(failed.error);
-            }
+            to.insert(&docs)?;
             point("a part of a collection is copied");
         }
     }
@@ -152,7 +197,7 @@ impl Conversion<'_> {
         let engine = self.store.engine();
         let uuid = &self.from.uuid;
         self.store
-            .copy_documents(&self.from, &self.snapshot, self.to, self.context)?;
+            .copy_documents(&self.from, &self.snapshot, &self.to, self.context)?;
         for round in 0..ROUNDS_MAX {
             let now = catalog.by_uuid(uuid).ok_or_else(dropped)?;
             let notes = now.changes.ok_or_else(dropped)?;
@@ -161,20 +206,16 @@ impl Conversion<'_> {
             }
             let notes = catalog.next_changes(uuid)?;
             let worked_in = self.work_in(notes, &now, round >= ROUNDS_FREE);
-            let mut batch = WriteSet::new();
-            batch.set_frees_space();
-            batch.drop_tree(notes);
-            engine.commit(batch, Durability::Logged)?;
+            catalog.drop_working_tree(notes)?;
             worked_in?;
+            point("a round of changes is copied");
         }
-        catalog.replace_by(ns, self.to, |now| {
+        catalog.replace_by(ns, self.to.ns, |now| {
             if now.uuid != *uuid {
                 return Err(not_found(ns));
             }
-            // An insert would create it again, for which it would wait for this change.
-            if !self.store.collection_exists(self.to) {
-                return Err(not_found(self.to));
-            }
+            // From here on nobody else can change that.
+            self.to.check_is_there()?;
             self.work_in(now.changes.ok_or_else(dropped)?, now, false)
         })
     }
@@ -195,6 +236,8 @@ impl Conversion<'_> {
             }
             let id = catalog::noted_id(note).and_then(|id| id.get("_id"));
             let id = id.ok_or_else(|| corrupt("a note of a document that changed"))?;
+            point("a document is about to be copied again");
+            self.to.check_is_there()?;
             self.copy_again(&snapshot, key, id)?;
         }
         Ok(())
@@ -213,23 +256,33 @@ impl Conversion<'_> {
                 collation: None,
             };
             let how = Durability::Logged;
-            return self
-                .store
-                .delete(self.to, &request, how, &context)
-                .map(drop);
+            if self.store.delete(self.to.ns, &request, how, &context)? > 0 {
+                // If a client inserts it again, it is not one that was too old.
+                self.note_removed(|batch| batch.put(self.removed, key, &[]))?;
+            }
+            return Ok(());
         };
         let reader = self.from.document_reader(snapshot);
         let doc = reader.whole(key, &stored)?;
-        let replaced = replace_one(catalog, self.to, &filter, &doc, &context)?;
-        // One that was copied and is gone was too old for the size of the capped collection.
-        if replaced || self.snapshot.contains(self.from.primary, key)? {
+        let replaced = replace_one(catalog, self.to.ns, &filter, &doc, &context)?;
+        if replaced {
             return Ok(());
         }
-        let outcome = self.store.insert(self.to, &[&doc], AS_IT_IS)?;
-        outcome
-            .errors
-            .into_iter()
-            .next()
-            .map_or(Ok(()), |failed| Err(failed.error))
+        if self.snapshot.contains(self.from.primary, key)? {
+            // It was copied. If no client deleted it since, it was too old for the size of the capped collection.
+            let now = self.store.engine().snapshot();
+            if !now.contains(self.removed, key)? {
+                return Ok(());
+            }
+            self.note_removed(|batch| batch.delete(self.removed, key))?;
+        }
+        self.to.insert(&[&doc])
+    }
+
+    fn note_removed(&self, change: impl FnOnce(&mut WriteSet)) -> Result<()> {
+        let mut batch = WriteSet::new();
+        change(&mut batch);
+        self.store.engine().commit(batch, Durability::Logged)?;
+        Ok(())
     }
 }

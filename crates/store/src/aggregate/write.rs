@@ -4,14 +4,15 @@ use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
 use frond_error::ErrorCode;
 use frond_query::aggregate::{Source, Writing};
 
-use crate::catalog::Collection;
+use crate::catalog::{Collection, Uuid};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Durability, Interrupt};
 use crate::namespace::Namespace;
 use crate::options::NaturalOrder;
+use crate::points::point;
 use crate::store::DocumentStore;
-use crate::write::insert::InsertOptions;
+use crate::write::insert::{InsertOptions, insert_into};
 use crate::write::update::UpdateRequest;
 
 /// Documents of one insert.
@@ -68,7 +69,8 @@ impl Target<'_> {
         }
         let filled = self
             .prepare(&temporary, existing.as_deref())
-            .and_then(|()| self.fill(&temporary, &mut docs))
+            .and_then(|()| self.store.catalog().existing(&temporary))
+            .and_then(|created| self.fill(&temporary, &created.uuid, &mut docs))
             .and_then(|()| self.context.check())
             .and_then(|()| {
                 Interrupt::shielded(|| self.store.rename_collection(&temporary, &target, true))
@@ -101,7 +103,9 @@ impl Target<'_> {
         Ok(())
     }
 
-    fn fill(&self, ns: &Namespace, docs: &mut Source<Error>) -> Result<()> {
+    /// Inserts into the collection with that UUID. If it is dropped meanwhile, none of the documents may be lost in
+    /// silence with it.
+    fn fill(&self, ns: &Namespace, uuid: &Uuid, docs: &mut Source<Error>) -> Result<()> {
         loop {
             let mut batch = Vec::new();
             let mut bytes = 0;
@@ -113,11 +117,12 @@ impl Target<'_> {
             if batch.is_empty() {
                 return Ok(());
             }
-            self.insert(ns, &batch)?;
+            self.insert(ns, Some(uuid), &batch)?;
+            point("a part of a result is written");
         }
     }
 
-    fn insert(&self, ns: &Namespace, docs: &[DocBuf]) -> Result<()> {
+    fn insert(&self, ns: &Namespace, only: Option<&Uuid>, docs: &[DocBuf]) -> Result<()> {
         let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
         let options = InsertOptions {
             ordered: true,
@@ -125,7 +130,7 @@ impl Target<'_> {
             bypass_validation: self.bypass_validation,
             keep_empty_timestamps: false,
         };
-        let outcome = self.store.insert(ns, &docs, options)?;
+        let outcome = insert_into(self.store.catalog(), ns, only, &docs, options)?;
         match outcome.errors.into_iter().next() {
             Some(failed) => Err(failed.error),
             None => Ok(()),
@@ -230,7 +235,7 @@ impl Target<'_> {
             &with_id
         };
         if matches!(matched, WhenMatched::Fail) {
-            return self.insert(target, &[doc.to_owned()]);
+            return self.insert(target, None, &[doc.to_owned()]);
         }
         let mut filter = DocBuf::new();
         for field in on {
@@ -292,7 +297,7 @@ impl Target<'_> {
             return Ok(());
         }
         if not_matched == WhenNotMatched::Insert && variables.is_some() {
-            return self.insert(target, &[doc.to_owned()]);
+            return self.insert(target, None, &[doc.to_owned()]);
         }
         if not_matched == WhenNotMatched::Fail {
             return Err(command(

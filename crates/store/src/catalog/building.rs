@@ -107,6 +107,8 @@ impl Catalog {
         new.replaces = Some(replaced.tree);
         let mut batch = WriteSet::new();
         let new = Arc::new(self.begin_building(&mut batch, &new));
+        // The catalog on disk has only the index that it replaces.
+        (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree));
         let all = collection.indexes.iter().chain([&new]).cloned().collect();
         self.replace(&collection, Some(collection.with_indexes(all)), batch)?;
         Ok(new)
@@ -274,6 +276,9 @@ impl Catalog {
                 let after = Arc::new(index.with_sides(vec![*last, side]));
                 if after.replaces.is_none() {
                     persist::put_index(&mut batch, uuid, &after);
+                } else {
+                    (older.iter()).for_each(|side| persist::delete_working(&mut batch, *side));
+                    persist::put_working(&mut batch, side);
                 }
                 closed.push((after.clone(), *last));
                 *index = after;
@@ -324,12 +329,15 @@ impl Catalog {
                     ready.stored_multikey(paths);
                 }
                 index.sides.iter().for_each(|side| batch.drop_tree(*side));
+                if index.replaces.is_some() {
+                    (index.trees()).for_each(|tree| persist::delete_working(&mut batch, tree));
+                }
                 persist::put_index(&mut batch, uuid, &ready);
                 gone.extend(index.replaces);
                 *index = Arc::new(ready);
             }
             for index in all.iter().filter(|index| gone.contains(&index.tree)) {
-                index.trees().for_each(|tree| batch.drop_tree(tree));
+                persist::drop_index_trees(&mut batch, index);
                 persist::delete_index(&mut batch, uuid, index);
             }
             all.retain(|index| !gone.contains(&index.tree));

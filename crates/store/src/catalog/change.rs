@@ -448,7 +448,7 @@ impl Catalog {
         let mut batch = WriteSet::new();
         batch.set_frees_space();
         for index in &gone {
-            index.trees().for_each(|tree| batch.drop_tree(tree));
+            persist::drop_index_trees(&mut batch, index);
             persist::delete_index(&mut batch, &collection.uuid, index);
         }
         self.replace(collection, Some(collection.with_indexes(kept)), batch)
@@ -519,10 +519,13 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     batch.set_frees_space();
     persist::delete_collection(batch, &collection.ns);
     persist::delete_counter(batch, &collection.uuid);
-    let trees = collection.trees().chain(collection.changes);
-    trees.for_each(|tree| batch.drop_tree(tree));
+    collection.trees().for_each(|tree| batch.drop_tree(tree));
+    if let Some(changes) = collection.changes {
+        batch.drop_tree(changes);
+        persist::delete_working(batch, changes);
+    }
     for index in &collection.indexes {
-        index.trees().for_each(|tree| batch.drop_tree(tree));
+        persist::drop_index_trees(batch, index);
         persist::delete_index(batch, &collection.uuid, index);
     }
 }

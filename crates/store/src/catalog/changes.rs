@@ -11,9 +11,9 @@
 use frond_bson::Doc;
 use frond_error::ErrorCode;
 
-use super::{Catalog, Uuid};
+use super::{Catalog, Uuid, persist};
 use crate::error::{Error, Result, command};
-use crate::keyspace::{TreeId, TreeOptions, WriteSet};
+use crate::keyspace::{Durability, TreeId, TreeOptions, WriteSet};
 
 /// The first byte of a note, so that it is not taken for a document.
 const NOTE: u8 = 0;
@@ -76,6 +76,7 @@ impl Catalog {
         let tree = self.engine.allocate_tree();
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
+        persist::put_working(&mut batch, tree);
         self.replace(
             &collection,
             Some(collection.with_changes(Some(tree))),
@@ -99,7 +100,36 @@ impl Catalog {
         let mut batch = WriteSet::new();
         batch.set_frees_space();
         batch.drop_tree(tree);
+        persist::delete_working(&mut batch, tree);
         self.replace(&collection, Some(collection.with_changes(None)), batch)
+    }
+}
+
+impl Catalog {
+    /// Creates a tree for what a command has to remember while it runs.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn create_working_tree(&self) -> Result<TreeId> {
+        let tree = self.engine.allocate_tree();
+        let mut batch = WriteSet::new();
+        batch.create_tree(tree, &TreeOptions::default());
+        persist::put_working(&mut batch, tree);
+        self.engine.commit(batch, Durability::Logged)?;
+        Ok(tree)
+    }
+
+    /// Drops such a tree, or one of final notes.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn drop_working_tree(&self, tree: TreeId) -> Result<()> {
+        let mut batch = WriteSet::new();
+        batch.set_frees_space();
+        batch.drop_tree(tree);
+        persist::delete_working(&mut batch, tree);
+        self.engine.commit(batch, Durability::Logged)?;
+        Ok(())
     }
 }
 

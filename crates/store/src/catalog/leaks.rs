@@ -1,51 +1,37 @@
-//! Trees that no collection has, after a crash in the middle of a command that copies.
+//! Trees of a command that a crash interrupted.
 
-use std::collections::HashSet;
-use std::ops::Bound;
-
-use frond_bson::Doc;
-
-use super::Catalog;
 use crate::error::Result;
-use crate::keyspace::{
-    CATALOG_TREE, Direction, Durability, EngineError, Snapshot, TreeId, WriteSet,
-};
+use crate::keyspace::{Durability, WriteSet};
+
+use super::{Catalog, persist};
 
 impl Catalog {
-    /// Drops the trees that the catalog does not name: indexes that were being built in the place of others, notes of
-    /// changes. A tree that may hold documents stays, for `frond salvage`: damage may have taken its entry of the catalog. So
-    /// does one that cannot be read. Returns how many were dropped.
+    /// Drops the trees that commands needed while they ran: indexes that were being built in the place of others, notes of
+    /// changes. The catalog has an entry for each, so nothing is dropped by guess: a tree that no entry names may
+    /// be one of documents, or of parts of them, whose entry was damaged, and stays for `frond salvage`. Returns how many
+    /// were dropped.
     ///
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn drop_leaked_trees(&self) -> Result<usize> {
-        let mut known: HashSet<TreeId> = HashSet::from([CATALOG_TREE]);
-        for collection in self.view().iter() {
-            known.extend(collection.trees());
-            known.extend(collection.indexes.iter().flat_map(|index| index.trees()));
-        }
-        let mut leaked = self.engine.trees();
-        leaked.retain(|tree| !known.contains(tree));
-        if leaked.is_empty() {
+        let working = persist::working_trees(&self.engine.snapshot())?;
+        if working.is_empty() {
             return Ok(0);
         }
-        let snapshot = self.engine.snapshot();
-        leaked.retain(|tree| matches!(may_hold_documents(&snapshot, *tree), Ok(false)));
-        let mut batch = WriteSet::new();
+        let (mut batch, mut dropped) = (WriteSet::new(), 0);
         batch.set_frees_space();
-        leaked.iter().for_each(|tree| batch.drop_tree(*tree));
+        for tree in working {
+            let is_used = self.view().iter().any(|collection| {
+                let mut of_indexes = collection.indexes.iter().flat_map(|index| index.trees());
+                collection.trees().any(|used| used == tree) || of_indexes.any(|used| used == tree)
+            });
+            if !is_used && self.engine.has_tree(tree) {
+                batch.drop_tree(tree);
+                dropped += 1;
+            }
+            persist::delete_working(&mut batch, tree);
+        }
         self.engine.commit(batch, Durability::Logged)?;
-        Ok(leaked.len())
+        Ok(dropped)
     }
-}
-
-/// Whether the first entry of a tree looks like a document, or like a large one that is stored in parts.
-fn may_hold_documents(snapshot: &Snapshot, tree: TreeId) -> Result<bool, EngineError> {
-    let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-    let mut cursor = snapshot.cursor(tree, low, high, Direction::Forward)?;
-    let first = cursor.next()?;
-    Ok(first.is_some_and(|(_, value)| {
-        crate::record::is_in_parts(value)
-            || Doc::validate(value).is_ok_and(|doc| doc.contains_key("_id"))
-    }))
 }

@@ -7,8 +7,9 @@
 //! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}`, while it is built also `sides` |
 //! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
 //! | `0x05` uuid, number of the index | its multikey paths, see [`crate::merge::kind::MULTIKEY`] |
+//! | `0x06` tree (4 bytes, big-endian) | `{}`: a command needs the tree while it runs; after a crash it is dropped |
 //!
-//! Values are BSON documents, except the last two. The number of an index is that of its tree, so
+//! Values are BSON documents, except those of `0x04` and `0x05`. The number of an index is that of its tree, so
 //! indexes are listed in the order of their creation.
 
 use std::collections::HashMap;
@@ -42,6 +43,7 @@ const COLLECTION: u8 = 2;
 const INDEX: u8 = 3;
 const COUNTER: u8 = merge::kind::COUNTER;
 const MULTIKEY: u8 = merge::kind::MULTIKEY;
+const WORKING: u8 = 6;
 
 /// Binary subtype of a UUID.
 const UUID_SUBTYPE: u8 = 4;
@@ -166,6 +168,43 @@ pub(crate) fn read_multikey(
 pub(super) fn delete_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
     for kind in [INDEX, MULTIKEY] {
         batch.delete(CATALOG_TREE, &index_key(kind, uuid, index.tree));
+    }
+}
+
+/// The key of the entry of a tree that a command needs while it runs.
+fn working_key(tree: TreeId) -> Vec<u8> {
+    let mut key = vec![WORKING];
+    key.extend_from_slice(&tree.0.to_be_bytes());
+    key
+}
+
+/// Notes that a tree is dropped after a crash, in the write set that creates it. It never holds documents.
+pub(super) fn put_working(batch: &mut WriteSet, tree: TreeId) {
+    batch.put(CATALOG_TREE, &working_key(tree), Doc::empty().as_bytes());
+}
+
+/// Ends that, in the write set that drops the tree or gives it to an index.
+pub(super) fn delete_working(batch: &mut WriteSet, tree: TreeId) {
+    batch.delete(CATALOG_TREE, &working_key(tree));
+}
+
+/// The trees of [`put_working`].
+pub(super) fn working_trees(snapshot: &Snapshot) -> Result<Vec<TreeId>> {
+    let mut trees = Vec::new();
+    for (key, _) in scan(snapshot, WORKING)? {
+        let tree: [u8; 4] = (key.try_into()).map_err(|_| corrupt("a catalog entry of a tree"))?;
+        trees.push(TreeId(u32::from_be_bytes(tree)));
+    }
+    Ok(trees)
+}
+
+/// Drops the trees of an index.
+pub(super) fn drop_index_trees(batch: &mut WriteSet, index: &Index) {
+    for tree in index.trees() {
+        batch.drop_tree(tree);
+        if index.replaces.is_some() {
+            delete_working(batch, tree);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use frond_query::update::check_id;
 
 use super::staging::{Buffers, Staged, Staging, check_size, primary_key};
 use super::{Retry, WriteError};
-use crate::catalog::{Catalog, Collection};
+use crate::catalog::{Catalog, Collection, Uuid, not_found};
 use crate::clock::next_timestamp;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
@@ -78,6 +78,21 @@ pub fn insert(
     docs: &[&Doc],
     options: InsertOptions,
 ) -> Result<InsertOutcome> {
+    insert_into(catalog, ns, None, docs, options)
+}
+
+/// As [`insert`]. With a UUID, the documents go into that collection only, and nothing is created: a caller that fills
+/// a collection of its own must not continue in another one of the same name.
+///
+/// # Errors
+/// As [`insert`]; `NamespaceNotFound` (26) if the collection with the UUID does not have this name any more.
+pub(crate) fn insert_into(
+    catalog: &Catalog,
+    ns: &Namespace,
+    only: Option<&Uuid>,
+    docs: &[&Doc],
+    options: InsertOptions,
+) -> Result<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
     if catalog.check_writable(ns).is_err() {
         // MongoDB reports it for each document.
@@ -99,7 +114,9 @@ pub fn insert(
     let mut retry = Retry::default();
     let mut next = 0;
     while next < docs.len() {
-        if let Err(error) = catalog.ensure_collection(ns) {
+        if only.is_none()
+            && let Err(error) = catalog.ensure_collection(ns)
+        {
             outcome.refuse_rest(error, next..docs.len(), options.ordered)?;
             break;
         }
@@ -107,7 +124,14 @@ pub fn insert(
         let limit = (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
         let rest = docs.get(next..).unwrap_or_default();
         let rest = rest.get(..limit.min(rest.len())).unwrap_or_default();
-        let chunk = match catalog.write(ns, |collection| inserter.chunk(collection, rest, next)) {
+        let written = catalog.write(ns, |collection| {
+            match only.is_none_or(|only| collection.uuid == *only) {
+                true => inserter.chunk(collection, rest, next),
+                false => Err(not_found(ns)),
+            }
+        });
+        let chunk = match written {
+            None if only.is_some() => return Err(not_found(ns)),
             // Dropped since it was ensured.
             None => continue,
             Some(Ok(chunk)) => chunk,
