@@ -423,7 +423,7 @@ async fn a_retry_of_an_interrupted_insert_goes_on_where_it_ended() {
     }
 }
 
-/// Its temporary collection used to stay: what stopped it also stopped the drop.
+/// What stops it does not stop the drop of its temporary collection.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_out_drops_its_temporary_collection() {
     let served = Served::new();
