@@ -100,8 +100,8 @@ where
                 Component::Network,
                 9_916_001,
                 &connection.name,
-                "Closed a connection that held memory for requests or replies that others need, and had neither sent nor \
-                 read anything for some seconds",
+                "Closed a connection that held memory for requests or replies that others need, and was too slow to send or \
+                 to read them",
                 &doc! {"remote": peer.to_string()},
             );
         }

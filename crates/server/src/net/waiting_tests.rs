@@ -316,7 +316,7 @@ async fn two_thousand_writers_that_wait_for_room_keep_no_other_waiting() {
         let is = |op: &&DocBuf| op.get_str("waitingFor") == Some(text);
         waiting.iter().filter(is).count()
     };
-    assert!(what("a write ticket") > 1800, "{}", what("a write ticket"));
+    assert!(what("a write ticket") > 1700, "{}", what("a write ticket"));
     assert!(what("a memtable to be flushed") > 0);
     drop(stuck);
     for writer in filling.iter_mut().chain(&mut writers) {
@@ -403,7 +403,7 @@ async fn a_retry_of_an_interrupted_insert_goes_on_where_it_ended() {
         };
         let stuck = served.stick("data");
         let collection = if name == "insert" { "c" } else { "$cmd" };
-        let (operation, number) = served.until_one_waits(&mut client, collection, &command);
+        let (operation, number) = served.until_one_waits(&mut client, collection, command);
         let id = operation.get_i64("opid").unwrap();
         served.connect().run(&doc! {"killOp": 1, "op": id});
         let reply = client.receive();
@@ -423,7 +423,7 @@ async fn a_retry_of_an_interrupted_insert_goes_on_where_it_ended() {
     }
 }
 
-/// Its temporary collection used to stay: what stopped it also stopped the drop.
+/// What stops it does not stop the drop of its temporary collection.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_out_drops_its_temporary_collection() {
     let served = Served::new();
