@@ -17,14 +17,29 @@ use crate::budget::{MemoryBudget, MemoryUse, Reservation};
 use crate::identity_hasher::IdentityHasher;
 
 const MIB: usize = 1 << 20;
-/// The least number of guards of a generation.
+/// The least number of guards of a generation: of few windows, and of many.
 const GENERATION_MIN: usize = 16 << 10;
+const GENERATION_MIN_OF_MANY: usize = 4;
+/// With its share of the usual limit, a window has at least this many generations, so that it need not forget all that
+/// it has.
+const GENERATIONS_MIN: usize = 4;
+/// The most guards of a generation.
+const GENERATION_MAX: usize = 256 << 10;
 /// A generation is full at this share of the guards of its window, so that there are few however long the window is.
 const GENERATION_SHARE: usize = 8;
+/// While there are holds, the windows may be large, and this many guards at most wait to be put into a map: others wait for
+/// that, too.
+const WAITING_MAX: usize = 16 << 10;
+/// So few guards are looked through.
+const WAITING_FEW: usize = 16;
+/// When the guards that wait are put into a map, memory for this share of the map's number is kept for later ones.
+const WAITING_KEPT_SHARE: usize = 16;
 /// An upper bound of the memory of a guard: in a vector that has just grown, or in a map.
 const GUARD_BYTES: usize = 40;
 /// Memory of a window besides its guards.
 const WINDOW_BYTES: usize = 256;
+/// Windows whose guards are fewer than those of the largest by at most this share are as large.
+const LARGE_SHARE: usize = 4;
 /// The windows exceed their limit by at most this share of it before it is enforced.
 const SLACK_SHARE: usize = 16;
 
@@ -41,14 +56,25 @@ struct Generation {
 }
 
 impl Generation {
+    fn merge(&mut self) {
+        self.by_hash.extend(self.waiting.drain(..));
+        if self.waiting.capacity() > self.by_hash.len() / WAITING_KEPT_SHARE {
+            self.waiting = Vec::new();
+        }
+    }
+
     /// Whether the key was committed after `snapshot`.
     fn has_newer(&mut self, hash: u64, snapshot: u64) -> bool {
         if snapshot >= self.end {
             return false;
         }
-        self.by_hash.extend(self.waiting.drain(..));
+        if self.waiting.len() > WAITING_FEW {
+            self.merge();
+        }
+        let mut waiting = self.waiting.iter();
         let found = self.by_hash.get(&hash);
         found.is_some_and(|sequence| *sequence > snapshot)
+            || waiting.any(|(other, sequence)| *other == hash && *sequence > snapshot)
     }
 }
 
@@ -71,9 +97,14 @@ impl Window {
             || (self.old.iter_mut().rev()).any(|old| old.has_newer(hash, snapshot))
     }
 
-    fn record(&mut self, hash: u64, sequence: u64) {
-        if self.young.guards >= GENERATION_MIN.max(self.guards / GENERATION_SHARE) {
+    /// A generation has `least` guards at least. With `is_held`, few guards may wait.
+    fn record(&mut self, hash: u64, sequence: u64, least: usize, is_held: bool) {
+        let full = (self.guards / GENERATION_SHARE).clamp(least, GENERATION_MAX);
+        if self.young.guards >= full {
             self.old.push_back(std::mem::take(&mut self.young));
+        }
+        if is_held && self.young.waiting.len() >= WAITING_MAX {
+            self.young.merge();
         }
         self.young.waiting.push((hash, sequence));
         self.young.guards += 1;
@@ -81,15 +112,17 @@ impl Window {
         self.guards += 1;
     }
 
-    /// The end of the generation that is forgotten next.
-    fn oldest_end(&self) -> u64 {
-        self.old.front().unwrap_or(&self.young).end
+    /// Whether there is an old generation, all of it committed at `may_end` at the latest.
+    fn may_forget(&self, may_end: u64) -> bool {
+        let oldest = self.old.front();
+        oldest.is_some_and(|oldest| oldest.end <= may_end)
     }
 
-    /// Forgets the oldest generation. Returns the number of its guards.
+    /// Forgets the oldest of the old generations. Returns the number of its guards.
     fn forget_oldest(&mut self) -> usize {
-        let oldest = self.old.pop_front();
-        let oldest = oldest.unwrap_or_else(|| std::mem::take(&mut self.young));
+        let Some(oldest) = self.old.pop_front() else {
+            return 0;
+        };
         self.floor = self.floor.max(oldest.end);
         self.guards -= oldest.guards;
         oldest.guards
@@ -128,6 +161,8 @@ pub(crate) struct RecentCommits {
     floor: u64,
     /// Guards of all windows.
     guards: usize,
+    /// The least number of guards of a generation.
+    generation_min: usize,
     /// The size at which the limits are enforced next.
     check_at: usize,
     limits: WindowLimits,
@@ -149,6 +184,7 @@ impl RecentCommits {
             windows: HashMap::default(),
             floor: 0,
             guards: 0,
+            generation_min: GENERATION_MIN_OF_MANY,
             check_at: limits.usual,
             limits,
             holds: BTreeMap::new(),
@@ -168,16 +204,30 @@ impl RecentCommits {
 
     #[inline]
     pub(crate) fn record(&mut self, tree: TreeId, hash: u64, sequence: u64) {
-        let floor = self.floor;
-        let window = (self.windows.entry(spread(tree))).or_insert_with(|| Window {
-            floor,
-            ..Window::default()
-        });
-        window.record(hash, sequence);
+        if !self.windows.contains_key(&spread(tree)) {
+            self.add_window(tree);
+        }
+        let (least, is_held) = (self.generation_min, !self.holds.is_empty());
+        if let Some(window) = self.windows.get_mut(&spread(tree)) {
+            window.record(hash, sequence, least, is_held);
+        }
         self.guards += 1;
         if self.bytes() >= self.check_at {
             self.enforce_limits();
         }
+    }
+
+    #[cold]
+    fn add_window(&mut self, tree: TreeId) {
+        let window = Window {
+            floor: self.floor,
+            ..Window::default()
+        };
+        self.windows.insert(spread(tree), window);
+        let besides = self.windows.len() * WINDOW_BYTES;
+        let share = self.limits.usual.saturating_sub(besides) / GUARD_BYTES / self.windows.len();
+        self.generation_min =
+            (share / GENERATIONS_MIN).clamp(GENERATION_MIN_OF_MANY, GENERATION_MIN);
     }
 
     /// Forgets a tree that is dropped.
@@ -217,11 +267,10 @@ impl RecentCommits {
                 _ => u64::MAX,
             };
             let mostly_windows = self.windows.len() * WINDOW_BYTES > self.bytes() / 2;
-            let has_forgotten = match mostly_windows {
-                true => self.remove_windows(may_end),
-                false => self.forget_of_largest(may_end),
-            };
-            if !has_forgotten {
+            // A window that has only a young generation is not emptied while others are not in use: all commits of its tree
+            // that are under way would conflict.
+            let has_forgotten = !mostly_windows && self.forget_of_largest(may_end);
+            if !has_forgotten && !self.remove_windows(may_end) {
                 break;
             }
         }
@@ -231,21 +280,31 @@ impl RecentCommits {
         self.check_at = bytes.max(self.limits.usual) + self.limits.usual / SLACK_SHARE;
     }
 
-    /// Forgets the oldest generation of the window with most guards, among the generations that end at `may_end` at the
-    /// latest. False if there is none.
+    /// Forgets the oldest generation, but not the youngest one, of the windows with most guards, among those
+    /// that end at `may_end` at the latest, until the usual limit is kept. False if there is none.
     fn forget_of_largest(&mut self, may_end: u64) -> bool {
-        let windows = self.windows.values_mut();
-        let may_forget =
-            windows.filter(|window| window.guards > 0 && window.oldest_end() <= may_end);
-        let Some(largest) = may_forget.max_by_key(|window| window.guards) else {
+        let windows = self.windows.values();
+        let may_forget = windows.filter(|window| window.may_forget(may_end));
+        let Some(most) = may_forget.map(|window| window.guards).max() else {
             return false;
         };
-        self.guards -= largest.forget_oldest();
+        // All that are about as large, so that many windows are not searched for each of them.
+        let large = most - most / LARGE_SHARE;
+        let besides = self.windows.len() * WINDOW_BYTES;
+        for window in self.windows.values_mut() {
+            if window.guards >= large && window.may_forget(may_end) {
+                self.guards -= window.forget_oldest();
+                if self.guards * GUARD_BYTES + besides <= self.limits.usual {
+                    break;
+                }
+            }
+        }
         true
     }
 
     /// Removes the half of the windows that was not written for longest, but none that was written after `may_end`.
-    /// False if that is none. For stores with many trees and few commits of each: there the windows take more than the guards.
+    /// False if that is none. For stores with many trees and few commits of each: there the windows take more than the
+    /// guards, or have no old generation.
     fn remove_windows(&mut self, may_end: u64) -> bool {
         let mut ends: Vec<u64> = self.windows.values().map(Window::end).collect();
         if ends.is_empty() {
@@ -330,7 +389,7 @@ mod tests {
         assert!(!recent.conflicts(A, 7, 10_000), "nothing is forgotten");
         assert!(recent.excess.is_some(), "taken from the budget");
         let generations = recent.windows[&spread(A)].old.len();
-        assert!(generations <= 16, "{generations} to look through");
+        assert!(generations <= 24, "{generations} to look through");
 
         // Beyond the larger limit the hold is of no use, and says so.
         load(&mut recent, A, 300_000, 1_000_000);
@@ -339,6 +398,72 @@ mod tests {
 
         recent.release(10_000);
         assert!(recent.bytes() <= MIB && recent.excess.is_none());
+    }
+
+    /// A window had only one generation, of up to 16,384 guards. When it was forgotten, every commit in flight conflicted.
+    #[test]
+    fn many_trees_that_are_written_evenly_keep_their_latest_commits() {
+        for (usual, trees) in [
+            (MIB / 2, 20),
+            (MIB / 2, 700),
+            (10 * MIB, 100),
+            (10 * MIB, 5000),
+        ] {
+            let mut recent = recent(usual, usual);
+            let mut sequence = 0;
+            for round in 0..(usual / GUARD_BYTES * 4 / trees) as u32 {
+                for tree in 0..trees as u32 {
+                    sequence += 1;
+                    recent.record(TreeId(tree), sequence, sequence);
+                    // A commit that began when the tree was written before.
+                    let before = sequence.saturating_sub(trees as u64);
+                    let key_of_nobody = u64::MAX;
+                    if round > 0 && tree % 7 == 0 {
+                        let conflicts = recent.conflicts(TreeId(tree), key_of_nobody, before);
+                        assert!(
+                            !conflicts,
+                            "round {round} of {trees} trees in {usual} bytes"
+                        );
+                    }
+                }
+            }
+            assert!(recent.bytes() <= usual + usual / SLACK_SHARE + WINDOW_BYTES);
+        }
+    }
+
+    /// The memory of a generation, as the vector and the map allocate it.
+    fn allocated(generation: &Generation) -> usize {
+        let buckets = (generation.by_hash.capacity() * 8).div_ceil(7);
+        buckets * 17 + generation.waiting.capacity() * 16
+    }
+
+    /// Memory for the guards that waited was kept when they were put into the map.
+    #[test]
+    fn guards_take_no_more_memory_than_is_counted() {
+        for (held, every) in [
+            (MIB, 1),
+            (MIB, 1000),
+            (16 * MIB, 30_000),
+            (16 * MIB, 250_000),
+        ] {
+            let mut recent = recent(MIB, held);
+            if held > MIB {
+                recent.hold(0);
+            }
+            for sequence in 1..400_000_u64 {
+                recent.record(A, sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15), sequence);
+                if sequence % every == 0 {
+                    recent.conflicts(A, 7, sequence / 2);
+                    let window = &recent.windows[&spread(A)];
+                    let generations = window.old.iter().chain([&window.young]);
+                    let bytes: usize = generations.map(allocated).sum();
+                    assert!(bytes <= recent.bytes(), "{bytes} of {}", recent.bytes());
+                }
+                let window = &recent.windows[&spread(A)];
+                let waiting = window.young.waiting.len();
+                assert!(held == MIB || waiting <= WAITING_MAX, "{waiting} to merge");
+            }
+        }
     }
 
     #[test]

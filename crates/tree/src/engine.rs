@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::Checkpointer;
 use crate::conflicts::RecentCommits;
+use crate::detached::DetachedBytes;
 use crate::disk_space::SpaceWatch;
 use crate::fail_stop::{FailStop, step};
 use crate::flusher::Flusher;
@@ -88,6 +89,8 @@ pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) memtables_flushed: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    /// Bytes that are on disk for single snapshots.
+    pub(crate) detached: DetachedBytes,
 }
 
 impl Engine {
@@ -107,6 +110,7 @@ impl Engine {
                     version,
                     sequence,
                     operator,
+                    detached: None,
                 };
             }
             version = again;

@@ -40,6 +40,7 @@ mod conflicts;
 mod cursor;
 mod damage;
 mod data_file;
+mod detached;
 pub mod disk;
 mod disk_space;
 mod engine;

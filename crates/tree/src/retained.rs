@@ -4,7 +4,7 @@
 //! such memtables take more than their share of the budget, a snapshot can be detached from them: what they have for
 //! the trees that its owner reads goes to runs above the roots of these trees, as in a flush, but only up to the
 //! snapshot's sequence number and for this snapshot alone. Nobody else sees the runs. Their extents are free again
-//! when the snapshot is dropped; after a crash the search for lost space finds them.
+//! when the snapshot is dropped, and together they are bounded; after a crash the search for lost space finds them.
 
 use std::sync::Arc;
 
@@ -12,11 +12,14 @@ use crate::engine::Engine;
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::snapshot::Snapshot;
 use crate::version::Version;
-use crate::{MemoryUse, Result, Store, TreeId};
+use crate::{Error, MemoryUse, Result, Store, TreeId};
 
 /// Memtables that only snapshots hold may take this share of the engine's part of the budget, and at least one may be
 /// there.
 const SHARE: u64 = 4;
+/// What is on disk for single snapshots may take this multiple of the engine's part of the budget: a memtable may be written
+/// once for each.
+const DETACHED_MULTIPLE: u64 = 4;
 
 impl Store {
     /// Bytes of memtables that only snapshots keep in memory.
@@ -47,7 +50,8 @@ impl Store {
     /// are unknown to it. What the memtables have for these trees is written to the data file.
     ///
     /// # Errors
-    /// [`Error::Stalled`](crate::Error::Stalled) while the disk is nearly full; errors of the disk.
+    /// [`Error::Stalled`](crate::Error::Stalled) while the disk is nearly full, or while detached snapshots take too much
+    /// of it; errors of the disk.
     pub fn detach(&self, snapshot: &Snapshot, trees: &[TreeId]) -> Result<Snapshot> {
         let engine = self.engine();
         engine.check_running()?;
@@ -56,6 +60,19 @@ impl Store {
             return Ok(snapshot.clone());
         }
         engine.check_room()?;
+        let in_trees = |memtable: &Arc<Memtable>| -> u64 {
+            let stats = trees.iter().filter_map(|tree| memtable.tree_stats(*tree));
+            stats.map(|stats| stats.bytes).sum()
+        };
+        let bytes = flushed.iter().map(in_trees).sum();
+        let limit = engine.runs.budget.bytes() * DETACHED_MULTIPLE;
+        let before = snapshot.detached.as_ref();
+        let Some(detached) = engine.counters.detached.take(bytes, limit, before) else {
+            return Err(Error::Stalled {
+                disk_full: false,
+                reason: format!("{limit} bytes of the disk are in use for old snapshots"),
+            });
+        };
         let version = &snapshot.version;
         let mut roots = Vec::with_capacity(trees.len());
         for id in trees {
@@ -76,6 +93,7 @@ impl Store {
                 trees: Arc::new(version.trees.with_only(roots)),
                 damage: version.damage.clone(),
             }),
+            detached: Some(detached),
             ..snapshot.clone()
         })
     }

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::detached::Detached;
 use crate::memtable::for_versions;
 use crate::merge::{Fold, Resolver};
 use crate::node::Subtree;
@@ -18,6 +19,8 @@ pub struct Snapshot {
     pub(crate) version: Arc<Version>,
     pub(crate) sequence: u64,
     pub(crate) operator: Arc<dyn MergeOperator>,
+    /// What was written to disk for it alone.
+    pub(crate) detached: Option<Arc<Detached>>,
 }
 
 /// A value that was read: pinned with its page, or copied.

@@ -74,3 +74,46 @@ fn snapshots_do_not_keep_memtables_in_memory() {
     let report = Store::verify(&options(directory.path()), &mut |_| {}).unwrap();
     assert_eq!(report.problems, []);
 }
+
+/// Each detached snapshot has a copy of its own, so many of them took as much of the disk as there was.
+#[test]
+fn detached_snapshots_take_a_bounded_part_of_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        memtable_bytes: Some(1 << 20),
+        ..options(directory.path())
+    };
+    let store = Store::open(options).unwrap();
+    let tree = store.allocate_tree();
+    let mut set = WriteSet::new();
+    set.create_tree(tree, &TreeOptions::default());
+    store.commit(set, Durability::Logged).unwrap();
+    for number in 0..400u32 {
+        let mut set = WriteSet::new();
+        set.put(tree, &number.to_be_bytes(), &[number as u8; 1000]);
+        store.commit(set, Durability::Logged).unwrap();
+    }
+    let snapshots: Vec<_> = (0..1000).map(|_| store.snapshot()).collect();
+    store.checkpoint().unwrap();
+    let detach = |snapshot| store.detach(snapshot, &[tree]);
+    let mut detached = Vec::new();
+    let refused = loop {
+        match detach(&snapshots[detached.len()]) {
+            Ok(snapshot) => detached.push(snapshot),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(
+        refused,
+        frond_tree::Error::Stalled {
+            disk_full: false,
+            ..
+        }
+    ));
+    assert!((8..100).contains(&detached.len()), "{}", detached.len());
+    let copy = detached.pop().unwrap();
+    drop(copy.clone());
+    assert!(detach(&snapshots[0]).is_err());
+    drop(copy);
+    detach(&snapshots[0]).unwrap();
+}

@@ -1,0 +1,41 @@
+//! The size of what is written to disk for single snapshots, see [`crate::retained`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that live snapshots have on disk for themselves.
+#[derive(Clone, Default)]
+pub(crate) struct DetachedBytes(Arc<AtomicU64>);
+
+/// The part of a snapshot. It ends when the last copy of the snapshot is dropped.
+pub(crate) struct Detached {
+    bytes: u64,
+    all: DetachedBytes,
+    /// Of the snapshot that it was made from.
+    _before: Option<Arc<Detached>>,
+}
+
+impl DetachedBytes {
+    /// Takes so many bytes, unless there would be more than `limit`.
+    pub(crate) fn take(
+        &self,
+        bytes: u64,
+        limit: u64,
+        before: Option<&Arc<Detached>>,
+    ) -> Option<Arc<Detached>> {
+        let add = |all: u64| all.checked_add(bytes).filter(|all| *all <= limit);
+        let (set, read) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.0.fetch_update(set, read, add).ok()?;
+        Some(Arc::new(Detached {
+            bytes,
+            all: self.clone(),
+            _before: before.cloned(),
+        }))
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        self.all.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
