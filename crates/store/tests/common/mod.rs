@@ -25,7 +25,10 @@ pub const INSERT: InsertOptions = InsertOptions {
 };
 
 fn open(directory: &std::path::Path) -> DocumentStore {
-    open_with(EngineOptions::new(directory))
+    let mut options = EngineOptions::new(directory);
+    // Only the limits of each operation matter.
+    options.client_bytes = Some(1 << 30);
+    open_with(options)
 }
 
 pub fn open_with(mut options: EngineOptions) -> DocumentStore {
