@@ -17,7 +17,7 @@ pub enum Format {
 pub struct Target {
     /// Its name.
     pub name: &'static str,
-    /// What it runs.
+    /// A description of the code that it tests.
     pub about: &'static str,
     /// How its inputs are changed.
     pub format: Format,

@@ -6,7 +6,7 @@ use std::fmt::{Debug, Display};
 /// Memory is taken in steps of this many bytes.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// What every stage may hold, however little is left for all: with less it would not get on.
+/// The least memory of a stage, in bytes. A stage always gets this much, because it makes no progress with less.
 const SURE_BYTES: usize = 512 * 1024;
 
 /// Memory that operations share.
@@ -15,7 +15,7 @@ pub trait SharedMemory: Debug + Send + Sync {
     fn open(&self) -> Box<dyn MemoryShare>;
 }
 
-/// What one holder has of the shared memory. It is given back when the share is dropped.
+/// One holder's part of the shared memory. Dropping it returns the memory.
 pub trait MemoryShare: Send {
     /// Takes more; false, without effect, if too little is left for this holder.
     fn try_grow(&mut self, bytes: usize) -> bool;

@@ -157,7 +157,7 @@ pub fn json_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What is parsed is written and parsed to the same.
+/// Writing a parsed value and parsing it again gives the same value.
 pub fn run_json(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;

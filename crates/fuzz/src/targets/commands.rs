@@ -118,7 +118,7 @@ fn clean_up() {
     let mut stream = connect();
     let dropped = reply_to(&mut stream, &doc! {"dropDatabase": 1, "$db": DATABASE});
     assert_eq!(dropped.get_f64("ok"), Some(1.0), "{dropped:?}");
-    // What an input renamed or wrote to other databases.
+    // An input may have renamed collections, or written to other databases.
     let listed = reply_to(
         &mut stream,
         &doc! {"listDatabases": 1, "nameOnly": true, "$db": "admin"},
@@ -158,7 +158,7 @@ fn is_left_out(bytes: &[u8]) -> bool {
     })
 }
 
-/// How many replies a message has.
+/// The number of replies to a message.
 fn replies(message: &[u8]) -> usize {
     let plain = decompress(message, MAX_MESSAGE_BYTES).map(|(plain, _)| plain);
     let message = plain.as_deref().unwrap_or(message);

@@ -36,7 +36,7 @@ impl<E: From<Error> + Send + 'static> Fault for E {}
 #[derive(Debug)]
 pub struct Docs {
     docs: std::vec::IntoIter<DocBuf>,
-    /// What they take, if that is counted.
+    /// Counts the bytes of these rows; `None` where they are not counted.
     _held: Option<Held>,
 }
 
@@ -125,7 +125,7 @@ pub struct ExecContext<E> {
     pub seed: u64,
     /// What stages may hold.
     pub limits: StageLimits,
-    /// What stages share with other operations; `None` for no bound but their own.
+    /// The memory that stages share with other operations; `None` if each has only its own limit.
     pub memory: Option<Arc<dyn SharedMemory>>,
     /// Where stages write what they may not hold; `None` if they may not write.
     pub space: Option<Arc<dyn SpillSpace>>,

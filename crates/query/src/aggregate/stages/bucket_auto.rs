@@ -198,7 +198,7 @@ struct Buckets {
     sorted: Sorted<DocBuf>,
     /// The next document and its value.
     next: Option<(OwnedValue, DocBuf)>,
-    /// What the accumulators of the bucket hold.
+    /// Counts the bytes of the bucket's accumulators.
     held: Held,
     /// The rounded end of the bucket before.
     lower: Option<OwnedValue>,

@@ -96,7 +96,7 @@ struct Walk<E> {
     /// The document that comes next.
     position: usize,
     windows: Vec<Window>,
-    /// What the windows hold.
+    /// Counts the bytes of the windows.
     held: Held,
 }
 
