@@ -97,7 +97,7 @@ impl DocumentStore {
                 "Cannot validate a view",
             ));
         }
-        let (collection, snapshot) = self.catalog().read(ns).ok_or_else(|| {
+        let (collection, snapshot) = self.catalog().read(ns)?.ok_or_else(|| {
             crate::error::command(
                 frond_error::ErrorCode::NamespaceNotFound,
                 format!("Collection '{ns}' does not exist to validate."),

@@ -240,8 +240,8 @@ impl<'a> Runner<'a> {
             let source: Source<Error> = Box::new(Docs::new(Vec::new()));
             return Ok(Opened::Source(rest.execute(source, &context)?));
         };
-        // Counting all documents reads a counter.
-        let rest = if front.is_everything() && hint.is_none() {
+        // Counting all documents reads a counter, which is that of the current state.
+        let rest = if self.store.catalog().is_live() && front.is_everything() && hint.is_none() {
             match rest.counted(|| self.store.estimated_count(ns)) {
                 Ok((docs, rest)) => {
                     let source: Source<Error> = Box::new(Docs::new(docs));

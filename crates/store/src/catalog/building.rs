@@ -41,13 +41,13 @@ impl Catalog {
         specs: Vec<IndexSpec>,
         fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<Registered> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.existing(ns)?;
         let before = index_count(&collection);
         let mut new: Vec<Arc<Index>> = Vec::new();
         for spec in specs {
             if self.is_new(&collection, &new, &spec)? {
-                let tree = self.engine.allocate_tree();
+                let tree = self.state.engine.allocate_tree();
                 new.push(Arc::new(Index::new(spec, tree, false)));
             }
         }
@@ -96,14 +96,14 @@ impl Catalog {
         replaced: &Arc<Index>,
         spec: IndexSpec,
     ) -> Result<Arc<Index>> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.by_uuid(uuid).ok_or_else(aborted)?;
         let same = |index: &Arc<Index>| Arc::ptr_eq(index, replaced);
         if !collection.indexes.iter().any(same) {
             return Err(aborted());
         }
         check_not_replaced(&collection, replaced)?;
-        let mut new = Index::new(spec, self.engine.allocate_tree(), false);
+        let mut new = Index::new(spec, self.state.engine.allocate_tree(), false);
         new.replaces = Some(replaced.tree);
         let mut batch = WriteSet::new();
         let new = Arc::new(self.begin_building(&mut batch, &new));
@@ -124,7 +124,7 @@ impl Catalog {
         ns: &Namespace,
         fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<(Arc<Collection>, Vec<Arc<Index>>)> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.existing(ns)?;
         if collection.indexes.iter().any(|index| !index.ready) {
             return Err(command(
@@ -137,7 +137,7 @@ impl Catalog {
             return Ok((collection, building));
         }
         let fresh = |index: &Arc<Index>| {
-            let tree = self.engine.allocate_tree();
+            let tree = self.state.engine.allocate_tree();
             Arc::new(Index::new(index.spec.clone(), tree, false))
         };
         self.replace_with(&collection, || {
@@ -171,7 +171,7 @@ impl Catalog {
         batch.create_tree_to_load(index.tree, &index.spec.tree);
         let mut sides = Vec::new();
         if index.spec.unique {
-            sides.push(self.engine.allocate_tree());
+            sides.push(self.state.engine.allocate_tree());
         }
         for side in &sides {
             batch.create_tree(*side, &index.spec.tree);
@@ -256,7 +256,7 @@ impl Catalog {
         uuid: &Uuid,
         built: &[Arc<Index>],
     ) -> Result<Vec<(Arc<Index>, TreeId)>> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let (collection, built) = self.built(uuid, built)?;
         let mut closed = Vec::new();
         self.replace_with(&collection, || {
@@ -271,7 +271,7 @@ impl Catalog {
                     continue;
                 }
                 older.iter().for_each(|side| batch.drop_tree(*side));
-                let side = self.engine.allocate_tree();
+                let side = self.state.engine.allocate_tree();
                 batch.create_tree(side, &index.spec.tree);
                 let after = Arc::new(index.with_sides(vec![*last, side]));
                 if after.replaces.is_none() {
@@ -300,7 +300,7 @@ impl Catalog {
         multikey: &[MultikeyPaths],
         last: impl FnOnce(&Collection, &[Arc<Index>]) -> Result<()>,
     ) -> Result<usize> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let (collection, built) = self.built(uuid, built)?;
         let is_there = |tree: &TreeId| collection.indexes.iter().any(|index| index.tree == *tree);
         if !built
@@ -350,7 +350,7 @@ impl Catalog {
 
     /// Removes indexes whose build failed. One that is gone already is no error.
     pub(crate) fn abandon_indexes(&self, uuid: &Uuid, failed: &[Arc<Index>]) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         match self.by_uuid(uuid) {
             Some(collection) => self.remove_indexes(&collection, |index| {
                 failed.iter().any(|other| other.tree == index.tree)
@@ -374,7 +374,7 @@ impl Catalog {
             for index in all.iter_mut().filter(|index| !index.ready) {
                 index.trees().for_each(|tree| batch.drop_tree(tree));
                 persist::delete_index(&mut batch, &collection.uuid, index);
-                let tree = self.engine.allocate_tree();
+                let tree = self.state.engine.allocate_tree();
                 let fresh = Index::new(index.spec.clone(), tree, false);
                 *index = Arc::new(self.begin_building(&mut batch, &fresh));
                 persist::put_index(&mut batch, &collection.uuid, index);

@@ -85,16 +85,16 @@ fn without_order(options: &Doc) -> DocBuf {
 impl Catalog {
     /// Commits a change, then publishes it.
     fn commit(&self, batch: WriteSet, publish: impl FnOnce(&mut View)) -> Result<()> {
-        self.engine.commit(batch, Durability::Logged)?;
+        self.state.engine.commit(batch, Durability::Logged)?;
         self.publish(publish);
         Ok(())
     }
 
     /// Publishes a change of the view in memory.
     pub(super) fn publish(&self, change: impl FnOnce(&mut View)) {
-        let mut view = View::clone(&self.current.load());
+        let mut view = View::clone(&self.state.current.load());
         change(&mut view);
-        self.current.store(Arc::new(view));
+        self.state.current.store(Arc::new(view));
     }
 
     /// Changes an existing collection: waits for its writers, commits, publishes. `after` is its
@@ -117,6 +117,7 @@ impl Catalog {
         let shared = before.shared.clone();
         let mut gate = shared.gate.write();
         let (after, batch) = change()?;
+        self.state.epoch.fetch_add(1, Ordering::SeqCst);
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         point("a change of a collection is about to be committed");
         let version = after.as_ref().map_or(DROPPED, |after| after.version);
@@ -127,6 +128,7 @@ impl Catalog {
             }
         });
         shared.epoch.fetch_add(1, Ordering::SeqCst);
+        self.state.epoch.fetch_add(1, Ordering::SeqCst);
         if done.is_ok() {
             *gate = version;
             // Tailable cursors check whether the collection still exists.
@@ -140,7 +142,7 @@ impl Catalog {
     /// # Errors
     /// `NamespaceExists` (48) if it exists with other options; errors of the name and the options.
     pub fn create_collection(&self, ns: &Namespace, options: &Doc) -> Result<bool> {
-        self.create_ordered(ns, options, self.natural_order)
+        self.create_ordered(ns, options, self.state.natural_order)
     }
 
     /// As [`Catalog::create_collection`], in the order `otherwise` if the options set none.
@@ -161,7 +163,7 @@ impl Catalog {
             parsed.natural_order = Some(NaturalOrder::Insertion);
             stored.push("naturalOrder", NaturalOrder::Insertion.name());
         }
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         if let Some(view) = self.definition(ns) {
             if parsed.view.is_some() && view.options() == stored {
                 return Ok(false);
@@ -193,12 +195,12 @@ impl Catalog {
     ) -> Result<()> {
         let mut batch = WriteSet::new();
         let uuid = random_uuid();
-        let primary = self.engine.allocate_tree();
+        let primary = self.state.engine.allocate_tree();
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
-        let segments = has_segments.then(|| self.engine.allocate_tree());
+        let segments = has_segments.then(|| self.state.engine.allocate_tree());
         let mut indexes = Vec::new();
         if settings.has_id_index() {
-            let tree = self.engine.allocate_tree();
+            let tree = self.state.engine.allocate_tree();
             let index = Index::new(records::id_index(&settings.collator)?, tree, true);
             batch.create_tree(tree, &settings.tree);
             persist::put_index(&mut batch, &uuid, &index);
@@ -217,8 +219,8 @@ impl Catalog {
             version: 0,
             shared: Arc::new(Shared {
                 gate: RwLock::new(0),
-                hooks: self.hooks.clone(),
-                large: self.large,
+                hooks: self.state.hooks.clone(),
+                large: self.state.large,
                 ..Shared::default()
             }),
         };
@@ -235,7 +237,7 @@ impl Catalog {
     /// # Errors
     /// `NamespaceNotFound` (26), `InvalidOptions` (72) and others, see [`options::modify`].
     pub fn modify_collection(&self, ns: &Namespace, changes: &Doc) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         if let Some(view) = self.definition(ns) {
             return self.modify_view(&view, changes);
         }
@@ -262,7 +264,7 @@ impl Catalog {
         other: &Namespace,
         finish: impl FnOnce(&Collection) -> Result<()>,
     ) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.existing(ns)?;
         let shared = collection.shared.clone();
         {
@@ -315,7 +317,7 @@ impl Catalog {
     /// # Errors
     /// `NamespaceNotFound` (26).
     pub fn drop_collection(&self, ns: &Namespace) -> Result<DropInfo> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         if let Some(view) = self.definition(ns) {
             self.drop_view(&view)?;
             return Ok(DropInfo { indexes_were: None });
@@ -372,7 +374,7 @@ impl Catalog {
         to: &Namespace,
         drop_target: bool,
     ) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         self.rename_locked(from, to, drop_target)
     }
 
@@ -460,7 +462,7 @@ impl Catalog {
     /// `NamespaceNotFound` (26), `IndexNotFound` (27), `InvalidOptions` (72) for the index on `_id`,
     /// `AmbiguousIndexKeyPattern` (181) if a key pattern names several.
     pub fn drop_indexes(&self, ns: &Namespace, which: &IndexSelector) -> Result<usize> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.existing(ns)?;
         let before = index_count(&collection);
         let names = match which {

@@ -293,7 +293,7 @@ impl Catalog {
                 batch.set_frees_space();
             }
             persist::change_counter(&mut batch, &collection.uuid, change);
-            self.engine.commit(batch, Durability::Logged)?;
+            self.state.engine.commit(batch, Durability::Logged)?;
             collection.count(change);
             Ok(())
         });

@@ -25,6 +25,7 @@ mod modify;
 mod persist;
 mod plan_cache;
 mod records;
+mod scope;
 mod view;
 
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub(crate) use plan_cache::PlanCache;
 use records::Records;
 pub use records::TailSignal;
 pub(crate) use records::{Insertion, record_of_key};
+pub(crate) use scope::Moment;
+use scope::Scope;
 pub use view::View;
 
 /// Identifies a collection for its whole life, also when it is renamed.
@@ -280,12 +283,21 @@ pub(crate) struct WritersHeld<'a> {
     _gate: RwLockWriteGuard<'a, u64>,
 }
 
-/// The catalog of one engine.
+/// A handle of the catalog of one engine: of its current state, or of a fixed moment ([`scope`]). Cheap to clone.
+#[derive(Clone)]
 pub struct Catalog {
+    state: Arc<CatalogState>,
+    scope: Scope,
+}
+
+/// What all handles of a catalog share.
+struct CatalogState {
     engine: Engine,
     current: ArcSwap<View>,
     /// Held during a change of the catalog.
     changing: Mutex<()>,
+    /// Odd while the definition of some collection changes.
+    epoch: AtomicU64,
     hooks: Arc<Hooks>,
     large: LargeDocuments,
     /// The order of documents in new collections that do not set one.
@@ -304,15 +316,19 @@ impl Catalog {
         let mut view = persist::load(&engine, &hooks, large)?;
         definitions::load(&engine, &mut view)?;
         let catalog = Catalog {
-            engine,
-            hooks,
-            large,
-            natural_order,
-            current: ArcSwap::from_pointee(view),
-            changing: Mutex::new(()),
+            state: Arc::new(CatalogState {
+                engine,
+                hooks,
+                large,
+                natural_order,
+                current: ArcSwap::from_pointee(view),
+                changing: Mutex::new(()),
+                epoch: AtomicU64::new(0),
+            }),
+            scope: Scope::Live,
         };
         // After a cut of the log a temporary collection may be what is left of another one.
-        if !catalog.engine.was_log_cut() {
+        if !catalog.state.engine.was_log_cut() {
             catalog.drop_temporary()?;
         }
         catalog.restart_unfinished_indexes()?;
@@ -321,24 +337,28 @@ impl Catalog {
 
     /// The callbacks to the server.
     pub fn hooks(&self) -> &Hooks {
-        &self.hooks
+        &self.state.hooks
     }
 
     /// The engine below.
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        &self.state.engine
     }
 
     /// Begins a change of the catalog. Waits for room in memory first, because the others would wait for this change meanwhile.
-    fn begin_change(&self) -> MutexGuard<'_, ()> {
+    ///
+    /// # Errors
+    /// As [`Catalog::check_live`].
+    fn begin_change(&self) -> Result<MutexGuard<'_, ()>> {
+        self.check_live()?;
         // The commit tells what is wrong.
-        let _ = self.engine.await_room();
-        self.changing.lock()
+        let _ = self.state.engine.await_room();
+        Ok(self.state.changing.lock())
     }
 
-    /// The current view.
+    /// The view of this handle: the current one, or that of its moment.
     pub fn view(&self) -> arc_swap::Guard<Arc<View>> {
-        self.current.load()
+        self.views().load()
     }
 
     /// The current definition of a collection. Tools address a time series by the name that its buckets
@@ -373,52 +393,6 @@ impl Catalog {
                 Some(_) => is_a_view(ns),
                 None => not_found(ns),
             })
-    }
-
-    /// A collection's definition and a snapshot that agree: all its trees exist in the snapshot, with what belongs to this
-    /// definition. `None` if there is no such collection.
-    ///
-    /// It waits for no change of the definition. While one is under way, the collection has no other writers, so any
-    /// snapshot that has the trees of the previous definition will do; those of a change that drops some have them until its
-    /// commit, and then the next definition is about to be published.
-    pub fn read(&self, ns: &Namespace) -> Option<(Arc<Collection>, Snapshot)> {
-        loop {
-            let collection = self.collection(ns)?;
-            let before = collection.shared.epoch.load(Ordering::SeqCst);
-            let snapshot = self.engine.snapshot();
-            // The view is published before the epoch becomes even again, so an unchanged epoch says that this definition
-            // and the snapshot are of the same moment.
-            let current = self.collection(ns);
-            if current.is_some_and(|now| Arc::ptr_eq(&now, &collection)) {
-                let after = collection.shared.epoch.load(Ordering::SeqCst);
-                if before == after && before.is_multiple_of(2) || collection.is_in(&snapshot) {
-                    return Some((collection, snapshot));
-                }
-                std::thread::sleep(PUBLICATION_WAIT);
-            }
-        }
-    }
-
-    /// Runs `commit` while `collection` is the current definition and cannot change. `None`, without
-    /// running it, if the definition has changed since.
-    pub fn commit_on<R>(&self, collection: &Collection, commit: impl FnOnce() -> R) -> Option<R> {
-        let gate = collection.shared.gate.read();
-        (*gate == collection.version).then(commit)
-    }
-
-    /// Runs `write` with the current definition of a collection, which cannot change meanwhile.
-    /// `write` commits once and returns soon. `None` if there is no such collection.
-    pub fn write<R>(&self, ns: &Namespace, write: impl FnOnce(&Collection) -> R) -> Option<R> {
-        loop {
-            let collection = self.collection(ns)?;
-            let gate = collection.shared.gate.read();
-            if *gate == collection.version {
-                return Some(write(&collection));
-            }
-            // The definition changed between the two lines above, or is about to be published.
-            drop(gate);
-            std::thread::yield_now();
-        }
     }
 }
 

@@ -167,9 +167,8 @@ impl Inserter<'_> {
     /// Inserts as many of `docs` as fit in one commit. `first` is the position of the first one in the
     /// request.
     fn chunk(&mut self, collection: &Collection, docs: &[&Doc], first: usize) -> Result<Chunk> {
-        let engine = self.catalog.engine();
         let bytes = docs.iter().map(|doc| doc.len_bytes()).sum();
-        let mut staging = Staging::for_insertion(engine, collection, &mut self.buffers)
+        let mut staging = Staging::for_insertion(self.catalog, collection, &mut self.buffers)?
             .bypassing_validation(self.options.bypass_validation)
             .expecting(docs.len(), bytes)?;
         // MongoDB leaves those of measurements as they are.

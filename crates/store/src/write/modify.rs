@@ -145,9 +145,8 @@ impl Target<'_> {
             let uuid = planned.collection.uuid;
             let (mut collection, mut snapshot) = (planned.collection.clone(), planned.snapshot);
             loop {
-                let mut staging =
-                    Staging::new(self.catalog.engine(), &collection, snapshot, &mut buffers)
-                        .bypassing_validation(self.bypass_validation);
+                let mut staging = Staging::new(self.catalog, &collection, snapshot, &mut buffers)
+                    .bypassing_validation(self.bypass_validation);
                 if change.stage(&mut staging, &row)? == Effect::None {
                     return Ok(Some((row, false)));
                 }
@@ -161,7 +160,7 @@ impl Target<'_> {
                     Some(Err(error)) => retry.after(error)?,
                 }
                 self.context.check()?;
-                let read = self.catalog.read(self.ns);
+                let read = self.catalog.read(self.ns)?;
                 let Some((now, current)) = read.filter(|(now, _)| now.uuid == uuid) else {
                     break;
                 };
@@ -261,7 +260,7 @@ impl Target<'_> {
         let mut next = 0;
         while next < rows.len() {
             self.context.check()?;
-            let read = self.catalog.read(self.ns);
+            let read = self.catalog.read(self.ns)?;
             let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == uuid) else {
                 return Err(command(
                     ErrorCode::QueryPlanKilled,
@@ -271,7 +270,7 @@ impl Target<'_> {
             // After conflicts the commits get smaller, so that each meets fewer others.
             let limit =
                 (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
-            let mut staging = Staging::new(self.catalog.engine(), &collection, snapshot, buffers)
+            let mut staging = Staging::new(self.catalog, &collection, snapshot, buffers)
                 .bypassing_validation(self.bypass_validation);
             let mut part = Changed::default();
             let mut at = next;

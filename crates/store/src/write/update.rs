@@ -261,8 +261,7 @@ pub(super) fn insert_upserted(
     loop {
         target.catalog.ensure_collection(target.ns)?;
         let done = target.catalog.write(target.ns, |collection| {
-            let engine = target.catalog.engine();
-            let mut staging = Staging::for_insertion(engine, collection, &mut buffers)
+            let mut staging = Staging::for_insertion(target.catalog, collection, &mut buffers)?
                 .bypassing_validation(target.bypass_validation);
             // Nothing else is staged, so it cannot have to wait for the next commit.
             let staged = staging.insert(&key, doc)?;
