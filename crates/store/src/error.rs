@@ -22,7 +22,7 @@ pub enum Error {
 impl Error {
     /// The code for the reply. Failures of the engine have codes too: `WriteConflict` (112) for a
     /// conflict that outlasted the retries, `DataCorruptionDetected` (301), `BadValue` (2) for an
-    /// option, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600) after a close,
+    /// option, `TransactionTooLargeForCache` (388), `ExceededMemoryLimit` (146), `InterruptedAtShutdown` (11600) after a close,
     /// `OutOfDiskSpace` (14031), `ExceededTimeLimit` (262) for a write that cannot proceed for now, which drivers retry;
     /// `InternalError` (1) for the others, also for a store that stopped after a failure: drivers take 11600 for a
     /// shutdown, though this server still reads.
@@ -35,6 +35,7 @@ impl Error {
                 | EngineError::CorruptMessage { .. }
                 | EngineError::Unreadable { .. } => ErrorCode::DataCorruptionDetected,
                 EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
+                EngineError::OutOfMemory { .. } => ErrorCode::ExceededMemoryLimit,
                 EngineError::Closed(_) if error.is_close() => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
