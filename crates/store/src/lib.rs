@@ -58,7 +58,7 @@ pub use points::{ActsAtPoints, at_points};
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};
-pub use transaction::SnapshotReads;
+pub use transaction::{SnapshotReads, Transaction};
 pub use write::WriteError;
 pub use write::delete::DeleteRequest;
 pub use write::find_and_modify::{FindAndModifyOutcome, FindAndModifyRequest};

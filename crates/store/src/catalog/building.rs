@@ -2,17 +2,19 @@
 //!
 //! The layers above fill them, in closures that run while the collection has no writers.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
 use super::change::index_count;
-use super::{Catalog, Collection, INDEXES_MAX, Uuid, persist};
+use super::scope::unsupported;
+use super::{Catalog, Collection, INDEXES_MAX, OpenTransaction, Uuid, persist};
 use crate::error::{Result, command};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
-use crate::keyspace::{TreeId, WriteSet};
+use crate::keyspace::{Direction, TreeId, WriteSet};
 use crate::namespace::Namespace;
 use crate::text;
 
@@ -41,7 +43,10 @@ impl Catalog {
         specs: Vec<IndexSpec>,
         fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<Registered> {
-        let _changing = self.begin_change()?;
+        let _changing = match self.transaction() {
+            None => Some(self.begin_change()?),
+            Some(_) => None,
+        };
         let collection = self.existing(ns)?;
         let before = index_count(&collection);
         let mut new: Vec<Arc<Index>> = Vec::new();
@@ -57,6 +62,10 @@ impl Catalog {
             after: before + new.len(),
         };
         if new.is_empty() {
+            return Ok(registered);
+        }
+        if let Some(transaction) = self.transaction() {
+            self.define_indexes(transaction, &collection, &new)?;
             return Ok(registered);
         }
         self.replace_with(&collection, || {
@@ -82,6 +91,39 @@ impl Catalog {
             Ok((Some(collection.with_indexes(all)), batch))
         })?;
         Ok(registered)
+    }
+
+    /// Creates indexes in a transaction, on a collection that it has created and that is empty.
+    fn define_indexes(
+        &self,
+        transaction: &OpenTransaction,
+        collection: &Collection,
+        new: &[Arc<Index>],
+    ) -> Result<()> {
+        let refused = |which| {
+            Err(unsupported(format!(
+                "Cannot create new indexes on {which} collection {} in a multi-document transaction.",
+                collection.ns
+            )))
+        };
+        if !transaction.has_created(collection) {
+            return refused("existing");
+        }
+        let snapshot = transaction.snapshot()?;
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let mut documents = snapshot.cursor(collection.primary, low, high, Direction::Forward)?;
+        if documents.next()?.is_some() {
+            return refused("non-empty");
+        }
+        let mut batch = WriteSet::new();
+        let mut all = collection.indexes.clone();
+        for index in new {
+            let ready = Arc::new(index.to_ready());
+            batch.create_tree(ready.tree, &ready.spec.tree);
+            persist::put_index(&mut batch, &collection.uuid, &ready);
+            all.push(ready);
+        }
+        transaction.define(collection.with_indexes(all), batch)
     }
 
     /// Registers an index that is to come in the place of another one when it is built. From here on writers keep it up to

@@ -9,8 +9,9 @@ use parking_lot::RwLock;
 
 use super::{
     Catalog, Collection, DROPPED, PlanCache, SYSTEM_VIEWS, Shared, Uuid, View, persist, records,
+    scope::unsupported,
 };
-use crate::error::{Result, command};
+use crate::error::{Result, command, write_conflict};
 use crate::index::Index;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::{Durability, WriteSet};
@@ -92,9 +93,7 @@ impl Catalog {
 
     /// Publishes a change of the view in memory.
     pub(super) fn publish(&self, change: impl FnOnce(&mut View)) {
-        let mut view = View::clone(&self.state.current.load());
-        change(&mut view);
-        self.state.current.store(Arc::new(view));
+        self.state.publish(change);
     }
 
     /// Changes an existing collection: waits for its writers, commits, publishes. `after` is its
@@ -163,7 +162,13 @@ impl Catalog {
             parsed.natural_order = Some(NaturalOrder::Insertion);
             stored.push("naturalOrder", NaturalOrder::Insertion.name());
         }
-        let _changing = self.begin_change()?;
+        let _changing = match self.transaction() {
+            None => Some(self.begin_change()?),
+            Some(_) => {
+                self.check_creation_in_transaction(ns, &parsed)?;
+                None
+            }
+        };
         if let Some(view) = self.definition(ns) {
             if parsed.view.is_some() && view.options() == stored {
                 return Ok(false);
@@ -186,7 +191,32 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Creates a collection without further checks. The lock on changes is held.
+    /// Refuses to create in a transaction what has no place there, and a name that was taken since its begin.
+    fn check_creation_in_transaction(
+        &self,
+        ns: &Namespace,
+        options: &CollectionOptions,
+    ) -> Result<()> {
+        self.check_scope_writable(ns)?;
+        let what = match (&options.view, &options.time_series) {
+            (Some(_), _) => "view",
+            (_, Some(_)) => "time-series collection",
+            _ => {
+                let is_new = !self.view().has_name(ns);
+                let is_taken = is_new && self.state.current.load().has_name(ns);
+                return if is_taken {
+                    Err(write_conflict())
+                } else {
+                    Ok(())
+                };
+            }
+        };
+        Err(unsupported(format!(
+            "Cannot create a {what} in a multi-document transaction."
+        )))
+    }
+
+    /// Creates a collection without further checks. The lock on changes is held, except in a transaction.
     pub(super) fn create_unchecked(
         &self,
         ns: &Namespace,
@@ -229,7 +259,10 @@ impl Catalog {
             batch.create_tree(segments, &collection.settings.segments_tree());
         }
         persist::put_collection(&mut batch, &collection);
-        self.commit(batch, |view| view.insert(Arc::new(collection)))
+        match self.transaction() {
+            None => self.commit(batch, |view| view.insert(Arc::new(collection))),
+            Some(transaction) => transaction.define(collection, batch),
+        }
     }
 
     /// Changes the options of a collection: the fields of `collMod` that are about them.

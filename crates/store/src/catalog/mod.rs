@@ -15,6 +15,7 @@
 //! - Whether an index is multikey is set in memory before the commit of the document that made it
 //!   so, and read after the snapshot was taken.
 
+mod announce;
 mod building;
 mod change;
 mod changes;
@@ -26,13 +27,14 @@ mod persist;
 mod plan_cache;
 mod records;
 mod scope;
+mod transaction;
 mod view;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use frond_bson::{Collator, DocBuf};
 use frond_error::ErrorCode;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
@@ -65,6 +67,7 @@ pub use records::TailSignal;
 pub(crate) use records::{Insertion, record_of_key};
 pub(crate) use scope::Moment;
 use scope::Scope;
+pub(crate) use transaction::{Effects, OpenTransaction};
 pub use view::View;
 
 /// Identifies a collection for its whole life, also when it is renamed.
@@ -125,6 +128,14 @@ struct Shared {
     records: Records,
 }
 
+impl Shared {
+    fn count(&self, change: Counts) {
+        self.documents
+            .fetch_add(change.documents, Ordering::Relaxed);
+        self.bytes.fetch_add(change.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Collection {
     /// Documents and bytes, as of the last commit.
     pub fn counts(&self) -> Counts {
@@ -136,10 +147,7 @@ impl Collection {
 
     /// Updates the counter in memory. Call it after the commit of a write set with the same change.
     pub(crate) fn count(&self, change: Counts) {
-        self.shared
-            .documents
-            .fetch_add(change.documents, Ordering::Relaxed);
-        self.shared.bytes.fetch_add(change.bytes, Ordering::Relaxed);
+        self.shared.count(change);
     }
 
     /// How often queries looked for an `_id`.
@@ -296,12 +304,37 @@ struct CatalogState {
     current: ArcSwap<View>,
     /// Held during a change of the catalog.
     changing: Mutex<()>,
+    /// New collections whose commit is under way ([`announce`]).
+    announced: ArcSwapOption<Vec<Arc<Collection>>>,
     /// Odd while the definition of some collection changes.
     epoch: AtomicU64,
     hooks: Arc<Hooks>,
     large: LargeDocuments,
     /// The order of documents in new collections that do not set one.
     natural_order: NaturalOrder,
+}
+
+impl CatalogState {
+    /// Begins a change of the catalog.
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        // The commit tells what is wrong.
+        let _ = self.engine.await_room();
+        self.changing.lock()
+    }
+
+    /// Publishes a change of the view in memory.
+    fn publish(&self, change: impl FnOnce(&mut View)) {
+        let mut view = View::clone(&self.current.load());
+        change(&mut view);
+        self.current.store(Arc::new(view));
+    }
+
+    /// Whether this is the current definition of the collection.
+    fn is_current(&self, collection: &Collection) -> bool {
+        let view = self.current.load();
+        let now = view.get(&collection.ns);
+        now.is_some_and(|now| now.uuid == collection.uuid && now.version == collection.version)
+    }
 }
 
 impl Catalog {
@@ -323,6 +356,7 @@ impl Catalog {
                 natural_order,
                 current: ArcSwap::from_pointee(view),
                 changing: Mutex::new(()),
+                announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
             }),
             scope: Scope::Live,
@@ -351,9 +385,7 @@ impl Catalog {
     /// As [`Catalog::check_live`].
     fn begin_change(&self) -> Result<MutexGuard<'_, ()>> {
         self.check_live()?;
-        // The commit tells what is wrong.
-        let _ = self.state.engine.await_room();
-        Ok(self.state.changing.lock())
+        Ok(self.state.lock_changes())
     }
 
     /// The view of this handle: the current one, or that of its moment.
@@ -367,6 +399,11 @@ impl Catalog {
         let view = self.view();
         if let Some(found) = view.get(ns) {
             return Some(found.clone());
+        }
+        if self.is_live()
+            && let Some(found) = self.state.announced(ns)
+        {
+            return Some(found);
         }
         let series = ns.coll().strip_prefix("system.buckets.")?;
         let series = view.get(&Namespace::new(ns.db(), series).ok()?)?;

@@ -124,7 +124,7 @@ impl Target<'_> {
     /// # Errors
     /// Errors of the plan and the change; a conflict that outlasted all retries.
     pub fn change_one(&self, change: &mut impl Change) -> Result<Option<(Row, bool)>> {
-        let mut retry = Retry::default();
+        let mut retry = Retry::new(self.catalog);
         let mut buffers = Buffers::default();
         loop {
             self.context.check()?;
@@ -256,7 +256,7 @@ impl Target<'_> {
         buffers: &mut Buffers,
         changed: &mut Changed,
     ) -> Result<()> {
-        let mut retry = Retry::default();
+        let mut retry = Retry::new(self.catalog);
         let mut next = 0;
         while next < rows.len() {
             self.context.check()?;
@@ -310,7 +310,7 @@ impl Target<'_> {
                 return Err(error);
             }
             next = at;
-            retry = Retry::default();
+            retry.reset();
         }
         Ok(())
     }
@@ -379,7 +379,8 @@ enum Again {
     Gone,
 }
 
-/// Whether an error says that an upsert met a document that another writer inserted first.
-pub fn is_upsert_race(error: &Error) -> bool {
-    error.is_duplicate_key() || error.is_conflict()
+/// Whether an error says that an upsert met a document that another writer inserted first, and another attempt can find it.
+/// In a transaction it cannot.
+pub fn is_upsert_race(catalog: &Catalog, error: &Error) -> bool {
+    !catalog.is_in_transaction() && (error.is_duplicate_key() || error.is_conflict())
 }

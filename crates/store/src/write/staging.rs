@@ -12,14 +12,14 @@ use parking_lot::MutexGuard;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::duplicate;
-use crate::catalog::{self, Catalog, Collection, Insertion};
-use crate::error::{Error, Result, command};
+use crate::catalog::{self, Catalog, Collection, Effects, Insertion};
+use crate::error::{Error, Result, command, not_durable};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{
     COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability,
-    EngineError, IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
+    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
@@ -570,7 +570,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Commits what was staged. Returns the number of documents.
+    /// Commits what was staged; in a transaction it waits for the transaction's commit. Returns the number of documents.
     ///
     /// # Errors
     /// A conflict if another writer was faster; nothing of this commit is stored then. `WriteConcernTimeout` (64) if the
@@ -582,6 +582,15 @@ impl<'a> Staging<'a> {
         self.remove_oldest()?;
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
+        }
+        if self.catalog.is_in_transaction() {
+            let effects = Effects {
+                counts: self.counts,
+                multikey: self.multikey,
+                warnings: self.warnings,
+            };
+            self.catalog.stage(self.collection, self.batch, effects)?;
+            return Ok(self.documents);
         }
         if self.counts != Counts::default() {
             catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
@@ -616,15 +625,6 @@ impl<'a> Staging<'a> {
         }
         Ok(self.documents)
     }
-}
-
-/// The error of a commit that is applied and was to be synced. It is not one that asks for another try.
-#[cold]
-fn not_durable(error: EngineError) -> Error {
-    command(
-        ErrorCode::WriteConcernTimeout,
-        format!("the write is applied, but the journal is not synced yet: {error}"),
-    )
 }
 
 /// The bytes that a document adds to the collection's counter.
