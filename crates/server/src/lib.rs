@@ -20,6 +20,7 @@ mod errors;
 mod exec;
 mod fail_points;
 mod file_handles;
+mod labels;
 mod last_error;
 mod life;
 mod limits;
@@ -43,6 +44,7 @@ mod state;
 mod statements;
 #[cfg(test)]
 mod testing;
+mod transactions;
 mod ttl;
 
 pub use life::run;

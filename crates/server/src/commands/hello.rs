@@ -6,13 +6,12 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::arguments::whole;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
-use crate::sessions::TIMEOUT_MINUTES;
 
 /// The newest supported wire version: that of MongoDB 8.0.
 pub const WIRE_VERSION_MAX: i32 = 25;
@@ -42,7 +41,9 @@ impl Command for Hello {
         // A newer driver may send fields that are unknown today.
         Traits {
             takes_any_field: true,
-            ..Traits::CHEAP.stable(true)
+            ..Traits::CHEAP
+                .stable(true)
+                .in_transactions(InTransactions::Later)
         }
     }
 
@@ -70,7 +71,10 @@ impl Command for Hello {
         reply.push("maxMessageSizeBytes", MAX_MESSAGE_BYTES as i32);
         reply.push("maxWriteBatchSize", WRITE_BATCH_MAX as i32);
         reply.push("localTime", Value::DateTime(now_ms()));
-        reply.push("logicalSessionTimeoutMinutes", TIMEOUT_MINUTES);
+        reply.push(
+            "logicalSessionTimeoutMinutes",
+            cx.server.sessions.timeout_minutes(),
+        );
         reply.push(
             "connectionId",
             i32::try_from(cx.connection.id).unwrap_or(i32::MAX),
