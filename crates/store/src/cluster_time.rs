@@ -184,7 +184,10 @@ mod tests {
 
     /// A clock whose bound is kept in a variable.
     fn clock(bound: u64, seconds: fn() -> u64) -> (ClusterTime, Arc<AtomicU64>, Arc<AtomicUsize>) {
-        let (kept, writes) = (Arc::new(AtomicU64::new(bound)), Arc::new(AtomicUsize::new(0)));
+        let (kept, writes) = (
+            Arc::new(AtomicU64::new(bound)),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let (stored, counted) = (kept.clone(), writes.clone());
         let persist = move |bound| {
             stored.store(bound, Ordering::SeqCst);
@@ -265,7 +268,10 @@ mod tests {
                 })
             })
             .collect();
-        let mut all: Vec<_> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
+        let mut all: Vec<_> = threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap())
+            .collect();
         all.sort();
         assert_eq!(all, (1..=4000).map(|n| at(7, n)).collect::<Vec<_>>());
     }
