@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use frond_bson::{DocBuf, Timestamp, Value, doc};
-use frond_store::{DocumentStore, EngineOptions, StoreOptions};
+use frond_store::disk::FsDisk;
+use frond_store::{DocumentStore, StoreOptions};
 
 use super::*;
 use crate::testing::TestServer;
@@ -169,8 +170,8 @@ async fn a_write_concern_that_one_member_cannot_satisfy_is_reported_after_the_wr
 fn a_set_is_found_again_in_a_later_term() {
     let directory = tempfile::tempdir().unwrap();
     let open = || {
-        let engine = EngineOptions::new(directory.path());
-        DocumentStore::open_engine(engine, StoreOptions::default()).unwrap()
+        let disk = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+        DocumentStore::open_on_disk(disk, StoreOptions::default()).unwrap()
     };
     let store = open();
     let set = Replication::open(&store, "rs0", "a:1".into()).unwrap();
