@@ -230,6 +230,14 @@ impl DocumentStore {
         &self.catalog
     }
 
+    /// A handle of the same store with another handle of its catalog.
+    pub(crate) fn with_catalog(&self, catalog: Catalog) -> DocumentStore {
+        DocumentStore {
+            catalog: Arc::new(catalog),
+            queries: self.queries.clone(),
+        }
+    }
+
     /// The catalog, for objects that outlive a call.
     pub(crate) fn shared_catalog(&self) -> Arc<Catalog> {
         self.catalog.clone()
