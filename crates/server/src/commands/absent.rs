@@ -29,15 +29,6 @@ static ABSENT: &[Absent] = &[
     },
     Absent {
         names: &[
-            "replSetInitiate",
-            "replSetReconfig",
-            "replSetStepDown",
-            "replSetFreeze",
-        ],
-        advice: "this is a standalone server: connect without replicaSet= in the connection string",
-    },
-    Absent {
-        names: &[
             "addShard",
             "enableSharding",
             "moveCollection",
