@@ -102,13 +102,19 @@ ALL = {
     "large": (300, python("large")),
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),
+    "history-checker": (60, python("history_checker")),
 }
 # Suites that run only when they are named.
 ON_DEMAND = {
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
+    "mongoose-transactions": (120, node("mongoose_transactions")),
+    "spring-transactions": (180, java("TransactionsMain", "java_current", "java", "java/Tap.java")),
+    "parse": (180, node("parse")),
+    "bank": (1800, python("bank_crashes")),
+    "history": (1800, python("history_recorded")),
 }
-REPLICA_SET = set()
+REPLICA_SET = {"mongoose-transactions", "spring-transactions", "parse"}
 
 
 def count(line, totals):
@@ -200,7 +206,7 @@ def main():
         began = time.monotonic()
         good, bad = run_suite(name, arguments.server)
         passed, failed = passed + good, failed + bad
-        lines.append(f"{name:<14} {good:4} passed {bad:3} failed {time.monotonic() - began:7.1f} s")
+        lines.append(f"{name:<22} {good:4} passed {bad:3} failed {time.monotonic() - began:7.1f} s")
     print("\n" + "\n".join(lines))
     print(f"clients: {passed} passed, {failed} failed")
     return 1 if failed else 0
