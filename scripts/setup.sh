@@ -163,16 +163,20 @@ go_modules() (
     go build -o "$suite" .
 )
 
-# Builds the driver's own tests, which are in its module; go.sum of the suite and of the module hold the hashes.
+# Builds the drivers' own tests, which are in their modules: go_driver_tests FOLDER MODULE PACKAGES NAME. FOLDER's go.sum
+# has the module's hash, and the module's own those of what its tests need.
 go_driver_tests() (
+    mkdir -p "$cache/go"
     export GOMODCACHE="$PWD/$cache/go/modules" GOCACHE="$PWD/$cache/go/build" GOFLAGS="-mod=readonly -modcacherw"
-    local to="$PWD/$cache/go"
-    cd "$(cd tests/clients/suites/go && go list -m -f '{{.Dir}}' go.mongodb.org/mongo-driver/v2)"
+    local to="$PWD/$cache/go/$4"
+    (cd "$1" && go mod download "$2")
+    cd "$(cd "$1" && go list -m -f '{{.Dir}}' "$2")"
     # The module's workspace names folders that are not part of it.
     export GOWORK=off
     go mod download
-    go test -c -o "$to/unified.test" ./internal/integration/unified
-    go test -c -o "$to/integration.test" ./internal/integration
+    go test -c -o "$to-unified.test" "$3/unified"
+    go test -c -o "$to-integration.test" "$3"
+    ln -sfn "$PWD" "$to"
 )
 
 setup_php() {
@@ -214,7 +218,10 @@ setup_clients() {
     once java-legacy scripts/setup.sh -- java_legacy_jars
     once java tests/clients/suites/java_current/pom.xml -- java_jars
     once go tests/clients/suites/go/go.sum -- go_modules
-    once go-driver-tests tests/clients/suites/go/go.sum -- go_driver_tests
+    once go-driver-tests tests/clients/suites/go/go.sum -- \
+        go_driver_tests tests/clients/suites/go go.mongodb.org/mongo-driver/v2 ./internal/integration driver-2
+    once go-driver-1-tests tests/clients/suites/specs/go.sum -- \
+        go_driver_tests tests/clients/suites/specs go.mongodb.org/mongo-driver ./mongo/integration driver-1
 }
 
 differential_packages() {

@@ -5,6 +5,8 @@ import http from 'node:http';
 import { createRequire } from 'node:module';
 import { failure, run, test } from '../harness/tap.mjs';
 
+// Express prints each error that it answers with unless it runs in a test.
+process.env.NODE_ENV = 'test';
 const require = createRequire(import.meta.url);
 const express = require('express');
 const { MongoClient } = require('mongodb');
