@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::hold::ConflictHold;
 use crate::intents::{Holder, Intents};
+use crate::interrupt::{self, WaitFor};
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::operation::{self, Op};
 use crate::snapshot::{OwnWrites, Snapshot};
@@ -218,7 +219,7 @@ impl Transaction {
         for guards in set.guards().chunks(KEYS_AT_ONCE) {
             // A conflict is looked for, and the keys are taken, under one lock: a commit of others either comes before, and is
             // found, or finds the keys.
-            let mut commits = self.engine.commit_lock.lock();
+            let mut commits = interrupt::lock(&self.engine.commit_lock, WaitFor::Commits)?;
             if let Some(conflict) = commits.conflict(set, guards, since, Some(&self.holder)) {
                 return Err(conflict);
             }
