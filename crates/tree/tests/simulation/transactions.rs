@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use frond_tree::{Durability, Error, Snapshot, Store, Transaction, TreeId, WriteSet};
 use rand::RngExt;
 
-use crate::model::{BANK, Commit, Model, Op, account, add_to, balance_in, bank_of, write_set};
+use crate::model::{
+    BANK, Commit, Model, Op, account, add_to, balance_in, bank_of, panic_in_merge_after, write_set,
+};
 use crate::trouble::is_rot;
 use crate::world::World;
 
@@ -181,6 +183,8 @@ impl World {
         let mut set = open.transaction.write_set();
         add_to(&mut set, &ops);
         self.has_ended = false;
+        // A panic of the operator would leave it open whether the operations are staged.
+        panic_in_merge_after(None);
         match open.transaction.stage(set) {
             Ok(()) => {
                 open.view.apply(&ops);
