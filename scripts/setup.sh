@@ -99,6 +99,16 @@ python_current() {
     "$cache/venv/bin/pip" install -q --disable-pip-version-check -r tests/clients/requirements.txt
 }
 
+# The driver's own tests are in its source distribution only; building its metadata takes half a minute.
+pymongo_tests() {
+    rm -rf "$cache/pymongo-tests"
+    mkdir -p "$cache/pymongo-tests"
+    "$cache/venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary :all: --require-hashes \
+        -d "$cache/pymongo-tests" -r tests/clients/pymongo-tests.txt
+    tar xzf "$cache"/pymongo-tests/pymongo-*.tar.gz -C "$cache/pymongo-tests" \
+        --strip-components=1 --wildcards '*/test/*'
+}
+
 # Drivers from 2013 and 2018 were packaged for the setuptools of their time.
 python_legacy() {
     local version
@@ -153,6 +163,22 @@ go_modules() (
     go build -o "$suite" .
 )
 
+# Builds the drivers' own tests, which are in their modules: go_driver_tests FOLDER MODULE PACKAGES NAME. FOLDER's go.sum
+# has the module's hash, and the module's own those of what its tests need.
+go_driver_tests() (
+    mkdir -p "$cache/go"
+    export GOMODCACHE="$PWD/$cache/go/modules" GOCACHE="$PWD/$cache/go/build" GOFLAGS="-mod=readonly -modcacherw"
+    local to="$PWD/$cache/go/$4"
+    (cd "$1" && go mod download "$2")
+    cd "$(cd "$1" && go list -m -f '{{.Dir}}' "$2")"
+    # The module's workspace names folders that are not part of it.
+    export GOWORK=off
+    go mod download
+    go test -c -o "$to-unified.test" "$3/unified"
+    go test -c -o "$to-integration.test" "$3"
+    ln -sfn "$PWD" "$to"
+)
+
 setup_php() {
     php -m 2>/dev/null | grep -qix mongodb || apt_install php-cli php-mongodb
 }
@@ -185,12 +211,17 @@ setup_clients() {
 
     once pymongo tests/clients/requirements.txt -- python_current
     [ -x "$cache/venv/bin/python" ] || python_current
+    once pymongo-tests tests/clients/pymongo-tests.txt -- pymongo_tests
     once pymongo-legacy scripts/setup.sh -- python_legacy
     [ -d tests/clients/node_modules ] || rm -f "$cache/stamps/node"
     once node tests/clients/package-lock.json -- node_packages
     once java-legacy scripts/setup.sh -- java_legacy_jars
     once java tests/clients/suites/java_current/pom.xml -- java_jars
     once go tests/clients/suites/go/go.sum -- go_modules
+    once go-driver-tests tests/clients/suites/go/go.sum -- \
+        go_driver_tests tests/clients/suites/go go.mongodb.org/mongo-driver/v2 ./internal/integration driver-2
+    once go-driver-1-tests tests/clients/suites/specs/go.sum -- \
+        go_driver_tests tests/clients/suites/specs go.mongodb.org/mongo-driver ./mongo/integration driver-1
 }
 
 differential_packages() {

@@ -87,7 +87,7 @@ def php():
     return ["php", os.path.join(SUITES, "php", "suite.php")], {}
 
 
-# Name, time limit in seconds, how to start it.
+# Name, time limit in seconds, how to start it. Those in REPLICA_SET get a server that was started as one.
 ALL = {
     "pymongo": (300, python("pymongo_current")),
     "pymongo-3.6": (180, python("pymongo_2018", "3.6.1")),
@@ -102,7 +102,19 @@ ALL = {
     "large": (300, python("large")),
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),
+    "history-checker": (60, python("history_checker")),
 }
+# Suites that run only when they are named.
+ON_DEMAND = {
+    "specs-pymongo": (300, python("specs_pymongo")),
+    "specs-go": (300, python("specs_go")),
+    "mongoose-transactions": (120, node("mongoose_transactions")),
+    "spring-transactions": (180, java("TransactionsMain", "java_current", "java", "java/Tap.java")),
+    "parse": (180, node("parse")),
+    "bank": (1800, python("bank_crashes")),
+    "history": (1800, python("history_recorded")),
+}
+REPLICA_SET = {"mongoose-transactions", "spring-transactions", "parse"}
 
 
 def count(line, totals):
@@ -115,7 +127,7 @@ def count(line, totals):
 
 def run_suite(name, binary):
     """Runs one suite; (passed, failed)."""
-    limit, make_command = ALL[name]
+    limit, make_command = {**ALL, **ON_DEMAND}[name]
     totals = {"passed": 0, "failed": 0, "planned": None}
     print(f"\n# {name}", flush=True)
     try:
@@ -128,7 +140,7 @@ def run_suite(name, binary):
         totals["failed"] += 1
         print(f"not ok - {name}: {text}", flush=True)
 
-    with Server(binary) as server:
+    with Server(binary, replica_set="rs0" if name in REPLICA_SET else None) as server:
         try:
             server.start()
         except ServerError as error:
@@ -182,18 +194,19 @@ def run_suite(name, binary):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", required=True, help="the built frond binary")
-    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(ALL))
+    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join([*ALL, *ON_DEMAND]))
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.suites if name not in ALL]
+    known = [*ALL, *ON_DEMAND]
+    unknown = [name for name in arguments.suites if name not in known]
     if unknown:
-        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(ALL)}")
+        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(known)}")
     passed = failed = 0
     lines = []
     for name in arguments.suites or ALL:
         began = time.monotonic()
         good, bad = run_suite(name, arguments.server)
         passed, failed = passed + good, failed + bad
-        lines.append(f"{name:<12} {good:4} passed {bad:3} failed {time.monotonic() - began:7.1f} s")
+        lines.append(f"{name:<22} {good:4} passed {bad:3} failed {time.monotonic() - began:7.1f} s")
     print("\n" + "\n".join(lines))
     print(f"clients: {passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -49,8 +49,6 @@ pub struct Context<'a> {
     pub legacy: bool,
     /// Set by the command: another reply follows without a request.
     pub more_to_come: bool,
-    /// Set by the command: wait this long before the reply is sent.
-    pub wait: Option<Duration>,
 }
 
 impl<'a> Context<'a> {

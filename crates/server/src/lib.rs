@@ -35,6 +35,7 @@ mod parking;
 mod pool;
 mod random;
 pub mod reference;
+mod replication;
 mod reply;
 mod reply_room;
 mod room;

@@ -52,7 +52,9 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | authentication, users and roles | a client that authenticates gets an error: connect without credentials, and bind to trusted addresses only |
 | TLS | `net.tls` in the configuration is an error; a client that speaks TLS gets an alert, and the log says why |
 | server-side JavaScript (`$where`, `$function`, `$accumulator`, `mapReduce`) | an error that names what to use instead |
-| replica sets, sharding, change streams | the commands reply as a standalone mongod does; leave `replicaSet=` out of the connection string, or the driver waits for a replica set and times out |
+| a replica set with more than one member | `--replSet` makes a [replica set of one](replica-set.md); a configuration with two members is refused |
+| `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
+| the oplog and change streams, sharding | the commands reply as a standalone mongod does |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | text is always normalized |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |

@@ -5,6 +5,7 @@ mod admin;
 mod aggregate;
 pub mod catalog;
 mod clock;
+mod cluster_time;
 mod context;
 mod error;
 pub mod exec;
@@ -39,6 +40,7 @@ pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, IndexChange, IndexChanged, IndexSelector, ResolvedView, TailSignal,
 };
+pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::Catalog;
+use crate::cluster_time::ClusterTime;
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
 use crate::keyspace::{
@@ -80,6 +81,7 @@ pub struct StorageOptions {
 pub struct DocumentStore {
     catalog: Arc<Catalog>,
     queries: Arc<QuerySettings>,
+    cluster_time: Arc<ClusterTime>,
 }
 
 impl DocumentStore {
@@ -92,6 +94,7 @@ impl DocumentStore {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         Ok(DocumentStore {
             queries: Arc::new(queries),
+            cluster_time: Arc::new(ClusterTime::open(&engine)?),
             catalog: Arc::new(Catalog::open(
                 engine,
                 options.large_documents,
@@ -215,6 +218,11 @@ impl DocumentStore {
     /// The settings of queries.
     pub fn queries(&self) -> &QuerySettings {
         &self.queries
+    }
+
+    /// The logical clock of the deployment.
+    pub fn cluster_time(&self) -> &ClusterTime {
+        &self.cluster_time
     }
 
     /// The catalog.

@@ -129,6 +129,10 @@ impl WriteSet {
                 ..*guard
             }
         }));
+        if other.ops > 0 {
+            // Only if all of it does.
+            self.frees_space = other.frees_space && (self.frees_space || self.ops == 0);
+        }
         self.ops += other.ops;
         self.memtable_bytes += other.memtable_bytes;
         for tree in &other.trees {
@@ -138,7 +142,6 @@ impl WriteSet {
         }
         self.range_bytes += other.range_bytes;
         self.changes_trees |= other.changes_trees;
-        self.frees_space |= other.frees_space;
     }
 
     /// Memory of the buffers, in bytes.

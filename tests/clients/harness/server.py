@@ -11,6 +11,9 @@ import time
 from . import raw
 
 
+ALREADY_INITIALIZED = 23
+
+
 class ServerError(Exception):
     """The server failed to start or to stop."""
 
@@ -22,11 +25,17 @@ def free_port():
 
 
 class Server:
-    """A server with its own folder, which is removed when the object is closed."""
+    """A server with its own folder, which is removed when the object is closed.
 
-    def __init__(self, binary, options=(), folder=None, port=None, wrap=()):
+    With the name of a replica set it is started as its only member, and is the primary once `start` returns.
+    """
+
+    def __init__(self, binary, options=(), folder=None, port=None, wrap=(), replica_set=None):
         self.binary = os.path.abspath(binary)
         self.options = list(options)
+        self.replica_set = replica_set
+        if replica_set:
+            self.options += ["--replSet", replica_set]
         # A command to start it with, such as one that limits its memory.
         self.wrap = list(wrap)
         self._own_folder = folder is None
@@ -39,7 +48,8 @@ class Server:
 
     @property
     def uri(self):
-        return f"mongodb://127.0.0.1:{self.port}"
+        address = f"mongodb://127.0.0.1:{self.port}"
+        return f"{address}/?replicaSet={self.replica_set}" if self.replica_set else address
 
     @property
     def socket_path(self):
@@ -75,7 +85,24 @@ class Server:
             if time.monotonic() - began > timeout:
                 raise ServerError(f"no answer after {timeout} s:\n{self.log_tail()}")
             time.sleep(0.02)
+        if self.replica_set:
+            self._become_primary(began + timeout)
         return time.monotonic() - began
+
+    def _become_primary(self, deadline):
+        """Initiates the replica set, unless that was done at an earlier start, and waits until it has a primary."""
+        config = {"_id": self.replica_set, "members": [{"_id": 0, "host": f"127.0.0.1:{self.port}"}]}
+        with raw.Connection(self.port) as connection:
+            reply = connection.command({"replSetInitiate": config})
+            if reply["ok"] != 1 and reply.get("code") != ALREADY_INITIALIZED:
+                raise ServerError(f"the replica set was not initiated: {reply}")
+            while True:
+                hello = connection.command({"hello": 1})
+                if hello.get("isWritablePrimary") and hello.get("setName") == self.replica_set:
+                    return
+                if time.monotonic() > deadline:
+                    raise ServerError(f"still not the primary: {hello}")
+                time.sleep(0.02)
 
     def stop(self, timeout=30):
         """Stops it. It must end in time and with code 0."""

@@ -28,7 +28,7 @@ impl Command for BuildInfo {
             "version": COMPATIBLE_VERSION,
             "gitVersion": GIT_VERSION,
             "modules": [],
-            "allocator": "mimalloc",
+            "allocator": "jemalloc",
             "javascriptEngine": "none",
             "sysInfo": "deprecated",
             "versionArray": [8, 0, 15, 0],

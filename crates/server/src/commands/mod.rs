@@ -32,6 +32,7 @@ pub mod current_op;
 pub mod data_size;
 pub mod db_hash;
 pub mod db_stats;
+pub mod default_rw_concern;
 pub mod delete;
 pub mod distinct;
 pub mod drop;
@@ -72,6 +73,8 @@ pub mod re_index;
 pub mod refresh_sessions;
 pub mod refused;
 pub mod rename_collection;
+pub mod repl_set_config;
+pub mod repl_set_status;
 pub mod reset_error;
 pub mod sasl_start;
 pub mod server_status;
@@ -118,6 +121,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &find_and_modify::FindAndModify,
     &fsync::Fsync,
     &get_cmd_line_opts::GetCmdLineOpts,
+    &default_rw_concern::GetDefaultRwConcern,
     &get_diagnostic_data::GetDiagnosticData,
     &get_last_error::GetLastError,
     &get_log::GetLog,
@@ -149,12 +153,18 @@ pub static COMMANDS: &[&dyn Command] = &[
     &re_index::ReIndex,
     &refresh_sessions::RefreshSessions,
     &rename_collection::RenameCollection,
-    &refused::REPL_SET_GET_CONFIG,
-    &refused::REPL_SET_GET_STATUS,
+    &repl_set_status::ReplSetFreeze,
+    &repl_set_config::ReplSetGetConfig,
+    &repl_set_status::ReplSetGetStatus,
+    &repl_set_config::ReplSetInitiate,
+    &repl_set_status::ReplSetMaintenance,
+    &repl_set_config::ReplSetReconfig,
+    &repl_set_status::ReplSetStepDown,
     &reset_error::ResetError,
     &access_info::ROLES_INFO,
     &sasl_start::SaslStart,
     &server_status::ServerStatus,
+    &default_rw_concern::SetDefaultRwConcern,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
     &shutdown::Shutdown,
     &start_session::StartSession,

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use frond_bson::Value;
+use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::check_database_name;
+use frond_store::{Durability, check_database_name};
 
 use super::CommandRequest;
 use super::transaction::Fields;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::commands::{Command, Traits, proper_name};
-use crate::concern::WriteConcern;
+use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::unsupported_option;
+use crate::exec::Lane;
+use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::transactions::Asked;
@@ -26,6 +28,8 @@ pub struct Common {
     pub transaction: Option<Asked>,
     /// `writeConcern`
     pub write_concern: WriteConcern,
+    /// `readConcern`
+    pub read_concern: ReadConcern,
     /// `maxTimeMS`
     pub max_time: Option<Duration>,
     /// `help`: the client asks for the description of the command.
@@ -57,10 +61,14 @@ impl Common {
             txn_number: None,
             transaction: None,
             write_concern: WriteConcern::DEFAULT,
+            read_concern: ReadConcern::default(),
             max_time: None,
             help: false,
         };
         let mut fields = Fields::default();
+        let member = server.replication.as_ref().and_then(|set| set.member());
+        let set = member.as_ref().map(|member| &member.config);
+        let (mut read_concern, mut write_concern) = (None, None);
         let (mut api_version, mut api_strict, mut api_details) = (None, false, false);
         let mut names = request
             .body
@@ -72,7 +80,14 @@ impl Common {
             let may_be_there = names & bit != 0;
             names |= bit;
             match field {
-                "$db" | "comment" | "$clusterTime" => {}
+                "$db" | "comment" => {}
+                "$clusterTime" => {
+                    if let Some(set) = &server.replication
+                        && let Some(time) = args.doc_field(field)?
+                    {
+                        set.gossip(time)?;
+                    }
+                }
                 "lsid" => {
                     if let Some(lsid) = args.doc_field("lsid")? {
                         common.session = Some(SessionId::parse(lsid)?);
@@ -88,10 +103,7 @@ impl Common {
                 "$queryOptions" => {
                     args.doc_field(field)?;
                 }
-                "readConcern" => {
-                    // It is checked with the fields of a transaction.
-                    fields.read_concern = args.doc_field(field)?;
-                }
+                "readConcern" => read_concern = args.doc_field(field)?,
                 "writeConcern" => {
                     if let Some(concern) = args.doc_field(field)? {
                         if !traits.writes && !command.fields().contains(&field) {
@@ -101,8 +113,7 @@ impl Common {
                             ));
                         }
                         fields.has_write_concern = true;
-                        common.write_concern =
-                            WriteConcern::parse(concern, server.settings.journal)?;
+                        write_concern = Some(concern).filter(|concern| !concern.is_empty());
                     }
                 }
                 "maxTimeMS" => common.max_time = parse_max_time(field, &value)?,
@@ -144,8 +155,35 @@ impl Common {
                 return Err(args.unknown(field));
             }
         }
+        let in_transaction = fields.autocommit.is_some();
+        if let Some(concern) = read_concern {
+            let place = ReadPlace {
+                command: name,
+                replicated: set.is_some(),
+                in_transaction,
+            };
+            common.read_concern = ReadConcern::parse(concern, place)?;
+        }
+        let parse = |concern: &Doc| WriteConcern::parse(concern, server.settings.journal, set);
+        if let Some(concern) = write_concern {
+            common.write_concern = parse(concern)?;
+        } else if let Some(replication) = &server.replication
+            && set.is_some()
+            && traits.writes
+            && !request.legacy
+            && (!in_transaction || name == "commitTransaction")
+        {
+            common.write_concern = replication.defaults.with_write_concern(parse)?;
+        }
+        if let Some(replication) = &server.replication {
+            if member.is_none() {
+                check_without_member(server, request, traits)?;
+            }
+            common.check_times(replication)?;
+        }
         check_api(name, traits, api_version, api_strict, api_details)?;
         fields.has_session = common.session.is_some();
+        fields.read_concern = read_concern;
         common.transaction = fields.check(name, traits, request)?;
         common.txn_number = fields.number;
         Ok(common)
@@ -157,6 +195,55 @@ fn boolean(args: &Arguments<'_>, field: &str, value: &Value<'_>) -> Result<Optio
     match value {
         Value::Bool(value) => Ok(Some(*value)),
         other => Err(args.wrong_type(field, other, "type 'bool'")),
+    }
+}
+
+/// Refuses what a member of a set that is not initiated cannot do: to write, and to read. The database `local` belongs to
+/// the server alone.
+fn check_without_member(
+    server: &Server,
+    request: &CommandRequest<'_>,
+    traits: Traits,
+) -> Result<()> {
+    let preference = request.body.get_doc("$readPreference");
+    let mode = preference.and_then(|preference| preference.get_str("mode"));
+    let (code, message) = match traits.lane {
+        _ if request.db == "local" => return Ok(()),
+        _ if traits.writes => (ErrorCode::NotWritablePrimary, "not primary"),
+        Some(Lane::Read | Lane::Write) if mode.is_none_or(|mode| mode == "primary") => (
+            ErrorCode::NotPrimaryNoSecondaryOk,
+            "not primary and secondaryOk=false",
+        ),
+        Some(Lane::Read | Lane::Write) => (
+            ErrorCode::NotPrimaryOrSecondary,
+            "node is not in primary or recovering state",
+        ),
+        _ => return Ok(()),
+    };
+    let version = server.topology_version();
+    Err(Error::new(code, message).with_details(doc! {"topologyVersion": version}))
+}
+
+impl Common {
+    /// Whether the reply waits until the journal is durable: that of a write which asks for it, or of a linearizable read.
+    pub fn waits_for_journal(&self) -> bool {
+        self.write_concern.durability == Durability::Synced
+            || self.read_concern.level == Some(Level::Linearizable)
+    }
+
+    /// Checks that the set has reached the times of the read concern. There is nothing to wait for: all that is
+    /// committed is visible.
+    fn check_times(&self, set: &Replication) -> Result<()> {
+        let concern = self.read_concern;
+        for (name, time) in [
+            ("afterClusterTime", concern.after),
+            ("atClusterTime", concern.at),
+        ] {
+            if let Some(time) = time {
+                set.check_reached(name, time)?;
+            }
+        }
+        Ok(())
     }
 }
 

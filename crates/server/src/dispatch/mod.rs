@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Durability, OpContext};
+use frond_store::OpContext;
 use frond_wire::DocIter;
 
 use crate::client::Client;
@@ -79,8 +79,23 @@ impl Answer {
     }
 }
 
-/// Runs a command. There is always a reply.
+/// Runs a command. There is always a reply. A member of a replica set adds its times.
 pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
+    let mut answer = answer_command(client, request);
+    // A command that waits has no reply yet.
+    if let Some(set) = &client.server.replication
+        && client.state.park.is_none()
+    {
+        let succeeded = answer.reply.get_f64("ok") == Some(1.0);
+        let name = request.body.first().map_or("", |(name, _)| name);
+        let writes = lane(name, request.body.as_bytes()) == Some(Lane::Write)
+            || commands::find(name).is_some_and(|(_, command)| command.traits().writes);
+        set.add_times(&mut answer.reply, succeeded && writes);
+    }
+    answer
+}
+
+fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
     let effect = match client.state.resumed {
         // The fail point was checked before the command waited.
         Some(_) => Effect::default(),
@@ -95,8 +110,7 @@ pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Ans
         };
     }
     let mut more_to_come = false;
-    let mut wait = effect.block;
-    match try_command(client, request, &mut more_to_come, &mut wait) {
+    match try_command(client, request, &mut more_to_come) {
         Ok(mut reply) => {
             if let Some(code) = effect.add_to(&mut reply) {
                 let label = Part::of(request.body).label(None, Some(code));
@@ -106,7 +120,7 @@ pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Ans
             Answer {
                 reply,
                 more_to_come,
-                wait,
+                wait: effect.block,
                 close: false,
             }
         }
@@ -147,7 +161,6 @@ fn try_command(
     client: &mut Client<'_>,
     request: &CommandRequest<'_>,
     more_to_come: &mut bool,
-    wait: &mut Option<Duration>,
 ) -> Result<DocBuf> {
     let server = client.server;
     let name = request.body.first().map_or("", |(name, _)| name);
@@ -177,7 +190,9 @@ fn try_command(
     };
     operation.run(client, request, |client, limits| {
         if let Some(Parked::Journal(waited)) = &mut client.state.resumed {
-            return Ok(after_journal(waited));
+            let mut reply = after_journal(waited);
+            push_unsatisfied(&common?, request, &mut reply);
+            return Ok(reply);
         }
         let common = common?;
         if common.help {
@@ -211,7 +226,6 @@ fn try_command(
             exhaust_allowed: request.exhaust_allowed,
             legacy: request.legacy,
             more_to_come: false,
-            wait: None,
         };
         // It may have waited, for a ticket or for documents.
         if let Err(failure) = cx.limits.check() {
@@ -232,7 +246,7 @@ fn try_command(
             reply = end_statement(statement, reply);
         }
         let mut reply = reply?;
-        if cx.write_concern.durability == Durability::Synced && cx.state.park.is_none() {
+        if common.waits_for_journal() && cx.state.park.is_none() {
             if !cx.legacy {
                 cx.state.park = Some(Parked::Journal(JournalWait {
                     reply,
@@ -245,9 +259,9 @@ fn try_command(
                 push_journal_failure(&mut reply, failure.message());
             }
         }
+        push_unsatisfied(&common, request, &mut reply);
         check_size(&reply)?;
         *more_to_come = cx.more_to_come;
-        *wait = (*wait).max(cx.wait);
         Ok(reply)
     })
 }
@@ -293,6 +307,29 @@ fn push_journal_failure(reply: &mut DocBuf, failure: impl std::fmt::Display) {
     reply.push(
         "writeConcernError",
         &doc! {"code": code.code(), "codeName": &*code.name(), "errmsg": message},
+    );
+}
+
+/// Adds `writeConcernError` to the reply of an applied write whose write concern the replica set cannot satisfy.
+fn push_unsatisfied(common: &Common, request: &CommandRequest<'_>, reply: &mut DocBuf) {
+    let reach = common.write_concern.reach;
+    let given = request.body.get_doc("writeConcern").unwrap_or(Doc::empty());
+    let w = given.get("w").unwrap_or(Value::Null);
+    let Some(error) = reach.error(&w) else {
+        return;
+    };
+    if reply.contains_key("writeConcernError") {
+        return;
+    }
+    let timeout = given.get("wtimeout").unwrap_or(Value::Int32(0));
+    let concern = doc! {"w": w, "wtimeout": timeout, "provenance": "clientSupplied"};
+    let code = error.code();
+    reply.push(
+        "writeConcernError",
+        &doc! {
+            "code": code.code(), "codeName": &*code.name(), "errmsg": error.message(),
+            "errInfo": {"writeConcern": concern},
+        },
     );
 }
 

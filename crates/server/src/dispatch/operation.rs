@@ -85,7 +85,9 @@ impl Operation {
         match client.state.resumed {
             None if !announced => self.begin(client, request, started),
             // The time of a getMore begins when there is something to do.
-            Some(Parked::Tail(_)) => connection.running.lock().waits_for = None,
+            Some(Parked::Tail(_) | Parked::Topology(_)) => {
+                connection.running.lock().waits_for = None
+            }
             None | Some(Parked::Journal(_)) => {
                 let mut running = connection.running.lock();
                 running.waits_for = None;

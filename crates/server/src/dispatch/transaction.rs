@@ -6,7 +6,6 @@ use frond_error::{Error, ErrorCode, Result};
 
 use super::CommandRequest;
 use crate::commands::{InTransactions, Traits};
-use crate::concern::check_read_concern;
 use crate::transactions::Asked;
 
 /// Commands that may be sent again with the same `txnNumber`.
@@ -23,7 +22,7 @@ pub struct Fields<'a> {
     pub autocommit: Option<bool>,
     /// `startTransaction`
     pub start: Option<bool>,
-    /// `readConcern`
+    /// `readConcern`, whose fields are checked elsewhere
     pub read_concern: Option<&'a Doc>,
     /// Whether the command has a `writeConcern`.
     pub has_write_concern: bool,
@@ -34,7 +33,7 @@ impl Fields<'_> {
     ///
     /// # Errors
     /// `InvalidOptions` (72) for fields that do not fit together, `NotARetryableWriteCommand` (50768),
-    /// `OperationNotSupportedInTransaction` (263), and those of the read concern.
+    /// `OperationNotSupportedInTransaction` (263).
     pub fn check(
         &self,
         name: &str,
@@ -80,10 +79,7 @@ impl Fields<'_> {
                     ),
                 ));
             }
-            _ => {
-                self.read_concern.map_or(Ok(()), check_read_concern)?;
-                return Ok(None);
-            }
+            _ => return Ok(None),
         };
         check_command(name, traits, request, starts)?;
         let is_end = matches!(name, "commitTransaction" | "abortTransaction");
@@ -103,22 +99,14 @@ impl Fields<'_> {
         let Some(concern) = self.read_concern.filter(|concern| !concern.is_empty()) else {
             return Ok(None);
         };
-        let invalid = |message: &str| Err(Error::new(ErrorCode::InvalidOptions, message));
         if !starts {
-            return invalid("Only the first command in a transaction may specify a readConcern");
+            return Err(Error::new(
+                ErrorCode::InvalidOptions,
+                "Only the first command in a transaction may specify a readConcern",
+            ));
         }
-        match concern.get("level") {
-            // Every transaction reads a snapshot.
-            Some(Value::String("snapshot")) => Ok(Some("snapshot".to_owned())),
-            Some(Value::String("available" | "linearizable")) => invalid(
-                "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' \
-                 in order to run in a transaction",
-            ),
-            level => {
-                check_read_concern(concern)?;
-                Ok(level.and_then(|level| level.as_str().map(str::to_owned)))
-            }
-        }
+        let level = concern.get("level");
+        Ok(level.and_then(|level| level.as_str().map(str::to_owned)))
     }
 }
 

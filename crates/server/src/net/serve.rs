@@ -267,6 +267,10 @@ where
                     }
                     waited.map(|()| Parked::Tail(tail))
                 }
+                Some(Parked::Topology(mut wait)) => {
+                    let waited = self.unless_stopped(wait.wait(&connection.wake)).await;
+                    waited.map(|()| Parked::Topology(wait))
+                }
                 // When the server stops, the client is to know that its write is applied.
                 Some(Parked::Journal(wait)) => {
                     let waited = self.unless_closed(wait_for_journal(server, connection, wait));

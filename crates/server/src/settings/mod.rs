@@ -10,6 +10,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,6 +112,8 @@ pub struct Settings {
     pub large_documents: LargeDocuments,
     /// The natural order of new collections, unless `create` sets it.
     pub natural_order: NaturalOrder,
+    /// The name of the replica set that this server is the only member of; none for a standalone server.
+    pub replica_set: Option<String>,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, SettingValue>,
     /// The configuration file that was read.
@@ -151,6 +154,7 @@ impl Default for Settings {
             test_commands: false,
             large_documents: LargeDocuments::default(),
             natural_order: NaturalOrder::default(),
+            replica_set: None,
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),
@@ -219,6 +223,26 @@ impl Settings {
             ));
         }
         Ok(settings)
+    }
+
+    /// Where the clients of a replica set reach this server if nothing else is configured: the first address that it
+    /// listens on and that other machines may use, or the name of this machine if it listens on all addresses, else
+    /// the local address.
+    pub fn reached_at(&self, host: &str, port: u16) -> String {
+        let is_local = |name: &str| {
+            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        };
+        let is_any =
+            |name: &str| name == "*" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+        let name = match self.bind_ip.iter().find(|name| !is_local(name)) {
+            Some(name) if is_any(name) => host,
+            Some(name) => name,
+            None => self.bind_ip.first().map_or("localhost", String::as_str),
+        };
+        match name.contains(':') {
+            true => format!("[{name}]:{port}"),
+            false => format!("{name}:{port}"),
+        }
     }
 
     /// The Unix socket's path, if there is one, once the port is known.

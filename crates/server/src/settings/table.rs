@@ -542,6 +542,36 @@ pub static SETTINGS: &[Setting] = &[
         help: "Only disabled: there are no users yet",
         apply: |_, v| text(v).map(drop),
     },
+    Setting {
+        flag: "replSet",
+        key: "replication.replSetName",
+        aliases: &["replication.replSet"],
+        kind: Kind::Text("NAME"),
+        help: "Be the only member of this replica set (default: a standalone server)",
+        apply: |s, v| match text(v)? {
+            "" => Err("must not be empty".into()),
+            name if name.contains('/') => {
+                Err("must be the name of a set, without a list of hosts".into())
+            }
+            name => {
+                s.replica_set = Some(name.to_owned());
+                Ok(())
+            }
+        },
+    },
+    Setting {
+        flag: "oplogSize",
+        key: "replication.oplogSizeMB",
+        aliases: &[],
+        kind: Kind::Integer(0, 1 << 40),
+        help: "Accepted without effect: there is no oplog yet",
+        apply: |s, v| {
+            integer::<u64>(v)?;
+            s.notes
+                .push("replication.oplogSizeMB has no effect: this server has no oplog yet".into());
+            Ok(())
+        },
+    },
 ];
 
 /// Reads a value from text.

@@ -114,7 +114,17 @@ impl Catalog {
         change: impl FnOnce() -> Result<(Option<Collection>, WriteSet)>,
     ) -> Result<()> {
         let shared = before.shared.clone();
-        let mut gate = shared.gate.write();
+        self.replace_held(before, &mut shared.gate.write(), change)
+    }
+
+    /// As [`Catalog::replace_with`], with the gate of the collection held.
+    fn replace_held(
+        &self,
+        before: &Arc<Collection>,
+        gate: &mut u64,
+        change: impl FnOnce() -> Result<(Option<Collection>, WriteSet)>,
+    ) -> Result<()> {
+        let shared = &before.shared;
         let (after, batch) = change()?;
         self.state.epoch.fetch_add(1, Ordering::SeqCst);
         shared.epoch.fetch_add(1, Ordering::SeqCst);
@@ -453,14 +463,23 @@ impl Catalog {
         match &target {
             None => self.replace(&source, Some(renamed), batch),
             Some(target) => {
-                // Both collections change: the gate of the target is held around the change of the source.
-                let shared = target.shared.clone();
-                let mut gate = shared.gate.write();
-                shared.epoch.fetch_add(1, Ordering::SeqCst);
-                let done = self.replace(&source, Some(renamed), batch);
-                shared.epoch.fetch_add(1, Ordering::SeqCst);
+                // Both collections change. Transactions hold gates in the same order.
+                let (first, second) = match source.uuid < target.uuid {
+                    true => (&source, target),
+                    false => (target, &source),
+                };
+                let mut first = first.shared.gate.write();
+                let mut second = second.shared.gate.write();
+                let (of_source, of_target) = match source.uuid < target.uuid {
+                    true => (&mut *first, &mut *second),
+                    false => (&mut *second, &mut *first),
+                };
+                let epoch = &target.shared.epoch;
+                epoch.fetch_add(1, Ordering::SeqCst);
+                let done = self.replace_held(&source, of_source, || Ok((Some(renamed), batch)));
+                epoch.fetch_add(1, Ordering::SeqCst);
                 if done.is_ok() {
-                    *gate = DROPPED;
+                    *of_target = DROPPED;
                 }
                 done
             }

@@ -13,6 +13,7 @@ use frond_error::ErrorCode;
 use super::{Catalog, Collection, Effects, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS, View};
 use crate::error::{Result, command};
 use crate::keyspace::{Snapshot, WriteSet};
+use crate::merge::Counts;
 use crate::namespace::Namespace;
 
 /// The scope of a handle.
@@ -133,6 +134,12 @@ impl Catalog {
             }
             Scope::Live | Scope::Moment(_) => Err(read_only()),
         }
+    }
+
+    /// The change of a collection's counter that waits for the commit of the transaction.
+    pub(crate) fn pending_counts(&self, collection: &Collection) -> Counts {
+        let transaction = self.transaction();
+        transaction.map_or(Counts::default(), |open| open.pending_counts(collection))
     }
 
     /// Refuses writes of documents that this scope does not take.

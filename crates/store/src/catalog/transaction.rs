@@ -148,6 +148,13 @@ impl OpenTransaction {
         Ok(())
     }
 
+    /// The change of a collection's counter that waits for the commit.
+    pub(super) fn pending_counts(&self, collection: &Collection) -> Counts {
+        let changes = self.changes.lock();
+        let written = changes.written.get(&collection.uuid);
+        written.map_or(Counts::default(), |written| written.counts)
+    }
+
     /// Stages a new collection, or another definition of one that the transaction has created.
     ///
     /// # Errors

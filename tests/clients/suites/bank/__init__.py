@@ -1,0 +1,1 @@
+"""A bank whose clients move money in transactions while its server is killed."""

@@ -1,0 +1,110 @@
+"""A bank: 64 clients move money in transactions, readers sum in snapshots, and the server is killed (SIGKILL) meanwhile.
+
+From the environment: FROND_SECONDS (20), FROND_KILLS (3), FROND_SEED.
+"""
+
+import multiprocessing
+import os
+import random
+import time
+
+from bank import accounts, clients
+from bank.clients import DATABASE, Report
+from harness import crashing
+from harness.server import Server
+from harness.tap import equal, run, test
+from harness.transactions import connect
+
+BINARY = os.environ.get("FROND_BINARY")
+SEED = int(os.environ.get("FROND_SEED", time.time_ns() % 1_000_000))
+SECONDS = float(os.environ.get("FROND_SECONDS", 20))
+KILLS = int(os.environ.get("FROND_KILLS", 3))
+RESTART_SECONDS_MAX = 30
+# Each process: clients that move money, that sum, and that write outside of transactions.
+PROCESSES, WRITERS, READERS, VISITORS = 4, 16, 2, 1
+
+
+def gather(reports, count):
+    """One report of all processes."""
+    whole = Report()
+    for _ in range(count):
+        one = reports.get(timeout=120)
+        whole.committed.update(one.committed)
+        whole.unknown.update(one.unknown)
+        whole.aborted |= one.aborted
+        whole.seen |= one.seen
+        whole.visits += one.visits
+        whole.visits_unknown += one.visits_unknown
+        whole.counts.update(one.counts)
+        whole.problems += one.problems
+    return whole
+
+
+def check_sum(client):
+    with client.start_session(snapshot=True) as session:
+        return accounts.sum_of(client[DATABASE], session)
+
+
+@test
+def money_is_neither_lost_nor_made(seed):
+    source = random.Random(seed)
+    context = multiprocessing.get_context("spawn")
+    stop, reports = context.Event(), context.Queue()
+    with Server(BINARY, replica_set="rs0") as server:
+        server.start()
+        with connect(server) as client:
+            accounts.open_bank(client[DATABASE])
+        processes = []
+        for number in range(PROCESSES):
+            first = number * (WRITERS + READERS + VISITORS)
+            arguments = (server.uri, first, WRITERS, READERS, VISITORS, source.random(), stop, reports)
+            processes.append(context.Process(target=clients.work, args=arguments, daemon=True))
+        for process in processes:
+            process.start()
+        try:
+            for kill in range(KILLS):
+                time.sleep(SECONDS / (KILLS + 1) * source.uniform(0.7, 1.3))
+                server.kill()
+                took = server.start(timeout=RESTART_SECONDS_MAX)
+                with connect(server) as client:
+                    equal(check_sum(client), (accounts.ACCOUNTS, accounts.TOTAL), f"after kill {kill + 1}, seed {seed}")
+                print(f"  # kill {kill + 1}: up after {took:.2f} s", flush=True)
+            time.sleep(SECONDS / (KILLS + 1))
+        finally:
+            stop.set()
+        whole = gather(reports, PROCESSES)
+        for process in processes:
+            process.join(30)
+        print(f"  # {dict(whole.counts)}, {whole.visits} visits, {whole.visits_unknown} without an answer")
+        equal(whole.problems[:5], [], f"{len(whole.problems)} problems, seed {seed}")
+        with connect(server) as client:
+            equal(wrong(client[DATABASE], whole)[:5], [], f"seed {seed}")
+            for name in [*accounts.COLLECTIONS, "transfers"]:
+                equal(crashing.validate(client, DATABASE, name), [], f"{name}, seed {seed}")
+        server.stop()
+    assert len(whole.committed) > 10 * SECONDS, f"only {len(whole.committed)} transfers"
+    for kind in ("conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
+        assert whole.counts[kind] > 0, f"no {kind}"
+
+
+def wrong(database, whole):
+    """What differs between the bank and what clients were told."""
+    problems = accounts.problems_of(database)
+    there = {transfer["_id"]: transfer for transfer in database.transfers.find()}
+    for name, transfer in whole.committed.items():
+        if there.get(name) != transfer:
+            problems.append(f"transfer {name} was acknowledged: {transfer}; there is {there.get(name)}")
+    told = whole.committed.keys() | whole.unknown.keys()
+    problems += [f"transfer {name} is there, and was not committed" for name in there if name not in told]
+    problems += [f"transfer {name} was seen and is not there" for name in sorted(whole.seen - there.keys())]
+    problems += [f"transfer {name} was seen and aborted" for name in sorted(whole.seen & whole.aborted)]
+    visits = sum(account["visits"] for name in accounts.COLLECTIONS for account in database[name].find())
+    if not 0 <= visits - whole.visits <= whole.visits_unknown:
+        text = f"{whole.visits} visits were acknowledged, {whole.visits_unknown} had no answer, {visits} are there"
+        problems.append(text)
+    return problems
+
+
+if __name__ == "__main__":
+    print(f"  # seed {SEED}")
+    run(SEED)

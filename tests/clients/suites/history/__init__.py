@@ -1,0 +1,1 @@
+"""Records histories of transactions, and checks them for anomalies that snapshot isolation forbids."""

@@ -1,0 +1,177 @@
+"""The Go driver's own runners and prose tests of sessions, transactions and retries on a replica set, with fail points.
+
+The modules of both major versions carry their runners. That of version 1 carries its files of tests, too; version 2 gets
+those of PyMongo's source distribution, which come from the same specifications.
+"""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+from pymongo import MongoClient
+from specs.report import Report
+from specs.servers import run_in_parallel
+from specs.skips import Skips
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+CACHE = os.path.join(ROOT, ".cache", "clients")
+FILES = os.path.join(CACHE, "pymongo-tests", "test")
+# The runner of version 2 looks for testdata/specifications/source/FOLDER in it.
+PROJECT = os.path.join(CACHE, "go-specs")
+# Folder in the specifications, folder in PyMongo's.
+SPECIFICATIONS = {
+    "transactions/tests/unified": "transactions/unified",
+    "transactions-convenient-api/tests/unified": "transactions-convenient-api/unified",
+    "sessions/tests": "sessions",
+    "retryable-reads/tests/unified": "retryable_reads/unified",
+    "retryable-writes/tests/unified": "retryable_writes/unified",
+    "causal-consistency/tests": "causal_consistency",
+}
+# Folders in version 1, by their format.
+UNIFIED_1 = ["transactions/unified", "sessions", "retryable-writes/unified"]
+LEGACY_1 = ["transactions/legacy", "convenient-transactions", "retryable-reads"]
+PROSE = [
+    "TestCausalConsistency_Supported",
+    "TestCausalConsistency_NotSupported",
+    "TestNoWritesPerformedLabel",
+    "TestRetryableReadsProse",
+    "TestRetryableWritesProse",
+    "TestRetryableWritesSpec",
+    "TestSessionPool",
+    "TestSessions",
+    "TestSessionsProse.*",
+    "TestSession_TransactionRunning",
+    "TestNewSessionWithLSID",
+    "TestTransactionConvenientApiProse",
+]
+FILES_AT_A_TIME = 6
+WORKERS = 6
+SECONDS_PART = 240
+WORDS = os.environ.get("FROND_TEST", "")
+
+
+@dataclass
+class Part:
+    """The tests that one worker runs at a time."""
+
+    version: int
+    program: str
+    pattern: str
+
+    @property
+    def folder(self):
+        """Where the driver expects to be run; relative paths to files of tests start there."""
+        module = os.path.join(CACHE, "go", f"driver-{self.version}")
+        root = os.path.join(module, "internal" if self.version == 2 else "mongo", "integration")
+        return os.path.join(root, "unified") if self.program == "unified" else root
+
+
+def link_files():
+    for specification, folder in SPECIFICATIONS.items():
+        link = os.path.join(PROJECT, "testdata", "specifications", "source", specification)
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        if not os.path.lexists(link):
+            os.symlink(os.path.join(FILES, folder), link)
+
+
+def parts():
+    """All parts, long ones first."""
+    for version in (2, 1):
+        yield Part(version, "integration", f"^({'|'.join(PROSE)})$")
+    for specification, folder in SPECIFICATIONS.items():
+        yield from parts_of_folder(2, "unified", "TestUnifiedSpec", specification, os.path.join(FILES, folder))
+    data = os.path.join(CACHE, "go", "driver-1", "testdata")
+    for folder in UNIFIED_1:
+        yield from parts_of_folder(1, "unified", "TestUnifiedSpec", folder, os.path.join(data, folder))
+    for folder in LEGACY_1:
+        yield from parts_of_folder(1, "integration", "TestUnifiedSpecs", folder, os.path.join(data, folder))
+
+
+def parts_of_folder(version, program, test, folder, path):
+    """The files of one specification, some at a time."""
+    files = sorted(name for name in os.listdir(path) if name.endswith(".json"))
+    assert files, f"no files of tests in {path}"
+    heaps = -(-len(files) // FILES_AT_A_TIME)
+    # Each level of a name is matched by itself, and the folder's slashes make levels, too.
+    levels = "/".join(f"^{level}$" for level in folder.split("/"))
+    for heap in range(heaps):
+        names = "|".join(re.escape(name) for name in files[heap::heaps])
+        yield Part(version, program, f"^{test}$/{levels}/^({names})$")
+
+
+def results_of(lines):
+    """(name, outcome, seconds, detail) of each test without sub-tests, from the output of `go test -v`."""
+    ended, said, current = [], {}, ""
+    for line in lines:
+        if match := re.match(r"=== (?:RUN|CONT|NAME) +(\S.*)", line):
+            current = match[1].rstrip()
+        elif match := re.match(r" *--- (PASS|FAIL|SKIP): (.+) \(([0-9.]+)s\)", line):
+            current = match[2]
+            ended.append((match[2], match[1], float(match[3])))
+        elif line.strip() and not line.startswith("==="):
+            said.setdefault(current, []).append(line.rstrip())
+    names = {name for name, _, _ in ended}
+    parents = {name[:at] for name in names for at, letter in enumerate(name) if letter == "/"}
+    outcomes = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+    for name, outcome, seconds in ended:
+        # A parent fails with its parts; it counts if none of them says so.
+        blames = any(n.startswith(f"{name}/") and o == "FAIL" for n, o, _ in ended)
+        if name not in parents or (outcome == "FAIL" and not blames):
+            yield name, outcomes[outcome], seconds, "\n".join(said.get(name, []))
+
+
+def drop_databases(server):
+    """The runners expect nothing of an earlier run."""
+    with MongoClient(server.uri) as client:
+        for name in client.list_database_names():
+            if name not in ("admin", "config", "local"):
+                client.drop_database(name)
+
+
+def go_test(part, environment):
+    return subprocess.run(
+        [os.path.join(CACHE, "go", f"driver-{part.version}-{part.program}.test"), "-test.v", "-test.run", part.pattern],
+        cwd=part.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=SECONDS_PART,
+    )
+
+
+def main():
+    link_files()
+    skips = Skips(os.path.join(HERE, "specs", "go-skipped.txt"))
+    report = Report(skips)
+    counts = []
+
+    def run_part(server, part):
+        drop_databases(server)
+        environment = {**os.environ, "PROJECT_DIRECTORY": PROJECT, "MONGODB_URI": server.uri}
+        done = go_test(part, environment)
+        # The runner gives up when the driver, which reads the topology in the background, has not done so yet.
+        for _ in range(3):
+            if "could not detect topology kind" not in done.stdout:
+                break
+            done = go_test(part, environment)
+        lines = done.stdout.splitlines()
+        found = [(f"{part.version}/{name}", *rest) for name, *rest in results_of(lines)]
+        found = [r for r in found if WORDS in r[0] and not skips.is_left_out(r[0])]
+        for result in found:
+            report.add(*result)
+        whole = "PASS" in lines or "FAIL" in lines
+        if not whole or (done.returncode and not any(r[1] == "failed" for r in found) and not WORDS):
+            report.add(part.pattern, "failed", detail=done.stdout)
+            found.append(part.pattern)
+        counts.append(len(found))
+
+    run_in_parallel(parts(), run_part, WORKERS)
+    report.finish(sum(counts))
+
+
+main()

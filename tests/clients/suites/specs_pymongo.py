@@ -1,0 +1,96 @@
+"""PyMongo's own tests of sessions, transactions, retries and causal consistency, with fail points, on a replica set."""
+
+import json
+import os
+import subprocess
+import sys
+
+from specs.report import Report
+from specs.servers import run_in_parallel
+from specs.skips import Skips
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+TESTS = os.path.join(ROOT, ".cache", "clients", "pymongo-tests")
+MODULES = [
+    "test.test_transactions",
+    "test.test_transactions_unified",
+    "test.test_session",
+    "test.test_sessions_unified",
+    "test.test_retryable_writes",
+    "test.test_retryable_writes_unified",
+    "test.test_retryable_reads",
+    "test.test_retryable_reads_unified",
+    "test.test_causal_consistency",
+]
+# Most of the time the tests wait for the driver's timers.
+WORKERS = 6
+WORDS = os.environ.get("FROND_TEST", "")
+
+
+class Worker:
+    """A process that runs the tests of one class after another against one server."""
+
+    def __init__(self, server):
+        environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "specs", "pymongo_worker.py"), TESTS],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, **order):
+        """Sends an order and yields the replies."""
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            reply = json.loads(line)
+            yield reply
+            if "done" in reply or "classes" in reply:
+                return
+        raise RuntimeError(f"the tests' process ended with {self.process.wait()} during {order}")
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+def main():
+    skips = Skips(os.path.join(HERE, "specs", "pymongo-skipped.txt"))
+    report = Report(skips)
+    workers = {}
+
+    def worker_of(server):
+        if server not in workers:
+            workers[server] = Worker(server)
+        return workers[server]
+
+    found = {}
+
+    def list_classes(server, modules):
+        for reply in worker_of(server).ask(list=modules):
+            found.update(reply["classes"])
+        workers.pop(server).close()
+
+    run_in_parallel([MODULES], list_classes, 1)
+    without = {name for names in found.values() for name in names if skips.is_left_out(name)}
+    chosen = {name for names in found.values() for name in names if WORDS in name} - without
+    # The tests of one class share a fixture; large classes first.
+    parts = [name for name in sorted(found, key=lambda name: -len(found[name])) if chosen.intersection(found[name])]
+
+    def run_class(server, name):
+        leave = sorted(set(found[name]) - chosen)
+        for reply in worker_of(server).ask(run=name, without=leave):
+            if "done" not in reply:
+                report.add(reply["name"], reply["outcome"], reply["seconds"], reply["detail"])
+
+    run_in_parallel(parts, run_class, WORKERS)
+    for worker in workers.values():
+        worker.close()
+    report.finish(len(chosen))
+
+
+main()
