@@ -49,6 +49,16 @@ macro_rules! error_codes {
                         | ErrorCode::InterruptedAtShutdown
                         | ErrorCode::MaxTimeMSExpired
                         | ErrorCode::ExceededTimeLimit
+                        | ErrorCode::TransactionExceededLifetimeLimitSeconds
+                )
+            }
+
+            /// Whether MongoDB has the code in the category of errors after which the same operation may succeed, here or
+            /// at another server: the network failed, the server stops, or it is not the primary.
+            pub const fn is_retriable(self) -> bool {
+                matches!(
+                    self.code(),
+                    6 | 7 | 89 | 91 | 134 | 189 | 262 | 9001 | 10107 | 11600 | 11602 | 13435 | 13436
                 )
             }
 
@@ -109,8 +119,10 @@ error_codes! {
     NewReplicaSetConfigurationIncompatible = 103,
     NotExactValueField = 111,
     WriteConflict = 112,
+    ConflictingOperationInProgress = 117,
     DocumentValidationFailure = 121,
     NotAReplicaSet = 123,
+    CommandFailed = 125,
     CappedPositionLost = 136,
     CursorInUse = 143,
     ExceededMemoryLimit = 146,
@@ -130,6 +142,7 @@ error_codes! {
     CannotBuildIndexKeys = 201,
     ClusterTimeFailsRateLimiter = 202,
     InvalidUUID = 207,
+    IncompleteTransactionHistory = 217,
     QueryFeatureNotAllowed = 224,
     TransactionTooOld = 225,
     MaxSubPipelineDepthExceeded = 232,
@@ -138,11 +151,13 @@ error_codes! {
     SnapshotTooOld = 239,
     ConversionFailure = 241,
     NoSuchTransaction = 251,
+    TransactionCommitted = 256,
     TransactionTooLarge = 257,
     ExceededTimeLimit = 262,
     OperationNotSupportedInTransaction = 263,
     IndexBuildAborted = 276,
     IndexBuildAlreadyInProgress = 285,
+    TransactionExceededLifetimeLimitSeconds = 290,
     NoQueryExecutionPlans = 291,
     QueryExceededMemoryLimitNoDiskUseAllowed = 292,
     DataCorruptionDetected = 301,
@@ -208,10 +223,8 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (107, "LockFailed"),
     (115, "CommandNotSupported"),
     (116, "DocTooLargeForCapped"),
-    (117, "ConflictingOperationInProgress"),
     (118, "NamespaceNotSharded"),
     (120, "OplogStartMissing"),
-    (125, "CommandFailed"),
     (133, "FailedToSatisfyReadPreference"),
     (134, "ReadConcernMajorityNotAvailableYet"),
     (139, "JSInterpreterFailure"),
@@ -235,7 +248,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (213, "DuplicateSession"),
     (215, "DatabaseDropPending"),
     (216, "ElectionInProgress"),
-    (217, "IncompleteTransactionHistory"),
     (218, "UpdateOperationFailed"),
     (222, "CloseChangeStream"),
     (223, "IllegalOpMsgFlag"),
@@ -246,7 +258,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (235, "InternalErrorNotSupported"),
     (242, "CannotCreateCollection"),
     (246, "SnapshotUnavailable"),
-    (256, "TransactionCommitted"),
     (258, "UnknownFeatureCompatibilityVersion"),
     (260, "InvalidResumeToken"),
     (261, "TooManyLogicalSessions"),
@@ -258,7 +269,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (280, "ChangeStreamFatalError"),
     (286, "ChangeStreamHistoryLost"),
     (288, "ChecksumMismatch"),
-    (290, "TransactionExceededLifetimeLimitSeconds"),
     (314, "ObjectIsBusy"),
     (324, "APIDeprecationError"),
     (347, "APIMismatchError"),

@@ -176,6 +176,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     tokio::spawn(background::expire(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
     tokio::spawn(background::release_memory(server.clone()));
+    tokio::spawn(background::expire_transactions(server.clone()));
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();

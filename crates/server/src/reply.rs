@@ -1,6 +1,7 @@
 //! Parts that several replies share: the first batch of a cursor, and the errors of a bulk write.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use frond_bson::{ArrayBuf, DocBuf};
 use frond_error::{Error, Result};
@@ -53,6 +54,10 @@ pub fn open_cursor(
         return Ok((batch, 0));
     }
     cursor.session = cx.session;
+    if let Some(open) = cx.transaction() {
+        cursor.transaction = Some(open.number);
+        open.has_cursors.store(true, Ordering::Relaxed);
+    }
     cursor.originating = Arc::new(kept_command(cx.body));
     // The time limit of a find with a tailable cursor applies to its first batch only.
     cursor.time_left = cx

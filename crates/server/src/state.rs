@@ -1,7 +1,7 @@
 //! Everything that the connections of a server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
@@ -60,6 +60,8 @@ pub struct Server {
     pub arguments: Vec<String>,
     /// Microseconds from which an operation is logged as slow.
     slow_micros: AtomicU64,
+    /// How long a statement of a transaction waits for a lock, in milliseconds. There are no such locks, so it has no effect.
+    pub transaction_lock_wait_ms: AtomicI32,
     /// Milliseconds until an idle cursor is closed.
     cursor_timeout_ms: AtomicU64,
     stop: watch::Sender<bool>,
@@ -100,10 +102,13 @@ impl Server {
             Replication::open(&store, name, reached).map_err(StartError::ReplicaSet)
         });
         let replication = replication.transpose()?;
+        let session_timeout = settings.session_timeout;
+        let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
             executor: Executor::new().map_err(StartError::Thread)?,
             rooms: Rooms::new(store.memory(), client_bytes(usable_bytes(), cache)),
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
+            transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             settings,
@@ -111,7 +116,7 @@ impl Server {
             cursors: Cursors::new(store.memory()),
             store,
             replication,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
             metrics,
             fail_points: FailPoints::default(),

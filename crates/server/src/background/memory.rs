@@ -3,6 +3,9 @@
 //! A cursor keeps the memtables of its moment and the rows that it has sorted. While that is too much, idle cursors move what
 //! they keep to disk, the longest idle first; their results stay the same. Those for which that is not possible are
 //! closed, and their clients are told so.
+//!
+//! A transaction keeps the memtables of its begin and its own writes. While that is too much, idle transactions let go of the
+//! memtables, the oldest first, and then the oldest one is aborted, so that its client runs it again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +15,9 @@ use frond_store::DocumentStore;
 
 use crate::cursors::Released;
 use crate::log::Component;
+use crate::sessions::{Doom, Open};
 use crate::state::Server;
+use crate::transactions::abort_idle;
 
 /// How often memory is looked at.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -36,7 +41,10 @@ pub async fn release_memory(server: Arc<Server>) {
         if Need::of(&server.store) != Need::Nothing {
             let server = server.clone();
             // Writes to disk.
-            let pass = tokio::task::spawn_blocking(move || release(&server));
+            let pass = tokio::task::spawn_blocking(move || {
+                release(&server);
+                release_transactions(&server);
+            });
             if pass.await.is_err() {
                 // A panic of one pass, which is logged.
                 continue;
@@ -127,6 +135,50 @@ fn release(server: &Server) {
             "MemoryMonitor",
             "Closed idle cursors, the longest idle first: memory is scarce, and what they keep cannot go to disk",
             &doc! {"closed": i64::try_from(closed).unwrap_or(i64::MAX)},
+        );
+    }
+}
+
+/// One pass over the idle transactions, the oldest first.
+fn release_transactions(server: &Server) {
+    let open = server.sessions.open_transactions();
+    let idle = || open.iter().filter(|open| !open.activity().is_active());
+    for open in idle() {
+        if Need::of(&server.store) == Need::Nothing || server.is_stopping() {
+            return;
+        }
+        if open.transaction.retained_bytes() > 0
+            && let Err(error) = open.transaction.detach()
+        {
+            // It keeps what it has.
+            let attributes = doc! {"error": error.to_string()};
+            let (log, component) = (&server.log, Component::Transaction);
+            let text = "A transaction cannot let go of memory";
+            log.warning(component, 9_100_021, "MemoryMonitor", text, &attributes);
+        }
+    }
+    let need = Need::of(&server.store);
+    let holds_something = |open: &&Arc<Open>| match need {
+        Need::Nothing | Need::Rows => false,
+        Need::Memtables => open.transaction.retained_bytes() > 0,
+        Need::Everything => {
+            open.transaction.bytes() as u64 + open.transaction.retained_bytes() > LITTLE_BYTES
+        }
+    };
+    let Some(oldest) = idle().find(holds_something) else {
+        return;
+    };
+    let bytes = oldest.transaction.bytes();
+    if abort_idle(server, oldest, Doom::Memory) {
+        server.log.warning(
+            Component::Transaction,
+            9_100_020,
+            "MemoryMonitor",
+            "Aborted the oldest idle transaction: memory is scarce",
+            &doc! {
+                "lsid": &oldest.session.to_doc(), "txnNumber": oldest.number,
+                "bytes": i64::try_from(bytes).unwrap_or(i64::MAX),
+            },
         );
     }
 }

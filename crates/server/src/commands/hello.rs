@@ -6,14 +6,13 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::arguments::whole;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
 use crate::parking::{Parked, TopologyWait};
-use crate::sessions::TIMEOUT_MINUTES;
 use crate::state::Server;
 
 /// The newest supported wire version: that of MongoDB 8.0.
@@ -44,7 +43,9 @@ impl Command for Hello {
         // A newer driver may send fields that are unknown today.
         Traits {
             takes_any_field: true,
-            ..Traits::CHEAP.stable(true)
+            ..Traits::CHEAP
+                .stable(true)
+                .in_transactions(InTransactions::Later)
         }
     }
 
@@ -77,7 +78,10 @@ impl Command for Hello {
         reply.push("maxMessageSizeBytes", MAX_MESSAGE_BYTES as i32);
         reply.push("maxWriteBatchSize", WRITE_BATCH_MAX as i32);
         reply.push("localTime", Value::DateTime(now_ms()));
-        reply.push("logicalSessionTimeoutMinutes", TIMEOUT_MINUTES);
+        reply.push(
+            "logicalSessionTimeoutMinutes",
+            cx.server.sessions.timeout_minutes(),
+        );
         reply.push(
             "connectionId",
             i32::try_from(cx.connection.id).unwrap_or(i32::MAX),

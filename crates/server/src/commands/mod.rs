@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::metrics::{Class, Op};
 
+pub mod abort_transaction;
 pub mod absent;
 pub mod access_info;
 pub mod aggregate;
@@ -20,6 +21,7 @@ pub mod clone_collection_as_capped;
 pub mod coll_mod;
 mod coll_mod_index;
 pub mod coll_stats;
+pub mod commit_transaction;
 pub mod configure_fail_point;
 pub mod connection_status;
 pub mod convert_to_capped;
@@ -53,6 +55,7 @@ pub mod hello;
 pub mod host_info;
 pub mod insert;
 pub mod kill_all_sessions;
+pub mod kill_all_sessions_by_pattern;
 pub mod kill_cursors;
 pub mod kill_op;
 pub mod kill_sessions;
@@ -86,6 +89,7 @@ mod write;
 
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[
+    &abort_transaction::AbortTransaction,
     &aggregate::Aggregate,
     &refused::APPLY_OPS,
     &build_info::BuildInfo,
@@ -93,6 +97,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &clone_collection_as_capped::CloneCollectionAsCapped,
     &coll_mod::CollMod,
     &coll_stats::CollStats,
+    &commit_transaction::CommitTransaction,
     &configure_fail_point::ConfigureFailPoint,
     &connection_status::ConnectionStatus,
     &convert_to_capped::ConvertToCapped,
@@ -126,6 +131,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &host_info::HostInfo,
     &insert::Insert,
     &kill_all_sessions::KillAllSessions,
+    &kill_all_sessions_by_pattern::KillAllSessionsByPattern,
     &kill_cursors::KillCursors,
     &kill_op::KillOp,
     &kill_sessions::KillSessions,
@@ -218,6 +224,19 @@ pub struct Traits {
     pub keeps_last_error: bool,
     /// Whether it accepts a write concern.
     pub writes: bool,
+    /// Whether it may be a statement of a transaction.
+    pub in_transactions: InTransactions,
+}
+
+/// Whether a command may be a statement of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTransactions {
+    /// It may not.
+    Never,
+    /// It may, but not be the first one.
+    Later,
+    /// It may.
+    Always,
 }
 
 impl Traits {
@@ -233,6 +252,7 @@ impl Traits {
         on_collection: false,
         keeps_last_error: false,
         writes: false,
+        in_transactions: InTransactions::Never,
     };
 
     /// Reads documents of a collection.
@@ -280,6 +300,12 @@ impl Traits {
     /// The same, as part of the Stable API or not.
     pub const fn stable(mut self, stable: bool) -> Traits {
         self.stable_api = stable;
+        self
+    }
+
+    /// The same, as a statement that transactions may have.
+    pub const fn in_transactions(mut self, allowed: InTransactions) -> Traits {
+        self.in_transactions = allowed;
         self
     }
 

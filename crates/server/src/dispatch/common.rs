@@ -7,6 +7,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, check_database_name};
 
 use super::CommandRequest;
+use super::transaction::Fields;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::commands::{Command, Traits, proper_name};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
@@ -15,9 +16,7 @@ use crate::exec::Lane;
 use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
-
-/// Commands that may be sent again with the same `txnNumber`.
-const RETRYABLE: &[&str] = &["insert", "update", "delete", "findAndModify", "bulkWrite"];
+use crate::transactions::Asked;
 
 /// The arguments that all commands share.
 pub struct Common {
@@ -25,6 +24,8 @@ pub struct Common {
     pub session: Option<SessionId>,
     /// `txnNumber`
     pub txn_number: Option<i64>,
+    /// The transaction that the command is a statement of.
+    pub transaction: Option<Asked>,
     /// `writeConcern`
     pub write_concern: WriteConcern,
     /// `readConcern`
@@ -58,6 +59,7 @@ impl Common {
         let mut common = Common {
             session: None,
             txn_number: None,
+            transaction: None,
             write_concern: WriteConcern::DEFAULT,
             read_concern: ReadConcern::default(),
             max_time: None,
@@ -65,7 +67,8 @@ impl Common {
         };
         let member = server.replication.as_ref().and_then(|set| set.member());
         let set = member.as_ref().map(|member| &member.config);
-        let (mut read_concern, mut write_concern) = (None, None);
+        let mut write_concern = None;
+        let mut fields = Fields::default();
         let (mut api_version, mut api_strict, mut api_details) = (None, false, false);
         let mut names = request
             .body
@@ -91,27 +94,16 @@ impl Common {
                     }
                 }
                 "txnNumber" => match value {
-                    Value::Int64(n) if n >= 0 => common.txn_number = Some(n),
-                    Value::Int64(_) => {
-                        return Err(Error::new(
-                            ErrorCode::InvalidOptions,
-                            "Transaction number cannot be negative",
-                        ));
-                    }
+                    Value::Int64(n) => fields.number = Some(n),
                     other => return Err(args.wrong_type(field, &other, "type 'long'")),
                 },
-                // Tools match this text, so nothing is added.
-                "startTransaction" | "autocommit" => {
-                    return Err(Error::new(
-                        ErrorCode::IllegalOperation,
-                        "Transaction numbers are only allowed on a replica set member or mongos",
-                    ));
-                }
+                "autocommit" => fields.autocommit = boolean(&args, field, &value)?,
+                "startTransaction" => fields.start = boolean(&args, field, &value)?,
                 "$readPreference" => check_read_preference(&args)?,
                 "$queryOptions" => {
                     args.doc_field(field)?;
                 }
-                "readConcern" => read_concern = args.doc_field(field)?,
+                "readConcern" => fields.read_concern = args.doc_field(field)?,
                 "writeConcern" => {
                     if let Some(concern) = args.doc_field(field)? {
                         if !traits.writes && !command.fields().contains(&field) {
@@ -120,6 +112,7 @@ impl Common {
                                 format!("Command {name} does not support writeConcern"),
                             ));
                         }
+                        fields.has_write_concern = true;
                         write_concern = Some(concern).filter(|concern| !concern.is_empty());
                     }
                 }
@@ -162,8 +155,8 @@ impl Common {
                 return Err(args.unknown(field));
             }
         }
-        let in_transaction = request.body.contains_key("autocommit");
-        if let Some(concern) = read_concern {
+        let in_transaction = fields.autocommit.is_some();
+        if let Some(concern) = fields.read_concern {
             let place = ReadPlace {
                 command: name,
                 replicated: set.is_some(),
@@ -189,24 +182,9 @@ impl Common {
             common.check_times(replication)?;
         }
         check_api(name, traits, api_version, api_strict, api_details)?;
-        if common.txn_number.is_some() {
-            if common.session.is_none() {
-                return Err(Error::new(
-                    ErrorCode::InvalidOptions,
-                    "Transaction number requires a session ID to also be specified",
-                ));
-            }
-            if !RETRYABLE.contains(&name) {
-                return Err(Error::new(
-                    ErrorCode::NotARetryableWriteCommand,
-                    format!(
-                        "txnNumber may only be provided for multi-document transactions and \
-                         retryable write commands. autocommit:false was not provided, and {name} \
-                         is not a retryable write command."
-                    ),
-                ));
-            }
-        }
+        fields.has_session = common.session.is_some();
+        common.transaction = fields.check(name, traits, request)?;
+        common.txn_number = fields.number;
         Ok(common)
     }
 }
@@ -257,6 +235,14 @@ impl Common {
             }
         }
         Ok(())
+    }
+}
+
+/// A boolean; numbers are not accepted.
+fn boolean(args: &Arguments<'_>, field: &str, value: &Value<'_>) -> Result<Option<bool>> {
+    match value {
+        Value::Bool(value) => Ok(Some(*value)),
+        other => Err(args.wrong_type(field, other, "type 'bool'")),
     }
 }
 

@@ -1,9 +1,11 @@
 //! From a request to a command: the arguments that all commands share, and the record of each operation.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_store::OpContext;
 use frond_wire::DocIter;
 
 use crate::client::Client;
@@ -13,12 +15,15 @@ use crate::context::Context;
 use crate::errors::{reply_too_large, truncated, write_error};
 use crate::exec::Lane;
 use crate::fail_points::Effect;
+use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::parking::{JournalWait, Parked};
 use crate::sessions::SessionId;
+use crate::transactions::{Asked, Statement};
 
 mod common;
 mod operation;
+mod transaction;
 
 use common::Common;
 pub use operation::abandon;
@@ -53,8 +58,19 @@ pub struct Answer {
 impl Answer {
     /// The reply for an error, in a size that clients accept: an error may quote the request.
     pub fn failed(failure: Error) -> Answer {
+        Answer::labelled(failure, |_| None, None)
+    }
+
+    /// The reply for an error with the label that its code has in this command, or those of a fail point.
+    fn labelled(
+        failure: Error,
+        label: impl FnOnce(ErrorCode) -> Option<&'static str>,
+        forced: Option<&ArrayBuf>,
+    ) -> Answer {
         let mut reply = DocBuf::new();
+        let code = failure.code();
         write_error(&mut reply, &truncated(failure));
+        labels::write(&mut reply, forced, label(code));
         Answer {
             reply,
             more_to_come: false,
@@ -86,17 +102,21 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
         Some(_) => Effect::default(),
         None => effect(client, request).unwrap_or_default(),
     };
+    let label = |code| Part::of(request.body).label(Some(code), None);
     if let Some(failure) = effect.failure().or_else(|| closing(&effect)) {
         return Answer {
             wait: effect.block,
             close: effect.close,
-            ..Answer::failed(failure)
+            ..Answer::labelled(failure, label, effect.labels.as_ref())
         };
     }
     let mut more_to_come = false;
     match try_command(client, request, &mut more_to_come) {
         Ok(mut reply) => {
-            effect.add_to(&mut reply);
+            if let Some(code) = effect.add_to(&mut reply) {
+                let label = Part::of(request.body).label(None, Some(code));
+                labels::write(&mut reply, effect.labels.as_ref(), label);
+            }
             reply.push("ok", 1.0);
             Answer {
                 reply,
@@ -107,7 +127,7 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
         }
         Err(failure) => Answer {
             wait: effect.block,
-            ..Answer::failed(failure)
+            ..Answer::labelled(failure, label, None)
         },
     }
 }
@@ -183,6 +203,13 @@ fn try_command(
             touch_session(client, session);
             client.connection.running.lock().session = Some(session);
         }
+        let context = limits.with_limit(common.max_time);
+        let statement = match (&common.transaction, common.session) {
+            (Some(asked), Some(session)) => {
+                Some(begin_statement(client, session, asked, &context)?)
+            }
+            _ => None,
+        };
         let mut cx = Context {
             server,
             connection: client.connection,
@@ -193,8 +220,9 @@ fn try_command(
             sequences: request.sequences,
             session: common.session,
             txn_number: common.txn_number,
+            statement,
             write_concern: common.write_concern,
-            limits: limits.with_limit(common.max_time),
+            limits: context,
             max_time: common.max_time,
             exhaust_allowed: request.exhaust_allowed,
             legacy: request.legacy,
@@ -214,7 +242,11 @@ fn try_command(
                 interrupt.run(|| command.run(&mut cx))
             }
             _ => command.run(&mut cx),
-        }?;
+        };
+        if let Some(statement) = cx.statement.take() {
+            reply = end_statement(statement, reply);
+        }
+        let mut reply = reply?;
         if common.waits_for_journal() && cx.state.park.is_none() {
             if !cx.legacy {
                 cx.state.park = Some(Parked::Journal(JournalWait {
@@ -233,6 +265,36 @@ fn try_command(
         *more_to_come = cx.more_to_come;
         Ok(reply)
     })
+}
+
+/// Begins the statement of a transaction, once the session is free.
+fn begin_statement<'a>(
+    client: &Client<'a>,
+    session: SessionId,
+    asked: &Asked,
+    limits: &OpContext,
+) -> Result<Statement<'a>> {
+    let (server, connection) = (client.server, client.connection);
+    connection.running.lock().transaction = Some(asked.number);
+    let check = || {
+        if connection.gone.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorCode::Interrupted, "the client is gone"));
+        }
+        Ok(limits.check()?)
+    };
+    Statement::begin(server, connection, session, asked, check)
+}
+
+/// Ends a statement. One that failed aborts its transaction.
+fn end_statement(statement: Statement<'_>, outcome: Result<DocBuf>) -> Result<DocBuf> {
+    match outcome {
+        Ok(reply) => {
+            statement.finish();
+            Ok(reply)
+        }
+        // Dropping it aborts the transaction.
+        Err(failure) => Err(statement.explain(failure)),
+    }
 }
 
 /// The reply of a write that has waited for the journal.
@@ -298,6 +360,11 @@ pub fn lane(name: &str, body: &[u8]) -> Option<Lane> {
         Reach::Read => lane,
         Reach::Memory => None,
     }
+}
+
+/// Whether a command is a statement of a transaction, which does not wait for tickets that others hold.
+pub fn is_statement(body: &[u8]) -> bool {
+    Doc::validate(body).is_ok_and(transaction::is_statement)
 }
 
 /// Shows a command in `currentOp` that has to wait before it can run. Returns when its time is over.

@@ -153,6 +153,7 @@ impl Operation {
         running.writes = self.traits.writes;
         running.waits_for = None;
         running.session = None;
+        running.transaction = None;
         running.progress = None;
         running.keep_command(request.body);
         running.namespace.clear();

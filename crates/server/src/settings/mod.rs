@@ -96,6 +96,12 @@ pub struct Settings {
     pub slow_operation: Duration,
     /// An idle cursor is closed after this time.
     pub cursor_timeout: Duration,
+    /// An unused session expires after this time.
+    pub session_timeout: Duration,
+    /// A transaction that is open for longer is aborted.
+    pub transaction_lifetime: Duration,
+    /// How long a statement of a transaction waits for a lock: see [`crate::state::Server::transaction_lock_wait_ms`].
+    pub transaction_lock_wait_ms: i32,
     /// Whether documents expire by TTL indexes.
     pub ttl_monitor: bool,
     /// Time between two passes that delete expired documents.
@@ -140,6 +146,9 @@ impl Default for Settings {
             pid_file: None,
             slow_operation: Duration::from_millis(100),
             cursor_timeout: Duration::from_secs(600),
+            session_timeout: Duration::from_secs(30 * 60),
+            transaction_lifetime: Duration::from_secs(60),
+            transaction_lock_wait_ms: 5,
             ttl_monitor: true,
             ttl_monitor_sleep: Duration::from_secs(60),
             test_commands: false,

@@ -475,6 +475,32 @@ pub static SETTINGS: &[Setting] = &[
     },
     Setting {
         flag: "",
+        key: "setParameter.localLogicalSessionTimeoutMinutes",
+        aliases: &[],
+        kind: Kind::Integer(1, i32::MAX as i64),
+        help: "Minutes until an unused session expires (default 30)",
+        apply: |s, v| {
+            integer(v).map(|minutes: u64| s.session_timeout = Duration::from_secs(minutes * 60))
+        },
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.maxTransactionLockRequestTimeoutMillis",
+        aliases: &[],
+        kind: Kind::Integer(-1, i32::MAX as i64),
+        help: "Accepted without effect: statements of transactions wait for no locks (default 5)",
+        apply: |s, v| integer(v).map(|ms| s.transaction_lock_wait_ms = ms),
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.transactionLifetimeLimitSeconds",
+        aliases: &[],
+        kind: Kind::Integer(1, i32::MAX as i64),
+        help: "Seconds until an open transaction is aborted (default 60)",
+        apply: |s, v| integer(v).map(|secs| s.transaction_lifetime = Duration::from_secs(secs)),
+    },
+    Setting {
+        flag: "",
         key: "setParameter.naturalOrder",
         aliases: &[],
         kind: Kind::Choice(&["_id", "insertion"]),
