@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use frond_bson::{Doc, Value, doc};
+use frond_bson::{Doc, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Namespace, OpContext};
+use frond_store::{DocumentStore, Namespace, OpContext};
 use frond_wire::DocIter;
 
 use crate::arguments::Arguments;
@@ -34,6 +34,8 @@ pub struct Context<'a> {
     pub session: Option<SessionId>,
     /// The number of the retryable write.
     pub txn_number: Option<i64>,
+    /// What a read with the level `snapshot` sees, outside of transactions.
+    pub moment: Option<Moment>,
     /// See [`WriteConcern`].
     pub write_concern: WriteConcern,
     /// Time limit and interrupt switch.
@@ -48,10 +50,24 @@ pub struct Context<'a> {
     pub more_to_come: bool,
 }
 
+/// A handle of the store that reads at one time.
+pub struct Moment {
+    /// The handle.
+    pub store: DocumentStore,
+    /// The time, which the reply names.
+    pub time: Timestamp,
+}
+
 impl<'a> Context<'a> {
     /// The command's fields.
     pub fn args(&self) -> Arguments<'a> {
         Arguments::new(self.name, self.body)
+    }
+
+    /// The store, at the time that the command reads.
+    pub fn store(&self) -> &DocumentStore {
+        let at = self.moment.as_ref().map(|moment| &moment.store);
+        at.unwrap_or(&self.server.store)
     }
 
     /// The collection that the command's first field names.
@@ -85,7 +101,7 @@ impl<'a> Context<'a> {
                 return Err(args.wrong_type("collectionUUID", &other, "type 'binData'"));
             }
         };
-        let store = &self.server.store;
+        let store = self.store();
         if store.uuid_of(namespace).is_some_and(|uuid| uuid == wanted) {
             return Ok(());
         }
@@ -121,7 +137,7 @@ impl<'a> Context<'a> {
                 "The name of a collection has to be valid UTF-8",
             )),
             Value::Binary { subtype: 4, bytes } => {
-                let found = self.server.store.collection_by_uuid(self.db, bytes);
+                let found = self.store().collection_by_uuid(self.db, bytes);
                 found.ok_or_else(|| {
                     let digits = frond_bson::hex(bytes);
                     Error::new(

@@ -24,6 +24,9 @@ pub async fn expire(server: Arc<Server>) {
             tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
         server.metrics.cursors_timed_out.add(closed);
         server.sessions.expire(now);
+        if let Some(set) = &server.replication {
+            set.moments.expire(now, false);
+        }
         // If it fails, the next tick tries again and reports it.
         let _ = tokio::task::block_in_place(|| server.store.cluster_time().reserve_ahead());
     }

@@ -218,8 +218,7 @@ fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
         request.pipeline = own.as_doc();
     }
     let query = cx
-        .server
-        .store
+        .store()
         .aggregate(cx.db, namespace.as_ref(), &request, &cx.limits)?;
     let name = match namespace {
         Some(namespace) => namespace.as_str().to_string(),

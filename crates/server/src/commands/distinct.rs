@@ -34,7 +34,7 @@ impl Command for Distinct {
         let filter = args.doc_field("query")?;
         let hint = hint(&args)?;
         let collation = args.collation()?;
-        let values = cx.server.store.distinct(
+        let values = cx.store().distinct(
             &namespace,
             key,
             filter,
@@ -44,6 +44,9 @@ impl Command for Distinct {
         )?;
         let mut reply = DocBuf::new();
         reply.push("values", &values);
+        if let Some(moment) = &cx.moment {
+            reply.push("atClusterTime", moment.time);
+        }
         Ok(reply)
     }
 }

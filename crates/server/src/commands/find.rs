@@ -132,16 +132,13 @@ impl<'a> Finding<'a> {
     /// Opens the cursor.
     pub fn open(&self, cx: &Context<'_>) -> Result<Cursor> {
         let namespace = cx.namespace()?;
-        if self.no_timeout && cx.server.store.catalog().is_view(&namespace) {
+        if self.no_timeout && cx.store().catalog().is_view(&namespace) {
             return Err(Error::new(
                 ErrorCode::InvalidPipelineOperator,
                 "Option noCursorTimeout not supported in aggregation.",
             ));
         }
-        let query = cx
-            .server
-            .store
-            .find(&namespace, &self.request, &cx.limits)?;
+        let query = cx.store().find(&namespace, &self.request, &cx.limits)?;
         let mut cursor = Cursor::new(namespace.as_str(), Source::Query(Box::new(query)));
         cursor.no_timeout = self.no_timeout;
         cursor.awaits = self.awaits;

@@ -12,6 +12,7 @@ use crate::arguments::{Arguments, whole};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::Component;
+use crate::replication::Moments;
 use crate::sessions::TIMEOUT_MINUTES;
 use crate::settings;
 use crate::state::Server;
@@ -222,6 +223,23 @@ static PARAMETERS: &[Parameter] = &[
         name: "maxBSONObjectSize",
         get: |_| owned(DOCUMENT_BYTES_MAX as i32),
         set: None,
+    },
+    Parameter {
+        name: "minSnapshotHistoryWindowInSeconds",
+        get: |server| {
+            let set = server.replication.as_ref();
+            let window = set.map_or(Moments::default().window(), |set| set.moments.window());
+            owned(i32::try_from(window.as_secs()).unwrap_or(i32::MAX))
+        },
+        set: Some(|server, value| {
+            const NAME: &str = "minSnapshotHistoryWindowInSeconds";
+            let seconds = number(NAME, value, 0, i64::from(i32::MAX))?;
+            let set = server.replication.as_ref().ok_or_else(|| {
+                Error::bad_value(format!("{NAME} has no effect on a standalone server"))
+            })?;
+            set.moments.set_window_seconds(seconds.unsigned_abs());
+            Ok(())
+        }),
     },
     Parameter {
         name: "naturalOrder",

@@ -71,11 +71,11 @@ pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Ans
     if let Some(set) = &client.server.replication
         && client.state.park.is_none()
     {
-        let succeeded = answer.reply.get_f64("ok") == Some(1.0);
         let name = request.body.first().map_or("", |(name, _)| name);
         let writes = lane(name, request.body.as_bytes()) == Some(Lane::Write)
             || commands::find(name).is_some_and(|(_, command)| command.traits().writes);
-        set.add_times(&mut answer.reply, succeeded && writes);
+        // One that failed may have written a part.
+        set.add_times(&mut answer.reply, writes);
     }
     answer
 }
@@ -183,6 +183,7 @@ fn try_command(
             touch_session(client, session);
             client.connection.running.lock().session = Some(session);
         }
+        let moment = common.moment(server)?;
         let mut cx = Context {
             server,
             connection: client.connection,
@@ -193,6 +194,7 @@ fn try_command(
             sequences: request.sequences,
             session: common.session,
             txn_number: common.txn_number,
+            moment,
             write_concern: common.write_concern,
             limits: limits.with_limit(common.max_time),
             max_time: common.max_time,
