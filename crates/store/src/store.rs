@@ -234,8 +234,8 @@ impl DocumentStore {
     pub(crate) fn with_catalog(&self, catalog: Catalog) -> DocumentStore {
         DocumentStore {
             catalog: Arc::new(catalog),
-            cluster_time: self.cluster_time.clone(),
             queries: self.queries.clone(),
+            cluster_time: self.cluster_time.clone(),
         }
     }
 

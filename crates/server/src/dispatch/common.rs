@@ -11,7 +11,7 @@ use super::transaction::Fields;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::commands::{Command, Traits, proper_name};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
-use crate::context::unsupported_option;
+use crate::context::{Moment, unsupported_option};
 use crate::exec::Lane;
 use crate::replication::Replication;
 use crate::sessions::SessionId;
@@ -220,6 +220,19 @@ impl Common {
     pub fn waits_for_journal(&self) -> bool {
         self.write_concern.durability == Durability::Synced
             || self.read_concern.level == Some(Level::Linearizable)
+    }
+
+    /// What the command reads, if it asks for a snapshot outside of transactions.
+    pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
+        let concern = self.read_concern;
+        match &server.replication {
+            Some(set) if concern.level == Some(Level::Snapshot) => {
+                let (reads, time) = set.snapshot(concern.at, concern.after)?;
+                let store = server.store.at(&reads);
+                Ok(Some(Moment { store, time }))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Checks that the set has reached the times of the read concern. There is nothing to wait for: all that is
