@@ -13,7 +13,7 @@ use crate::connection::{ClientState, Connection};
 use crate::limits::WRITE_BATCH_MAX;
 use crate::sessions::{Open, RetryableWrite, SessionId};
 use crate::state::Server;
-use crate::transactions::{self, Statement};
+use crate::transactions::{self, SessionWait, Statement};
 
 /// A command, its arguments, and everything it may use.
 pub struct Context<'a> {
@@ -191,8 +191,9 @@ impl<'a> Context<'a> {
         if self.statement.is_some() {
             return Ok(None);
         }
-        let check = || Ok(self.limits.check()?);
-        let (write, displaced) = self.server.sessions.begin_write(id, number, check)?;
+        let wait = SessionWait::new(self.connection, &self.limits);
+        let sessions = &self.server.sessions;
+        let (write, displaced) = sessions.begin_write(id, number, || wait.check())?;
         if let Some(displaced) = displaced {
             transactions::abort_displaced(self.server, &displaced);
         }

@@ -3,13 +3,14 @@
 //! A statement uses its session until it has ended. Whoever else wants to end the transaction meanwhile, as `killSessions`
 //! does, condemns it and interrupts the statement, which aborts it at its end.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DocumentStore, Durability};
+use frond_store::{DocumentStore, Durability, OpContext};
 
 use crate::connection::{Connection, Peer};
 use crate::log::{Component, Severity};
@@ -29,6 +30,46 @@ pub struct Asked {
     pub read_level: Option<String>,
 }
 
+/// The wait of an operation for its session, which another command uses. `currentOp` shows it.
+pub struct SessionWait<'a> {
+    connection: &'a Connection,
+    limits: &'a OpContext,
+    is_shown: Cell<bool>,
+}
+
+impl<'a> SessionWait<'a> {
+    /// A wait that the limits of the operation end, and the loss of its client.
+    pub fn new(connection: &'a Connection, limits: &'a OpContext) -> SessionWait<'a> {
+        SessionWait {
+            connection,
+            limits,
+            is_shown: Cell::new(false),
+        }
+    }
+
+    /// Whether to go on waiting.
+    ///
+    /// # Errors
+    /// `Interrupted` (11601), `MaxTimeMSExpired` (50).
+    pub fn check(&self) -> Result<()> {
+        if !self.is_shown.replace(true) {
+            self.connection.running.lock().waits_for = Some("its session");
+        }
+        if self.connection.gone.load(Relaxed) {
+            return Err(Error::new(ErrorCode::Interrupted, "the client is gone"));
+        }
+        Ok(self.limits.check()?)
+    }
+}
+
+impl Drop for SessionWait<'_> {
+    fn drop(&mut self) {
+        if self.is_shown.get() {
+            self.connection.running.lock().waits_for = None;
+        }
+    }
+}
+
 /// A statement of a transaction that runs. Dropping it without [`Statement::finish`] aborts the transaction.
 pub struct Statement<'s> {
     server: &'s Server,
@@ -39,18 +80,20 @@ pub struct Statement<'s> {
 }
 
 impl<'s> Statement<'s> {
-    /// Waits for the session, and begins or continues a transaction. `check` tells whether to go on waiting.
+    /// Waits for the session, and begins or continues a transaction.
     ///
     /// # Errors
-    /// Those of `check`, and MongoDB's for a number or a state of the session that does not fit.
+    /// Those of the wait, and MongoDB's for a number or a state of the session that does not fit.
     pub fn begin(
         server: &'s Server,
         connection: &'s Connection,
         id: SessionId,
         asked: &Asked,
-        check: impl Fn() -> Result<()>,
+        limits: &OpContext,
     ) -> Result<Statement<'s>> {
-        let mut session = server.sessions.enter(id, check)?;
+        let wait = SessionWait::new(connection, limits);
+        let mut session = server.sessions.enter(id, || wait.check())?;
+        drop(wait);
         let mut displaced = None;
         let open = if asked.starts {
             let new = NewTransaction {
@@ -153,6 +196,11 @@ impl<'s> Statement<'s> {
                 ErrorCode::TransactionExceededLifetimeLimitSeconds,
                 "operation was interrupted because the transaction exceeded the configured \
                  'transactionLifetimeLimitSeconds'",
+            ),
+            // As when MongoDB's cache is full. The client is to run the transaction again.
+            (ErrorCode::Interrupted, Some(Doom::Memory)) => Error::new(
+                ErrorCode::WriteConflict,
+                "the transaction was aborted because memory is scarce",
             ),
             _ => failure,
         }

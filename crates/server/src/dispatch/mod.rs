@@ -1,6 +1,5 @@
 //! From a request to a command: the arguments that all commands share, and the record of each operation.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
@@ -281,13 +280,7 @@ fn begin_statement<'a>(
 ) -> Result<Statement<'a>> {
     let (server, connection) = (client.server, client.connection);
     connection.running.lock().transaction = Some(asked.number);
-    let check = || {
-        if connection.gone.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorCode::Interrupted, "the client is gone"));
-        }
-        Ok(limits.check()?)
-    };
-    Statement::begin(server, connection, session, asked, check)
+    Statement::begin(server, connection, session, asked, limits)
 }
 
 /// Ends a statement. One that failed aborts its transaction.

@@ -506,7 +506,13 @@ async fn a_session_runs_one_statement_at_a_time() {
     let shared = server.server.clone();
     std::thread::scope(|scope| {
         let running = scope.spawn(|| on_other_connection(&shared, &statement));
-        std::thread::sleep(Duration::from_millis(50));
+        let waits = || {
+            let connections = shared.connections.list();
+            connections
+                .iter()
+                .any(|other| other.running.lock().waits_for == Some("its session"))
+        };
+        until("the statement waits", waits);
         assert!(!running.is_finished());
         drop(used);
         assert_eq!(running.join().unwrap().get_f64("ok"), Some(1.0));
