@@ -108,6 +108,7 @@ ALL = {
 ON_DEMAND = {
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
+    "specs-node": (300, python("specs_node")),
     "mongoose-transactions": (120, node("mongoose_transactions")),
     "spring-transactions": (180, java("TransactionsMain", "java_current", "java", "java/Tap.java")),
     "parse": (180, node("parse")),

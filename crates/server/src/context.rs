@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use frond_bson::{Doc, Value, doc};
+use frond_bson::{Doc, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DocumentStore, Namespace, OpContext};
 use frond_wire::DocIter;
@@ -37,6 +37,8 @@ pub struct Context<'a> {
     pub txn_number: Option<i64>,
     /// The statement of a transaction that the command is.
     pub statement: Option<Statement<'a>>,
+    /// What a read with the level `snapshot` sees, outside of transactions.
+    pub moment: Option<Moment>,
     /// See [`WriteConcern`].
     pub write_concern: WriteConcern,
     /// Time limit and interrupt switch.
@@ -51,16 +53,25 @@ pub struct Context<'a> {
     pub more_to_come: bool,
 }
 
+/// A handle of the store that reads at one time.
+pub struct Moment {
+    /// The handle.
+    pub store: DocumentStore,
+    /// The time, which the reply names.
+    pub time: Timestamp,
+}
+
 impl<'a> Context<'a> {
     /// The command's fields.
     pub fn args(&self) -> Arguments<'a> {
         Arguments::new(self.name, self.body)
     }
 
-    /// The store, inside the transaction that the command is a part of.
+    /// The store: inside the transaction that the command is a part of, or at the time that it reads.
     pub fn store(&self) -> &DocumentStore {
         let inside = self.statement.as_ref().and_then(Statement::store);
-        inside.unwrap_or(&self.server.store)
+        let at = self.moment.as_ref().map(|moment| &moment.store);
+        inside.or(at).unwrap_or(&self.server.store)
     }
 
     /// The transaction that the command is a part of.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frond_bson::{ArrayBuf, DocBuf};
+use frond_bson::{ArrayBuf, DocBuf, Timestamp};
 use frond_error::{Error, Result};
 
 use crate::arguments::Arguments;
@@ -72,12 +72,23 @@ pub fn open_cursor(
 pub fn first_batch(cx: &mut Context<'_>, cursor: Cursor, options: BatchOptions) -> Result<DocBuf> {
     let namespace = cursor.namespace.clone();
     let (batch, id) = open_cursor(cx, cursor, options)?;
-    Ok(cursor_reply("firstBatch", batch, id, &namespace))
+    let time = cx.moment.as_ref().map(|moment| moment.time);
+    Ok(cursor_reply("firstBatch", batch, time, id, &namespace))
 }
 
-/// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch, so that a full one is not copied.
-pub fn cursor_reply(name: &str, batch: ArrayBuf, id: i64, namespace: &str) -> DocBuf {
+/// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch, so that a full one is not copied. `time` is that of a
+/// snapshot read.
+pub fn cursor_reply(
+    name: &str,
+    batch: ArrayBuf,
+    time: Option<Timestamp>,
+    id: i64,
+    namespace: &str,
+) -> DocBuf {
     let mut cursor = batch.into_field(name);
+    if let Some(time) = time {
+        cursor.push("atClusterTime", time);
+    }
     cursor.push("id", id);
     cursor.push("ns", namespace);
     cursor.into_field("cursor")

@@ -97,13 +97,13 @@ impl Server {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
         hooks.name_host(format!("{host}:{port}"));
-        let session_timeout = settings.session_timeout;
-        let transaction_lifetime = settings.transaction_lifetime;
         let replication = settings.replica_set.as_deref().map(|name| {
             let reached = settings.reached_at(&host, port);
             Replication::open(&store, name, reached).map_err(StartError::ReplicaSet)
         });
         let replication = replication.transpose()?;
+        let session_timeout = settings.session_timeout;
+        let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
             executor: Executor::new().map_err(StartError::Thread)?,
             rooms: Rooms::new(store.memory(), client_bytes(usable_bytes(), cache)),

@@ -235,6 +235,7 @@ impl DocumentStore {
         DocumentStore {
             catalog: Arc::new(catalog),
             queries: self.queries.clone(),
+            cluster_time: self.cluster_time.clone(),
         }
     }
 

@@ -28,6 +28,9 @@ pub async fn expire(server: Arc<Server>) {
         for open in server.sessions.expire(now) {
             abort_soon(&server, &open, Doom::Killed);
         }
+        if let Some(set) = &server.replication {
+            set.moments.expire(now, false);
+        }
         // If it fails, the next tick tries again and reports it.
         let _ = tokio::task::block_in_place(|| server.store.cluster_time().reserve_ahead());
     }

@@ -8,7 +8,7 @@
 //! memtables, the oldest first, and then the oldest one is aborted, so that its client runs it again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 use frond_store::DocumentStore;
@@ -83,6 +83,9 @@ impl Need {
 
 /// One pass over the idle cursors, the longest idle first.
 fn release(server: &Server) {
+    if let Some(set) = &server.replication {
+        set.moments.expire(Instant::now(), true);
+    }
     let (mut moved, mut closed) = (0u64, 0u64);
     // What cannot go to disk: groups, say.
     let mut left = Vec::new();

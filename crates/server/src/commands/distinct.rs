@@ -46,6 +46,9 @@ impl Command for Distinct {
         )?;
         let mut reply = DocBuf::new();
         reply.push("values", &values);
+        if let Some(moment) = &cx.moment {
+            reply.push("atClusterTime", moment.time);
+        }
         Ok(reply)
     }
 }

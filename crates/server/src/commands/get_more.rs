@@ -107,7 +107,7 @@ impl Command for GetMore {
             }
         }
         cx.more_to_come = cx.exhaust_allowed && left != 0;
-        Ok(cursor_reply("nextBatch", batch, left, &namespace))
+        Ok(cursor_reply("nextBatch", batch, None, left, &namespace))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::arguments::{Arguments, whole};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::Component;
+use crate::replication::Moments;
 use crate::settings;
 use crate::state::Server;
 
@@ -231,6 +232,23 @@ static PARAMETERS: &[Parameter] = &[
             let ms = number(name, value, -1, i64::from(i32::MAX))?;
             let ms = i32::try_from(ms).unwrap_or(i32::MAX);
             server.transaction_lock_wait_ms.store(ms, Relaxed);
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "minSnapshotHistoryWindowInSeconds",
+        get: |server| {
+            let set = server.replication.as_ref();
+            let window = set.map_or(Moments::default().window(), |set| set.moments.window());
+            owned(i32::try_from(window.as_secs()).unwrap_or(i32::MAX))
+        },
+        set: Some(|server, value| {
+            const NAME: &str = "minSnapshotHistoryWindowInSeconds";
+            let seconds = number(NAME, value, 0, i64::from(i32::MAX))?;
+            let set = server.replication.as_ref().ok_or_else(|| {
+                Error::bad_value(format!("{NAME} has no effect on a standalone server"))
+            })?;
+            set.moments.set_window_seconds(seconds.unsigned_abs());
             Ok(())
         }),
     },

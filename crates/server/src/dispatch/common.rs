@@ -11,7 +11,7 @@ use super::transaction::Fields;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::commands::{Command, Traits, proper_name};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
-use crate::context::unsupported_option;
+use crate::context::{Moment, unsupported_option};
 use crate::exec::Lane;
 use crate::replication::Replication;
 use crate::sessions::SessionId;
@@ -65,10 +65,10 @@ impl Common {
             max_time: None,
             help: false,
         };
-        let mut fields = Fields::default();
         let member = server.replication.as_ref().and_then(|set| set.member());
         let set = member.as_ref().map(|member| &member.config);
-        let (mut read_concern, mut write_concern) = (None, None);
+        let mut write_concern = None;
+        let mut fields = Fields::default();
         let (mut api_version, mut api_strict, mut api_details) = (None, false, false);
         let mut names = request
             .body
@@ -103,7 +103,7 @@ impl Common {
                 "$queryOptions" => {
                     args.doc_field(field)?;
                 }
-                "readConcern" => read_concern = args.doc_field(field)?,
+                "readConcern" => fields.read_concern = args.doc_field(field)?,
                 "writeConcern" => {
                     if let Some(concern) = args.doc_field(field)? {
                         if !traits.writes && !command.fields().contains(&field) {
@@ -156,7 +156,7 @@ impl Common {
             }
         }
         let in_transaction = fields.autocommit.is_some();
-        if let Some(concern) = read_concern {
+        if let Some(concern) = fields.read_concern {
             let place = ReadPlace {
                 command: name,
                 replicated: set.is_some(),
@@ -183,18 +183,9 @@ impl Common {
         }
         check_api(name, traits, api_version, api_strict, api_details)?;
         fields.has_session = common.session.is_some();
-        fields.read_concern = read_concern;
         common.transaction = fields.check(name, traits, request)?;
         common.txn_number = fields.number;
         Ok(common)
-    }
-}
-
-/// A boolean; numbers are not accepted.
-fn boolean(args: &Arguments<'_>, field: &str, value: &Value<'_>) -> Result<Option<bool>> {
-    match value {
-        Value::Bool(value) => Ok(Some(*value)),
-        other => Err(args.wrong_type(field, other, "type 'bool'")),
     }
 }
 
@@ -231,6 +222,19 @@ impl Common {
             || self.read_concern.level == Some(Level::Linearizable)
     }
 
+    /// What the command reads, if it asks for a snapshot outside of transactions.
+    pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
+        let concern = self.read_concern;
+        match &server.replication {
+            Some(set) if concern.level == Some(Level::Snapshot) => {
+                let (reads, time) = set.snapshot(concern.at, concern.after)?;
+                let store = server.store.at(&reads);
+                Ok(Some(Moment { store, time }))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Checks that the set has reached the times of the read concern. There is nothing to wait for: all that is
     /// committed is visible.
     fn check_times(&self, set: &Replication) -> Result<()> {
@@ -244,6 +248,14 @@ impl Common {
             }
         }
         Ok(())
+    }
+}
+
+/// A boolean; numbers are not accepted.
+fn boolean(args: &Arguments<'_>, field: &str, value: &Value<'_>) -> Result<Option<bool>> {
+    match value {
+        Value::Bool(value) => Ok(Some(*value)),
+        other => Err(args.wrong_type(field, other, "type 'bool'")),
     }
 }
 

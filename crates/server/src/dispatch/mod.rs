@@ -86,11 +86,11 @@ pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Ans
     if let Some(set) = &client.server.replication
         && client.state.park.is_none()
     {
-        let succeeded = answer.reply.get_f64("ok") == Some(1.0);
         let name = request.body.first().map_or("", |(name, _)| name);
         let writes = lane(name, request.body.as_bytes()) == Some(Lane::Write)
             || commands::find(name).is_some_and(|(_, command)| command.traits().writes);
-        set.add_times(&mut answer.reply, succeeded && writes);
+        // One that failed may have written a part.
+        set.add_times(&mut answer.reply, writes);
     }
     answer
 }
@@ -209,6 +209,10 @@ fn try_command(
             }
             _ => None,
         };
+        let moment = match statement {
+            Some(_) => None,
+            None => common.moment(server)?,
+        };
         let mut cx = Context {
             server,
             connection: client.connection,
@@ -220,6 +224,7 @@ fn try_command(
             session: common.session,
             txn_number: common.txn_number,
             statement,
+            moment,
             write_concern: common.write_concern,
             limits: context,
             max_time: common.max_time,

@@ -22,7 +22,7 @@ pub struct Fields<'a> {
     pub autocommit: Option<bool>,
     /// `startTransaction`
     pub start: Option<bool>,
-    /// `readConcern`, whose fields are checked elsewhere
+    /// `readConcern`
     pub read_concern: Option<&'a Doc>,
     /// Whether the command has a `writeConcern`.
     pub has_write_concern: bool,
@@ -99,14 +99,11 @@ impl Fields<'_> {
         let Some(concern) = self.read_concern.filter(|concern| !concern.is_empty()) else {
             return Ok(None);
         };
+        let invalid = |message: &str| Err(Error::new(ErrorCode::InvalidOptions, message));
         if !starts {
-            return Err(Error::new(
-                ErrorCode::InvalidOptions,
-                "Only the first command in a transaction may specify a readConcern",
-            ));
+            return invalid("Only the first command in a transaction may specify a readConcern");
         }
-        let level = concern.get("level");
-        Ok(level.and_then(|level| level.as_str().map(str::to_owned)))
+        Ok(concern.get_str("level").map(str::to_owned))
     }
 }
 

@@ -5,13 +5,17 @@
 
 mod config;
 mod defaults;
+mod moments;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, ObjectId, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DocumentStore, Durability, FindRequest, Namespace, OpContext, UpdateRequest};
+use frond_store::{
+    DocumentStore, Durability, FindRequest, Namespace, OpContext, SnapshotReads, UpdateRequest,
+};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
@@ -19,6 +23,7 @@ use crate::clock::now_ms;
 
 pub use config::Config;
 pub use defaults::Defaults;
+pub use moments::Moments;
 
 /// Where the configuration is stored.
 const CONFIG_COLLECTION: (&str, &str) = ("local", "system.replset");
@@ -90,6 +95,10 @@ pub struct Replication {
     pub default_host: String,
     /// The default read and write concern.
     pub defaults: Defaults,
+    /// What snapshot reads have seen.
+    pub moments: Moments,
+    /// The time of the last write.
+    written: AtomicU64,
     store: DocumentStore,
     member: RwLock<Option<Arc<Member>>>,
     /// Held while the configuration changes.
@@ -109,6 +118,8 @@ impl Replication {
             name: name.to_owned(),
             default_host,
             defaults: Defaults::load(store)?,
+            moments: Moments::default(),
+            written: AtomicU64::new(store.cluster_time().last().to_u64()),
             store: store.clone(),
             member: RwLock::new(None),
             changing: Mutex::new(()),
@@ -266,10 +277,8 @@ impl Replication {
             return;
         }
         let clock = self.store.cluster_time();
-        // If the clock cannot go on because the disk is full, the last time is as good: a read after it sees the write,
-        // because there is only this member.
         let time = match wrote {
-            true => clock.tick().unwrap_or_else(|_| clock.last()),
+            true => self.wrote(),
             false => clock.last(),
         };
         // MongoDB without authentication has this signature.
@@ -285,6 +294,34 @@ impl Replication {
             });
         });
         reply.push("operationTime", time);
+    }
+
+    /// A time for a write that is done.
+    fn wrote(&self) -> Timestamp {
+        let clock = self.store.cluster_time();
+        // If the clock cannot go on because the disk is full, the last time is as good: a read after it sees the write,
+        // because there is only this member.
+        let time = clock.tick().unwrap_or_else(|_| clock.last());
+        self.written.fetch_max(time.to_u64(), Ordering::SeqCst);
+        time
+    }
+
+    /// A handle that reads at one time, and that time: for the level `snapshot` outside of transactions.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` (239) for a time that is not kept.
+    pub fn snapshot(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<Timestamp>,
+    ) -> Result<(SnapshotReads, Timestamp)> {
+        let written = || Timestamp::from_u64(self.written.load(Ordering::SeqCst));
+        match at {
+            Some(time) => Ok((self.moments.at(&self.store, written, time)?, time)),
+            None => self
+                .moments
+                .now(&self.store, written, after.unwrap_or_default()),
+        }
     }
 
     /// Checks that a read may wait for this time: it is one that the set has reached.

@@ -4,6 +4,8 @@ use frond_bson::{DocBuf, Timestamp, Value, doc};
 use frond_store::disk::FsDisk;
 use frond_store::{DocumentStore, StoreOptions};
 
+use std::time::Instant;
+
 use super::*;
 use crate::testing::TestServer;
 
@@ -164,6 +166,107 @@ async fn a_write_concern_that_one_member_cannot_satisfy_is_reported_after_the_wr
     }
     let reply = server.run("test", doc! {"find": "c", "filter": {"a": 1}});
     assert_eq!(server.batch(&reply, "firstBatch").len(), 2);
+}
+
+fn at(reply: &DocBuf) -> Timestamp {
+    let cursor = reply.get_doc("cursor").unwrap().to_owned();
+    time(&cursor, "atClusterTime")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshot_reads_see_one_time() {
+    let mut server = initiated();
+    server.fill("c", 10);
+    let snapshot = |at: Option<Timestamp>| {
+        let mut concern = doc! {"level": "snapshot"};
+        if let Some(at) = at {
+            concern.push("atClusterTime", at);
+        }
+        concern
+    };
+    let find = |at| doc! {"find": "c", "batchSize": 3, "readConcern": snapshot(at)};
+    let first = server.run("test", find(None));
+    let then = at(&first);
+    // Nothing was written since: it is the same time.
+    assert_eq!(at(&server.run("test", find(None))), then);
+    server.run(
+        "test",
+        doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}]},
+    );
+    server.run("test", doc! {"insert": "d", "documents": [{"_id": 1}]});
+
+    let again = server.run("test", find(Some(then)));
+    assert_eq!(
+        (server.batch(&again, "firstBatch").len(), at(&again)),
+        (3, then)
+    );
+    let id = again.get_doc("cursor").unwrap().get_i64("id").unwrap();
+    let rest = server.run("test", doc! {"getMore": id, "collection": "c"});
+    assert_eq!(server.batch(&rest, "nextBatch").len(), 7);
+    let distinct = doc! {"distinct": "c", "key": "_id", "readConcern": snapshot(Some(then))};
+    let distinct = server.run("test", distinct);
+    assert_eq!(distinct.get_array("values").unwrap().count(), 10);
+    assert_eq!(time(&distinct, "atClusterTime"), then);
+    let count = doc! {
+        "aggregate": "c", "cursor": {}, "readConcern": snapshot(Some(then)),
+        "pipeline": [{"$lookup": {"from": "d", "pipeline": [], "as": "d"}}, {"$match": {"d": []}}, {"$count": "n"}],
+    };
+    let counted = server.run("test", count);
+    assert_eq!(server.batch(&counted, "firstBatch"), [doc! {"n": 10}]);
+
+    let now = server.run("test", find(None));
+    assert!(server.batch(&now, "firstBatch").is_empty() && at(&now) > then);
+    let early = Timestamp {
+        time: then.time,
+        increment: then.increment - 1,
+    };
+    let before = server.run("test", find(Some(early)));
+    assert_eq!(server.batch(&before, "firstBatch").len(), 3);
+    let unknown = Timestamp {
+        time: then.time - 10,
+        increment: 1,
+    };
+    assert_eq!(server.code("test", find(Some(unknown))), 239);
+    let future = Timestamp {
+        time: then.time + 10_000,
+        increment: 1,
+    };
+    assert_eq!(server.code("test", find(Some(future))), 72);
+    let count = doc! {"count": "c", "readConcern": snapshot(None)};
+    assert_eq!(server.code("test", count), 72);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moments_are_kept_for_a_while() {
+    let mut server = initiated();
+    let find = doc! {"find": "c", "readConcern": {"level": "snapshot"}};
+    let mut first = None;
+    for n in 0..300 {
+        server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"_id": n}], "writeConcern": {"w": 1}},
+        );
+        let reply = server.run("test", find.clone());
+        first.get_or_insert(at(&reply));
+    }
+    let then = first.unwrap();
+    let old = doc! {"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": then}};
+    assert_eq!(server.code("test", old), 239);
+    let kept = || server.server.replication.as_ref().unwrap().moments.count();
+    let set = server.server.replication.as_ref().unwrap();
+    assert_eq!(kept(), 256);
+    set.moments.expire(Instant::now(), true);
+    assert_eq!(kept(), 1);
+    set.moments
+        .expire(Instant::now() + Duration::from_secs(299), false);
+    assert_eq!(kept(), 1);
+    set.moments
+        .expire(Instant::now() + Duration::from_secs(301), false);
+    assert_eq!(kept(), 0);
+    let parameter = "minSnapshotHistoryWindowInSeconds";
+    server.run("admin", doc! {"setParameter": 1, parameter: 5});
+    let reply = server.run("admin", doc! {"getParameter": 1, parameter: 1});
+    assert_eq!(reply.get_i32(parameter), Some(5));
 }
 
 #[test]

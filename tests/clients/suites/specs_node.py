@@ -1,0 +1,75 @@
+"""The files of the drivers' unified tests, run by the Node.js driver on a replica set, with fail points.
+
+The driver's package carries neither tests nor a runner: the files are those of PyMongo's source distribution, the runner
+is specs/unified.mjs.
+"""
+
+import glob
+import json
+import os
+import subprocess
+
+from specs.report import Report
+from specs.servers import run_in_parallel
+from specs.skips import Skips
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+FILES = os.path.join(ROOT, ".cache", "clients", "pymongo-tests", "test")
+FOLDERS = [
+    "transactions/unified",
+    "transactions-convenient-api/unified",
+    "sessions",
+    "retryable_reads/unified",
+    "retryable_writes/unified",
+    "causal_consistency",
+]
+FILES_AT_A_TIME = 8
+WORKERS = 4
+SECONDS_PART = 240
+WORDS = os.environ.get("FROND_TEST", "")
+
+
+def tests_of(path):
+    with open(path, encoding="utf-8") as file:
+        return len(json.load(file)["tests"])
+
+
+def main():
+    skips = Skips(os.path.join(HERE, "specs", "node-skipped.txt"))
+    report = Report(skips)
+    parts, planned = [], 0
+    for folder in FOLDERS:
+        files = sorted(glob.glob(os.path.join(FILES, folder, "*.json")))
+        assert files, f"no files of tests in {folder}"
+        planned += sum(map(tests_of, files))
+        heaps = -(-len(files) // FILES_AT_A_TIME)
+        parts += [(folder.split("/")[0], files[heap::heaps]) for heap in range(heaps)]
+    not_reported = []
+
+    def run_part(server, part):
+        folder, files = part
+        process = subprocess.run(
+            ["node", os.path.join(HERE, "specs", "unified.mjs"), *files],
+            env={**os.environ, "FROND_URI": server.uri},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=SECONDS_PART,
+        )
+        results = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
+        for result in results:
+            name = f"{folder}/{result['name']}"
+            if skips.is_left_out(name) or WORDS not in name:
+                not_reported.append(name)
+                continue
+            report.add(name, result["outcome"], result["seconds"], result["detail"])
+        if process.returncode:
+            report.add(f"{folder}: the runner ended with {process.returncode}", "failed", detail=process.stderr)
+
+    run_in_parallel(parts, run_part, WORKERS)
+    report.finish(planned - len(not_reported))
+
+
+main()
