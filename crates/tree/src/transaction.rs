@@ -18,7 +18,9 @@ use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::hold::ConflictHold;
 use crate::intents::{Holder, Intents};
-use crate::memtable::{Memtable, SpareBlocks};
+use crate::interrupt::{self, WaitFor};
+use crate::memtable::{HotKey, Memtable, SpareBlocks};
+use crate::merge::Resolver;
 use crate::operation::{self, Op};
 use crate::snapshot::{OwnWrites, Snapshot};
 use crate::store::Store;
@@ -154,10 +156,12 @@ impl Transaction {
             }
         };
         state.is_whole = false;
-        state.insert(engine, &set);
+        let hot = state.insert(engine, &set);
         state.writes.append(&set);
-        state.is_whole = true;
+        state.writes.note_held();
         keys.keep();
+        state.is_whole = true;
+        state.fold(engine, hot);
         state.count();
         drop(state);
         engine.reuse(set);
@@ -218,8 +222,9 @@ impl Transaction {
         for guards in set.guards().chunks(KEYS_AT_ONCE) {
             // A conflict is looked for, and the keys are taken, under one lock: a commit of others either comes before, and is
             // found, or finds the keys.
-            let mut commits = self.engine.commit_lock.lock();
-            if let Some(conflict) = commits.conflict(set, guards, since, Some(&self.holder)) {
+            let mut commits = interrupt::lock(&self.engine.commit_lock, WaitFor::Commits)?;
+            if let Some(conflict) = commits.conflict(set, guards, Some(&self.holder), guards, since)
+            {
                 return Err(conflict);
             }
             for guard in guards {
@@ -320,10 +325,11 @@ impl State {
         }
     }
 
-    /// Makes the operations of a write set visible to the next snapshots.
-    fn insert(&mut self, engine: &Engine, set: &WriteSet) {
+    /// Makes the operations of a write set visible to the next snapshots. Returns the keys whose update messages should be
+    /// folded.
+    fn insert(&mut self, engine: &Engine, set: &WriteSet) -> Vec<HotKey> {
         if set.is_empty() {
-            return;
+            return Vec::new();
         }
         let mut memtables = self.memtables().to_vec();
         let bytes = set.memtable_bytes();
@@ -335,14 +341,33 @@ impl State {
         }
         let before = self.snapshot.own.as_ref().map_or(0, |own| own.sequence);
         let ops = operation::decode(set.payload());
-        // Keys with many update messages are not folded: a transaction is not that long.
-        memtables[0].insert(ops, set.len(), before + 1, bytes);
+        let hot = memtables[0].insert(ops, set.len(), before + 1, bytes);
         self.snapshot.own = Some(Arc::new(OwnWrites {
             memtables,
             sequence: before + set.len() as u64,
         }));
         if set.changes_trees() {
             self.change_trees(set);
+        }
+        hot
+    }
+
+    /// Folds the update messages of hot keys in the newest memtable, if it has space.
+    fn fold(&self, engine: &Engine, hot: Vec<HotKey>) {
+        let Some((own, newest)) = (self.snapshot.own.as_ref()).zip(self.memtables().first()) else {
+            return;
+        };
+        for hot in hot {
+            let resolver = Resolver {
+                tree: hot.tree,
+                operator: engine.options.merge.clone(),
+            };
+            if let Some(folded) = newest.fold(hot, own.sequence, &resolver) {
+                let bytes = newest.folded_bytes(&folded);
+                if newest.reserve(bytes) {
+                    newest.insert_folded(&folded, bytes);
+                }
+            }
         }
     }
 

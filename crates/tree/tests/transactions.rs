@@ -240,3 +240,252 @@ fn a_commit_outside_waits_for_the_end_of_a_transaction() {
     let over = killed.run(|| store.await_transaction(tree, b"n"));
     assert!(matches!(over, Err(Error::Interrupted { timed_out: false })));
 }
+
+/// 100,000 documents with two indexes in one transaction, within a budget of the default size on a small machine.
+#[test]
+fn a_large_transaction_fits_into_the_budget() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = Options::new(directory.path());
+    options.cache_bytes = 512 << 20;
+    options.client_bytes = Some(128 << 20);
+    let (store, documents) = with_tree(options);
+    let used = || store.memory().used(MemoryUse::Transactions);
+    let indexes = [store.allocate_tree(), store.allocate_tree()];
+    let transaction = store.begin(&store.snapshot());
+    let mut set = transaction.write_set();
+    for index in indexes {
+        set.create_tree(index, &TreeOptions::default());
+    }
+    transaction.stage(set).unwrap();
+    let document = [b'd'; 900];
+    for batch in 0..100u32 {
+        let mut set = transaction.write_set();
+        for number in batch * 1000..batch * 1000 + 1000 {
+            let key = number.to_be_bytes();
+            set.put_guarded(documents, &key, &document);
+            let scattered = number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            set.put(indexes[0], &[scattered, key].concat(), b"");
+            set.put_guarded(indexes[1], &[[7; 4], key].concat(), b"");
+        }
+        transaction.stage(set).unwrap();
+    }
+    assert_eq!(used(), transaction.bytes() as u64);
+    // Both copies are counted.
+    assert!(transaction.bytes() > 2 * 90_000_000);
+    assert!(transaction.bytes() < 300 << 20, "{}", transaction.bytes());
+    let snapshot = transaction.snapshot();
+    let mut cursor = snapshot
+        .cursor(indexes[0], Unbounded, Unbounded, Direction::Backward)
+        .unwrap();
+    let mut count = 0;
+    while cursor.next().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 100_000);
+    drop((cursor, snapshot));
+    commit(transaction).unwrap();
+    assert_eq!(used(), 0);
+    let last = 99_999u32.to_be_bytes();
+    assert!(store.snapshot().contains(documents, &last).unwrap());
+}
+
+#[test]
+fn a_transaction_that_exceeds_the_limits_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree) = with_tree(options(directory.path()));
+    let large = store.begin(&store.snapshot());
+    let mut staged = 0u8;
+    let refused = loop {
+        match stage_put(&large, tree, &[staged], &[7; 500 << 10]) {
+            Ok(()) => staged += 1,
+            Err(error) => break error,
+        }
+    };
+    let text = refused.to_string();
+    assert!(matches!(refused, Error::OutOfMemory { .. }), "{text}");
+    assert!(staged > 2 && store.memory().refused() < 3);
+    // Nothing of the refused set is there, and others may use its key.
+    assert!(!large.snapshot().contains(tree, &[staged]).unwrap());
+    put(&store, tree, &[staged], b"").unwrap();
+    // Memory is scarce, and still there is some for small ones.
+    let small = store.begin(&store.snapshot());
+    stage_put(&small, tree, b"small", &[7; 100 << 10]).unwrap();
+    assert!(matches!(
+        stage_put(&small, tree, b"larger", &[7; 500 << 10]),
+        Err(Error::OutOfMemory { .. })
+    ));
+    commit(small).unwrap();
+    commit(large).unwrap();
+    assert!(store.snapshot().contains(tree, &[staged - 1]).unwrap());
+    assert_eq!(store.memory().used(MemoryUse::Transactions), 0);
+
+    // The limit of a write set holds for all of a transaction.
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path());
+    options.cache_bytes = 1 << 30;
+    let (store, tree) = with_tree(options);
+    let transaction = store.begin(&store.snapshot());
+    let ranges = || {
+        let mut set = transaction.write_set();
+        for _ in 0..40_000 {
+            set.delete_range(tree, b"a", None);
+        }
+        transaction.stage(set)
+    };
+    ranges().unwrap();
+    assert!(matches!(ranges(), Err(Error::TooLarge { .. })));
+    let mut extra = WriteSet::new();
+    extra.put(tree, &[0; 70_000], b"");
+    let refused = transaction.commit(extra, Durability::Logged);
+    assert!(matches!(refused, Err(Error::TooLarge { what: "key", .. })));
+}
+
+/// A transaction that is open for long keeps no flushed memtable in memory, once it is detached.
+#[test]
+fn an_open_transaction_does_not_pin_flushed_memtables() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree) = with_tree(options(directory.path()));
+    let other = store.allocate_tree();
+    let mut set = WriteSet::new();
+    set.create_tree(other, &TreeOptions::default());
+    set.put(other, b"k", b"v");
+    store.commit(set, Durability::Logged).unwrap();
+    for number in 0..20u32 {
+        put(&store, tree, &number.to_be_bytes(), &[7; 1000]).unwrap();
+    }
+    let transaction = store.begin(&store.snapshot());
+    stage_put(&transaction, tree, &5u32.to_be_bytes(), b"mine").unwrap();
+    let new_tree = store.allocate_tree();
+    let mut set = transaction.write_set();
+    set.create_tree(new_tree, &TreeOptions::default());
+    set.put(new_tree, b"k", b"new");
+    transaction.stage(set).unwrap();
+    for number in 0..200u32 {
+        let key = [b"later ", &number.to_be_bytes()[..]].concat();
+        put(&store, tree, &key, &[8; 1000]).unwrap();
+    }
+    store.checkpoint().unwrap();
+    assert!(store.retained_by(&transaction.snapshot()) > 0);
+    transaction.detach().unwrap();
+    assert_eq!(store.retained_by(&transaction.snapshot()), 0);
+    assert_eq!(store.retained_bytes(), 0);
+    let check = |snapshot: &Snapshot| {
+        for number in 0..20u32 {
+            let found = snapshot.get(tree, &number.to_be_bytes()).unwrap().unwrap();
+            let expected = if number == 5 {
+                &b"mine"[..]
+            } else {
+                &[7; 1000]
+            };
+            assert_eq!(&*found, expected);
+        }
+        assert_eq!(text(snapshot, new_tree), "k=new");
+        assert_eq!(text(snapshot, other), "k=v");
+    };
+    check(&transaction.snapshot());
+    assert!(!transaction.snapshot().contains(tree, b"later ").unwrap());
+    stage_put(&transaction, tree, &6u32.to_be_bytes(), &[7; 1000]).unwrap();
+    check(&transaction.snapshot());
+    commit(transaction).unwrap();
+    check(&store.snapshot());
+}
+
+/// Transfers between accounts in two trees, in transactions and outside of them, from several threads: the sum is the same
+/// in every snapshot, and no transfer is lost.
+#[test]
+fn a_bank_keeps_its_money() {
+    const ACCOUNTS: u64 = 20;
+    const START: i64 = 1000;
+    const THREADS: u64 = 4;
+    const EACH: u64 = 200;
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree) = with_tree(options(directory.path()));
+    let trees = [tree, store.allocate_tree()];
+    let mut set = WriteSet::new();
+    set.create_tree(trees[1], &TreeOptions::default());
+    for account in 0..ACCOUNTS {
+        let tree = trees[account as usize % 2];
+        set.put(tree, &account.to_be_bytes(), &START.to_le_bytes());
+    }
+    store.commit(set, Durability::Logged).unwrap();
+    let read = |snapshot: &Snapshot, account: u64| {
+        let value = snapshot.get(trees[account as usize % 2], &account.to_be_bytes());
+        i64::from_le_bytes(value.unwrap().unwrap()[..].try_into().unwrap())
+    };
+    let sum = |snapshot: &Snapshot| (0..ACCOUNTS).map(|one| read(snapshot, one)).sum::<i64>();
+    let write = |set: &mut WriteSet, account: u64, balance: i64| {
+        let tree = trees[account as usize % 2];
+        set.put_guarded(tree, &account.to_be_bytes(), &balance.to_le_bytes());
+    };
+    // Returns whether it took place.
+    let transfer = |from: u64, to: u64| -> Result<bool, Error> {
+        let transaction = store.begin(&store.snapshot());
+        for (account, change) in [(from, -1), (to, 1)] {
+            let mut set = transaction.write_set();
+            let balance = read(&transaction.snapshot(), account);
+            write(&mut set, account, balance + change);
+            transaction.stage(set)?;
+            thread::yield_now();
+        }
+        assert_eq!(sum(&transaction.snapshot()), START * ACCOUNTS as i64);
+        if from.is_multiple_of(7) {
+            return Ok(false);
+        }
+        commit(transaction).map(|()| true)
+    };
+    let plainly = |from: u64, to: u64| -> Result<bool, Error> {
+        let snapshot = store.snapshot();
+        let mut set = WriteSet::with_snapshot(&snapshot);
+        write(&mut set, from, read(&snapshot, from) - 1);
+        write(&mut set, to, read(&snapshot, to) + 1);
+        match store.commit(set, Durability::Logged) {
+            Err(Error::Conflict {
+                held: true,
+                tree,
+                key,
+            }) => {
+                store.await_transaction(tree, &key).unwrap();
+                Ok(false)
+            }
+            result => result.map(|()| true),
+        }
+    };
+    let paid = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let (transfer, plainly, sum, store) = (&transfer, &plainly, &sum, &store);
+                scope.spawn(move || {
+                    let mut paid = [0i64; ACCOUNTS as usize];
+                    for round in 0..EACH {
+                        let from = (round * 13 + number * 5) % ACCOUNTS;
+                        let to = (from + 1 + round % (ACCOUNTS - 1)) % ACCOUNTS;
+                        let done = match number % 2 {
+                            0 => transfer(from, to),
+                            _ => plainly(from, to),
+                        };
+                        match done {
+                            Ok(true) => {
+                                paid[from as usize] -= 1;
+                                paid[to as usize] += 1;
+                            }
+                            Ok(false) | Err(Error::Conflict { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                        assert_eq!(sum(&store.snapshot()), START * ACCOUNTS as i64);
+                    }
+                    paid
+                })
+            })
+            .collect();
+        let all = threads.into_iter().map(|thread| thread.join().unwrap());
+        all.fold([0i64; ACCOUNTS as usize], |mut sum, paid| {
+            (0..sum.len()).for_each(|account| sum[account] += paid[account]);
+            sum
+        })
+    });
+    for account in 0..ACCOUNTS {
+        let balance = read(&store.snapshot(), account);
+        assert_eq!(balance, START + paid[account as usize], "{account}");
+    }
+    assert!(paid.iter().any(|paid| *paid != 0));
+}
