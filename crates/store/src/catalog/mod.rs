@@ -331,9 +331,13 @@ impl CatalogState {
 
     /// Whether this is the current definition of the collection.
     fn is_current(&self, collection: &Collection) -> bool {
-        let view = self.current.load();
-        let now = view.get(&collection.ns);
-        now.is_some_and(|now| now.uuid == collection.uuid && now.version == collection.version)
+        let same = |now: &Arc<Collection>| {
+            now.uuid == collection.uuid && now.version == collection.version
+        };
+        match self.current.load().get(&collection.ns) {
+            Some(now) => same(now),
+            None => self.announced(&collection.ns).as_ref().is_some_and(same),
+        }
     }
 }
 
