@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DocumentStore, Transaction};
+use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 mod machine;
@@ -208,6 +208,8 @@ pub struct NewTransaction {
     pub number: i64,
     /// See [`Open::read_level`].
     pub read_level: Option<String>,
+    /// The moment that it reads; none for the current one.
+    pub at: Option<SnapshotReads>,
     /// See [`Open::client`].
     pub client: DocBuf,
 }
@@ -363,7 +365,10 @@ impl Sessions {
         let number = asked.number;
         let owner = Arc::downgrade(ArcMutexGuard::mutex(session));
         let displaced = session.machine.start(id, number, || {
-            let transaction: Transaction = store.begin();
+            let transaction = match &asked.at {
+                Some(moment) => store.begin_at(moment),
+                None => store.begin(),
+            };
             Ok(Arc::new(Open {
                 session: id,
                 number,

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DocumentStore, Durability, OpContext};
+use frond_store::{DocumentStore, Durability, OpContext, SnapshotReads};
 
 use crate::connection::{Connection, Peer};
 use crate::log::{Component, Severity};
@@ -80,7 +80,7 @@ pub struct Statement<'s> {
 }
 
 impl<'s> Statement<'s> {
-    /// Waits for the session, and begins or continues a transaction.
+    /// Waits for the session, and begins or continues a transaction. A new one reads the given moment, or the current one.
     ///
     /// # Errors
     /// Those of the wait, and MongoDB's for a number or a state of the session that does not fit.
@@ -89,6 +89,7 @@ impl<'s> Statement<'s> {
         connection: &'s Connection,
         id: SessionId,
         asked: &Asked,
+        at: Option<SnapshotReads>,
         limits: &OpContext,
     ) -> Result<Statement<'s>> {
         let wait = SessionWait::new(connection, limits);
@@ -99,6 +100,7 @@ impl<'s> Statement<'s> {
             let new = NewTransaction {
                 number: asked.number,
                 read_level: asked.read_level.clone(),
+                at,
                 client: describe(connection),
             };
             let sessions = &server.sessions;

@@ -194,6 +194,7 @@ mod tests {
     use frond_store::MemoryUse;
 
     use super::*;
+    use crate::sessions::SessionId;
     use crate::testing::TestServer;
 
     fn small() -> TestServer {
@@ -282,5 +283,73 @@ mod tests {
         let get_more = doc! {"getMore": grouped, "collection": "c"};
         assert_eq!(server.code("db", get_more), 239);
         assert_eq!(count_rest(&mut server, sorted), 2997);
+    }
+
+    /// Idle transactions let go of memtables first, and keep what they read; then the oldest one is aborted.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn idle_transactions_give_back_memory_or_are_aborted_the_oldest_first() {
+        let mut server = small();
+        fill(&mut server, 0, 1000);
+        let statement = |lsid: &DocBuf, mut command: DocBuf, starts: bool| {
+            command.push_all(&doc! {"lsid": lsid, "txnNumber": 1i64, "autocommit": false});
+            if starts {
+                command.push("startTransaction", true);
+            }
+            command
+        };
+        let count = doc! {"aggregate": "c", "pipeline": [{"$count": "n"}], "cursor": {}};
+        let update = |id: i32| doc! {"update": "c", "updates": [{"q": {"_id": id}, "u": {"$set": {"b": 1}}}]};
+        let mut ids = Vec::new();
+        for round in 0..12 {
+            let id = SessionId::random().to_doc();
+            server.run("db", statement(&id, count.clone(), true));
+            server.run("db", statement(&id, update(round), false));
+            ids.push(id);
+            fill(&mut server, 1000 + round * 500, 500);
+        }
+        server.server.store.checkpoint().unwrap();
+        let retained = |server: &TestServer| -> u64 {
+            let open = server.server.sessions.open_transactions();
+            open.iter()
+                .map(|open| open.transaction.retained_bytes())
+                .sum()
+        };
+        assert!(retained(&server) > 0);
+        assert_eq!(Need::of(&server.server.store), Need::Memtables);
+        release_transactions(&server.server);
+        assert_eq!(Need::of(&server.server.store), Need::Nothing);
+        assert_eq!(server.server.sessions.open_transactions().len(), 12);
+        for (round, id) in ids.iter().enumerate() {
+            let reply = server.run("db", statement(id, count.clone(), false));
+            let expected = doc! {"n": 1000 + 500 * round as i32};
+            assert_eq!(server.batch(&reply, "firstBatch"), [expected]);
+        }
+
+        let large = doc! {"insert": "d", "documents": [{"x": "x".repeat(1 << 20)}]};
+        for id in ids.iter().take(2) {
+            server.run("db", statement(id, large.clone(), false));
+        }
+        let store = server.server.store.clone();
+        let others = store.memory().free().saturating_sub(100 << 10);
+        let _others = store.memory().reserve(MemoryUse::Replies, others as usize);
+        assert_eq!(Need::of(&store), Need::Everything);
+        release_transactions(&server.server);
+        let (oldest, newer) = (&ids[0], &ids[1]);
+        let commit = doc! {"commitTransaction": 1};
+        let reply = server.reply("admin", statement(oldest, commit.clone(), false));
+        assert_eq!(reply.get_i32("code"), Some(251));
+        let labels = reply.get_array("errorLabels").unwrap();
+        assert_eq!(
+            labels.get("0").and_then(|label| label.as_str()),
+            Some("TransientTransactionError")
+        );
+        server.run("admin", statement(newer, commit, false));
+        let counts = &server.server.sessions.counts;
+        assert_eq!(
+            counts
+                .aborted_for_memory
+                .load(std::sync::atomic::Ordering::Relaxed),
+            1
+        );
     }
 }

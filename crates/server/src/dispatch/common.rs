@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Durability, check_database_name};
+use frond_store::{Durability, SnapshotReads, check_database_name};
 
 use super::CommandRequest;
 use super::transaction::Fields;
@@ -220,6 +220,14 @@ impl Common {
     pub fn waits_for_journal(&self) -> bool {
         self.write_concern.durability == Durability::Synced
             || self.read_concern.level == Some(Level::Linearizable)
+    }
+
+    /// What a new transaction reads, if it asks for a time in the past.
+    pub fn transaction_moment(&self, server: &Server) -> Result<Option<SnapshotReads>> {
+        match (&server.replication, self.read_concern.at) {
+            (Some(set), Some(at)) => Ok(Some(set.snapshot(Some(at), None)?.0)),
+            _ => Ok(None),
+        }
     }
 
     /// What the command reads, if it asks for a snapshot outside of transactions.

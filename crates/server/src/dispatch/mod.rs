@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::OpContext;
+use frond_store::{OpContext, SnapshotReads};
 use frond_wire::DocIter;
 
 use crate::client::Client;
@@ -205,7 +205,8 @@ fn try_command(
         let context = limits.with_limit(common.max_time);
         let statement = match (&common.transaction, common.session) {
             (Some(asked), Some(session)) => {
-                Some(begin_statement(client, session, asked, &context)?)
+                let at = common.transaction_moment(server)?;
+                Some(begin_statement(client, session, asked, at, &context)?)
             }
             _ => None,
         };
@@ -276,11 +277,12 @@ fn begin_statement<'a>(
     client: &Client<'a>,
     session: SessionId,
     asked: &Asked,
+    at: Option<SnapshotReads>,
     limits: &OpContext,
 ) -> Result<Statement<'a>> {
     let (server, connection) = (client.server, client.connection);
     connection.running.lock().transaction = Some(asked.number);
-    Statement::begin(server, connection, session, asked, limits)
+    Statement::begin(server, connection, session, asked, at, limits)
 }
 
 /// Ends a statement. One that failed aborts its transaction.

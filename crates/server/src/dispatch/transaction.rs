@@ -161,7 +161,8 @@ fn check_command(
         .chain(in_sequences);
     let named = named.filter_map(|info| info.get_str("ns")?.split_once('.'));
     for (db, collection) in std::iter::once((request.db, collection)).chain(named) {
-        if matches!(db, "config" | "local") {
+        // Some commands run against `admin`, but have no collection there.
+        if matches!(db, "config" | "local") || db == "admin" && !collection.is_empty() {
             return refused(format!(
                 "Cannot run command against the '{db}' database in a transaction."
             ));
@@ -307,6 +308,7 @@ mod tests {
             ("test", doc! {"buildInfo": 1}),
             ("admin", doc! {"commitTransaction": 1}),
             ("local", doc! {"find": "c"}),
+            ("admin", doc! {"find": "c"}),
             ("config", doc! {"insert": "c", "documents": [{}]}),
             ("test", doc! {"find": "system.profile"}),
             (

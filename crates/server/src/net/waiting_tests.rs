@@ -185,8 +185,12 @@ impl Served {
 
     /// The operations on a collection that wait, with what they wait for.
     fn waiting(&self, collection: &str) -> Vec<DocBuf> {
+        let namespace = match collection.contains('.') {
+            true => collection.to_owned(),
+            false => format!("admin.{collection}"),
+        };
         let reply = self.connect().run(&doc! {
-            "currentOp": 1, "ns": format!("admin.{collection}").as_str(), "waitingForLock": true,
+            "currentOp": 1, "ns": namespace.as_str(), "waitingForLock": true,
         });
         let list = reply.get_array("inprog").unwrap();
         list.values()
@@ -253,13 +257,15 @@ impl Served {
     }
 }
 
-/// A client of the database `admin`, in which every command may be run.
+/// A client of the database `admin`, in which every command may be run, unless a command names another one.
 struct RawClient(TcpStream);
 
 impl RawClient {
     fn send(&mut self, command: &Doc) {
         let mut body = command.to_owned();
-        body.push("$db", "admin");
+        if !body.contains_key("$db") {
+            body.push("$db", "admin");
+        }
         let mut message = Vec::new();
         MsgBuilder::new(&mut message, 1, 0, Flags::NONE)
             .body(body.as_bytes())
@@ -641,7 +647,8 @@ async fn reads_go_on_beside_as_many_long_scans_as_there_are_tickets() {
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for_them() {
     let served = Served::new();
-    let documents = doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}, {"_id": 2, "n": 0}]};
+    let documents =
+        doc! {"insert": "c", "$db": "test", "documents": [{"_id": 1, "n": 0}, {"_id": 2, "n": 0}]};
     served.connect().run(&documents);
     let lsid = SessionId::random().to_doc();
     let statement = |mut command: DocBuf, starts: bool| {
@@ -651,8 +658,7 @@ async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for
         }
         command
     };
-    let increment =
-        |id: i32| doc! {"update": "c", "updates": [{"q": {"_id": id}, "u": {"$inc": {"n": 1}}}]};
+    let increment = |id: i32| doc! {"update": "c", "$db": "test", "updates": [{"q": {"_id": id}, "u": {"$inc": {"n": 1}}}]};
     let mut owner = served.connect();
     owner.run(&statement(increment(1), true));
     let mut writers: Vec<_> = (0..200)
@@ -662,7 +668,7 @@ async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for
             writer
         })
         .collect();
-    let waiting = served.until_waiting("c", 200);
+    let waiting = served.until_waiting("test.c", 200);
     let for_owner = |op: &&DocBuf| op.get_str("waitingFor") == Some("an open transaction");
     let behind = Lane::Write.tickets();
     assert!(waiting.iter().filter(for_owner).count() >= behind);
@@ -672,7 +678,7 @@ async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for
     owner.run(&statement(increment(2), false));
     // Others are refused at once instead of waiting, and a second transaction goes on beside the first one.
     let other = SessionId::random().to_doc();
-    let mut beside = doc! {"insert": "c", "documents": [{"_id": 3}]};
+    let mut beside = doc! {"insert": "c", "$db": "test", "documents": [{"_id": 3}]};
     beside.push_all(
         &doc! {"lsid": &other, "txnNumber": 1i64, "autocommit": false, "startTransaction": true},
     );
@@ -690,7 +696,7 @@ async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for
     for writer in &mut writers {
         assert_eq!(writer.receive().get_i32("nModified"), Some(1));
     }
-    let reply = owner.run(&doc! {"find": "c", "sort": {"_id": 1}});
+    let reply = owner.run(&doc! {"find": "c", "$db": "test", "sort": {"_id": 1}});
     let batch = reply
         .get_doc("cursor")
         .and_then(|cursor| cursor.get_array("firstBatch"));

@@ -268,6 +268,16 @@ async fn a_conflict_may_be_tried_again_as_a_whole() {
         assert_eq!(two.code(&mut server, doc! {"commitTransaction": 1}), 251);
         assert_eq!(one.commit(&mut server).get_f64("ok"), Some(1.0));
     }
+    // A statement outside of transactions waits.
+    one.start();
+    one.run(&mut server, set(1, 20));
+    let increment = doc! {"$inc": {"n": 1}};
+    for update in [doc! {"$set": {"a": 30}}, increment] {
+        let mut waiting = doc! {"update": "c", "updates": [{"q": {"_id": 1}, "u": &update}]};
+        waiting.push("maxTimeMS", 30);
+        assert_eq!(server.code("test", waiting), 50, "{update:?}");
+    }
+    assert_eq!(one.commit(&mut server).get_f64("ok"), Some(1.0));
     // Committed by another after the snapshot.
     two.start();
     two.run(&mut server, find());
