@@ -505,7 +505,7 @@ impl DocumentStore {
         }
     }
 
-    /// The number of documents, from the counter.
+    /// The number of documents in the current state of the store, from the counter.
     pub fn estimated_count(&self, ns: &Namespace) -> u64 {
         let collection = self.catalog().collection(ns);
         collection.map_or(0, |collection| {

@@ -410,7 +410,11 @@ fn check(seed: u64, arrays: bool, indexes: &[DocBuf]) {
     }
     let docs: Vec<DocBuf> = (0..120).map(|id| random.document(id, arrays)).collect();
     // Every second time, a part of the documents and all changes are those of an open transaction.
-    let (docs, own) = docs.split_at(if seed % 2 == 0 { docs.len() } else { 70 });
+    let (docs, own) = docs.split_at(if seed.is_multiple_of(2) {
+        docs.len()
+    } else {
+        70
+    });
     f.insert(&c, docs);
     for index in after {
         f.store.create_indexes(&c, &[index]).unwrap();

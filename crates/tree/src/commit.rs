@@ -38,22 +38,21 @@ const SMALL_BYTES: usize = 64 << 10;
 const SPARE_SETS_MAX: usize = 2;
 
 impl CommitState {
-    /// The error for the first of some guards of a write set whose key was committed after `since`, or is held by a transaction
-    /// other than `own`.
+    /// The error if some guards of a write set conflict: the key of one of `wanted` is held by a transaction other than `own`,
+    /// or the key of one of `guards` was committed after `since`.
     pub(crate) fn conflict(
         &mut self,
         set: &WriteSet,
+        wanted: &[Guard],
+        own: Option<&Arc<Holder>>,
         guards: &[Guard],
         since: u64,
-        own: Option<&Arc<Holder>>,
     ) -> Option<Error> {
-        let held = match self.intents.is_empty() {
-            true => None,
-            false => {
-                let is_held = |guard: &&Guard| self.intents.is_held(guard.hash, own);
-                guards.iter().find(is_held).map(|guard| (guard, true))
-            }
-        };
+        let mut held = None;
+        if !self.intents.is_empty() {
+            let is_held = |guard: &&Guard| self.intents.is_held(guard.hash, own);
+            held = wanted.iter().find(is_held).map(|guard| (guard, true));
+        }
         let (guard, held) = held.or_else(|| {
             let recent = &mut self.recent;
             let mut guards = guards.iter();
@@ -137,8 +136,13 @@ impl Engine {
         let fail_stop = FailStop::begin("committing");
         step("a commit has reserved its room");
         if let Some(snapshot) = set.snapshot()
-            && let Some(conflict) =
-                state.conflict(set, set.guards(), snapshot.sequence, set.holder())
+            && let Some(conflict) = state.conflict(
+                set,
+                set.guards_not_held(),
+                set.holder(),
+                set.guards(),
+                snapshot.sequence,
+            )
         {
             self.version.load().active.cancel(set.memtable_bytes());
             self.end_large(&mut state, set);

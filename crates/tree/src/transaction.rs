@@ -158,6 +158,7 @@ impl Transaction {
         state.is_whole = false;
         let hot = state.insert(engine, &set);
         state.writes.append(&set);
+        state.writes.note_held();
         keys.keep();
         state.is_whole = true;
         state.fold(engine, hot);
@@ -222,7 +223,8 @@ impl Transaction {
             // A conflict is looked for, and the keys are taken, under one lock: a commit of others either comes before, and is
             // found, or finds the keys.
             let mut commits = interrupt::lock(&self.engine.commit_lock, WaitFor::Commits)?;
-            if let Some(conflict) = commits.conflict(set, guards, since, Some(&self.holder)) {
+            if let Some(conflict) = commits.conflict(set, guards, Some(&self.holder), guards, since)
+            {
                 return Err(conflict);
             }
             for guard in guards {

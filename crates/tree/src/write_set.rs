@@ -39,8 +39,9 @@ pub struct WriteSet {
     changes_trees: bool,
     frees_space: bool,
     failure: Option<Error>,
-    /// The transaction whose writes these are.
+    /// The transaction whose writes these are, and how many of the guards are for keys that it holds: the first ones.
     holder: Option<Arc<Holder>>,
+    held: usize,
     /// The buffers' part of the memory budget, if they are large.
     reserved: Option<Reservation>,
 }
@@ -155,6 +156,16 @@ impl WriteSet {
         self.extra.len()
     }
 
+    /// Tells that the transaction holds all keys that are guarded so far.
+    pub(crate) fn note_held(&mut self) {
+        self.held = self.guards.len();
+    }
+
+    /// The guards for keys that the transaction of the set need not hold.
+    pub(crate) fn guards_not_held(&self) -> &[Guard] {
+        &self.guards[self.held..]
+    }
+
     pub(crate) fn holder(&self) -> Option<&Arc<Holder>> {
         self.holder.as_ref()
     }
@@ -177,6 +188,7 @@ impl WriteSet {
         self.clear();
         self.snapshot = None;
         self.holder = None;
+        self.held = 0;
         self.reserved = None;
         is_worth_it.then_some(self)
     }
@@ -201,6 +213,7 @@ impl WriteSet {
         self.payload.clear();
         self.extra.clear();
         self.guards.clear();
+        self.held = 0;
         self.ops = 0;
         self.memtable_bytes = 0;
         self.range_bytes = 0;

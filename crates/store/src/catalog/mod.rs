@@ -6,6 +6,9 @@
 //! commit, never for work that grows with a collection: what takes long is done before, beside the writers, and the change
 //! publishes its result.
 //!
+//! A handle of the catalog follows the current state, or is that of a transaction or of a fixed moment ([`scope`],
+//! [`transaction`]).
+//!
 //! Three things keep readers and writers of documents in step with such changes:
 //! - A reader needs a snapshot of the engine and a view that agree. Each collection has an epoch
 //!   that is odd while a change is under way; a reader looks at it before and after. During a change it goes on with the
@@ -291,7 +294,8 @@ pub(crate) struct WritersHeld<'a> {
     _gate: RwLockWriteGuard<'a, u64>,
 }
 
-/// A handle of the catalog of one engine: of its current state, or of a fixed moment ([`scope`]). Cheap to clone.
+/// A handle of the catalog of one engine: of its current state, of a transaction, or of a fixed moment ([`scope`]). Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct Catalog {
     state: Arc<CatalogState>,
@@ -331,9 +335,13 @@ impl CatalogState {
 
     /// Whether this is the current definition of the collection.
     fn is_current(&self, collection: &Collection) -> bool {
-        let view = self.current.load();
-        let now = view.get(&collection.ns);
-        now.is_some_and(|now| now.uuid == collection.uuid && now.version == collection.version)
+        let same = |now: &Arc<Collection>| {
+            now.uuid == collection.uuid && now.version == collection.version
+        };
+        match self.current.load().get(&collection.ns) {
+            Some(now) => same(now),
+            None => self.announced(&collection.ns).as_ref().is_some_and(same),
+        }
     }
 }
 
@@ -388,7 +396,7 @@ impl Catalog {
         Ok(self.state.lock_changes())
     }
 
-    /// The view of this handle: the current one, or that of its moment.
+    /// The view of this handle: the current one, or that of its transaction or moment.
     pub fn view(&self) -> arc_swap::Guard<Arc<View>> {
         self.views().load()
     }

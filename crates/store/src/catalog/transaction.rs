@@ -243,6 +243,7 @@ impl OpenTransaction {
         for (index, paths) in changes.multikey.values() {
             index.stored_multikey(paths);
         }
+        point("a transaction is visible, and its collections are not published");
         announced.publish();
         drop(gates);
         drop(changing);

@@ -228,6 +228,9 @@ fn an_idle_transaction_lets_go_of_flushed_memtables() {
         .unwrap();
     f.store.checkpoint().unwrap();
     let seen = find(&inside, &c, &doc! {}).unwrap();
+    let context = OpContext::new();
+    let mut cursor = inside.find(&c, &FindRequest::default(), &context).unwrap();
+    let mut through_cursor = vec![cursor.next().unwrap().unwrap()];
     assert!(transaction.retained_bytes() > 500_000);
     transaction.detach().unwrap();
     assert!(
@@ -237,6 +240,14 @@ fn an_idle_transaction_lets_go_of_flushed_memtables() {
     );
     assert_eq!(find(&inside, &c, &doc! {}).unwrap(), seen);
     insert(&inside, &c, &[doc! {"_id": 900}]).unwrap();
+    // An open cursor lets go of them, too, and goes on with the writes before its opening.
+    assert!(cursor.retained_bytes() > 500_000);
+    cursor.release_memory().unwrap();
+    assert!(cursor.retained_bytes() < 100_000);
+    while let Some(doc) = cursor.next().unwrap() {
+        through_cursor.push(doc);
+    }
+    assert_eq!(through_cursor, seen);
     transaction.commit(LOGGED).unwrap();
     let expected = [("own", 1), ("x", 0)];
     for (text, count) in expected {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 
 use crate::support::rot::simulated_panic;
-use crate::transactions::found_bank;
 use frond_tree::{
     Compression, Direction, Error, Malformed, MergeOperator, Result, Snapshot, Store, TreeId,
     TreeOptions, WriteSet,
@@ -21,6 +20,10 @@ pub const FIRST: TreeId = TreeId(1);
 const MARKER: &[u8] = b"~commits";
 /// The trees of the accounts, if there is a bank.
 pub const BANK: [TreeId; 2] = [TreeId(2), TreeId(3)];
+
+/// Accounts, and what all of them have together.
+pub const ACCOUNTS: u8 = 8;
+pub const SUM: i64 = 1000 * ACCOUNTS as i64;
 
 /// The tree of an account.
 pub fn bank_of(number: u8) -> TreeId {
@@ -101,6 +104,15 @@ impl MergeOperator for Adder {
     fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
         Ok(())
     }
+}
+
+/// The operations that found the bank.
+fn found_bank(random: &mut SmallRng) -> Commit {
+    let trees = BANK.map(|tree| Op::Create(tree, random_options(random)));
+    let balance = (SUM / i64::from(ACCOUNTS)).to_le_bytes().to_vec();
+    let accounts =
+        (0..ACCOUNTS).map(|number| Op::Put(bank_of(number), account(number), balance.clone()));
+    trees.into_iter().chain(accounts).collect()
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -199,7 +211,7 @@ impl Model {
         trees.retain(|tree| !self.has_bank || !BANK.contains(tree));
         let first = self.commits == 0;
         if first && self.has_bank {
-            commit.extend(found_bank(|| random_options(random)));
+            commit.extend(found_bank(random));
         }
         if first || trees.len() < 6 && random.random_bool(0.02) {
             let tree = match first {

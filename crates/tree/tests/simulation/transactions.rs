@@ -5,18 +5,16 @@
 
 use std::collections::BTreeSet;
 
-use frond_tree::{Durability, Error, Snapshot, Store, Transaction, TreeId, WriteSet};
+use frond_tree::{Durability, Error, Snapshot, Store, Transaction, WriteSet};
 use rand::RngExt;
 
 use crate::model::{
-    BANK, Commit, Model, Op, account, add_to, balance_in, bank_of, panic_in_merge_after, write_set,
+    ACCOUNTS, BANK, Commit, Model, Op, SUM, account, add_to, balance_in, bank_of,
+    panic_in_merge_after, write_set,
 };
 use crate::trouble::is_rot;
 use crate::world::World;
 
-/// Accounts, and what all of them have together.
-pub const ACCOUNTS: u8 = 8;
-pub const SUM: i64 = 1000 * ACCOUNTS as i64;
 /// Transactions that are open at a time.
 const OPEN_MAX: usize = 3;
 
@@ -252,13 +250,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// The operations that found the bank.
-pub fn found_bank(mut options: impl FnMut() -> frond_tree::TreeOptions) -> Commit {
-    let trees = BANK.map(|tree: TreeId| Op::Create(tree, options()));
-    let balance = (SUM / i64::from(ACCOUNTS)).to_le_bytes().to_vec();
-    let accounts =
-        (0..ACCOUNTS).map(|number| Op::Put(bank_of(number), account(number), balance.clone()));
-    trees.into_iter().chain(accounts).collect()
 }

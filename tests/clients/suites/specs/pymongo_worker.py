@@ -4,6 +4,7 @@ Its folder of tests comes first in the path, as both it and Python's own tests a
 """
 
 import json
+import os
 import sys
 import time
 import traceback
@@ -11,8 +12,11 @@ import unittest
 import warnings
 
 sys.path.insert(0, sys.argv[1])
+import pymongo  # noqa: E402
 import test  # noqa: E402
 
+# Some tests make a client of no address.
+pymongo.MongoClient.HOST, pymongo.MongoClient.PORT = os.environ["DB_IP"], int(os.environ["DB_PORT"])
 out = sys.stdout
 # What tests print must not come between the results.
 sys.stdout = sys.stderr

@@ -1,6 +1,8 @@
 // Whether values match those that a file in the unified test format expects.
 
-import { EJSON } from 'mongodb';
+import { BSON } from 'mongodb';
+
+const { EJSON } = BSON;
 
 const NUMBERS = new Set(['Int32', 'Double', 'Long']);
 const isNumber = (value) => ['number', 'bigint'].includes(typeof value) || NUMBERS.has(value?._bsontype);
