@@ -52,11 +52,6 @@ impl<T> Default for Machine<T> {
 }
 
 impl<T> Machine<T> {
-    /// The newest number; -1 if there was none.
-    pub fn number(&self) -> i64 {
-        self.number
-    }
-
     /// What the open transaction holds.
     pub fn open(&self) -> Option<&T> {
         match &self.phase {
@@ -327,7 +322,7 @@ mod tests {
         assert_eq!(machine.start(S, 2, || Ok("two")), Ok(Some("one")));
         let failed = machine.start(S, 3, || Err(Error::bad_value("no room")));
         assert!(failed.is_err());
-        assert_eq!((machine.number(), machine.open()), (2, Some(&"two")));
+        assert_eq!((machine.number, machine.open()), (2, Some(&"two")));
         let changed = machine.write(S, 4);
         let expected = Changed {
             is_new: true,
