@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Command, FromArgMatches, Subcommand};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn command_line() -> Command {
     Command::new("frond")

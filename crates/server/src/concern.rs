@@ -1,10 +1,11 @@
-//! `writeConcern` and `readConcern`, for a server that is not a member of a replica set.
+//! `writeConcern` and `readConcern`, for a standalone server and for the only member of a replica set.
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Doc, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Durability;
 
 use crate::arguments::whole;
+use crate::replication::Config;
 
 /// What a write must reach before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,19 @@ pub struct WriteConcern {
     pub durability: Durability,
     /// False for `w: 0`.
     pub acknowledged: bool,
+    /// Whether the replica set can satisfy it.
+    pub reach: Reach,
+}
+
+/// Whether a replica set can satisfy a write concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// This member is enough.
+    Enough,
+    /// It asks for more members than there are.
+    TooFewMembers,
+    /// The configuration has no write concern with its name.
+    UnknownMode,
 }
 
 impl WriteConcern {
@@ -20,6 +34,7 @@ impl WriteConcern {
     pub const DEFAULT: WriteConcern = WriteConcern {
         durability: Durability::Logged,
         acknowledged: true,
+        reach: Reach::Enough,
     };
 
     /// Whether the client asks for no result of the write. A write that waits for the journal gets a full reply.
@@ -27,8 +42,8 @@ impl WriteConcern {
         !self.acknowledged && self.durability != Durability::Synced
     }
 
-    /// Reads a write concern. `journal` says whether there is a journal.
-    pub fn parse(doc: &Doc, journal: bool) -> Result<WriteConcern> {
+    /// Reads a write concern. `journal` says whether there is a journal, `set` is the configuration of the replica set.
+    pub fn parse(doc: &Doc, journal: bool, set: Option<&Config>) -> Result<WriteConcern> {
         let failed = |message: String| Error::new(ErrorCode::FailedToParse, message);
         let mut concern = WriteConcern::DEFAULT;
         let (mut majority, mut j, mut fsync) = (false, None, false);
@@ -36,6 +51,9 @@ impl WriteConcern {
             match name {
                 "w" => match value {
                     Value::String("majority") => majority = true,
+                    Value::String(_) | Value::Document(_) if set.is_some() => {
+                        concern.reach = set.map_or(Reach::Enough, |set| Reach::of(&value, set));
+                    }
                     Value::String(tag) => {
                         return Err(Error::bad_value(format!(
                             "cannot use non-majority 'w' mode \"{tag}\" when a host is not a \
@@ -45,6 +63,7 @@ impl WriteConcern {
                     number if number.is_number() => match whole(&number) {
                         0 => concern.acknowledged = false,
                         1 => {}
+                        2..=50 if set.is_some() => concern.reach = Reach::TooFewMembers,
                         2..=50 => {
                             return Err(Error::bad_value(
                                 "cannot use 'w' > 1 when a host is not replicated",
@@ -93,59 +112,215 @@ impl WriteConcern {
                 "cannot use 'j' option when a host does not have journaling enabled",
             ));
         }
-        if j.unwrap_or((majority || fsync) && journal) {
+        let majority_syncs = set.is_none_or(|set| set.majority_is_journaled);
+        if j.unwrap_or((majority && majority_syncs || fsync) && journal) {
             concern.durability = Durability::Synced;
         }
         Ok(concern)
     }
 }
 
-/// Checks a read concern. Every read sees a snapshot of committed data, so all levels that a server
-/// without replicas supports are equivalent.
-pub fn check_read_concern(doc: &Doc) -> Result<()> {
-    for (name, value) in doc.iter() {
-        match (name, value) {
-            ("level", Value::String("local" | "available" | "majority")) => {}
-            ("level", Value::String(level @ ("snapshot" | "linearizable"))) => {
-                return Err(Error::new(
-                    ErrorCode::NotAReplicaSet,
-                    format!("node needs to be a replica set member to use read concern {level}"),
-                ));
+impl Reach {
+    /// That of a `w` which names a mode or lists tags.
+    fn of(w: &Value<'_>, set: &Config) -> Reach {
+        let enough = match w {
+            Value::String(mode) => set.satisfies_mode(mode),
+            Value::Document(tags) => Some(set.satisfies(tags)),
+            _ => Some(true),
+        };
+        match enough {
+            Some(true) => Reach::Enough,
+            Some(false) => Reach::TooFewMembers,
+            None => Reach::UnknownMode,
+        }
+    }
+
+    /// The error of an applied write whose write concern the set cannot satisfy, for `writeConcernError`. `w` is that of
+    /// the write concern.
+    pub fn error(self, w: &Value<'_>) -> Option<Error> {
+        match self {
+            Reach::Enough => None,
+            Reach::TooFewMembers => Some(Error::new(
+                ErrorCode::UnsatisfiableWriteConcern,
+                "Not enough data-bearing nodes",
+            )),
+            Reach::UnknownMode => Some(Error::new(
+                ErrorCode::UnknownReplWriteConcern,
+                format!(
+                    "No write concern mode named '{}' found in replica set configuration",
+                    w.as_str().unwrap_or_default()
+                ),
+            )),
+        }
+    }
+}
+
+/// What a read may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// `local` and `available`: what is committed. There are no other members that could take it back.
+    Local,
+    /// `majority`: the same, as this member is the majority.
+    Majority,
+    /// `snapshot`: what was committed at one time, for several reads.
+    Snapshot,
+    /// `linearizable`: as `majority`, and durable before the reply.
+    Linearizable,
+}
+
+/// A read concern.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadConcern {
+    /// None if the client leaves it to the server.
+    pub level: Option<Level>,
+    /// The read sees what was committed by this time.
+    pub after: Option<Timestamp>,
+    /// The read sees exactly what was committed by this time.
+    pub at: Option<Timestamp>,
+}
+
+/// Where a read concern is used.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadPlace<'a> {
+    /// The command.
+    pub command: &'a str,
+    /// Whether the server is a member of a replica set.
+    pub replicated: bool,
+    /// Whether the command is part of a transaction.
+    pub in_transaction: bool,
+}
+
+fn invalid_options(message: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidOptions, message)
+}
+
+impl ReadConcern {
+    /// Reads a read concern.
+    pub fn parse(doc: &Doc, place: ReadPlace<'_>) -> Result<ReadConcern> {
+        let mut concern = ReadConcern::default();
+        for (name, value) in doc.iter() {
+            match (name, value) {
+                ("level", Value::String(level)) => {
+                    concern.level = Some(place.level(level)?);
+                }
+                ("level", value) if !value.is_nullish() => {
+                    return Err(wrong_type(name, &value, "string"));
+                }
+                ("level" | "provenance" | "allowTransactionTableSnapshot", _) => {}
+                ("afterOpTime", _) => return Err(no_replica_set(name)),
+                ("afterClusterTime" | "atClusterTime", _) if !place.replicated => {
+                    return Err(no_replica_set(name));
+                }
+                ("afterClusterTime" | "atClusterTime", Value::Timestamp(time)) => {
+                    if time == Timestamp::default() {
+                        return Err(invalid_options(format!(
+                            "readConcern.{name} cannot be a null timestamp"
+                        )));
+                    }
+                    match name {
+                        "atClusterTime" => concern.at = Some(time),
+                        _ => concern.after = Some(time),
+                    }
+                }
+                ("afterClusterTime" | "atClusterTime", value) => {
+                    return Err(wrong_type(name, &value, "timestamp"));
+                }
+                _ => {
+                    return Err(Error::new(
+                        ErrorCode::IDLUnknownField,
+                        format!("BSON field 'readConcern.{name}' is an unknown field."),
+                    ));
+                }
             }
-            ("level", Value::String(other)) => {
+        }
+        concern.check()?;
+        Ok(concern)
+    }
+
+    /// Checks the times against the level.
+    fn check(&self) -> Result<()> {
+        if self.after.is_some() && self.at.is_some() {
+            return Err(invalid_options(
+                "Specifying a timestamp for readConcern snapshot in a causally consistent session is not \
+                 allowed: atClusterTime and afterClusterTime cannot be given together",
+            ));
+        }
+        if self.at.is_some() && self.level != Some(Level::Snapshot) {
+            return Err(invalid_options(
+                "atClusterTime can only be specified with readConcern level snapshot",
+            ));
+        }
+        if self.after.is_some() && self.level == Some(Level::Linearizable) {
+            return Err(invalid_options(
+                "The afterClusterTime field can be specified only with level 'majority', 'local', or \
+                 'snapshot'",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ReadPlace<'_> {
+    fn level(&self, name: &str) -> Result<Level> {
+        let level = match name {
+            "local" | "available" => Level::Local,
+            "majority" => Level::Majority,
+            "snapshot" => Level::Snapshot,
+            "linearizable" => Level::Linearizable,
+            other => {
                 return Err(Error::bad_value(format!(
                     "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
                 )));
             }
-            ("level", value) if !value.is_nullish() => {
-                return Err(Error::new(
-                    ErrorCode::TypeMismatch,
-                    format!(
-                        "BSON field 'readConcern.level' is the wrong type '{}', expected type \
-                         'string'",
-                        value.type_name()
-                    ),
-                ));
-            }
-            ("level" | "provenance" | "allowTransactionTableSnapshot", _) => {}
-            ("afterClusterTime" | "atClusterTime" | "afterOpTime", _) => {
-                return Err(Error::new(
-                    ErrorCode::IllegalOperation,
-                    format!(
-                        "Cannot specify '{name}' readConcern: this server is not a member of a \
-                         replica set"
-                    ),
-                ));
-            }
-            _ => {
-                return Err(Error::new(
-                    ErrorCode::IDLUnknownField,
-                    format!("BSON field 'readConcern.{name}' is an unknown field."),
-                ));
-            }
+        };
+        if self.in_transaction {
+            return match name {
+                "linearizable" | "available" => Err(invalid_options(
+                    "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' in order to run in a transaction",
+                )),
+                _ => Ok(level),
+            };
+        }
+        if matches!(level, Level::Snapshot | Level::Linearizable) && !self.replicated {
+            return Err(Error::new(
+                ErrorCode::NotAReplicaSet,
+                format!("node needs to be a replica set member to use read concern {name}"),
+            ));
+        }
+        let known: &[&str] = match level {
+            Level::Local | Level::Majority => return Ok(level),
+            Level::Snapshot => &["find", "aggregate", "distinct"],
+            Level::Linearizable => &["find", "aggregate", "distinct", "count"],
+        };
+        match known.contains(&self.command) {
+            true => Ok(level),
+            false => Err(invalid_options(format!(
+                "Command {} does not support {{ readConcern: {{ level: \"{name}\" }} }} outside of a transaction; \
+                 use it with {}",
+                self.command,
+                known.join(", ")
+            ))),
         }
     }
-    Ok(())
+}
+
+fn wrong_type(name: &str, value: &Value<'_>, expected: &str) -> Error {
+    Error::new(
+        ErrorCode::TypeMismatch,
+        format!(
+            "BSON field 'readConcern.{name}' is the wrong type '{}', expected type '{expected}'",
+            value.type_name()
+        ),
+    )
+}
+
+fn no_replica_set(name: &str) -> Error {
+    Error::new(
+        ErrorCode::IllegalOperation,
+        format!(
+            "Cannot specify '{name}' readConcern: this server is not a member of a replica set"
+        ),
+    )
 }
 
 #[cfg(test)]
@@ -161,7 +336,7 @@ mod tests {
         let logged = WriteConcern::DEFAULT;
         let synced = WriteConcern {
             durability: Durability::Synced,
-            acknowledged: true,
+            ..WriteConcern::DEFAULT
         };
         let cases: Vec<(DocBuf, WriteConcern)> = vec![
             (doc! {}, logged),
@@ -185,13 +360,13 @@ mod tests {
         ];
         for (given, expected) in cases {
             assert_eq!(
-                WriteConcern::parse(&given, true).unwrap(),
+                WriteConcern::parse(&given, true, None).unwrap(),
                 expected,
                 "{given:?}"
             );
         }
         assert_eq!(
-            WriteConcern::parse(&doc! {"w": "majority"}, false).unwrap(),
+            WriteConcern::parse(&doc! {"w": "majority"}, false, None).unwrap(),
             logged
         );
         let wrong: Vec<(DocBuf, i32)> = vec![
@@ -207,33 +382,114 @@ mod tests {
         ];
         for (given, code) in wrong {
             assert_eq!(
-                WriteConcern::parse(&given, true).unwrap_err().code().code(),
+                WriteConcern::parse(&given, true, None)
+                    .unwrap_err()
+                    .code()
+                    .code(),
                 code,
                 "{given:?}"
             );
         }
-        let failure = WriteConcern::parse(&doc! {"j": true}, false).unwrap_err();
+        let failure = WriteConcern::parse(&doc! {"j": true}, false, None).unwrap_err();
         assert_eq!(failure.code(), ErrorCode::BadValue);
     }
 
     #[test]
-    fn read_concerns() {
-        let cases: Vec<(DocBuf, Option<i32>)> = vec![
-            (doc! {}, None),
-            (doc! {"level": "local"}, None),
-            (doc! {"level": "majority"}, None),
-            (doc! {"level": "snapshot"}, Some(123)),
-            (doc! {"level": "linearizable"}, Some(123)),
-            (doc! {"level": "strong"}, Some(2)),
-            (doc! {"level": 1}, Some(14)),
-            (doc! {"afterClusterTime": 1}, Some(20)),
-            (doc! {"x": 1}, Some(40415)),
+    fn write_concerns_of_a_set() {
+        let given = doc! {
+            "_id": "rs", "version": 1, "members": [{"_id": 0, "host": "a:1", "tags": {"dc": "x"}}],
+            "settings": {"getLastErrorModes": {"one": {"dc": 1}, "two": {"dc": 2}}},
+        };
+        let set = Config::first(&given, "rs").unwrap();
+        let cases: Vec<(DocBuf, Reach)> = vec![
+            (doc! {"w": 1}, Reach::Enough),
+            (doc! {"w": 0}, Reach::Enough),
+            (doc! {"w": "majority"}, Reach::Enough),
+            (doc! {"w": 2}, Reach::TooFewMembers),
+            (doc! {"w": 50}, Reach::TooFewMembers),
+            (doc! {"w": "one"}, Reach::Enough),
+            (doc! {"w": "two"}, Reach::TooFewMembers),
+            (doc! {"w": "three"}, Reach::UnknownMode),
+            (doc! {"w": {"dc": 1}}, Reach::Enough),
+            (doc! {"w": {"rack": 1}}, Reach::TooFewMembers),
         ];
-        for (given, expected) in cases {
-            let code = check_read_concern(&given)
-                .err()
-                .map(|failure| failure.code().code());
-            assert_eq!(code, expected, "{given:?}");
+        for (given, reach) in cases {
+            let concern = WriteConcern::parse(&given, true, Some(&set)).unwrap();
+            assert_eq!(concern.reach, reach, "{given:?}");
+            let error = reach.error(&given.get("w").unwrap());
+            assert_eq!(error.is_none(), reach == Reach::Enough);
         }
+        assert!(WriteConcern::parse(&doc! {"w": 51}, true, Some(&set)).is_err());
+        let majority = doc! {"w": "majority"};
+        let lax = doc! {
+            "_id": "rs", "version": 1, "members": [{"_id": 0, "host": "a:1"}],
+            "writeConcernMajorityJournalDefault": false,
+        };
+        let lax = Config::first(&lax, "rs").unwrap();
+        for (set, durability) in [(&set, Durability::Synced), (&lax, Durability::Logged)] {
+            let concern = WriteConcern::parse(&majority, true, Some(set)).unwrap();
+            assert_eq!(concern.durability, durability);
+        }
+    }
+
+    #[test]
+    fn read_concerns() {
+        let at = Timestamp {
+            time: 5,
+            increment: 1,
+        };
+        // The codes on a standalone server, as a member of a set, and in a transaction of a set.
+        let cases: Vec<(DocBuf, [i32; 3])> = vec![
+            (doc! {}, [0, 0, 0]),
+            (doc! {"level": "local"}, [0, 0, 0]),
+            (doc! {"level": "available"}, [0, 0, 72]),
+            (doc! {"level": "majority"}, [0, 0, 0]),
+            (doc! {"level": "snapshot"}, [123, 0, 0]),
+            (doc! {"level": "linearizable"}, [123, 0, 72]),
+            (doc! {"level": "strong"}, [2, 2, 2]),
+            (doc! {"level": 1}, [14, 14, 14]),
+            (doc! {"afterClusterTime": 1}, [20, 14, 14]),
+            (doc! {"afterClusterTime": at}, [20, 0, 0]),
+            (
+                doc! {"afterClusterTime": Timestamp::default()},
+                [20, 72, 72],
+            ),
+            (doc! {"atClusterTime": at}, [20, 72, 72]),
+            (doc! {"level": "snapshot", "atClusterTime": at}, [123, 0, 0]),
+            (
+                doc! {"level": "snapshot", "afterClusterTime": at},
+                [123, 0, 0],
+            ),
+            (
+                doc! {"level": "linearizable", "afterClusterTime": at},
+                [123, 72, 72],
+            ),
+            (
+                doc! {"level": "snapshot", "atClusterTime": at, "afterClusterTime": at},
+                [123, 72, 72],
+            ),
+            (doc! {"afterOpTime": {}}, [20, 20, 20]),
+            (doc! {"x": 1}, [40415, 40415, 40415]),
+        ];
+        let places = [(false, false), (true, false), (true, true)];
+        for (given, expected) in cases {
+            let codes = places.map(|(replicated, in_transaction)| {
+                let place = ReadPlace {
+                    command: "find",
+                    replicated,
+                    in_transaction,
+                };
+                let parsed = ReadConcern::parse(&given, place);
+                parsed.err().map_or(0, |failure| failure.code().code())
+            });
+            assert_eq!(codes, expected, "{given:?}");
+        }
+        let count = ReadPlace {
+            command: "count",
+            replicated: true,
+            in_transaction: false,
+        };
+        let snapshot = ReadConcern::parse(&doc! {"level": "snapshot"}, count);
+        assert_eq!(snapshot.unwrap_err().code(), ErrorCode::InvalidOptions);
     }
 }

@@ -79,6 +79,8 @@ pub struct Running {
     pub command: Vec<u8>,
     /// The client's session.
     pub session: Option<SessionId>,
+    /// The number of the transaction that it is a statement of.
+    pub transaction: Option<i64>,
     /// Its progress, for operations that report it.
     pub progress: Option<Arc<Progress>>,
 }
@@ -294,6 +296,27 @@ impl Connections {
         for connection in self.list() {
             let running = connection.running.lock();
             if running.active && running.session == Some(session) {
+                connection.kill();
+            }
+        }
+    }
+
+    /// Interrupts the operations of all sessions, but not that of one connection.
+    pub fn kill_sessions(&self, but: i64) {
+        for connection in self.list() {
+            let running = connection.running.lock();
+            if running.active && running.session.is_some() && connection.id != but {
+                connection.kill();
+            }
+        }
+    }
+
+    /// Interrupts the statement that runs in a transaction.
+    pub fn kill_transaction(&self, session: SessionId, number: i64) {
+        for connection in self.list() {
+            let running = connection.running.lock();
+            let is_part = running.session == Some(session) && running.transaction == Some(number);
+            if running.active && is_part {
                 connection.kill();
             }
         }

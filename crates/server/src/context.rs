@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use frond_bson::{Doc, Value, doc};
+use frond_bson::{Doc, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Namespace, OpContext};
+use frond_store::{DocumentStore, Namespace, OpContext};
 use frond_wire::DocIter;
 
 use crate::arguments::Arguments;
 use crate::concern::WriteConcern;
 use crate::connection::{ClientState, Connection};
 use crate::limits::WRITE_BATCH_MAX;
-use crate::sessions::{RetryableWrite, SessionId};
+use crate::sessions::{Open, RetryableWrite, SessionId};
 use crate::state::Server;
+use crate::transactions::{self, SessionWait, Statement};
 
 /// A command, its arguments, and everything it may use.
 pub struct Context<'a> {
@@ -34,6 +35,10 @@ pub struct Context<'a> {
     pub session: Option<SessionId>,
     /// The number of the retryable write.
     pub txn_number: Option<i64>,
+    /// The statement of a transaction that the command is.
+    pub statement: Option<Statement<'a>>,
+    /// What a read with the level `snapshot` sees, outside of transactions.
+    pub moment: Option<Moment>,
     /// See [`WriteConcern`].
     pub write_concern: WriteConcern,
     /// Time limit and interrupt switch.
@@ -46,14 +51,32 @@ pub struct Context<'a> {
     pub legacy: bool,
     /// Set by the command: another reply follows without a request.
     pub more_to_come: bool,
-    /// Set by the command: wait this long before the reply is sent.
-    pub wait: Option<Duration>,
+}
+
+/// A handle of the store that reads at one time.
+pub struct Moment {
+    /// The handle.
+    pub store: DocumentStore,
+    /// The time, which the reply names.
+    pub time: Timestamp,
 }
 
 impl<'a> Context<'a> {
     /// The command's fields.
     pub fn args(&self) -> Arguments<'a> {
         Arguments::new(self.name, self.body)
+    }
+
+    /// The store: inside the transaction that the command is a part of, or at the time that it reads.
+    pub fn store(&self) -> &DocumentStore {
+        let inside = self.statement.as_ref().and_then(Statement::store);
+        let at = self.moment.as_ref().map(|moment| &moment.store);
+        inside.or(at).unwrap_or(&self.server.store)
+    }
+
+    /// The transaction that the command is a part of.
+    pub fn transaction(&self) -> Option<&Open> {
+        self.statement.as_ref().and_then(Statement::open)
     }
 
     /// The collection that the command's first field names.
@@ -87,7 +110,7 @@ impl<'a> Context<'a> {
                 return Err(args.wrong_type("collectionUUID", &other, "type 'binData'"));
             }
         };
-        let store = &self.server.store;
+        let store = self.store();
         if store.uuid_of(namespace).is_some_and(|uuid| uuid == wanted) {
             return Ok(());
         }
@@ -123,7 +146,7 @@ impl<'a> Context<'a> {
                 "The name of a collection has to be valid UTF-8",
             )),
             Value::Binary { subtype: 4, bytes } => {
-                let found = self.server.store.collection_by_uuid(self.db, bytes);
+                let found = self.store().collection_by_uuid(self.db, bytes);
                 found.ok_or_else(|| {
                     let digits = frond_bson::hex(bytes);
                     Error::new(
@@ -157,15 +180,24 @@ impl<'a> Context<'a> {
             .ok_or_else(|| self.args().missing(field))
     }
 
-    /// The retryable write that this command is part of, if it has a transaction number.
+    /// The retryable write that this command is, if it has a transaction number and is no statement of a transaction.
     ///
     /// # Errors
-    /// As [`crate::sessions::Sessions::begin`].
+    /// As [`crate::sessions::Sessions::begin_write`].
     pub fn retryable_write(&self) -> Result<Option<RetryableWrite>> {
         let (Some(id), Some(number)) = (self.session, self.txn_number) else {
             return Ok(None);
         };
-        self.server.sessions.begin(id, number).map(Some)
+        if self.statement.is_some() {
+            return Ok(None);
+        }
+        let wait = SessionWait::new(self.connection, &self.limits);
+        let sessions = &self.server.sessions;
+        let (write, displaced) = sessions.begin_write(id, number, || wait.check())?;
+        if let Some(displaced) = displaced {
+            transactions::abort_displaced(self.server, &displaced);
+        }
+        Ok(Some(write))
     }
 
     /// Checks the number of statements of a write command.

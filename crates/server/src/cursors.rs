@@ -41,6 +41,8 @@ pub struct Cursor {
     pub namespace: String,
     /// The session that opened it; only this session may use it.
     pub session: Option<SessionId>,
+    /// The number of the transaction that opened it; only its statements may use it.
+    pub transaction: Option<i64>,
     /// True if it has no idle timeout.
     pub no_timeout: bool,
     /// Documents left until the limit of the query; none if it has no limit.
@@ -91,6 +93,7 @@ impl Cursor {
         Cursor {
             namespace: namespace.into(),
             session: None,
+            transaction: None,
             no_timeout: false,
             remaining: None,
             returned: 0,
@@ -311,6 +314,7 @@ impl Batch<'_> {
 struct Entry {
     namespace: String,
     session: Option<SessionId>,
+    transaction: Option<i64>,
     no_timeout: bool,
     originating: Arc<DocBuf>,
     last_used: Instant,
@@ -541,6 +545,7 @@ impl Cursors {
         let entry = Entry {
             namespace: cursor.namespace.clone(),
             session: cursor.session,
+            transaction: cursor.transaction,
             no_timeout: cursor.no_timeout,
             originating: cursor.originating.clone(),
             last_used: Instant::now(),
@@ -653,6 +658,11 @@ impl Cursors {
     /// Closes the cursors of a session.
     pub fn kill_session(&self, session: SessionId) -> u64 {
         self.kill_if(|entry| entry.session == Some(session))
+    }
+
+    /// Closes the cursors of a transaction.
+    pub fn kill_transaction(&self, session: SessionId, number: i64) -> u64 {
+        self.kill_if(|entry| entry.session == Some(session) && entry.transaction == Some(number))
     }
 
     /// Closes the cursors of a collection, or of a database when the name ends in a dot.

@@ -71,13 +71,6 @@ pub fn write_error(reply: &mut DocBuf, error: &Error) {
     if let Some(details) = error.details() {
         reply.push_all(details);
     }
-    let label = match error.code() {
-        ErrorCode::WriteConflict => "TransientTransactionError",
-        // Drivers heed it in retryable writes.
-        code if is_refusal(code) => "RetryableWriteError",
-        _ => return,
-    };
-    reply.push_array("errorLabels", |labels| labels.push(label));
 }
 
 #[cfg(test)]
@@ -111,21 +104,5 @@ mod tests {
         let small = Error::new(ErrorCode::DuplicateKey, "E11000")
             .with_details(doc! {"keyValue": {"a": "x".repeat(1 << 20)}});
         assert_eq!(truncated(small.clone()), small);
-    }
-
-    #[test]
-    fn a_conflict_and_a_stall_may_be_retried() {
-        for (code, expected) in [
-            (ErrorCode::WriteConflict, Some("TransientTransactionError")),
-            (ErrorCode::ExceededTimeLimit, Some("RetryableWriteError")),
-            (ErrorCode::OutOfDiskSpace, None),
-        ] {
-            let mut reply = DocBuf::new();
-            write_error(&mut reply, &Error::new(code, "x"));
-            let labels = reply
-                .get_array("errorLabels")
-                .and_then(|labels| labels.get("0"));
-            assert_eq!(labels.and_then(|label| label.as_str()), expected);
-        }
     }
 }

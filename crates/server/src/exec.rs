@@ -42,15 +42,23 @@ pub enum Lane {
     Write,
     /// They read or change the catalog, or are a part of maintenance.
     Maintenance,
+    /// They are statements of transactions, and found no ticket of another lane: it may be held by writers that wait for
+    /// these very transactions.
+    Transaction,
 }
 
 impl Lane {
-    const ALL: [Lane; 3] = [Lane::Read, Lane::Write, Lane::Maintenance];
+    const ALL: [Lane; 4] = [
+        Lane::Read,
+        Lane::Write,
+        Lane::Maintenance,
+        Lane::Transaction,
+    ];
 
     /// The number of its tickets for commands that turned out to be long.
     fn long_tickets(self) -> usize {
         match self {
-            Lane::Read | Lane::Write => 64,
+            Lane::Read | Lane::Write | Lane::Transaction => 64,
             // They all are.
             Lane::Maintenance => 0,
         }
@@ -59,7 +67,7 @@ impl Lane {
     /// The number of its tickets.
     pub fn tickets(self) -> usize {
         match self {
-            Lane::Read | Lane::Write => 64,
+            Lane::Read | Lane::Write | Lane::Transaction => 64,
             Lane::Maintenance => 32,
         }
     }
@@ -70,6 +78,7 @@ impl Lane {
             Lane::Read => "a read ticket",
             Lane::Write => "a write ticket",
             Lane::Maintenance => "a maintenance ticket",
+            Lane::Transaction => "a ticket for transactions",
         }
     }
 }
@@ -170,11 +179,12 @@ struct Lanes {
 
 impl Lanes {
     fn of(&self, lane: Lane) -> &Tickets {
-        let [read, write, maintenance] = &self.tickets;
+        let [read, write, maintenance, transaction] = &self.tickets;
         match lane {
             Lane::Read => read,
             Lane::Write => write,
             Lane::Maintenance => maintenance,
+            Lane::Transaction => transaction,
         }
     }
 

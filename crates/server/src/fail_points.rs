@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
@@ -88,7 +88,7 @@ pub struct Effect {
     pub close: bool,
     /// The command is not run, and answered with this code.
     pub error: Option<i32>,
-    /// `errorLabels` of the reply.
+    /// `errorLabels` of the reply, instead of those that the server would choose.
     pub labels: Option<ArrayBuf>,
     /// `writeConcernError` of the reply.
     pub write_concern_error: Option<DocBuf>,
@@ -98,26 +98,21 @@ impl Effect {
     /// The error that replaces running the command.
     pub fn failure(&self) -> Option<Error> {
         let code = self.error?;
-        let failure = Error::new(
+        Some(Error::new(
             ErrorCode::from_code(code),
             "Failing command via 'failCommand' failpoint",
-        );
-        Some(match &self.labels {
-            Some(labels) => failure.with_details(doc! {"errorLabels": labels}),
-            None => failure,
-        })
+        ))
     }
 
-    /// Adds fields to the reply of a command that was run.
-    pub fn add_to(&self, reply: &mut DocBuf) {
-        if let Some(error) = &self.write_concern_error
-            && !reply.contains_key("writeConcernError")
-        {
-            reply.push("writeConcernError", error);
-            if let Some(labels) = &self.labels {
-                reply.push("errorLabels", labels);
-            }
+    /// Adds `writeConcernError` to the reply of a command that was run, if it has none. Returns its code.
+    pub fn add_to(&self, reply: &mut DocBuf) -> Option<ErrorCode> {
+        let error = self.write_concern_error.as_ref()?;
+        if reply.contains_key("writeConcernError") {
+            return None;
         }
+        reply.push("writeConcernError", error);
+        let code = error.get("code").map_or(0, |code| whole(&code));
+        Some(ErrorCode::from_code(i32::try_from(code).unwrap_or(0)))
     }
 }
 
@@ -236,6 +231,8 @@ impl FailPoints {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
 
     use super::*;
 

@@ -20,6 +20,7 @@ mod errors;
 mod exec;
 mod fail_points;
 mod file_handles;
+mod labels;
 mod last_error;
 mod life;
 mod limits;
@@ -34,6 +35,7 @@ mod parking;
 mod pool;
 mod random;
 pub mod reference;
+mod replication;
 mod reply;
 mod reply_room;
 mod room;
@@ -43,6 +45,7 @@ mod state;
 mod statements;
 #[cfg(test)]
 mod testing;
+mod transactions;
 mod ttl;
 
 pub use life::run;

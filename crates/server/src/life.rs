@@ -19,7 +19,7 @@ use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::settings::{Settings, resolve};
-use crate::state::Server;
+use crate::state::{Server, StartError};
 
 /// Exit codes, those of mongod.
 mod exit {
@@ -166,13 +166,17 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     let metrics = Metrics::new(COMMANDS.len());
     let server = Server::new(settings, log.clone(), store, metrics, port)
         .map(Arc::new)
-        .map_err(|error| FatalError::thread(&error))?;
+        .map_err(|error| match error {
+            StartError::Thread(error) => FatalError::thread(&error),
+            StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
+        })?;
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
     tokio::spawn(background::expire(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
     tokio::spawn(background::release_memory(server.clone()));
+    tokio::spawn(background::expire_transactions(server.clone()));
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();

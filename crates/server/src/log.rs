@@ -59,6 +59,8 @@ pub enum Component {
     Index,
     /// Queries and cursors.
     Query,
+    /// Transactions of several statements.
+    Transaction,
 }
 
 impl Component {
@@ -70,6 +72,7 @@ impl Component {
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
             Component::Query => "QUERY",
+            Component::Transaction => "TXN",
         }
     }
 }
@@ -256,6 +259,14 @@ fn stamped(path: &Path) -> PathBuf {
         candidate.push(format!(".{time}-{tries}"));
     }
     PathBuf::from(candidate)
+}
+
+/// Milliseconds since 1970 as an ISO 8601 date, in UTC.
+pub fn iso_ms(ms: i64) -> String {
+    match jiff::Timestamp::from_millisecond(ms) {
+        Ok(time) => format!("{}+00:00", iso(time)),
+        Err(_) => ms.to_string(),
+    }
 }
 
 /// The time as mongod writes it, in UTC.

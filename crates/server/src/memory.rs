@@ -60,7 +60,7 @@ pub fn default_cache_bytes() -> u64 {
 }
 
 /// What the process takes beside its budget: its code, threads, and tables that do not grow with the load.
-const FIXED_BYTES: u64 = 32 << 20;
+const FIXED_BYTES: u64 = 48 << 20;
 
 /// Memory for what clients make grow, beside a cache of `cache_bytes`: what is left of the usable memory, less a
 /// sixteenth and what the process takes anyway, and a third of that for the allocator, which rounds sizes up and has
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn clients_get_what_the_cache_leaves() {
-        assert_eq!(client_bytes(512 << 20, 256 << 20), 128 << 20);
-        assert_eq!(client_bytes(512 << 20, 64 << 20), 256 << 20);
+        assert_eq!(client_bytes(512 << 20, 256 << 20) >> 20, 117);
+        assert_eq!(client_bytes(512 << 20, 64 << 20) >> 20, 245);
         assert_eq!(client_bytes(512 << 20, 500 << 20), (500 << 20) / 8);
         assert_eq!(client_bytes(64 << 20, 64 << 20), 16 << 20);
         assert!(client_bytes(u64::MAX, 1 << 30) > 1 << 60);

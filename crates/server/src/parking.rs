@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use frond_bson::DocBuf;
 use frond_error::Error;
 use frond_store::TailSignal;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// How long a getMore waits if the client gives no time.
 pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
@@ -21,6 +21,17 @@ pub enum Parked {
     Tail(Tail),
     /// A write that is applied waits for the journal.
     Journal(JournalWait),
+    /// A hello waits for a change of the topology version.
+    Topology(TopologyWait),
+}
+
+/// A hello that waits for a change of the topology version.
+#[derive(Debug)]
+pub struct TopologyWait {
+    /// The counter that the client knows. None if it never changes, as that of a standalone server.
+    pub topology: Option<watch::Receiver<i64>>,
+    /// When the client wants a reply without a change.
+    pub until: Instant,
 }
 
 /// A getMore that waits for inserts.
@@ -53,6 +64,25 @@ impl Parked {
         match self {
             Parked::Tail(_) => "documents",
             Parked::Journal(_) => "the journal",
+            Parked::Topology(_) => "a change of the topology",
+        }
+    }
+}
+
+impl TopologyWait {
+    /// Waits until the topology version has changed, the time is over, or the operation is interrupted.
+    pub async fn wait(&mut self, wake: &Notify) {
+        let changed = async {
+            match &mut self.topology {
+                // An error means that the server is gone.
+                Some(topology) => drop(topology.changed().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = wake.notified() => {}
+            () = tokio::time::sleep_until(self.until.into()) => {}
         }
     }
 }

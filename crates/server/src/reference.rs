@@ -52,13 +52,19 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | authentication, users and roles | a client that authenticates gets an error: connect without credentials, and bind to trusted addresses only |
 | TLS | `net.tls` in the configuration is an error; a client that speaks TLS gets an alert, and the log says why |
 | server-side JavaScript (`$where`, `$function`, `$accumulator`, `mapReduce`) | an error that names what to use instead |
-| multi-statement transactions | `startTransaction` is an error, as on a standalone mongod |
-| replica sets, sharding, change streams | the commands reply as a standalone mongod does; leave `replicaSet=` out of the connection string, or the driver waits for a replica set and times out |
+| a replica set with more than one member | `--replSet` makes a [replica set of one](replica-set.md); a configuration with two members is refused |
+| `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
+| the oplog and change streams, sharding | the commands reply as a standalone mongod does |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | text is always normalized |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |
 | buckets of time series | measurements are stored as ordinary documents, in insertion order; they can be updated and deleted like others |
 | every command that is not listed below | error 59, as for an unknown command |
+
+## Transactions
+
+[Transactions](transactions.md) over several statements, collections and databases work with every driver that has them, also on a server
+that is no member of a replica set. Their page lists the limits and the differences from MongoDB.
 
 ## Large documents
 
@@ -97,8 +103,8 @@ the default of new collections. [Natural order](natural-order.md) describes its 
 ## Running operations
 
 `$currentOp` and `currentOp` show commands up to 64 KiB in full, and only the short fields of longer ones. With `truncateOps: true`, and
-in the command unless `$truncateOps` is false, the limit is 1 KiB. `backtrace` and `idleSessions` are accepted and add nothing: no
-operation waits for a latch whose holder could be shown, and no session has an open transaction. `$collStats` has no `latencyStats` and no
+in the command unless `$truncateOps` is false, the limit is 1 KiB. `backtrace` is accepted and adds nothing: no
+operation waits for a latch whose holder could be shown. `$collStats` has no `latencyStats` and no
 `queryExecStats`: an error names them; `top` reports the latencies of collections.
 
 ## Drivers and shells before MongoDB 3.2

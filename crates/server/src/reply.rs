@@ -1,8 +1,9 @@
 //! Parts that several replies share: the first batch of a cursor, and the errors of a bulk write.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use frond_bson::{ArrayBuf, DocBuf};
+use frond_bson::{ArrayBuf, DocBuf, Timestamp};
 use frond_error::{Error, Result};
 
 use crate::arguments::Arguments;
@@ -53,6 +54,10 @@ pub fn open_cursor(
         return Ok((batch, 0));
     }
     cursor.session = cx.session;
+    if let Some(open) = cx.transaction() {
+        cursor.transaction = Some(open.number);
+        open.has_cursors.store(true, Ordering::Relaxed);
+    }
     cursor.originating = Arc::new(kept_command(cx.body));
     // The time limit of a find with a tailable cursor applies to its first batch only.
     cursor.time_left = cx
@@ -67,12 +72,23 @@ pub fn open_cursor(
 pub fn first_batch(cx: &mut Context<'_>, cursor: Cursor, options: BatchOptions) -> Result<DocBuf> {
     let namespace = cursor.namespace.clone();
     let (batch, id) = open_cursor(cx, cursor, options)?;
-    Ok(cursor_reply("firstBatch", batch, id, &namespace))
+    let time = cx.moment.as_ref().map(|moment| moment.time);
+    Ok(cursor_reply("firstBatch", batch, time, id, &namespace))
 }
 
-/// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch, so that a full one is not copied.
-pub fn cursor_reply(name: &str, batch: ArrayBuf, id: i64, namespace: &str) -> DocBuf {
+/// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch, so that a full one is not copied. `time` is that of a
+/// snapshot read.
+pub fn cursor_reply(
+    name: &str,
+    batch: ArrayBuf,
+    time: Option<Timestamp>,
+    id: i64,
+    namespace: &str,
+) -> DocBuf {
     let mut cursor = batch.into_field(name);
+    if let Some(time) = time {
+        cursor.push("atClusterTime", time);
+    }
     cursor.push("id", id);
     cursor.push("ns", namespace);
     cursor.into_field("cursor")

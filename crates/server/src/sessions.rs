@@ -1,4 +1,7 @@
-//! Logical sessions, and the results of their retryable writes.
+//! Logical sessions, their transactions, and the results of their retryable writes.
+//!
+//! A session has one number that grows, and the newest one is of a retryable write or of a transaction (`machine.rs`). One
+//! command at a time uses the session for either: it holds the lock of the session, and others of the same session wait.
 //!
 //! A driver that did not get the reply to a write sends it again with the same session,
 //! transaction number and statement ids. A statement that was executed is not executed again: its
@@ -7,15 +10,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
-/// An unused session expires after this many minutes.
-pub const TIMEOUT_MINUTES: i32 = 30;
+mod machine;
+mod open;
+
+use machine::Machine;
+pub use machine::{Found, aborted};
+pub use open::{Doom, Open};
+
+/// How often a command that waits for another one of its session looks whether it is interrupted.
+const CHECK: Duration = Duration::from_millis(10);
 
 /// Sessions kept. Beyond that, the longest idle ones are dropped.
 const SESSIONS_MAX: usize = 100_000;
@@ -67,6 +78,11 @@ impl SessionId {
         SessionId(id)
     }
 
+    /// Its hexadecimal digits.
+    pub fn digits(self) -> String {
+        frond_bson::hex(&self.0)
+    }
+
     /// `{id: UUID}`.
     pub fn to_doc(self) -> DocBuf {
         doc! {"id": Value::Binary { subtype: SUBTYPE_UUID, bytes: &self.0 }}
@@ -113,10 +129,9 @@ impl Recorded {
 }
 
 /// The state of one session.
-#[derive(Debug)]
 pub struct Session {
     last_used: Instant,
-    txn_number: i64,
+    machine: Machine<Arc<Open>>,
     executed: BTreeMap<i32, Recorded>,
     /// Bytes of `executed`.
     bytes: usize,
@@ -132,6 +147,25 @@ impl Session {
         self.total
             .fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
     }
+
+    /// Ends its open transaction. Returns what it held.
+    pub fn end_transaction(&mut self, is_committed: bool) -> Option<Arc<Open>> {
+        self.machine.end(is_committed)
+    }
+
+    /// Aborts this transaction, if it is open.
+    pub fn abort(&mut self, open: &Arc<Open>) -> bool {
+        let is_open = self
+            .machine
+            .open()
+            .is_some_and(|held| Arc::ptr_eq(held, open));
+        is_open && self.machine.end(false).is_some()
+    }
+
+    /// Finds a transaction; see [`machine::Machine::find`].
+    pub fn find(&self, id: SessionId, number: i64, commits: bool) -> Result<Found<'_, Arc<Open>>> {
+        self.machine.find(id, number, commits)
+    }
 }
 
 impl Drop for Session {
@@ -140,10 +174,13 @@ impl Drop for Session {
     }
 }
 
-/// The retryable write of a running command. It locks the session, so that a retry that overtakes the first
+/// A session that a command uses. Other commands of its transactions and retryable writes wait.
+pub type Used = ArcMutexGuard<RawMutex, Session>;
+
+/// The retryable write of a running command. It uses the session, so that a retry that overtakes the first
 /// try waits for it.
 pub struct RetryableWrite {
-    session: ArcMutexGuard<RawMutex, Session>,
+    session: Used,
 }
 
 impl RetryableWrite {
@@ -165,19 +202,85 @@ impl RetryableWrite {
     }
 }
 
+/// What a client asks of a new transaction.
+pub struct NewTransaction {
+    /// Its number.
+    pub number: i64,
+    /// See [`Open::read_level`].
+    pub read_level: Option<String>,
+    /// The moment that it reads; none for the current one.
+    pub at: Option<SnapshotReads>,
+    /// See [`Open::client`].
+    pub client: DocBuf,
+}
+
+/// Counters of transactions, for `serverStatus`.
+#[derive(Debug, Default)]
+pub struct TransactionCounts {
+    /// Those that began.
+    pub started: AtomicU64,
+    /// Those that were committed.
+    pub committed: AtomicU64,
+    /// Those that were aborted, by whomever.
+    pub aborted: AtomicU64,
+    /// Those that the server aborted because they were open for too long.
+    pub expired: AtomicU64,
+    /// Those that the server aborted because memory was scarce.
+    pub aborted_for_memory: AtomicU64,
+    /// Commits of transactions that were committed already.
+    pub retried_commits: AtomicU64,
+}
+
 /// All sessions of a server.
-#[derive(Default)]
 pub struct Sessions {
     all: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
+    /// Their open transactions.
+    open: Mutex<HashMap<SessionId, Arc<Open>>>,
+    timeout: Duration,
+    /// How long a new transaction may be open, in milliseconds.
+    lifetime_ms: AtomicU64,
     record_bytes: Arc<AtomicUsize>,
     retried: Arc<AtomicU64>,
+    /// Counters of transactions.
+    pub counts: TransactionCounts,
 }
 
 impl Sessions {
+    /// No sessions yet. One that is not used expires after `timeout`, a transaction is aborted after `lifetime`.
+    pub fn new(timeout: Duration, lifetime: Duration) -> Sessions {
+        let sessions = Sessions {
+            all: Mutex::default(),
+            open: Mutex::default(),
+            timeout,
+            lifetime_ms: AtomicU64::new(0),
+            record_bytes: Arc::default(),
+            retried: Arc::default(),
+            counts: TransactionCounts::default(),
+        };
+        sessions.set_transaction_lifetime(lifetime);
+        sessions
+    }
+
     /// Number of sessions.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.all.lock().len()
+    }
+
+    /// An unused session expires after this many minutes.
+    pub fn timeout_minutes(&self) -> i32 {
+        i32::try_from(self.timeout.as_secs() / 60).unwrap_or(i32::MAX)
+    }
+
+    /// How long a new transaction may be open.
+    pub fn transaction_lifetime(&self) -> Duration {
+        Duration::from_millis(self.lifetime_ms.load(Ordering::Relaxed))
+    }
+
+    /// Changes [`Sessions::transaction_lifetime`].
+    pub fn set_transaction_lifetime(&self, lifetime: Duration) {
+        let ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        self.lifetime_ms.store(ms, Ordering::Relaxed);
     }
 
     /// Finds or begins a session, and restarts its idle time.
@@ -199,7 +302,7 @@ impl Sessions {
         }
         let session = Arc::new(Mutex::new(Session {
             last_used: now,
-            txn_number: -1,
+            machine: Machine::default(),
             executed: BTreeMap::new(),
             bytes: 0,
             total: self.record_bytes.clone(),
@@ -209,30 +312,110 @@ impl Sessions {
         session
     }
 
-    /// Waits for the session, and begins or continues its retryable write with this number.
+    /// Uses a session, once the command that uses it has ended. `check` tells whether to go on waiting.
     ///
     /// # Errors
-    /// `TransactionTooOld` (225) if a write with a higher number has begun.
-    pub fn begin(&self, id: SessionId, txn_number: i64) -> Result<RetryableWrite> {
-        let mut session = self.touch(id).lock_arc();
-        session.last_used = Instant::now();
-        if txn_number < session.txn_number {
-            return Err(Error::new(
-                ErrorCode::TransactionTooOld,
-                format!(
-                    "Retryable write with txnNumber {txn_number} is prohibited on session {} \
-                     because a newer retryable write with txnNumber {} has already started on \
-                     this session.",
-                    frond_bson::hex(&id.0),
-                    session.txn_number
-                ),
-            ));
-        }
-        if txn_number > session.txn_number {
-            session.txn_number = txn_number;
+    /// Those of `check`.
+    pub fn enter(&self, id: SessionId, check: impl Fn() -> Result<()>) -> Result<Used> {
+        let session = self.touch(id);
+        let mut used = match session.try_lock_arc() {
+            Some(used) => used,
+            None => loop {
+                check()?;
+                if let Some(used) = session.try_lock_arc_for(CHECK) {
+                    break used;
+                }
+            },
+        };
+        used.last_used = Instant::now();
+        Ok(used)
+    }
+
+    /// Waits for the session, and begins or continues its retryable write with this number. Returns the transaction that was
+    /// open in the session until then, for the caller to abort.
+    ///
+    /// # Errors
+    /// Those of `check`, and those of [`machine::Machine::write`].
+    pub fn begin_write(
+        &self,
+        id: SessionId,
+        number: i64,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<(RetryableWrite, Option<Arc<Open>>)> {
+        let mut session = self.enter(id, check)?;
+        let changed = session.machine.write(id, number)?;
+        if changed.is_new {
             session.forget();
         }
-        Ok(RetryableWrite { session })
+        Ok((RetryableWrite { session }, changed.displaced))
+    }
+
+    /// Begins a transaction of a session that is used. Returns it, and the one that was open until then, for the caller to
+    /// abort.
+    ///
+    /// # Errors
+    /// Those of [`machine::Machine::start`].
+    pub fn begin_transaction(
+        &self,
+        session: &mut Used,
+        id: SessionId,
+        asked: NewTransaction,
+        store: &DocumentStore,
+    ) -> Result<(Arc<Open>, Option<Arc<Open>>)> {
+        let number = asked.number;
+        let owner = Arc::downgrade(ArcMutexGuard::mutex(session));
+        let displaced = session.machine.start(id, number, || {
+            let transaction = match &asked.at {
+                Some(moment) => store.begin_at(moment),
+                None => store.begin(),
+            };
+            Ok(Arc::new(Open {
+                session: id,
+                number,
+                store: store.in_transaction(&transaction),
+                transaction,
+                started: Instant::now(),
+                started_ms: crate::clock::now_ms(),
+                lifetime: self.transaction_lifetime(),
+                read_level: asked.read_level,
+                client: asked.client,
+                has_cursors: AtomicBool::new(false),
+                owner,
+                doom: AtomicU8::new(0),
+                activity: Mutex::default(),
+            }))
+        })?;
+        session.forget();
+        let open = match session.machine.open() {
+            Some(open) => open.clone(),
+            None => return Err(aborted(number)),
+        };
+        self.open.lock().insert(id, open.clone());
+        self.counts.started.fetch_add(1, Ordering::Relaxed);
+        Ok((open, displaced))
+    }
+
+    /// Forgets a transaction that has ended.
+    pub fn forget_open(&self, open: &Arc<Open>) {
+        let mut all = self.open.lock();
+        if all
+            .get(&open.session)
+            .is_some_and(|other| Arc::ptr_eq(other, open))
+        {
+            all.remove(&open.session);
+        }
+    }
+
+    /// The open transaction of a session.
+    pub fn open_transaction(&self, id: SessionId) -> Option<Arc<Open>> {
+        self.open.lock().get(&id).cloned()
+    }
+
+    /// The open transactions, the oldest first.
+    pub fn open_transactions(&self) -> Vec<Arc<Open>> {
+        let mut list: Vec<_> = self.open.lock().values().cloned().collect();
+        list.sort_by_key(|open| open.started);
+        list
     }
 
     /// Number of statements that were retried and not executed again.
@@ -245,25 +428,56 @@ impl Sessions {
         self.all.lock().keys().copied().collect()
     }
 
-    /// Ends a session.
-    pub fn end(&self, id: SessionId) {
+    /// Ends a session. Returns its open transaction, for the caller to abort.
+    pub fn end(&self, id: SessionId) -> Option<Arc<Open>> {
         self.all.lock().remove(&id);
+        self.open_transaction(id)
     }
 
-    /// Ends all sessions.
-    pub fn end_all(&self) {
+    /// Ends all sessions. Returns their open transactions, for the caller to abort.
+    pub fn end_all(&self) -> Vec<Arc<Open>> {
         self.all.lock().clear();
+        self.open_transactions()
     }
 
-    /// Ends sessions that were idle for the timeout.
-    pub fn expire(&self, now: Instant) {
-        let timeout = Duration::from_secs(TIMEOUT_MINUTES as u64 * 60);
+    /// Ends sessions that were idle for the timeout. Returns their open transactions, for the caller to abort.
+    pub fn expire(&self, now: Instant) -> Vec<Arc<Open>> {
+        let mut ended = Vec::new();
         self.all
             .lock()
-            .retain(|_, session| match session.try_lock() {
-                Some(session) => now.saturating_duration_since(session.last_used) < timeout,
-                None => true,
+            .retain(|id, session| match session.try_lock() {
+                Some(session)
+                    if now.saturating_duration_since(session.last_used) >= self.timeout =>
+                {
+                    ended.push(*id);
+                    false
+                }
+                _ => true,
             });
+        let open = self.open.lock();
+        ended
+            .iter()
+            .filter_map(|id| open.get(id).cloned())
+            .collect()
+    }
+}
+
+impl Open {
+    /// Marks it for the server to abort it. Returns its session, to abort it at once unless a statement runs: then that
+    /// statement aborts it at its end.
+    pub fn condemn(&self, why: Doom) -> Option<Arc<Mutex<Session>>> {
+        self.doom.store(why as u8, Ordering::SeqCst);
+        self.owner.upgrade()
+    }
+
+    /// A statement begins.
+    pub fn begin_statement(&self) {
+        self.activity.lock().begin(Instant::now());
+    }
+
+    /// The statement has ended.
+    pub fn end_statement(&self) {
+        self.activity.lock().end(Instant::now());
     }
 }
 
@@ -271,7 +485,14 @@ impl Sessions {
 fn shrink(all: &mut HashMap<SessionId, Arc<Mutex<Session>>>) {
     let mut ages: Vec<(Instant, SessionId)> = all
         .iter()
-        .filter_map(|(id, session)| Some((session.try_lock()?.last_used, *id)))
+        .filter_map(|(id, session)| {
+            let session = session.try_lock()?;
+            session
+                .machine
+                .open()
+                .is_none()
+                .then_some((session.last_used, *id))
+        })
         .collect();
     ages.sort();
     for (_, id) in ages {
@@ -295,20 +516,57 @@ mod tests {
 
     use super::*;
 
+    fn sessions() -> Sessions {
+        Sessions::new(Duration::from_secs(30 * 60), Duration::from_secs(60))
+    }
+
+    fn begin(sessions: &Sessions, id: SessionId, number: i64) -> Result<RetryableWrite> {
+        let (write, displaced) = sessions.begin_write(id, number, || Ok(()))?;
+        assert!(displaced.is_none());
+        Ok(write)
+    }
+
+    /// A retry that overtakes the first try waits for it, and can be interrupted.
+    #[test]
+    fn one_command_uses_a_session() {
+        let sessions = sessions();
+        let id = SessionId::random();
+        let first = begin(&sessions, id, 1).unwrap();
+        let checks = std::cell::Cell::new(0);
+        let interrupted = || {
+            checks.set(checks.get() + 1);
+            match checks.get() {
+                3 => Err(Error::new(ErrorCode::Interrupted, "killed")),
+                _ => Ok(()),
+            }
+        };
+        let waited = sessions.begin_write(id, 1, interrupted);
+        assert_eq!(waited.err().unwrap().code(), ErrorCode::Interrupted);
+        // Another session need not wait.
+        assert!(begin(&sessions, SessionId::random(), 1).is_ok());
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| begin(&sessions, id, 1).unwrap().executed(0).cloned());
+            let mut first = first;
+            first.record(0, Recorded::Insert);
+            drop(first);
+            assert_eq!(second.join().unwrap(), Some(Recorded::Insert));
+        });
+    }
+
     #[test]
     fn a_statement_is_recorded_for_its_transaction_number() {
-        let sessions = Sessions::default();
+        let sessions = sessions();
         let id = SessionId::random();
         let session = sessions.touch(id);
-        let mut write = sessions.begin(id, 5).unwrap();
+        let mut write = begin(&sessions, id, 5).unwrap();
         assert_eq!(write.executed(0), None);
         write.record(0, Recorded::Delete(1));
         drop(write);
-        let write = sessions.begin(id, 5).unwrap();
+        let write = begin(&sessions, id, 5).unwrap();
         assert_eq!(write.executed(0), Some(&Recorded::Delete(1)));
         drop(write);
-        assert_eq!(sessions.begin(id, 6).unwrap().executed(0), None);
-        let failure = sessions.begin(id, 5).err().unwrap();
+        assert_eq!(begin(&sessions, id, 6).unwrap().executed(0), None);
+        let failure = begin(&sessions, id, 5).err().unwrap();
         assert_eq!(failure.code(), ErrorCode::TransactionTooOld);
         // The same session, by its id.
         assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
@@ -318,7 +576,7 @@ mod tests {
 
     #[test]
     fn sessions_expire_and_are_bounded() {
-        let sessions = Sessions::default();
+        let sessions = sessions();
         sessions.touch(SessionId::random());
         sessions.expire(Instant::now() + Duration::from_secs(29 * 60));
         assert_eq!(sessions.len(), 1);
@@ -332,11 +590,11 @@ mod tests {
 
     #[test]
     fn recorded_results_are_bounded() {
-        let sessions = Sessions::default();
+        let sessions = sessions();
         let reply = doc! {"value": {"x": "y".repeat(1 << 20)}};
         for _ in 0..200 {
             let id = SessionId::random();
-            let mut write = sessions.begin(id, 1).unwrap();
+            let mut write = begin(&sessions, id, 1).unwrap();
             write.record(0, Recorded::FindAndModify(reply.clone()));
             assert!(write.executed(0).is_some());
         }

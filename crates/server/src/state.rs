@@ -1,10 +1,11 @@
 //! Everything that the connections of a server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
+use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
 use tokio::sync::watch;
 
@@ -15,6 +16,7 @@ use crate::fail_points::FailPoints;
 use crate::log::{Component, Log, Severity};
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
+use crate::replication::Replication;
 use crate::room::Rooms;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -30,6 +32,8 @@ pub struct Server {
     pub store: DocumentStore,
     /// Open cursors.
     pub cursors: Cursors,
+    /// The replica set that it is the member of; none for a standalone server.
+    pub replication: Option<Replication>,
     /// Logical sessions.
     pub sessions: Sessions,
     /// Connections.
@@ -56,22 +60,36 @@ pub struct Server {
     pub arguments: Vec<String>,
     /// Microseconds from which an operation is logged as slow.
     slow_micros: AtomicU64,
+    /// How long a statement of a transaction waits for a lock, in milliseconds. There are no such locks, so it has no effect.
+    pub transaction_lock_wait_ms: AtomicI32,
     /// Milliseconds until an idle cursor is closed.
     cursor_timeout_ms: AtomicU64,
     stop: watch::Sender<bool>,
     stopping: AtomicBool,
 }
 
+/// Why a server cannot start on its store.
+#[derive(Debug)]
+pub enum StartError {
+    /// The system gives it no thread.
+    Thread(std::io::Error),
+    /// The store belongs to another replica set, or its configuration cannot be used.
+    ReplicaSet(Error),
+}
+
 impl Server {
     /// A server over an open store, on the runtime that this is called in. `metrics` has a counter
     /// for each command.
+    ///
+    /// # Errors
+    /// If threads cannot be started, or the store belongs to another replica set.
     pub fn new(
         settings: Settings,
         log: Arc<Log>,
         store: DocumentStore,
         metrics: Metrics,
         port: u16,
-    ) -> std::io::Result<Server> {
+    ) -> Result<Server, StartError> {
         let warnings = log.clone();
         let hooks = store.catalog().hooks();
         hooks.on_invalid_document(move |ns, info| warn_of_invalid(&warnings, ns, info));
@@ -79,17 +97,26 @@ impl Server {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
         hooks.name_host(format!("{host}:{port}"));
+        let replication = settings.replica_set.as_deref().map(|name| {
+            let reached = settings.reached_at(&host, port);
+            Replication::open(&store, name, reached).map_err(StartError::ReplicaSet)
+        });
+        let replication = replication.transpose()?;
+        let session_timeout = settings.session_timeout;
+        let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
-            executor: Executor::new()?,
+            executor: Executor::new().map_err(StartError::Thread)?,
             rooms: Rooms::new(store.memory(), client_bytes(usable_bytes(), cache)),
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
+            transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             settings,
             log,
             cursors: Cursors::new(store.memory()),
             store,
-            sessions: Sessions::default(),
+            replication,
+            sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
             metrics,
             fail_points: FailPoints::default(),
@@ -110,7 +137,13 @@ impl Server {
 
     /// The `topologyVersion`. A standalone server never changes its role, so the counter is 0.
     pub fn topology_version(&self) -> DocBuf {
-        doc! {"processId": self.process_id, "counter": 0i64}
+        doc! {"processId": self.process_id, "counter": self.topology_counter()}
+    }
+
+    /// The counter of the `topologyVersion`.
+    pub fn topology_counter(&self) -> i64 {
+        let set = self.replication.as_ref();
+        set.map_or(0, |set| *set.topology().borrow())
     }
 
     /// Operations at least this long are logged.

@@ -37,6 +37,11 @@ impl TestServer {
         TestServer::with(|_| {})
     }
 
+    /// A new, empty server that was started as the member of a replica set, which is not initiated.
+    pub fn member(set: &str) -> TestServer {
+        TestServer::with(|settings| settings.replica_set = Some(set.to_owned()))
+    }
+
     /// A new, empty server with other settings.
     pub fn with(change: impl FnOnce(&mut Settings)) -> TestServer {
         TestServer::on(|_| None::<Arc<FsDisk>>, change)

@@ -10,6 +10,10 @@ use crate::keyspace::EngineError;
 /// Result of every operation of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The message of error 112.
+const CONFLICT: &str = "Plan executor error during write :: caused by :: WriteConflict error: this operation conflicted with \
+                        another operation. Please retry your operation or multi-document transaction.";
+
 /// Why an operation failed.
 #[derive(Debug)]
 pub enum Error {
@@ -35,6 +39,7 @@ impl Error {
                 | EngineError::CorruptMessage { .. }
                 | EngineError::Unreadable { .. } => ErrorCode::DataCorruptionDetected,
                 EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
+                EngineError::OutOfMemory { .. } => ErrorCode::ExceededMemoryLimit,
                 EngineError::Closed(_) if error.is_close() => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
@@ -55,12 +60,7 @@ impl Error {
     pub fn message(&self) -> String {
         match self {
             Error::Command(error) => error.message().to_owned(),
-            Error::Engine(EngineError::Conflict { .. }) => {
-                "Plan executor error during write :: caused by :: WriteConflict error: this \
-                 operation conflicted with another operation. Please retry your operation or \
-                 multi-document transaction."
-                    .to_owned()
-            }
+            Error::Engine(EngineError::Conflict { .. }) => CONFLICT.to_owned(),
             Error::Engine(EngineError::Closed(failure))
                 if self.code() == ErrorCode::InternalError =>
             {
@@ -144,6 +144,21 @@ impl From<EngineError> for Error {
 #[cold]
 pub(crate) fn command(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::Command(CommandError::new(code, message))
+}
+
+/// Error 112 of a transaction that cannot be committed because of what others did. Nothing tries it again here.
+#[cold]
+pub(crate) fn write_conflict() -> Error {
+    command(ErrorCode::WriteConflict, CONFLICT)
+}
+
+/// The error of a commit that is applied and was to be synced. It is not one that asks for another try.
+#[cold]
+pub(crate) fn not_durable(error: EngineError) -> Error {
+    command(
+        ErrorCode::WriteConcernTimeout,
+        format!("the write is applied, but the journal is not synced yet: {error}"),
+    )
 }
 
 /// A stored structure that cannot be read, though its checksum was right: a bug of the server.

@@ -188,7 +188,7 @@ impl Question {
         context: &OpContext,
         kept: Option<&RefCell<Vec<TrialRun>>>,
     ) -> Result<Option<Planned>> {
-        let Some((collection, snapshot)) = catalog.read(ns) else {
+        let Some((collection, snapshot)) = catalog.read(ns)? else {
             return Ok(None);
         };
         self.bind(&collection)?;
@@ -426,6 +426,7 @@ impl DocumentStore {
         let projection = Projection::parse_with(projection, &environment)?;
         let projection = (!projection.is_identity()).then_some(projection);
         let question = Question::parse(request.filter, request.sort, request.hint, &environment)?;
+        self.catalog().check_live()?;
         let catalog = self.shared_catalog();
         let Some(tail) = Tail::open(catalog, ns, question.filter, context)? else {
             return Ok(QueryCursor::empty(ns.clone()));
@@ -457,7 +458,9 @@ impl DocumentStore {
             request.hint,
             &environment(None, &collator),
         )?;
-        if question.filter.is_empty() && question.hint.is_none() {
+        // The counter is that of the current state.
+        let is_live = self.catalog().is_live();
+        if is_live && question.filter.is_empty() && question.hint.is_none() {
             let limit = request.limit.unwrap_or(u64::MAX);
             return Ok(self
                 .estimated_count(ns)
@@ -502,7 +505,7 @@ impl DocumentStore {
         }
     }
 
-    /// The number of documents, from the counter.
+    /// The number of documents in the current state of the store, from the counter.
     pub fn estimated_count(&self, ns: &Namespace) -> u64 {
         let collection = self.catalog().collection(ns);
         collection.map_or(0, |collection| {

@@ -20,6 +20,9 @@ pub use frond_tree::{
 /// The engine that holds the trees. A cheap handle; clone it freely.
 pub type Engine = frond_tree::Store;
 
+/// A transaction of the engine.
+pub type EngineTransaction = frond_tree::Transaction;
+
 /// The tree of the catalog and of the counters of all collections.
 pub const CATALOG_TREE: TreeId = TreeId(0);
 

@@ -74,7 +74,11 @@ impl Namespace {
             "system.roles",
             "system.version",
         ];
-        if self.coll().starts_with("system.") && !ALLOWED.contains(&self.coll()) {
+        let is_replica_set_config = &*self.full == "local.system.replset";
+        if self.coll().starts_with("system.")
+            && !ALLOWED.contains(&self.coll())
+            && !is_replica_set_config
+        {
             return Err(command(
                 ErrorCode::InvalidNamespace,
                 format!("Invalid system namespace: {self}"),

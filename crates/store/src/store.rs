@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::Catalog;
+use crate::cluster_time::ClusterTime;
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
 use crate::keyspace::{
@@ -80,6 +81,7 @@ pub struct StorageOptions {
 pub struct DocumentStore {
     catalog: Arc<Catalog>,
     queries: Arc<QuerySettings>,
+    cluster_time: Arc<ClusterTime>,
 }
 
 impl DocumentStore {
@@ -92,6 +94,7 @@ impl DocumentStore {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         Ok(DocumentStore {
             queries: Arc::new(queries),
+            cluster_time: Arc::new(ClusterTime::open(&engine)?),
             catalog: Arc::new(Catalog::open(
                 engine,
                 options.large_documents,
@@ -217,9 +220,23 @@ impl DocumentStore {
         &self.queries
     }
 
+    /// The logical clock of the deployment.
+    pub fn cluster_time(&self) -> &ClusterTime {
+        &self.cluster_time
+    }
+
     /// The catalog.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// A handle of the same store with another handle of its catalog.
+    pub(crate) fn with_catalog(&self, catalog: Catalog) -> DocumentStore {
+        DocumentStore {
+            catalog: Arc::new(catalog),
+            queries: self.queries.clone(),
+            cluster_time: self.cluster_time.clone(),
+        }
     }
 
     /// The catalog, for objects that outlive a call.

@@ -1,6 +1,6 @@
 //! An index never changes a result: random documents, filters and sorts give the same documents
 //! through every index, through the planner's choice and through a scan of the collection. In
-//! between, random updates and deletes change the indexes.
+//! between, random updates and deletes change the indexes. The same holds in a transaction, for what it has written.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -402,16 +402,28 @@ fn change(f: &Fixture, c: &Namespace, random: &mut Random) {
 
 fn check(seed: u64, arrays: bool, indexes: &[DocBuf]) {
     let mut random = Random(StdRng::seed_from_u64(seed));
-    let f = Fixture::new();
+    let mut f = Fixture::new();
     let c = ns("db.c");
     let (before, after) = indexes.split_at(random.below(indexes.len() + 1));
     for index in before {
         f.store.create_indexes(&c, &[index]).unwrap();
     }
     let docs: Vec<DocBuf> = (0..120).map(|id| random.document(id, arrays)).collect();
-    f.insert(&c, &docs);
+    // Every second time, a part of the documents and all changes are those of an open transaction.
+    let (docs, own) = docs.split_at(if seed.is_multiple_of(2) {
+        docs.len()
+    } else {
+        70
+    });
+    f.insert(&c, docs);
     for index in after {
         f.store.create_indexes(&c, &[index]).unwrap();
+    }
+    let live = f.store.clone();
+    let transaction = (seed % 2 == 1).then(|| live.begin());
+    if let Some(transaction) = &transaction {
+        f.store = live.in_transaction(transaction);
+        assert_eq!(f.insert(&c, own).inserted, own.len());
     }
     let full = |index: &&DocBuf| {
         // A wildcard alone leaves documents out, too.
@@ -435,6 +447,16 @@ fn check(seed: u64, arrays: bool, indexes: &[DocBuf]) {
     }
     let report = f.store.verify(&c).unwrap();
     assert_eq!(report.errors, Vec::<String>::new(), "seed {seed}");
+    if let Some(transaction) = transaction {
+        let inside = f.find_all(&c, DocBuf::new());
+        transaction.commit(Durability::Logged).unwrap();
+        f.store = live;
+        assert_eq!(f.find_all(&c, DocBuf::new()), inside, "seed {seed}");
+        assert_eq!(f.store.estimated_count(&c), inside.len() as u64);
+        let report = f.store.verify(&c).unwrap();
+        assert_eq!(report.errors, Vec::<String>::new(), "seed {seed}");
+        compare(&f, &c, &mut random, &hints, seed);
+    }
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub enum MemoryUse {
     Runs,
     /// Recent commits that open transactions need to find conflicts.
     Conflicts,
+    /// What open transactions have written.
+    Transactions,
     /// Write sets before their commit.
     WriteSets,
     /// Sorts, groups and other rows that commands hold while they run.
@@ -45,11 +47,12 @@ pub enum MemoryUse {
 
 impl MemoryUse {
     /// All uses.
-    pub const ALL: [MemoryUse; 10] = [
+    pub const ALL: [MemoryUse; 11] = [
         MemoryUse::Memtables,
         MemoryUse::Loads,
         MemoryUse::Runs,
         MemoryUse::Conflicts,
+        MemoryUse::Transactions,
         MemoryUse::WriteSets,
         MemoryUse::Queries,
         MemoryUse::Cursors,
@@ -65,6 +68,7 @@ impl MemoryUse {
             MemoryUse::Loads => "loads",
             MemoryUse::Runs => "runs",
             MemoryUse::Conflicts => "conflicts",
+            MemoryUse::Transactions => "transactions",
             MemoryUse::WriteSets => "writeSets",
             MemoryUse::Queries => "queries",
             MemoryUse::Cursors => "cursors",
@@ -78,7 +82,11 @@ impl MemoryUse {
     fn is_engine(self) -> bool {
         matches!(
             self,
-            MemoryUse::Memtables | MemoryUse::Loads | MemoryUse::Runs | MemoryUse::Conflicts
+            MemoryUse::Memtables
+                | MemoryUse::Loads
+                | MemoryUse::Runs
+                | MemoryUse::Conflicts
+                | MemoryUse::Transactions
         )
     }
 }

@@ -1,10 +1,12 @@
 //! The commit path: conflict check, sequence numbers, log, memtable, publication.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
+use crate::intents::Holder;
 use crate::interrupt::{self, Wait, WaitFor};
 use crate::log;
 use crate::memtable::{HotKey, Memtable};
@@ -35,23 +37,51 @@ const SMALL_BYTES: usize = 64 << 10;
 /// The buffers of this many write sets are kept for reuse.
 const SPARE_SETS_MAX: usize = 2;
 
+impl CommitState {
+    /// The error if some guards of a write set conflict: the key of one of `wanted` is held by a transaction other than `own`,
+    /// or the key of one of `guards` was committed after `since`.
+    pub(crate) fn conflict(
+        &mut self,
+        set: &WriteSet,
+        wanted: &[Guard],
+        own: Option<&Arc<Holder>>,
+        guards: &[Guard],
+        since: u64,
+    ) -> Option<Error> {
+        let mut held = None;
+        if !self.intents.is_empty() {
+            let is_held = |guard: &&Guard| self.intents.is_held(guard.hash, own);
+            held = wanted.iter().find(is_held).map(|guard| (guard, true));
+        }
+        let (guard, held) = held.or_else(|| {
+            let recent = &mut self.recent;
+            let mut guards = guards.iter();
+            let changed = guards.find(|guard| recent.conflicts(guard.tree, guard.hash, since));
+            changed.map(|guard| (guard, false))
+        })?;
+        Some(Error::Conflict {
+            tree: guard.tree,
+            key: set.guarded_key(guard).to_vec(),
+            held,
+        })
+    }
+}
+
 impl Engine {
-    /// Commits a write set, and keeps its buffers for the next one.
-    pub(crate) fn commit_and_reuse(&self, mut set: WriteSet, how: Durability) -> Result<()> {
-        // It may wait for room.
-        set.count_in(&self.runs.budget);
-        let result = self.commit(&mut set, how);
+    /// Keeps the buffers of a write set for the next one.
+    pub(crate) fn reuse(&self, set: WriteSet) {
         if let Some(buffers) = set.into_spare() {
             let mut spare = self.spare_sets.lock();
             if spare.len() < SPARE_SETS_MAX {
                 spare.push(buffers);
             }
         }
-        result
     }
 
     /// Commits a write set. One that frees space waits while others make room for it.
-    fn commit(&self, set: &mut WriteSet, how: Durability) -> Result<()> {
+    pub(crate) fn commit(&self, set: &mut WriteSet, how: Durability) -> Result<()> {
+        // It may wait for room.
+        set.count_in(&self.runs.budget);
         set.take_failure()?;
         self.check_running()?;
         if set.is_empty() && set.guards().is_empty() {
@@ -63,12 +93,11 @@ impl Engine {
             ));
         }
         let position = self.while_space_is_made(set, || self.append(set))?;
-        match (how, self.log.get()) {
-            (Durability::Synced, Some(log)) => {
-                self.while_space_is_made(set, || log.wait_durable(position))
-            }
-            _ => Ok(()),
+        if let (Durability::Synced, Some(log)) = (how, self.log.get()) {
+            self.while_space_is_made(set, || log.wait_durable(position))?;
         }
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Tries again what failed because the disk is full, for a write set that frees space, as long as an attempt to make
@@ -106,21 +135,19 @@ impl Engine {
         // this one's numbers to be published.
         let fail_stop = FailStop::begin("committing");
         step("a commit has reserved its room");
-        if let Some(snapshot) = set.snapshot() {
-            let since = snapshot.sequence;
-            let changed = |guard: &&Guard| {
-                let recent = &mut state.recent;
-                recent.conflicts(guard.tree, guard.hash, since)
-            };
-            let changed = set.guards().iter().find(changed);
-            if let Some(guard) = changed {
-                let key = set.guarded_key(guard).to_vec();
-                let tree = guard.tree;
-                self.version.load().active.cancel(set.memtable_bytes());
-                self.end_large(&mut state, set);
-                fail_stop.finish();
-                return Err(Error::Conflict { tree, key });
-            }
+        if let Some(snapshot) = set.snapshot()
+            && let Some(conflict) = state.conflict(
+                set,
+                set.guards_not_held(),
+                set.holder(),
+                set.guards(),
+                snapshot.sequence,
+            )
+        {
+            self.version.load().active.cancel(set.memtable_bytes());
+            self.end_large(&mut state, set);
+            fail_stop.finish();
+            return Err(conflict);
         }
         let first = state.next_sequence;
         // A write set with only guards takes a number too, so that it is ordered among the commits.
@@ -196,7 +223,7 @@ impl Engine {
     }
 
     /// Fails if a write set writes to a tree whose page cannot be read. It may drop such a tree.
-    fn check_readable(&self, set: &WriteSet) -> Result<()> {
+    pub(crate) fn check_readable(&self, set: &WriteSet) -> Result<()> {
         let version = self.version.load();
         if version.trees.lost_pages().is_empty() {
             return Ok(());

@@ -391,9 +391,11 @@ enum Position {
 
 /// The memtables' sources, newest first.
 fn memtable_sources(snapshot: &Snapshot, tree: TreeId, resolver: &Resolver) -> Vec<Source> {
-    let memtables = snapshot.version.memtables();
+    let memtables = snapshot.memtables();
     memtables
-        .filter_map(|memtable| MemSource::new(memtable, tree, snapshot.sequence, resolver.clone()))
+        .filter_map(|(memtable, sequence)| {
+            MemSource::new(memtable, tree, sequence, resolver.clone())
+        })
         .map(Source::memtable)
         .collect()
 }

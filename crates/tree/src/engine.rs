@@ -14,11 +14,12 @@ use crate::detached::DetachedBytes;
 use crate::disk_space::SpaceWatch;
 use crate::fail_stop::{FailStop, step};
 use crate::flusher::Flusher;
+use crate::intents::Intents;
 use crate::log::Log;
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::merge::Resolver;
 use crate::node::{Builder, Subtree};
-use crate::operation::{self, NewTree, Op};
+use crate::operation::{self, Op};
 use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
@@ -31,6 +32,8 @@ use crate::{Error, Options, Result, TreeId, WriteSet};
 pub(crate) struct CommitState {
     pub(crate) next_sequence: u64,
     pub(crate) recent: RecentCommits,
+    /// The keys that open transactions hold.
+    pub(crate) intents: Intents,
     pub(crate) throttle: WriteThrottle,
     /// Whether a large commit has its room, and is not visible yet.
     pub(crate) large_is_under_way: bool,
@@ -41,6 +44,7 @@ impl CommitState {
         CommitState {
             next_sequence,
             recent,
+            intents: Intents::default(),
             throttle: WriteThrottle::new(),
             large_is_under_way: false,
         }
@@ -54,6 +58,8 @@ pub(crate) struct Engine {
     pub(crate) version: ArcSwap<Version>,
     /// Arena blocks of dropped memtables, for reuse.
     pub(crate) spare_blocks: Arc<SpareBlocks>,
+    /// Arena blocks of small memtables of transactions, for reuse.
+    pub(crate) small_blocks: Arc<SpareBlocks>,
     /// Buffers of committed write sets, for reuse.
     pub(crate) spare_sets: Mutex<Vec<WriteSet>>,
     pub(crate) commit_lock: Mutex<CommitState>,
@@ -111,6 +117,7 @@ impl Engine {
                     sequence,
                     operator,
                     detached: None,
+                    own: None,
                 };
             }
             version = again;
@@ -183,14 +190,7 @@ impl Engine {
             match op {
                 Op::CreateTree(id, options, state) => {
                     self.next_tree.fetch_max(id.0 + 1, Ordering::AcqRel);
-                    let root = Subtree::Empty;
-                    let loading = state == NewTree::ToBeLoaded;
-                    let tree = Tree {
-                        options,
-                        root,
-                        loading,
-                    };
-                    trees.insert(id, tree);
+                    trees.insert(id, Tree::new(options, state));
                 }
                 Op::DropTree(id) => {
                     if let Some(tree) = trees.get(id) {

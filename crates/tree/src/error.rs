@@ -52,12 +52,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// Another commit changed a guarded key after the write set's snapshot.
+    /// Another commit changed a guarded key after the write set's snapshot, or an open transaction has staged a write to it.
     Conflict {
         /// The tree of the key.
         tree: TreeId,
         /// The key.
         key: Vec<u8>,
+        /// Whether an open transaction holds the key; [`crate::Store::await_transaction`] waits for its end.
+        held: bool,
     },
     /// The tree does not exist (any more).
     UnknownTree(TreeId),
@@ -80,6 +82,13 @@ pub enum Error {
         bytes: usize,
         /// The limit in bytes.
         limit: usize,
+    },
+    /// The memory budget has no room for this.
+    OutOfMemory {
+        /// What needs the memory.
+        what: &'static str,
+        /// How many bytes it needs in all.
+        bytes: usize,
     },
     /// An option has a value outside its bounds.
     InvalidOption(String),
@@ -218,6 +227,13 @@ impl fmt::Display for Error {
                 bytes,
                 source,
             } => write!(f, "reading {bytes} bytes of {file} at {offset}: {source}"),
+            Error::Conflict {
+                tree, held: true, ..
+            } => write!(
+                f,
+                "a key of tree {} was written by another transaction, which is open",
+                tree.0
+            ),
             Error::Conflict { tree, .. } => {
                 write!(f, "a key of tree {} was changed by another commit", tree.0)
             }
@@ -231,6 +247,11 @@ impl fmt::Display for Error {
             Error::TooLarge { what, bytes, limit } => {
                 write!(f, "a {what} of {bytes} bytes is over the limit of {limit}")
             }
+            Error::OutOfMemory { what, bytes } => write!(
+                f,
+                "there is not enough memory left for a {what} of {bytes} bytes; try again when fewer operations run, or \
+                 with less"
+            ),
             Error::InvalidOption(text) => f.write_str(text),
             Error::Stalled {
                 disk_full: true,

@@ -1,7 +1,7 @@
 //! Waits of a commit that the operation around it can end.
 //!
-//! A commit may have to wait: for room in a memtable, for the log, for space on the disk, or for the lock of a commit that
-//! does. An operation that can be interrupted says so with [`Interrupt::run`] on its thread, and whatever it calls
+//! A commit may have to wait: for room in a memtable, for the log, for space on the disk, for the end of a transaction, or
+//! for the lock of a commit that does. An operation that can be interrupted says so with [`Interrupt::run`] on its thread, and whatever it calls
 //! there observes it wherever it waits. A commit that gives up has not taken place.
 
 use std::cell::RefCell;
@@ -44,6 +44,7 @@ pub(crate) enum WaitFor {
     Memtable = 2,
     Log = 3,
     Disk = 4,
+    Transaction = 5,
 }
 
 impl Waits {
@@ -54,6 +55,7 @@ impl Waits {
             2 => "a memtable to be flushed",
             3 => "the journal",
             4 => "space on the disk",
+            5 => "an open transaction",
             _ => return None,
         })
     }

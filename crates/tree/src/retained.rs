@@ -6,6 +6,7 @@
 //! snapshot's sequence number and for this snapshot alone. Nobody else sees the runs. Their extents are free again
 //! when the snapshot is dropped, and together they are bounded; after a crash the search for lost space finds them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::engine::Engine;
@@ -53,21 +54,37 @@ impl Store {
     /// [`Error::Stalled`](crate::Error::Stalled) while the disk is nearly full, or while detached snapshots take too much
     /// of it; errors of the disk.
     pub fn detach(&self, snapshot: &Snapshot, trees: &[TreeId]) -> Result<Snapshot> {
-        let engine = self.engine();
-        engine.check_running()?;
-        let (kept, flushed) = engine.divide(snapshot);
+        self.engine().detach(snapshot, Some(trees))
+    }
+}
+
+impl Engine {
+    /// A snapshot of the same moment that keeps no flushed memtable in memory, for readers of some trees, or of all.
+    pub(crate) fn detach(&self, snapshot: &Snapshot, only: Option<&[TreeId]>) -> Result<Snapshot> {
+        self.check_running()?;
+        let (kept, flushed) = self.divide(snapshot);
         if flushed.is_empty() {
             return Ok(snapshot.clone());
         }
-        engine.check_room()?;
+        self.check_room()?;
+        let written: Vec<TreeId>;
+        let trees = match only {
+            Some(trees) => trees,
+            None => {
+                let trees = flushed.iter().flat_map(|memtable| memtable.trees());
+                let trees: BTreeSet<TreeId> = trees.map(|(tree, ..)| tree).collect();
+                written = trees.into_iter().collect();
+                &written
+            }
+        };
         let in_trees = |memtable: &Arc<Memtable>| -> u64 {
             let stats = trees.iter().filter_map(|tree| memtable.tree_stats(*tree));
             stats.map(|stats| stats.bytes).sum()
         };
         let bytes = flushed.iter().map(in_trees).sum();
-        let limit = engine.runs.budget.bytes() * DETACHED_MULTIPLE;
+        let limit = self.runs.budget.bytes() * DETACHED_MULTIPLE;
         let before = snapshot.detached.as_ref();
-        let Some(detached) = engine.counters.detached.take(bytes, limit, before) else {
+        let Some(detached) = self.counters.detached.take(bytes, limit, before) else {
             return Err(Error::Stalled {
                 disk_full: false,
                 reason: format!("{limit} bytes of the disk are in use for old snapshots"),
@@ -79,27 +96,35 @@ impl Store {
             let Some(tree) = version.trees.get(*id) else {
                 continue;
             };
-            let (mut tree, builder) = (tree.clone(), engine.builder(*id, tree));
+            let (mut tree, builder) = (tree.clone(), self.builder(*id, tree));
             for memtable in flushed.iter().rev() {
                 tree.root = builder.put_visible_above(&tree.root, memtable, snapshot.sequence)?;
             }
             roots.push((*id, tree));
         }
+        let trees = match only {
+            Some(_) => version.trees.with_only(roots),
+            None => {
+                let mut trees = (*version.trees).clone();
+                for (id, tree) in roots {
+                    trees.set_root(id, tree.root);
+                }
+                trees
+            }
+        };
         let mut kept = kept.into_iter();
         Ok(Snapshot {
             version: Arc::new(Version {
                 active: kept.next().unwrap_or_else(no_memtable),
                 sealed: kept.collect(),
-                trees: Arc::new(version.trees.with_only(roots)),
+                trees: Arc::new(trees),
                 damage: version.damage.clone(),
             }),
             detached: Some(detached),
             ..snapshot.clone()
         })
     }
-}
 
-impl Engine {
     /// The memtables of a snapshot, newest first: those of the current version, and those that are flushed.
     fn divide(&self, snapshot: &Snapshot) -> (Vec<Arc<Memtable>>, Vec<Arc<Memtable>>) {
         let current = self.version.load();

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::detached::Detached;
-use crate::memtable::for_versions;
+use crate::memtable::{Memtable, for_versions};
 use crate::merge::{Fold, Resolver};
 use crate::node::Subtree;
 use crate::page::Page;
@@ -21,6 +21,16 @@ pub struct Snapshot {
     pub(crate) operator: Arc<dyn MergeOperator>,
     /// What was written to disk for it alone.
     pub(crate) detached: Option<Arc<Detached>>,
+    /// What the transaction of the snapshot has written itself.
+    pub(crate) own: Option<Arc<OwnWrites>>,
+}
+
+/// The writes of an open transaction, up to one moment: memtables that are newer than all others, with sequence numbers of
+/// their own, from 1 on.
+pub(crate) struct OwnWrites {
+    /// Newest first.
+    pub(crate) memtables: Vec<Arc<Memtable>>,
+    pub(crate) sequence: u64,
 }
 
 /// A value that was read: pinned with its page, or copied.
@@ -91,8 +101,8 @@ impl Snapshot {
             found: None,
         };
         let mut done = false;
-        for memtable in self.version.memtables() {
-            for_versions(memtable, tree, key, self.sequence, |kind, value| {
+        for (memtable, sequence) in self.memtables() {
+            for_versions(memtable, tree, key, sequence, |kind, value| {
                 done = lookup.take(kind, value, || Held::Bytes(value.to_vec()));
                 !done
             });
@@ -118,7 +128,7 @@ impl Snapshot {
             (_, Some(key)) => key,
             (_, None) => return Ok(None),
         };
-        for memtable in self.version.memtables() {
+        for (memtable, _) in self.memtables() {
             memtable.raise_to_last_key(tree, &mut last);
         }
         Ok(Some(last))
@@ -135,6 +145,16 @@ impl Snapshot {
     /// Whether the tree exists in this snapshot.
     pub fn has_tree(&self, tree: TreeId) -> bool {
         self.version.trees.contains(tree)
+    }
+
+    /// All memtables, newest first, each with the last sequence number that is seen in it.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = (&Arc<Memtable>, u64)> {
+        let own = self.own.iter().flat_map(|own| {
+            let memtables = own.memtables.iter();
+            memtables.map(|memtable| (memtable, own.sequence))
+        });
+        let memtables = self.version.memtables();
+        own.chain(memtables.map(|memtable| (memtable, self.sequence)))
     }
 
     pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {

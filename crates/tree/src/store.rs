@@ -142,6 +142,7 @@ impl Store {
             disk_space,
             version: ArcSwap::from_pointee(version),
             spare_blocks,
+            small_blocks: Arc::default(),
             spare_sets: Mutex::default(),
             commit_lock: Mutex::new(CommitState::new(position.sequence + 1, recent)),
             flushed: Condvar::new(),
@@ -223,15 +224,12 @@ impl Store {
     /// Commits a write set: all of it or nothing.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if a guarded key was committed after the set's snapshot,
+    /// [`Error::Conflict`] if a guarded key was committed after the set's snapshot, or is held by an open transaction;
     /// [`Error::TooLarge`], [`Error::InvalidOption`], or an error of the disk.
-    pub fn commit(&self, set: WriteSet, how: Durability) -> Result<()> {
-        self.engine().commit_and_reuse(set, how)?;
-        self.engine()
-            .counters
-            .commits
-            .fetch_add(1, Ordering::Relaxed);
-        Ok(())
+    pub fn commit(&self, mut set: WriteSet, how: Durability) -> Result<()> {
+        let result = self.engine().commit(&mut set, how);
+        self.engine().reuse(set);
+        result
     }
 
     /// Waits until there is room in memory for small commits, for callers that commit under a lock of their own: they had

@@ -9,6 +9,7 @@ use crate::lost_page::LostPage;
 use crate::memtable::Memtable;
 use crate::metadata::StoredTwice;
 use crate::node::{BufferRun, Subtree};
+use crate::operation::NewTree;
 use crate::{Error, Result, TreeId, TreeOptions};
 
 /// Trees whose ids differ only in these low bits are in one page of the manifest.
@@ -21,6 +22,17 @@ pub(crate) struct Tree {
     pub(crate) root: Subtree,
     /// Whether the tree waits for a bulk load. Until then the root only gathers messages.
     pub(crate) loading: bool,
+}
+
+impl Tree {
+    /// A tree that a commit creates.
+    pub(crate) fn new(options: TreeOptions, state: NewTree) -> Tree {
+        Tree {
+            options,
+            root: Subtree::Empty,
+            loading: state == NewTree::ToBeLoaded,
+        }
+    }
 }
 
 /// The trees of a store by id. Copies share all unchanged pages, so a change costs one page, however many trees

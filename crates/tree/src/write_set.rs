@@ -1,7 +1,10 @@
 //! A write set: the operations of one commit, encoded once as the payload of its log frame.
 
+use std::sync::Arc;
+
 use crate::budget::{MemoryBudget, MemoryUse, Reservation};
 use crate::bytes::Writer;
+use crate::intents::Holder;
 use crate::operation::{
     ENTRY_HEADER_BYTES, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD, OP_DELETE_RANGE, OP_DROP_TREE,
     check_sizes, encode_options,
@@ -36,6 +39,9 @@ pub struct WriteSet {
     changes_trees: bool,
     frees_space: bool,
     failure: Option<Error>,
+    /// The transaction whose writes these are, and how many of the guards are for keys that it holds: the first ones.
+    holder: Option<Arc<Holder>>,
+    held: usize,
     /// The buffers' part of the memory budget, if they are large.
     reserved: Option<Reservation>,
 }
@@ -49,6 +55,18 @@ pub(crate) struct Guard {
     pub(crate) tree: TreeId,
     range: std::ops::Range<usize>,
     in_extra: bool,
+}
+
+/// The hash by which a guarded key is known.
+pub(crate) fn guard_hash(tree: TreeId, key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, u64::from(tree.0))
+}
+
+/// Makes room for `more` items, with a quarter to spare: a large buffer that doubles would take far more than it holds.
+fn grow<T>(items: &mut Vec<T>, more: usize) {
+    if items.capacity() - items.len() < more {
+        items.reserve_exact(more + items.len() / 4);
+    }
 }
 
 impl WriteSet {
@@ -72,9 +90,89 @@ impl WriteSet {
         self
     }
 
+    /// An empty write set for all writes of a transaction.
+    pub(crate) fn of_transaction(snapshot: &Snapshot, holder: &Arc<Holder>) -> WriteSet {
+        WriteSet {
+            holder: Some(holder.clone()),
+            ..WriteSet::with_snapshot(snapshot)
+        }
+    }
+
+    pub(crate) fn set_snapshot(&mut self, snapshot: &Snapshot) {
+        self.snapshot = Some(snapshot.clone());
+    }
+
+    /// Fails if the operations of another set are too many for this one.
+    pub(crate) fn check_room_for(&self, other: &WriteSet) -> Result<()> {
+        let bytes = self.bytes_counted() + other.bytes_counted();
+        match bytes > WRITE_SET_BYTES_MAX {
+            true => Err(Error::TooLarge {
+                what: "write set",
+                bytes,
+                limit: WRITE_SET_BYTES_MAX,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds the operations and guards of another set, which come after those of this one. It has room for them.
+    pub(crate) fn append(&mut self, other: &WriteSet) {
+        let (payload_at, extra_at) = (self.payload.len(), self.extra.len());
+        grow(&mut self.payload, other.payload.len());
+        self.payload.extend_from_slice(&other.payload);
+        grow(&mut self.extra, other.extra.len());
+        self.extra.extend_from_slice(&other.extra);
+        grow(&mut self.guards, other.guards.len());
+        self.guards.extend(other.guards.iter().map(|guard| {
+            let by = if guard.in_extra { extra_at } else { payload_at };
+            Guard {
+                range: guard.range.start + by..guard.range.end + by,
+                ..*guard
+            }
+        }));
+        if other.ops > 0 {
+            // Only if all of it does.
+            self.frees_space = other.frees_space && (self.frees_space || self.ops == 0);
+        }
+        self.ops += other.ops;
+        self.memtable_bytes += other.memtable_bytes;
+        for tree in &other.trees {
+            // It is counted there.
+            self.memtable_bytes -= Memtable::TREE_INDEX_BYTES;
+            self.note_tree(*tree);
+        }
+        self.range_bytes += other.range_bytes;
+        self.changes_trees |= other.changes_trees;
+    }
+
+    /// Memory of the buffers, in bytes.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        let guards = self.guards.capacity() * size_of::<Guard>();
+        self.payload.capacity() + self.extra.capacity() + guards
+    }
+
+    /// Size of the guarded keys that have no operation.
+    pub(crate) fn extra_bytes(&self) -> usize {
+        self.extra.len()
+    }
+
+    /// Tells that the transaction holds all keys that are guarded so far.
+    pub(crate) fn note_held(&mut self) {
+        self.held = self.guards.len();
+    }
+
+    /// The guards for keys that the transaction of the set need not hold.
+    pub(crate) fn guards_not_held(&self) -> &[Guard] {
+        &self.guards[self.held..]
+    }
+
+    pub(crate) fn holder(&self) -> Option<&Arc<Holder>> {
+        self.holder.as_ref()
+    }
+
     /// Counts the buffers in the memory budget, if they are large, until the set is dropped or its buffers are spare.
     pub(crate) fn count_in(&mut self, budget: &MemoryBudget) {
-        let bytes = self.payload.capacity() + self.extra.capacity();
+        let bytes = self.buffer_bytes();
         match &mut self.reserved {
             Some(reserved) => reserved.resize(bytes),
             None if bytes >= COUNTED_BYTES_MIN => {
@@ -89,6 +187,8 @@ impl WriteSet {
         let is_worth_it = (SPARE_BYTES_MIN..=SPARE_BYTES_MAX).contains(&self.payload.capacity());
         self.clear();
         self.snapshot = None;
+        self.holder = None;
+        self.held = 0;
         self.reserved = None;
         is_worth_it.then_some(self)
     }
@@ -113,6 +213,7 @@ impl WriteSet {
         self.payload.clear();
         self.extra.clear();
         self.guards.clear();
+        self.held = 0;
         self.ops = 0;
         self.memtable_bytes = 0;
         self.range_bytes = 0;
@@ -306,9 +407,8 @@ impl WriteSet {
         range: std::ops::Range<usize>,
         in_extra: bool,
     ) {
-        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(key, u64::from(tree.0));
         self.guards.push(Guard {
-            hash,
+            hash: guard_hash(tree, key),
             tree,
             range,
             in_extra,

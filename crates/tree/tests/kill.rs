@@ -13,6 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const TREE: TreeId = TreeId(1);
+/// A key that only transactions write that are not committed.
+const ABORTED: &[u8] = b"aborted";
 const THREADS: u64 = 3;
 const ROUNDS: u64 = 20;
 /// Set for the process that is killed: the directory of its store, and the first number to commit.
@@ -37,6 +39,28 @@ fn value(number: u64) -> Vec<u8> {
     (0..len).map(|_| random.random()).collect()
 }
 
+/// Commits a write set in a transaction, together with a mark of its number, beside one that is never committed.
+fn commit_in_transaction(store: &Store, number: u64, set: WriteSet) {
+    let [transaction, aborted] = [(); 2].map(|()| store.begin(&store.snapshot()));
+    let mut mark = transaction.write_set();
+    mark.put_guarded(TREE, &mark_of(number), b"");
+    transaction.stage(mark).unwrap();
+    let mut lost = aborted.write_set();
+    lost.put_guarded(TREE, ABORTED, &number.to_be_bytes());
+    // Another thread may have one.
+    let _ = aborted.stage(lost);
+    transaction.stage(set).unwrap();
+    transaction
+        .commit(WriteSet::new(), Durability::Logged)
+        .unwrap();
+}
+
+fn mark_of(number: u64) -> [u8; 9] {
+    let mut key = [b'm'; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
 /// Commits numbers from several threads until it is killed, and reports each one that is acknowledged.
 fn commit_for_ever(directory: &Path, first: u64) {
     let store = open(directory);
@@ -53,7 +77,10 @@ fn commit_for_ever(directory: &Path, first: u64) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let mut set = WriteSet::new();
                     set.put(TREE, &number.to_be_bytes(), &value(number));
-                    store.commit(set, Durability::Logged).unwrap();
+                    match number % 3 {
+                        0 => commit_in_transaction(&store, number, set),
+                        _ => store.commit(set, Durability::Logged).unwrap(),
+                    }
                     let line = format!("acknowledged {number}\n");
                     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
                 }
@@ -110,6 +137,14 @@ fn kill_9_loses_nothing_that_was_acknowledged() {
             let found = snapshot.get(TREE, &number.to_be_bytes()).unwrap();
             assert!(found.is_some(), "{number} is lost in round {round}");
             assert!(*number < first || *found.unwrap() == value(*number));
+        }
+        assert!(!snapshot.contains(TREE, ABORTED).unwrap());
+        // A transaction is there as a whole or not at all, whether or not it was acknowledged.
+        let last = acknowledged.iter().max().unwrap() + 2 * THREADS;
+        for number in (first..=last).filter(|number| number % 3 == 0) {
+            let mark = snapshot.contains(TREE, &mark_of(number)).unwrap();
+            let value = snapshot.contains(TREE, &number.to_be_bytes()).unwrap();
+            assert_eq!(mark, value, "{number} in round {round}");
         }
     }
     assert!(acknowledged.len() > 20 * ROUNDS as usize);

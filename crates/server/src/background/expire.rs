@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::sessions::Doom;
 use crate::state::Server;
+use crate::transactions::abort_soon;
 
 /// The longest time between two passes.
 const PERIOD_MAX: Duration = Duration::from_secs(4);
@@ -23,6 +25,13 @@ pub async fn expire(server: Arc<Server>) {
         let closed =
             tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
         server.metrics.cursors_timed_out.add(closed);
-        server.sessions.expire(now);
+        for open in server.sessions.expire(now) {
+            abort_soon(&server, &open, Doom::Killed);
+        }
+        if let Some(set) = &server.replication {
+            set.moments.expire(now, false);
+        }
+        // If it fails, the next tick tries again and reports it.
+        let _ = tokio::task::block_in_place(|| server.store.cluster_time().reserve_ahead());
     }
 }

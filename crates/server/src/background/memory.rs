@@ -3,16 +3,21 @@
 //! A cursor keeps the memtables of its moment and the rows that it has sorted. While that is too much, idle cursors move what
 //! they keep to disk, the longest idle first; their results stay the same. Those for which that is not possible are
 //! closed, and their clients are told so.
+//!
+//! A transaction keeps the memtables of its begin and its own writes. While that is too much, idle transactions let go of the
+//! memtables, the oldest first, and then the oldest one is aborted, so that its client runs it again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 use frond_store::DocumentStore;
 
 use crate::cursors::Released;
 use crate::log::Component;
+use crate::sessions::{Doom, Open};
 use crate::state::Server;
+use crate::transactions::abort_idle;
 
 /// How often memory is looked at.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -36,7 +41,10 @@ pub async fn release_memory(server: Arc<Server>) {
         if Need::of(&server.store) != Need::Nothing {
             let server = server.clone();
             // Writes to disk.
-            let pass = tokio::task::spawn_blocking(move || release(&server));
+            let pass = tokio::task::spawn_blocking(move || {
+                release(&server);
+                release_transactions(&server);
+            });
             if pass.await.is_err() {
                 // A panic of one pass, which is logged.
                 continue;
@@ -75,6 +83,9 @@ impl Need {
 
 /// One pass over the idle cursors, the longest idle first.
 fn release(server: &Server) {
+    if let Some(set) = &server.replication {
+        set.moments.expire(Instant::now(), true);
+    }
     let (mut moved, mut closed) = (0u64, 0u64);
     // What cannot go to disk: groups, say.
     let mut left = Vec::new();
@@ -131,6 +142,50 @@ fn release(server: &Server) {
     }
 }
 
+/// One pass over the idle transactions, the oldest first.
+fn release_transactions(server: &Server) {
+    let open = server.sessions.open_transactions();
+    let idle = || open.iter().filter(|open| !open.activity().is_active());
+    for open in idle() {
+        if Need::of(&server.store) == Need::Nothing || server.is_stopping() {
+            return;
+        }
+        if open.transaction.retained_bytes() > 0
+            && let Err(error) = open.transaction.detach()
+        {
+            // It keeps what it has.
+            let attributes = doc! {"error": error.to_string()};
+            let (log, component) = (&server.log, Component::Transaction);
+            let text = "A transaction cannot let go of memory";
+            log.warning(component, 9_100_021, "MemoryMonitor", text, &attributes);
+        }
+    }
+    let need = Need::of(&server.store);
+    let holds_something = |open: &&Arc<Open>| match need {
+        Need::Nothing | Need::Rows => false,
+        Need::Memtables => open.transaction.retained_bytes() > 0,
+        Need::Everything => {
+            open.transaction.bytes() as u64 + open.transaction.retained_bytes() > LITTLE_BYTES
+        }
+    };
+    let Some(oldest) = idle().find(holds_something) else {
+        return;
+    };
+    let bytes = oldest.transaction.bytes();
+    if abort_idle(server, oldest, Doom::Memory) {
+        server.log.warning(
+            Component::Transaction,
+            9_100_020,
+            "MemoryMonitor",
+            "Aborted the oldest idle transaction: memory is scarce",
+            &doc! {
+                "lsid": &oldest.session.to_doc(), "txnNumber": oldest.number,
+                "bytes": i64::try_from(bytes).unwrap_or(i64::MAX),
+            },
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -139,6 +194,7 @@ mod tests {
     use frond_store::MemoryUse;
 
     use super::*;
+    use crate::sessions::SessionId;
     use crate::testing::TestServer;
 
     fn small() -> TestServer {
@@ -227,5 +283,73 @@ mod tests {
         let get_more = doc! {"getMore": grouped, "collection": "c"};
         assert_eq!(server.code("db", get_more), 239);
         assert_eq!(count_rest(&mut server, sorted), 2997);
+    }
+
+    /// Idle transactions let go of memtables first, and keep what they read; then the oldest one is aborted.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn idle_transactions_give_back_memory_or_are_aborted_the_oldest_first() {
+        let mut server = small();
+        fill(&mut server, 0, 1000);
+        let statement = |lsid: &DocBuf, mut command: DocBuf, starts: bool| {
+            command.push_all(&doc! {"lsid": lsid, "txnNumber": 1i64, "autocommit": false});
+            if starts {
+                command.push("startTransaction", true);
+            }
+            command
+        };
+        let count = doc! {"aggregate": "c", "pipeline": [{"$count": "n"}], "cursor": {}};
+        let update = |id: i32| doc! {"update": "c", "updates": [{"q": {"_id": id}, "u": {"$set": {"b": 1}}}]};
+        let mut ids = Vec::new();
+        for round in 0..12 {
+            let id = SessionId::random().to_doc();
+            server.run("db", statement(&id, count.clone(), true));
+            server.run("db", statement(&id, update(round), false));
+            ids.push(id);
+            fill(&mut server, 1000 + round * 500, 500);
+        }
+        server.server.store.checkpoint().unwrap();
+        let retained = |server: &TestServer| -> u64 {
+            let open = server.server.sessions.open_transactions();
+            open.iter()
+                .map(|open| open.transaction.retained_bytes())
+                .sum()
+        };
+        assert!(retained(&server) > 0);
+        assert_eq!(Need::of(&server.server.store), Need::Memtables);
+        release_transactions(&server.server);
+        assert_eq!(Need::of(&server.server.store), Need::Nothing);
+        assert_eq!(server.server.sessions.open_transactions().len(), 12);
+        for (round, id) in ids.iter().enumerate() {
+            let reply = server.run("db", statement(id, count.clone(), false));
+            let expected = doc! {"n": 1000 + 500 * round as i32};
+            assert_eq!(server.batch(&reply, "firstBatch"), [expected]);
+        }
+
+        let large = doc! {"insert": "d", "documents": [{"x": "x".repeat(1 << 20)}]};
+        for id in ids.iter().take(2) {
+            server.run("db", statement(id, large.clone(), false));
+        }
+        let store = server.server.store.clone();
+        let others = store.memory().free().saturating_sub(100 << 10);
+        let _others = store.memory().reserve(MemoryUse::Replies, others as usize);
+        assert_eq!(Need::of(&store), Need::Everything);
+        release_transactions(&server.server);
+        let (oldest, newer) = (&ids[0], &ids[1]);
+        let commit = doc! {"commitTransaction": 1};
+        let reply = server.reply("admin", statement(oldest, commit.clone(), false));
+        assert_eq!(reply.get_i32("code"), Some(251));
+        let labels = reply.get_array("errorLabels").unwrap();
+        assert_eq!(
+            labels.get("0").and_then(|label| label.as_str()),
+            Some("TransientTransactionError")
+        );
+        server.run("admin", statement(newer, commit, false));
+        let counts = &server.server.sessions.counts;
+        assert_eq!(
+            counts
+                .aborted_for_memory
+                .load(std::sync::atomic::Ordering::Relaxed),
+            1
+        );
     }
 }

@@ -9,12 +9,14 @@ mod disk_space;
 mod expire;
 mod index_builds;
 mod memory;
+mod transactions;
 mod ttl;
 
 pub use disk_space::watch_disk_space;
 pub use expire::expire;
 pub use index_builds::resume_index_builds;
 pub use memory::release_memory;
+pub use transactions::expire_transactions;
 pub use ttl::Monitor as TtlMonitor;
 
 /// A thread with one job, which can be interrupted.

@@ -535,22 +535,9 @@ fn django() -> Vec<Sent> {
 
 /// Fields of features that docs/compatibility.md lists as not supported: the error names the feature.
 fn unsupported_features() -> Vec<Sent> {
-    let transaction =
-        doc! {"lsid": lsid(), "txnNumber": 1i64, "startTransaction": true, "autocommit": false};
     let encrypted = doc! {"encryptionInformation": {"type": 1, "schema": {}}};
     let fields = doc! {"encryptedFields": {"fields": []}};
     vec![
-        fails(
-            "test",
-            with(doc! {"insert": "c", "documents": [{}]}, &transaction),
-            20,
-        ),
-        fails("test", with(doc! {"find": "c"}, &transaction), 20),
-        fails(
-            "admin",
-            doc! {"commitTransaction": 1, "lsid": lsid(), "txnNumber": 1i64, "autocommit": false},
-            59,
-        ),
         fails(
             "test",
             doc! {"find": "c", "readConcern": {"level": "snapshot"}},

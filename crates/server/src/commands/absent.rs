@@ -29,15 +29,6 @@ static ABSENT: &[Absent] = &[
     },
     Absent {
         names: &[
-            "replSetInitiate",
-            "replSetReconfig",
-            "replSetStepDown",
-            "replSetFreeze",
-        ],
-        advice: "this is a standalone server: connect without replicaSet= in the connection string",
-    },
-    Absent {
-        names: &[
             "addShard",
             "enableSharding",
             "moveCollection",
@@ -46,11 +37,6 @@ static ABSENT: &[Absent] = &[
             "unshardCollection",
         ],
         advice: "this server is not sharded; collections are used without it",
-    },
-    Absent {
-        names: &["abortTransaction", "commitTransaction"],
-        advice: "multi-statement transactions are not supported; a single statement is atomic for each \
-                 document, and writes can be retried",
     },
     Absent {
         names: &["$eval", "eval"],

@@ -6,7 +6,7 @@ use frond_store::{AggregateRequest, Durability, Namespace, Verbosity};
 
 use super::find::hint;
 use super::write::bypass_validation;
-use super::{Command, Traits, current_op, explain};
+use super::{Command, InTransactions, Traits, current_op, explain};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
@@ -49,7 +49,7 @@ impl Command for Aggregate {
     }
 
     fn traits(&self) -> Traits {
-        Traits::READ
+        Traits::READ.in_transactions(InTransactions::Always)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -72,6 +72,11 @@ impl Command for Aggregate {
             check_stable_api(pipeline)?;
         }
         let batch = BatchOptions::of_cursor_field(&args)?;
+        if cx.statement.is_some()
+            && let Some(pipeline) = args.array("pipeline")?
+        {
+            check_in_transaction(pipeline)?;
+        }
         let variables = args.variables()?;
         let request = parse(cx, &args, variables.as_deref())?;
         if writes(request.request.pipeline) {
@@ -140,6 +145,47 @@ pub fn reach(pipeline: &Doc) -> Reach {
 
 /// Stages whose documents the server makes.
 const SERVER_STAGES: [&str; 3] = ["$currentOp", "$listLocalSessions", "$listSessions"];
+
+/// Refuses stages that a transaction may not have, also in the pipelines inside of stages.
+///
+/// # Errors
+/// `OperationNotSupportedInTransaction` (263).
+fn check_in_transaction(pipeline: &Doc) -> Result<()> {
+    const FORBIDDEN: [&str; 10] = [
+        "$changeStream",
+        "$collStats",
+        "$currentOp",
+        "$indexStats",
+        "$listLocalSessions",
+        "$listSessions",
+        "$merge",
+        "$out",
+        "$planCacheStats",
+        "$unionWith",
+    ];
+    for (name, spec) in pipeline.values().filter_map(|s| s.as_doc()?.first()) {
+        if FORBIDDEN.contains(&name) {
+            return Err(Error::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                format!(
+                    "Operation not permitted in transaction :: caused by :: Aggregation stage: \
+                     {name} cannot run within a multi-document transaction."
+                ),
+            ));
+        }
+        let Some(spec) = spec.as_doc() else {
+            continue;
+        };
+        for (field, value) in spec.iter() {
+            if let Value::Array(inner) = value
+                && (name == "$facet" || name == "$lookup" && field == "pipeline")
+            {
+                check_in_transaction(inner)?;
+            }
+        }
+    }
+    Ok(())
+}
 
 /// Refuses stages that are not in version 1 of the Stable API.
 fn check_stable_api(pipeline: &Doc) -> Result<()> {
@@ -218,8 +264,7 @@ fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
         request.pipeline = own.as_doc();
     }
     let query = cx
-        .server
-        .store
+        .store()
         .aggregate(cx.db, namespace.as_ref(), &request, &cx.limits)?;
     let name = match namespace {
         Some(namespace) => namespace.as_str().to_string(),

@@ -3,7 +3,7 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 
@@ -20,7 +20,7 @@ impl Command for BuildInfo {
     }
 
     fn traits(&self) -> Traits {
-        Traits::CHEAP
+        Traits::CHEAP.in_transactions(InTransactions::Later)
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
@@ -28,7 +28,7 @@ impl Command for BuildInfo {
             "version": COMPATIBLE_VERSION,
             "gitVersion": GIT_VERSION,
             "modules": [],
-            "allocator": "mimalloc",
+            "allocator": "jemalloc",
             "javascriptEngine": "none",
             "sysInfo": "deprecated",
             "versionArray": [8, 0, 15, 0],

@@ -7,8 +7,8 @@ use frond_store::{Durability, InsertOptions, Namespace, UpdateRequest};
 use super::delete::{self, delete_once};
 use super::insert::insert_once;
 use super::update::{self, update_once};
-use super::write::{Batch, WriteOptions};
-use super::{Command, Traits};
+use super::write::{Batch, WriteOptions, end_transaction_after};
+use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::context::{Context, unsupported_option};
 use crate::cursors::Cursor;
@@ -59,13 +59,15 @@ impl Command for BulkWrite {
     fn traits(&self) -> Traits {
         Traits {
             on_collection: false,
-            ..Traits::WRITE.admin()
+            ..Traits::WRITE
+                .admin()
+                .in_transactions(InTransactions::Always)
         }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        let options = WriteOptions::parse(&args)?;
+        let options = WriteOptions::parse(cx)?;
         let (ordered, variables) = (options.ordered, options.variables.as_deref());
         let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
         let batch = BatchOptions::of_cursor_field(&args)?;
@@ -134,7 +136,8 @@ impl Command for BulkWrite {
         cx.server.metrics.documents_updated.add(results.modified);
         cx.server.metrics.documents_deleted.add(results.deleted);
         if let Some(failure) = results.last_failure.take() {
-            cx.state.last_error.failed(failure);
+            cx.state.last_error.failed(failure.clone());
+            end_transaction_after(cx, Some(&failure))?;
         }
         if let Some(failure) = results.of_command.take()
             && !cx.write_concern.is_unacknowledged()

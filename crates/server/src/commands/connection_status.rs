@@ -3,7 +3,7 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::context::Context;
 
 /// Lists the authenticated users of this connection, of which there are none.
@@ -23,7 +23,7 @@ impl Command for ConnectionStatus {
     }
 
     fn traits(&self) -> Traits {
-        Traits::CHEAP
+        Traits::CHEAP.in_transactions(InTransactions::Later)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -3,14 +3,14 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::context::Context;
 
 /// Creates a collection.
 pub struct Create;
 
 /// Fields that all commands share and that are not options of the collection.
-const COMMON: [&str; 10] = [
+const COMMON: [&str; 14] = [
     "create",
     "$db",
     "lsid",
@@ -21,6 +21,10 @@ const COMMON: [&str; 10] = [
     "apiVersion",
     "apiStrict",
     "apiDeprecationErrors",
+    "readConcern",
+    "txnNumber",
+    "startTransaction",
+    "autocommit",
 ];
 
 impl Command for Create {
@@ -36,7 +40,7 @@ impl Command for Create {
         // The store reads the options and refuses unknown ones by name.
         Traits {
             takes_any_field: true,
-            ..Traits::CATALOG_WRITE
+            ..Traits::CATALOG_WRITE.in_transactions(InTransactions::Always)
         }
     }
 
@@ -48,7 +52,7 @@ impl Command for Create {
                 options.push(name, value);
             }
         }
-        cx.server.store.create_collection(&namespace, &options)?;
+        cx.store().create_collection(&namespace, &options)?;
         Ok(DocBuf::new())
     }
 }

@@ -6,7 +6,7 @@ use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
 use frond_store::index::spec::IndexSpec;
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::context::Context;
 
 /// Creates indexes, also over existing documents.
@@ -36,7 +36,7 @@ impl Command for CreateIndexes {
     }
 
     fn traits(&self) -> Traits {
-        Traits::CATALOG_WRITE
+        Traits::CATALOG_WRITE.in_transactions(InTransactions::Always)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -63,10 +63,7 @@ impl Command for CreateIndexes {
             .try_for_each(|spec| IndexSpec::check_has_name(spec))?;
         let progress = cx.limits.progress.insert(Arc::default()).clone();
         cx.connection.running.lock().progress = Some(progress);
-        let made = cx
-            .server
-            .store
-            .build_indexes(&namespace, &specs, &cx.limits)?;
+        let made = cx.store().build_indexes(&namespace, &specs, &cx.limits)?;
         let mut reply = DocBuf::new();
         reply.push("numIndexesBefore", made.before as i32);
         reply.push("numIndexesAfter", made.after as i32);

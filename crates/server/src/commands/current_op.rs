@@ -1,6 +1,7 @@
 //! `currentOp`: the running operations.
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
@@ -10,7 +11,10 @@ use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
+use crate::log;
+use crate::sessions::Open;
 use crate::state::Server;
+use crate::transactions::read_concern;
 
 /// Fields that are not conditions on an operation: those of the command, and those that all commands share.
 const NOT_CONDITIONS: [&str; 17] = [
@@ -64,6 +68,7 @@ impl Command for CurrentOp {
         let shown = Shown {
             idle_connections: cx.args().flag("$all")?.unwrap_or(false),
             idle_cursors: false,
+            idle_sessions: true,
             truncates: cx.args().flag("$truncateOps")?.unwrap_or(true),
         };
         let mut reply = DocBuf::new();
@@ -105,6 +110,7 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
     let shown = Shown {
         idle_connections: on("idleConnections")?,
         idle_cursors: on("idleCursors")?,
+        idle_sessions: args.bool("idleSessions")?.unwrap_or(true),
         truncates: on("truncateOps")?,
     };
     Ok(operations(server, &shown))
@@ -114,6 +120,8 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
 struct Shown {
     idle_connections: bool,
     idle_cursors: bool,
+    /// Sessions whose transaction is open between two statements.
+    idle_sessions: bool,
     /// Long commands are reduced to their short fields.
     truncates: bool,
 }
@@ -134,6 +142,11 @@ fn operations(server: &Server, shown: &Shown) -> Vec<DocBuf> {
         if let Some(operation) = describe(server, &connection, shown) {
             list.push(operation);
         }
+    }
+    if shown.idle_sessions {
+        let open = server.sessions.open_transactions();
+        let idle = open.iter().filter(|open| !open.activity().is_active());
+        list.extend(idle.map(|open| idle_session(server, open)));
     }
     if shown.idle_cursors {
         for cursor in server
@@ -159,6 +172,41 @@ fn operations(server: &Server, shown: &Shown) -> Vec<DocBuf> {
         }
     }
     list
+}
+
+/// A session whose transaction waits for its next statement.
+fn idle_session(server: &Server, open: &Open) -> DocBuf {
+    let mut out = doc! {
+        "type": "idleSession",
+        "host": server.host_and_port(),
+        "desc": "inactive transaction",
+    };
+    out.push_all(&open.client);
+    out.push("lsid", &open.session.to_doc());
+    out.push("active", false);
+    out.push("waitingForLock", false);
+    out.push("transaction", &transaction(open));
+    out
+}
+
+/// The section `transaction` of an operation.
+fn transaction(open: &Open) -> DocBuf {
+    let now = Instant::now();
+    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let took = now.saturating_duration_since(open.started);
+    let active = open.activity().active_for(now);
+    doc! {
+        "parameters": {
+            "txnNumber": open.number, "autocommit": false, "readConcern": &read_concern(open),
+        },
+        "startWallClockTime": log::iso_ms(open.started_ms),
+        "timeOpenMicros": micros(took),
+        "timeActiveMicros": micros(active),
+        "timeInactiveMicros": micros(took.saturating_sub(active)),
+        "expiryTime": log::iso_ms(open.started_ms.saturating_add(ms(open.lifetime))),
+        "bytes": i64::try_from(open.transaction.bytes()).unwrap_or(i64::MAX),
+    }
 }
 
 fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<DocBuf> {
@@ -189,6 +237,12 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<D
         out.push("opid", running.id);
         if let Some(session) = running.session {
             out.push("lsid", &session.to_doc());
+            if let Some(open) = running.transaction.and_then(|number| {
+                let open = server.sessions.open_transaction(session)?;
+                (open.number == number).then_some(open)
+            }) {
+                out.push("transaction", &transaction(&open));
+            }
         }
         out.push("secs_running", micros / 1_000_000);
         out.push("microsecs_running", micros);
@@ -322,6 +376,7 @@ mod tests {
         }
         let shown = Shown {
             idle_connections: false,
+            idle_sessions: false,
             idle_cursors: false,
             truncates: true,
         };

@@ -6,7 +6,7 @@ use frond_store::{DeleteRequest, Durability, Namespace};
 
 use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::metrics::Op;
@@ -47,13 +47,15 @@ impl Command for Delete {
     }
 
     fn traits(&self) -> Traits {
-        Traits::WRITE.counted(Op::Delete)
+        Traits::WRITE
+            .counted(Op::Delete)
+            .in_transactions(InTransactions::Always)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
         // A delete stores no document, so of some options only the types count.
-        let options = WriteOptions::parse(&cx.args())?;
+        let options = WriteOptions::parse(cx)?;
         let batch = Batch::parse(cx, "deletes")?;
         let requests: Vec<DeleteRequest<'_>> = batch
             .statements
@@ -105,8 +107,7 @@ pub fn delete_once(
 pub fn delete(cx: &Context<'_>, namespace: &Namespace, request: &DeleteRequest<'_>) -> Result<u64> {
     cx.server.metrics.count(Op::Delete, 1);
     Ok(cx
-        .server
-        .store
+        .store()
         .delete(namespace, request, Durability::Logged, &cx.limits)?)
 }
 

@@ -4,7 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::find::hint;
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::context::Context;
 
 /// Lists the distinct values of a field.
@@ -24,7 +24,9 @@ impl Command for Distinct {
     }
 
     fn traits(&self) -> Traits {
-        Traits::READ.stable(false)
+        Traits::READ
+            .stable(false)
+            .in_transactions(InTransactions::Always)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -34,7 +36,7 @@ impl Command for Distinct {
         let filter = args.doc_field("query")?;
         let hint = hint(&args)?;
         let collation = args.collation()?;
-        let values = cx.server.store.distinct(
+        let values = cx.store().distinct(
             &namespace,
             key,
             filter,
@@ -44,6 +46,9 @@ impl Command for Distinct {
         )?;
         let mut reply = DocBuf::new();
         reply.push("values", &values);
+        if let Some(moment) = &cx.moment {
+            reply.push("atClusterTime", moment.time);
+        }
         Ok(reply)
     }
 }

@@ -6,6 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::sessions::SessionId;
+use crate::transactions;
 
 /// Ends logical sessions and closes their cursors.
 pub struct EndSessions;
@@ -30,8 +31,7 @@ impl Command for EndSessions {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         for id in session_list(cx.body.get("endSessions"), "endSessions")? {
-            cx.server.cursors.kill_session(id);
-            cx.server.sessions.end(id);
+            transactions::end_session(cx.server, id);
         }
         Ok(DocBuf::new())
     }

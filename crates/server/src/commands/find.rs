@@ -4,7 +4,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::FindRequest;
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
@@ -31,7 +31,7 @@ impl Command for Find {
     }
 
     fn traits(&self) -> Traits {
-        Traits::READ
+        Traits::READ.in_transactions(InTransactions::Always)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -132,16 +132,13 @@ impl<'a> Finding<'a> {
     /// Opens the cursor.
     pub fn open(&self, cx: &Context<'_>) -> Result<Cursor> {
         let namespace = cx.namespace()?;
-        if self.no_timeout && cx.server.store.catalog().is_view(&namespace) {
+        if self.no_timeout && cx.store().catalog().is_view(&namespace) {
             return Err(Error::new(
                 ErrorCode::InvalidPipelineOperator,
                 "Option noCursorTimeout not supported in aggregation.",
             ));
         }
-        let query = cx
-            .server
-            .store
-            .find(&namespace, &self.request, &cx.limits)?;
+        let query = cx.store().find(&namespace, &self.request, &cx.limits)?;
         let mut cursor = Cursor::new(namespace.as_str(), Source::Query(Box::new(query)));
         cursor.no_timeout = self.no_timeout;
         cursor.awaits = self.awaits;

@@ -6,7 +6,7 @@ use frond_store::{Durability, FindAndModifyOutcome, FindAndModifyRequest};
 
 use super::find::hint;
 use super::write::{self, bypass_validation, keep_empty_timestamps};
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::metrics::Op;
@@ -50,7 +50,7 @@ impl Command for FindAndModify {
     }
 
     fn traits(&self) -> Traits {
-        Traits::WRITE
+        Traits::WRITE.in_transactions(InTransactions::Always)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -69,7 +69,7 @@ impl Command for FindAndModify {
         write::once(retry.as_mut(), statement, replay, record, || {
             // The dispatcher waits for the journal when the statement is recorded.
             let durability = Durability::Logged;
-            let store = &cx.server.store;
+            let store = cx.store();
             let outcome = store.find_and_modify(&namespace, &request, durability, &cx.limits)?;
             count(cx, &request, &outcome);
             Ok(reply(request.remove, &outcome))

@@ -46,7 +46,16 @@ impl Command for GetLastError {
         cx.state.last_error.write_reply(&mut reply);
         reply.push("syncMillis", 0);
         reply.push("writtenTo", None::<i32>);
-        match WriteConcern::parse(&concern, cx.server.settings.journal) {
+        let member = cx.server.replication.as_ref().and_then(|set| set.member());
+        let set = member.as_ref().map(|member| &member.config);
+        let parsed = WriteConcern::parse(&concern, cx.server.settings.journal, set);
+        let parsed = parsed.and_then(|parsed| {
+            match parsed.reach.error(&concern.get("w").unwrap_or(Value::Null)) {
+                Some(unsatisfied) => Err(unsatisfied),
+                None => Ok(parsed),
+            }
+        });
+        match parsed {
             Ok(concern) if concern.durability == Durability::Synced => {
                 cx.server.store.flush_log()?;
             }

@@ -7,7 +7,7 @@ use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::TailSignal;
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::metrics::Op;
@@ -38,7 +38,9 @@ impl Command for GetMore {
     fn traits(&self) -> Traits {
         Traits {
             on_collection: false,
-            ..Traits::READ.counted(Op::GetMore)
+            ..Traits::READ
+                .counted(Op::GetMore)
+                .in_transactions(InTransactions::Always)
         }
     }
 
@@ -105,7 +107,7 @@ impl Command for GetMore {
             }
         }
         cx.more_to_come = cx.exhaust_allowed && left != 0;
-        Ok(cursor_reply("nextBatch", batch, left, &namespace))
+        Ok(cursor_reply("nextBatch", batch, None, left, &namespace))
     }
 }
 
@@ -155,14 +157,36 @@ fn killed() -> Error {
     )
 }
 
-/// A cursor belongs to the session that opened it.
+/// A cursor belongs to the session and to the transaction that opened it.
 fn check_session(cx: &Context<'_>, id: i64, cursor: &Cursor) -> Result<()> {
+    let number = cx.statement.as_ref().and(cx.txn_number);
     let (code, text) = match (cursor.session, cx.session) {
-        (Some(owner), Some(user)) if owner == user => return Ok(()),
-        (None, None) => return Ok(()),
-        (None, Some(_)) => (50736, "which was not created in a session, in a session"),
-        (Some(_), None) => (50737, "which was created in a session, without a session"),
-        (Some(_), Some(_)) => (50738, "which was created in another session"),
+        (Some(owner), Some(user)) if owner != user => {
+            (50738, "which was created in another session".to_owned())
+        }
+        (None, Some(_)) => (
+            50736,
+            "which was not created in a session, in a session".to_owned(),
+        ),
+        (Some(_), None) => (
+            50737,
+            "which was created in a session, without a session".to_owned(),
+        ),
+        _ => match (cursor.transaction, number) {
+            (None, Some(number)) => (
+                50739,
+                format!("which was not created in a transaction, in transaction {number}"),
+            ),
+            (Some(owner), None) => (
+                50740,
+                format!("which was created in transaction {owner}, without a txnNumber"),
+            ),
+            (Some(owner), Some(number)) if owner != number => (
+                50741,
+                format!("which was created in transaction {owner}, in transaction {number}"),
+            ),
+            _ => return Ok(()),
+        },
     };
     Err(Error::location(
         code,

@@ -1,18 +1,19 @@
 //! `hello`: the handshake, and the heartbeat with which drivers monitor the server.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::arguments::whole;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
-use crate::sessions::TIMEOUT_MINUTES;
+use crate::parking::{Parked, TopologyWait};
+use crate::state::Server;
 
 /// The newest supported wire version: that of MongoDB 8.0.
 pub const WIRE_VERSION_MAX: i32 = 25;
@@ -42,35 +43,45 @@ impl Command for Hello {
         // A newer driver may send fields that are unknown today.
         Traits {
             takes_any_field: true,
-            ..Traits::CHEAP.stable(true)
+            ..Traits::CHEAP
+                .stable(true)
+                .in_transactions(InTransactions::Later)
         }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        if let Some(client) = cx.args().doc_field("client")? {
-            remember_client(cx, client)?;
+        let has_waited = matches!(cx.state.resumed, Some(Parked::Topology(_)));
+        if !has_waited {
+            if let Some(client) = cx.args().doc_field("client")? {
+                remember_client(cx, client)?;
+            }
+            cx.state.park = heartbeat(cx)?.map(Parked::Topology);
+            if cx.state.park.is_some() {
+                return Ok(DocBuf::new());
+            }
         }
-        let wait = heartbeat(cx)?;
+        cx.more_to_come |= has_waited && cx.exhaust_allowed;
         let old_name = cx.body.first().is_some_and(|(name, _)| name != "hello");
 
         let mut reply = DocBuf::new();
         if cx.args().flag("helloOk").unwrap_or(None).unwrap_or(false) {
             reply.push("helloOk", true);
         }
-        reply.push(
-            if old_name {
-                "ismaster"
-            } else {
-                "isWritablePrimary"
-            },
-            true,
-        );
         reply.push("topologyVersion", &cx.server.topology_version());
+        let role = if old_name {
+            "ismaster"
+        } else {
+            "isWritablePrimary"
+        };
+        describe_role(cx.server, role, &mut reply);
         reply.push("maxBsonObjectSize", DOCUMENT_BYTES_MAX as i32);
         reply.push("maxMessageSizeBytes", MAX_MESSAGE_BYTES as i32);
         reply.push("maxWriteBatchSize", WRITE_BATCH_MAX as i32);
         reply.push("localTime", Value::DateTime(now_ms()));
-        reply.push("logicalSessionTimeoutMinutes", TIMEOUT_MINUTES);
+        reply.push(
+            "logicalSessionTimeoutMinutes",
+            cx.server.sessions.timeout_minutes(),
+        );
         reply.push(
             "connectionId",
             i32::try_from(cx.connection.id).unwrap_or(i32::MAX),
@@ -80,7 +91,6 @@ impl Command for Hello {
         reply.push("readOnly", false);
         negotiate_compression(cx, &mut reply);
         cx.state.greeted = true;
-        cx.wait = wait;
         Ok(reply)
     }
 }
@@ -128,9 +138,31 @@ fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
     Ok(())
 }
 
-/// A driver that sends the current topology version waits for a newer one. There never is one, so the reply is sent
-/// when the time is over; with exhaust the next one follows without a request.
-fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
+/// Whether the server is the primary of a replica set, and which set that is. `role` is the name of the field for it.
+pub fn describe_role(server: &Server, role: &str, reply: &mut DocBuf) {
+    let Some(set) = &server.replication else {
+        reply.push(role, true);
+        return;
+    };
+    match set.member() {
+        Some(member) => {
+            member.describe_set(reply);
+            reply.push(role, true);
+            reply.push("secondary", false);
+            member.describe_self(server.store.cluster_time().last(), reply);
+        }
+        None => {
+            reply.push(role, false);
+            reply.push("secondary", false);
+            reply.push("info", "Does not have a valid replica set config");
+            reply.push("isreplicaset", true);
+        }
+    }
+}
+
+/// A driver that sends the current topology version waits for a newer one, or until its time is over; with exhaust the
+/// next reply follows without a request.
+fn heartbeat(cx: &mut Context<'_>) -> Result<Option<TopologyWait>> {
     let version = cx.args().doc_field("topologyVersion")?;
     let time = cx.args().get("maxAwaitTimeMS");
     let (version, time) = match (version, time) {
@@ -164,17 +196,24 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<Duration>> {
         // The driver has the version of an earlier run of this server, so reply at once.
         return Ok(None);
     }
-    if counter > 0 {
+    // The receiver sees every change after this.
+    let topology = cx.server.replication.as_ref().map(|set| set.topology());
+    let current = topology.as_ref().map_or(0, |topology| *topology.borrow());
+    if counter > current {
         return Err(Error::location(
             31382,
             format!(
                 "Received a topology version with counter: {counter} which is greater than the \
-                 server topology version counter: 0"
+                 server topology version counter: {current}"
             ),
         ));
     }
-    cx.more_to_come = cx.exhaust_allowed;
-    Ok(Some(Duration::from_millis(time)))
+    if counter < current {
+        cx.more_to_come = cx.exhaust_allowed;
+        return Ok(None);
+    }
+    let until = Instant::now() + Duration::from_millis(time.min(i32::MAX as u64));
+    Ok(Some(TopologyWait { topology, until }))
 }
 
 /// Compressors that both sides support, in the order of the client's preference.
@@ -280,20 +319,26 @@ mod tests {
         let mut server = TestServer::new();
         let version = server.server.topology_version();
         let command = doc! {"hello": 1, "topologyVersion": &version, "maxAwaitTimeMS": 50};
-        let answer = server.answer("admin", &command, true);
-        assert_eq!(
-            (answer.wait, answer.more_to_come),
-            (Some(Duration::from_millis(50)), true)
-        );
-        let answer = server.answer("admin", &command, false);
-        assert_eq!(
-            (answer.wait, answer.more_to_come),
-            (Some(Duration::from_millis(50)), false)
-        );
+        for exhaust in [true, false] {
+            let began = Instant::now();
+            let answer = server.answer("admin", &command, exhaust);
+            assert!(answer.reply.is_empty() || !answer.reply.contains_key("topologyVersion"));
+            let Some(Parked::Topology(mut wait)) = server.state.park.take() else {
+                panic!("it does not wait");
+            };
+            wait.wait(&server.connection.wake).await;
+            assert!(began.elapsed() >= Duration::from_millis(50));
+            server.state.resumed = Some(Parked::Topology(wait));
+            let answer = server.answer("admin", &command, exhaust);
+            server.state.resumed = None;
+            assert_eq!(answer.more_to_come, exhaust);
+            assert_eq!(answer.reply.get_doc("topologyVersion"), Some(&*version));
+        }
         let other = doc! {"processId": frond_bson::ObjectId::new(), "counter": 7i64};
         let command = doc! {"hello": 1, "topologyVersion": &other, "maxAwaitTimeMS": 50};
         let answer = server.answer("admin", &command, true);
-        assert_eq!((answer.wait, answer.more_to_come), (None, false));
+        assert!(server.state.park.is_none() && !answer.more_to_come);
+        assert!(answer.reply.contains_key("topologyVersion"));
 
         let ahead = doc! {"processId": server.server.process_id, "counter": 7i64};
         let cases = [

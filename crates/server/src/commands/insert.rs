@@ -5,7 +5,7 @@ use frond_error::{Error, Result};
 use frond_store::{Durability, InsertOptions, Namespace};
 
 use super::write::{self, Batch, WriteOptions};
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::context::Context;
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
@@ -40,12 +40,14 @@ impl Command for Insert {
     }
 
     fn traits(&self) -> Traits {
-        Traits::WRITE.counted(Op::Insert)
+        Traits::WRITE
+            .counted(Op::Insert)
+            .in_transactions(InTransactions::Always)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let options = WriteOptions::parse(&cx.args())?;
+        let options = WriteOptions::parse(cx)?;
         let options = InsertOptions {
             ordered: options.ordered,
             durability: Durability::Logged,
@@ -111,7 +113,7 @@ pub fn insert(
     documents: &[&Doc],
     options: InsertOptions,
 ) -> Result<(usize, WriteErrors)> {
-    let outcome = cx.server.store.insert(namespace, documents, options)?;
+    let outcome = cx.store().insert(namespace, documents, options)?;
     // In an ordered insert nothing after the first error is tried.
     let tried = if options.ordered {
         outcome.inserted + outcome.errors.len()
@@ -197,7 +199,7 @@ mod tests {
             ),
             (
                 doc! {"insert": "c", "documents": [{}], "startTransaction": true},
-                20,
+                72,
             ),
         ];
         for (command, code) in cases {

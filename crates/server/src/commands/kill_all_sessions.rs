@@ -6,6 +6,7 @@ use frond_error::Result;
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::context::unsupported_option;
+use crate::transactions;
 
 /// Ends all logical sessions, their cursors and their operations.
 pub struct KillAllSessions;
@@ -36,12 +37,7 @@ impl Command for KillAllSessions {
                 ));
             }
         }
-        for cursor in cx.server.cursors.list() {
-            if cursor.session.is_some() {
-                cx.server.cursors.kill(cursor.id);
-            }
-        }
-        cx.server.sessions.end_all();
+        transactions::end_all_sessions(cx.server, cx.connection.id);
         Ok(DocBuf::new())
     }
 }

@@ -3,7 +3,7 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::context::Context;
 
 /// Closes cursors.
@@ -25,7 +25,9 @@ impl Command for KillCursors {
     fn traits(&self) -> Traits {
         Traits {
             on_collection: true,
-            ..Traits::CHEAP.stable(true)
+            ..Traits::CHEAP
+                .stable(true)
+                .in_transactions(InTransactions::Later)
         }
     }
 

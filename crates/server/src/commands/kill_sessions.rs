@@ -6,6 +6,7 @@ use frond_error::Result;
 use super::end_sessions::session_list;
 use super::{Command, Traits};
 use crate::context::Context;
+use crate::transactions;
 
 /// Ends logical sessions, their cursors and their operations.
 pub struct KillSessions;
@@ -25,9 +26,8 @@ impl Command for KillSessions {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         for id in session_list(cx.body.get("killSessions"), "killSessions")? {
-            cx.server.cursors.kill_session(id);
             cx.server.connections.kill_session(id);
-            cx.server.sessions.end(id);
+            transactions::end_session(cx.server, id);
         }
         Ok(DocBuf::new())
     }

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::metrics::{Class, Op};
 
+pub mod abort_transaction;
 pub mod absent;
 pub mod access_info;
 pub mod aggregate;
@@ -20,6 +21,7 @@ pub mod clone_collection_as_capped;
 pub mod coll_mod;
 mod coll_mod_index;
 pub mod coll_stats;
+pub mod commit_transaction;
 pub mod configure_fail_point;
 pub mod connection_status;
 pub mod convert_to_capped;
@@ -30,6 +32,7 @@ pub mod current_op;
 pub mod data_size;
 pub mod db_hash;
 pub mod db_stats;
+pub mod default_rw_concern;
 pub mod delete;
 pub mod distinct;
 pub mod drop;
@@ -52,6 +55,7 @@ pub mod hello;
 pub mod host_info;
 pub mod insert;
 pub mod kill_all_sessions;
+pub mod kill_all_sessions_by_pattern;
 pub mod kill_cursors;
 pub mod kill_op;
 pub mod kill_sessions;
@@ -69,6 +73,8 @@ pub mod re_index;
 pub mod refresh_sessions;
 pub mod refused;
 pub mod rename_collection;
+pub mod repl_set_config;
+pub mod repl_set_status;
 pub mod reset_error;
 pub mod sasl_start;
 pub mod server_status;
@@ -83,6 +89,7 @@ mod write;
 
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[
+    &abort_transaction::AbortTransaction,
     &aggregate::Aggregate,
     &refused::APPLY_OPS,
     &build_info::BuildInfo,
@@ -90,6 +97,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &clone_collection_as_capped::CloneCollectionAsCapped,
     &coll_mod::CollMod,
     &coll_stats::CollStats,
+    &commit_transaction::CommitTransaction,
     &configure_fail_point::ConfigureFailPoint,
     &connection_status::ConnectionStatus,
     &convert_to_capped::ConvertToCapped,
@@ -113,6 +121,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &find_and_modify::FindAndModify,
     &fsync::Fsync,
     &get_cmd_line_opts::GetCmdLineOpts,
+    &default_rw_concern::GetDefaultRwConcern,
     &get_diagnostic_data::GetDiagnosticData,
     &get_last_error::GetLastError,
     &get_log::GetLog,
@@ -122,6 +131,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &host_info::HostInfo,
     &insert::Insert,
     &kill_all_sessions::KillAllSessions,
+    &kill_all_sessions_by_pattern::KillAllSessionsByPattern,
     &kill_cursors::KillCursors,
     &kill_op::KillOp,
     &kill_sessions::KillSessions,
@@ -143,12 +153,18 @@ pub static COMMANDS: &[&dyn Command] = &[
     &re_index::ReIndex,
     &refresh_sessions::RefreshSessions,
     &rename_collection::RenameCollection,
-    &refused::REPL_SET_GET_CONFIG,
-    &refused::REPL_SET_GET_STATUS,
+    &repl_set_status::ReplSetFreeze,
+    &repl_set_config::ReplSetGetConfig,
+    &repl_set_status::ReplSetGetStatus,
+    &repl_set_config::ReplSetInitiate,
+    &repl_set_status::ReplSetMaintenance,
+    &repl_set_config::ReplSetReconfig,
+    &repl_set_status::ReplSetStepDown,
     &reset_error::ResetError,
     &access_info::ROLES_INFO,
     &sasl_start::SaslStart,
     &server_status::ServerStatus,
+    &default_rw_concern::SetDefaultRwConcern,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
     &shutdown::Shutdown,
     &start_session::StartSession,
@@ -208,6 +224,19 @@ pub struct Traits {
     pub keeps_last_error: bool,
     /// Whether it accepts a write concern.
     pub writes: bool,
+    /// Whether it may be a statement of a transaction.
+    pub in_transactions: InTransactions,
+}
+
+/// Whether a command may be a statement of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTransactions {
+    /// It may not.
+    Never,
+    /// It may, but not be the first one.
+    Later,
+    /// It may.
+    Always,
 }
 
 impl Traits {
@@ -223,6 +252,7 @@ impl Traits {
         on_collection: false,
         keeps_last_error: false,
         writes: false,
+        in_transactions: InTransactions::Never,
     };
 
     /// Reads documents of a collection.
@@ -270,6 +300,12 @@ impl Traits {
     /// The same, as part of the Stable API or not.
     pub const fn stable(mut self, stable: bool) -> Traits {
         self.stable_api = stable;
+        self
+    }
+
+    /// The same, as a statement that transactions may have.
+    pub const fn in_transactions(mut self, allowed: InTransactions) -> Traits {
+        self.in_transactions = allowed;
         self
     }
 

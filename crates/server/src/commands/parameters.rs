@@ -1,5 +1,6 @@
 //! `getParameter` and `setParameter`, over one table of parameters.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
@@ -12,7 +13,7 @@ use crate::arguments::{Arguments, whole};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::Component;
-use crate::sessions::TIMEOUT_MINUTES;
+use crate::replication::Moments;
 use crate::settings;
 use crate::state::Server;
 
@@ -201,7 +202,7 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "localLogicalSessionTimeoutMinutes",
-        get: |_| owned(TIMEOUT_MINUTES),
+        get: |server| owned(server.sessions.timeout_minutes()),
         set: None,
     },
     Parameter {
@@ -222,6 +223,34 @@ static PARAMETERS: &[Parameter] = &[
         name: "maxBSONObjectSize",
         get: |_| owned(DOCUMENT_BYTES_MAX as i32),
         set: None,
+    },
+    Parameter {
+        name: "maxTransactionLockRequestTimeoutMillis",
+        get: |server| owned(server.transaction_lock_wait_ms.load(Relaxed)),
+        set: Some(|server, value| {
+            let name = "maxTransactionLockRequestTimeoutMillis";
+            let ms = number(name, value, -1, i64::from(i32::MAX))?;
+            let ms = i32::try_from(ms).unwrap_or(i32::MAX);
+            server.transaction_lock_wait_ms.store(ms, Relaxed);
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "minSnapshotHistoryWindowInSeconds",
+        get: |server| {
+            let set = server.replication.as_ref();
+            let window = set.map_or(Moments::default().window(), |set| set.moments.window());
+            owned(i32::try_from(window.as_secs()).unwrap_or(i32::MAX))
+        },
+        set: Some(|server, value| {
+            const NAME: &str = "minSnapshotHistoryWindowInSeconds";
+            let seconds = number(NAME, value, 0, i64::from(i32::MAX))?;
+            let set = server.replication.as_ref().ok_or_else(|| {
+                Error::bad_value(format!("{NAME} has no effect on a standalone server"))
+            })?;
+            set.moments.set_window_seconds(seconds.unsigned_abs());
+            Ok(())
+        }),
     },
     Parameter {
         name: "naturalOrder",
@@ -246,6 +275,19 @@ static PARAMETERS: &[Parameter] = &[
         name: "tlsMode",
         get: |_| owned("disabled"),
         set: None,
+    },
+    Parameter {
+        name: "transactionLifetimeLimitSeconds",
+        get: |server| {
+            let seconds = server.sessions.transaction_lifetime().as_secs();
+            owned(i32::try_from(seconds).unwrap_or(i32::MAX))
+        },
+        set: Some(|server, value| {
+            let name = "transactionLifetimeLimitSeconds";
+            let seconds = number(name, value, 1, i64::from(i32::MAX))?.unsigned_abs();
+            (server.sessions).set_transaction_lifetime(Duration::from_secs(seconds));
+            Ok(())
+        }),
     },
     Parameter {
         name: "ttlMonitorEnabled",

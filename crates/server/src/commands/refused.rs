@@ -1,8 +1,8 @@
-//! `applyOps`, `mapReduce`, `replSetGetConfig` and `replSetGetStatus`: known commands that this server always refuses,
+//! `applyOps` and `mapReduce`: known commands that this server always refuses,
 //! with the error of a mongod that cannot run them either.
 
 use frond_bson::DocBuf;
-use frond_error::{Error, ErrorCode, Result};
+use frond_error::{Error, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
@@ -56,28 +56,6 @@ pub static MAP_REDUCE: Refused = Refused {
     },
 };
 
-/// `replSetGetConfig`
-pub static REPL_SET_GET_CONFIG: Refused = Refused {
-    names: &["replSetGetConfig"],
-    doc: "Refuses: this server is not a member of a replica set.",
-    fields: &["commitmentStatus"],
-    traits: Traits::CHEAP.admin(),
-    error: || no_replication("This node was not started with replication enabled."),
-};
-
-/// `replSetGetStatus`
-pub static REPL_SET_GET_STATUS: Refused = Refused {
-    names: &["replSetGetStatus"],
-    doc: "Refuses: this server is not a member of a replica set.",
-    fields: &["initialSync"],
-    traits: Traits::CHEAP.admin(),
-    error: || no_replication("not running with --replSet"),
-};
-
-fn no_replication(message: &str) -> Error {
-    Error::new(ErrorCode::NoReplicationEnabled, message)
-}
-
 impl Command for Refused {
     fn names(&self) -> &'static [&'static str] {
         self.names
@@ -116,9 +94,6 @@ mod tests {
                 doc! {"mapReduce": "c", "map": "", "reduce": ""},
                 31264,
             ),
-            ("admin", doc! {"replSetGetConfig": 1}, 76),
-            ("admin", doc! {"replSetGetStatus": 1}, 76),
-            ("test", doc! {"replSetGetStatus": 1}, 13),
         ] {
             assert_eq!(server.code(db, command.clone()), code, "{command:?}");
         }

@@ -5,7 +5,7 @@ use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::sessions::{SessionId, TIMEOUT_MINUTES};
+use crate::sessions::SessionId;
 
 /// Begins a logical session.
 pub struct StartSession;
@@ -26,7 +26,7 @@ impl Command for StartSession {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let id = SessionId::random();
         cx.server.sessions.touch(id);
-        Ok(doc! {"id": id.to_doc(), "timeoutMinutes": TIMEOUT_MINUTES})
+        Ok(doc! {"id": id.to_doc(), "timeoutMinutes": cx.server.sessions.timeout_minutes()})
     }
 }
 

@@ -7,7 +7,7 @@ use frond_store::{Durability, Namespace, UpdateRequest};
 
 use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
-use super::{Command, Traits};
+use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::context::{Context, unsupported_option};
 use crate::metrics::Op;
@@ -50,12 +50,14 @@ impl Command for Update {
     }
 
     fn traits(&self) -> Traits {
-        Traits::WRITE.counted(Op::Update)
+        Traits::WRITE
+            .counted(Op::Update)
+            .in_transactions(InTransactions::Always)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let options = WriteOptions::parse(&cx.args())?;
+        let options = WriteOptions::parse(cx)?;
         let batch = Batch::parse(cx, "updates")?;
         // Everything is read before anything is done: a malformed statement fails the command.
         let requests: Vec<UpdateRequest<'_>> = batch
@@ -152,8 +154,7 @@ pub fn update(
 ) -> Result<Updated> {
     cx.server.metrics.count(Op::Update, 1);
     let outcome = cx
-        .server
-        .store
+        .store()
         .update(namespace, request, Durability::Logged, &cx.limits)?;
     Ok(Updated {
         n: outcome.matched + u64::from(outcome.upserted_id.is_some()),

@@ -1,11 +1,12 @@
 //! What the write commands share: their options, running their statements, retryable writes, the reply.
 
 use frond_bson::{Doc, DocBuf};
-use frond_error::Result;
+use frond_error::{Error, Result};
 
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::errors::ends_command;
+use crate::labels::ends_transaction_for_now;
 use crate::reply::WriteErrors;
 use crate::sessions::{Recorded, RetryableWrite};
 use crate::statements::Statements;
@@ -23,10 +24,12 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Reads the options of a command.
-    pub fn parse(args: &Arguments<'_>) -> Result<WriteOptions> {
+    /// Reads the options of a command. In a transaction the first error ends the command, whatever the client asks for.
+    pub fn parse(cx: &Context<'_>) -> Result<WriteOptions> {
+        let args = &cx.args();
+        let ordered = args.flag("ordered")?.unwrap_or(true);
         Ok(WriteOptions {
-            ordered: args.flag("ordered")?.unwrap_or(true),
+            ordered: ordered || cx.statement.is_some(),
             bypass_validation: bypass_validation(args)?,
             keep_empty_timestamps: keep_empty_timestamps(args)?,
             variables: args.variables()?,
@@ -110,7 +113,8 @@ pub fn once<T>(
 }
 
 /// Keeps the last error for `getLastError`, and makes the reply: the counts, then the errors. A client that waits for
-/// no write gets neither. Fails if an error is one of the whole command.
+/// no write gets neither. Fails if an error is one of the whole command. In a transaction every error ends the transaction,
+/// and one after which the transaction may be run again is one of the whole command.
 pub fn reply(
     cx: &mut Context<'_>,
     errors: &WriteErrors,
@@ -119,6 +123,7 @@ pub fn reply(
     if let Some(error) = errors.last() {
         cx.state.last_error.failed(error.clone());
     }
+    end_transaction_after(cx, errors.last())?;
     let mut reply = DocBuf::new();
     if !cx.write_concern.is_unacknowledged() {
         if let Some(failure) = errors.of_command() {
@@ -128,6 +133,20 @@ pub fn reply(
         errors.write(&mut reply);
     }
     Ok(reply)
+}
+
+/// Aborts the transaction that a command is a part of, if a statement of the command failed.
+///
+/// # Errors
+/// The statement's error, if the transaction may succeed when it is run again.
+pub fn end_transaction_after(cx: &mut Context<'_>, failure: Option<&Error>) -> Result<()> {
+    if let (Some(statement), Some(failure)) = (&mut cx.statement, failure) {
+        statement.abort();
+        if ends_transaction_for_now(failure.code()) {
+            return Err(failure.clone());
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

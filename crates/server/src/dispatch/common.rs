@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use frond_bson::Value;
+use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::check_database_name;
+use frond_store::{Durability, SnapshotReads, check_database_name};
 
 use super::CommandRequest;
+use super::transaction::Fields;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::commands::{Command, Traits, proper_name};
-use crate::concern::{WriteConcern, check_read_concern};
-use crate::context::unsupported_option;
+use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
+use crate::context::{Moment, unsupported_option};
+use crate::exec::Lane;
+use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
-
-/// Commands that may be sent again with the same `txnNumber`.
-const RETRYABLE: &[&str] = &["insert", "update", "delete", "findAndModify", "bulkWrite"];
+use crate::transactions::Asked;
 
 /// The arguments that all commands share.
 pub struct Common {
@@ -23,8 +24,12 @@ pub struct Common {
     pub session: Option<SessionId>,
     /// `txnNumber`
     pub txn_number: Option<i64>,
+    /// The transaction that the command is a statement of.
+    pub transaction: Option<Asked>,
     /// `writeConcern`
     pub write_concern: WriteConcern,
+    /// `readConcern`
+    pub read_concern: ReadConcern,
     /// `maxTimeMS`
     pub max_time: Option<Duration>,
     /// `help`: the client asks for the description of the command.
@@ -54,10 +59,16 @@ impl Common {
         let mut common = Common {
             session: None,
             txn_number: None,
+            transaction: None,
             write_concern: WriteConcern::DEFAULT,
+            read_concern: ReadConcern::default(),
             max_time: None,
             help: false,
         };
+        let member = server.replication.as_ref().and_then(|set| set.member());
+        let set = member.as_ref().map(|member| &member.config);
+        let mut write_concern = None;
+        let mut fields = Fields::default();
         let (mut api_version, mut api_strict, mut api_details) = (None, false, false);
         let mut names = request
             .body
@@ -69,38 +80,30 @@ impl Common {
             let may_be_there = names & bit != 0;
             names |= bit;
             match field {
-                "$db" | "comment" | "$clusterTime" => {}
+                "$db" | "comment" => {}
+                "$clusterTime" => {
+                    if let Some(set) = &server.replication
+                        && let Some(time) = args.doc_field(field)?
+                    {
+                        set.gossip(time)?;
+                    }
+                }
                 "lsid" => {
                     if let Some(lsid) = args.doc_field("lsid")? {
                         common.session = Some(SessionId::parse(lsid)?);
                     }
                 }
                 "txnNumber" => match value {
-                    Value::Int64(n) if n >= 0 => common.txn_number = Some(n),
-                    Value::Int64(_) => {
-                        return Err(Error::new(
-                            ErrorCode::InvalidOptions,
-                            "Transaction number cannot be negative",
-                        ));
-                    }
+                    Value::Int64(n) => fields.number = Some(n),
                     other => return Err(args.wrong_type(field, &other, "type 'long'")),
                 },
-                // Tools match this text, so nothing is added.
-                "startTransaction" | "autocommit" => {
-                    return Err(Error::new(
-                        ErrorCode::IllegalOperation,
-                        "Transaction numbers are only allowed on a replica set member or mongos",
-                    ));
-                }
+                "autocommit" => fields.autocommit = boolean(&args, field, &value)?,
+                "startTransaction" => fields.start = boolean(&args, field, &value)?,
                 "$readPreference" => check_read_preference(&args)?,
                 "$queryOptions" => {
                     args.doc_field(field)?;
                 }
-                "readConcern" => {
-                    if let Some(concern) = args.doc_field(field)? {
-                        check_read_concern(concern)?;
-                    }
-                }
+                "readConcern" => fields.read_concern = args.doc_field(field)?,
                 "writeConcern" => {
                     if let Some(concern) = args.doc_field(field)? {
                         if !traits.writes && !command.fields().contains(&field) {
@@ -109,8 +112,8 @@ impl Common {
                                 format!("Command {name} does not support writeConcern"),
                             ));
                         }
-                        common.write_concern =
-                            WriteConcern::parse(concern, server.settings.journal)?;
+                        fields.has_write_concern = true;
+                        write_concern = Some(concern).filter(|concern| !concern.is_empty());
                     }
                 }
                 "maxTimeMS" => common.max_time = parse_max_time(field, &value)?,
@@ -152,26 +155,115 @@ impl Common {
                 return Err(args.unknown(field));
             }
         }
-        check_api(name, traits, api_version, api_strict, api_details)?;
-        if common.txn_number.is_some() {
-            if common.session.is_none() {
-                return Err(Error::new(
-                    ErrorCode::InvalidOptions,
-                    "Transaction number requires a session ID to also be specified",
-                ));
+        let in_transaction = fields.autocommit.is_some();
+        if let Some(concern) = fields.read_concern {
+            let place = ReadPlace {
+                command: name,
+                replicated: set.is_some(),
+                in_transaction,
+            };
+            common.read_concern = ReadConcern::parse(concern, place)?;
+        }
+        let parse = |concern: &Doc| WriteConcern::parse(concern, server.settings.journal, set);
+        if let Some(concern) = write_concern {
+            common.write_concern = parse(concern)?;
+        } else if let Some(replication) = &server.replication
+            && set.is_some()
+            && traits.writes
+            && !request.legacy
+            && (!in_transaction || name == "commitTransaction")
+        {
+            common.write_concern = replication.defaults.with_write_concern(parse)?;
+        }
+        if let Some(replication) = &server.replication {
+            if member.is_none() {
+                check_without_member(server, request, traits)?;
             }
-            if !RETRYABLE.contains(&name) {
-                return Err(Error::new(
-                    ErrorCode::NotARetryableWriteCommand,
-                    format!(
-                        "txnNumber may only be provided for multi-document transactions and \
-                         retryable write commands. autocommit:false was not provided, and {name} \
-                         is not a retryable write command."
-                    ),
-                ));
+            common.check_times(replication)?;
+        }
+        check_api(name, traits, api_version, api_strict, api_details)?;
+        fields.has_session = common.session.is_some();
+        common.transaction = fields.check(name, traits, request)?;
+        common.txn_number = fields.number;
+        Ok(common)
+    }
+}
+
+/// Refuses what a member of a set that is not initiated cannot do: to write, and to read. The database `local` belongs to
+/// the server alone.
+fn check_without_member(
+    server: &Server,
+    request: &CommandRequest<'_>,
+    traits: Traits,
+) -> Result<()> {
+    let preference = request.body.get_doc("$readPreference");
+    let mode = preference.and_then(|preference| preference.get_str("mode"));
+    let (code, message) = match traits.lane {
+        _ if request.db == "local" => return Ok(()),
+        _ if traits.writes => (ErrorCode::NotWritablePrimary, "not primary"),
+        Some(Lane::Read | Lane::Write) if mode.is_none_or(|mode| mode == "primary") => (
+            ErrorCode::NotPrimaryNoSecondaryOk,
+            "not primary and secondaryOk=false",
+        ),
+        Some(Lane::Read | Lane::Write) => (
+            ErrorCode::NotPrimaryOrSecondary,
+            "node is not in primary or recovering state",
+        ),
+        _ => return Ok(()),
+    };
+    let version = server.topology_version();
+    Err(Error::new(code, message).with_details(doc! {"topologyVersion": version}))
+}
+
+impl Common {
+    /// Whether the reply waits until the journal is durable: that of a write which asks for it, or of a linearizable read.
+    pub fn waits_for_journal(&self) -> bool {
+        self.write_concern.durability == Durability::Synced
+            || self.read_concern.level == Some(Level::Linearizable)
+    }
+
+    /// What a new transaction reads, if it asks for a time in the past.
+    pub fn transaction_moment(&self, server: &Server) -> Result<Option<SnapshotReads>> {
+        match (&server.replication, self.read_concern.at) {
+            (Some(set), Some(at)) => Ok(Some(set.snapshot(Some(at), None)?.0)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What the command reads, if it asks for a snapshot outside of transactions.
+    pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
+        let concern = self.read_concern;
+        match &server.replication {
+            Some(set) if concern.level == Some(Level::Snapshot) => {
+                let (reads, time) = set.snapshot(concern.at, concern.after)?;
+                let store = server.store.at(&reads);
+                Ok(Some(Moment { store, time }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Checks that the set has reached the times of the read concern. There is nothing to wait for: all that is
+    /// committed is visible.
+    fn check_times(&self, set: &Replication) -> Result<()> {
+        let concern = self.read_concern;
+        for (name, time) in [
+            ("afterClusterTime", concern.after),
+            ("atClusterTime", concern.at),
+        ] {
+            if let Some(time) = time {
+                set.check_reached(name, time)?;
             }
         }
-        Ok(common)
+        Ok(())
+    }
+}
+
+/// A boolean; numbers are not accepted.
+fn boolean(args: &Arguments<'_>, field: &str, value: &Value<'_>) -> Result<Option<bool>> {
+    match value {
+        Value::Bool(value) => Ok(Some(*value)),
+        other => Err(args.wrong_type(field, other, "type 'bool'")),
     }
 }
 

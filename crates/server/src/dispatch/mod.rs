@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::Durability;
+use frond_store::{OpContext, SnapshotReads};
 use frond_wire::DocIter;
 
 use crate::client::Client;
@@ -14,12 +14,15 @@ use crate::context::Context;
 use crate::errors::{reply_too_large, truncated, write_error};
 use crate::exec::Lane;
 use crate::fail_points::Effect;
+use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::parking::{JournalWait, Parked};
 use crate::sessions::SessionId;
+use crate::transactions::{Asked, Statement};
 
 mod common;
 mod operation;
+mod transaction;
 
 use common::Common;
 pub use operation::abandon;
@@ -54,8 +57,19 @@ pub struct Answer {
 impl Answer {
     /// The reply for an error, in a size that clients accept: an error may quote the request.
     pub fn failed(failure: Error) -> Answer {
+        Answer::labelled(failure, |_| None, None)
+    }
+
+    /// The reply for an error with the label that its code has in this command, or those of a fail point.
+    fn labelled(
+        failure: Error,
+        label: impl FnOnce(ErrorCode) -> Option<&'static str>,
+        forced: Option<&ArrayBuf>,
+    ) -> Answer {
         let mut reply = DocBuf::new();
+        let code = failure.code();
         write_error(&mut reply, &truncated(failure));
+        labels::write(&mut reply, forced, label(code));
         Answer {
             reply,
             more_to_come: false,
@@ -65,36 +79,54 @@ impl Answer {
     }
 }
 
-/// Runs a command. There is always a reply.
+/// Runs a command. There is always a reply. A member of a replica set adds its times.
 pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
+    let mut answer = answer_command(client, request);
+    // A command that waits has no reply yet.
+    if let Some(set) = &client.server.replication
+        && client.state.park.is_none()
+    {
+        let name = request.body.first().map_or("", |(name, _)| name);
+        let writes = lane(name, request.body.as_bytes()) == Some(Lane::Write)
+            || commands::find(name).is_some_and(|(_, command)| command.traits().writes);
+        // One that failed may have written a part.
+        set.add_times(&mut answer.reply, writes);
+    }
+    answer
+}
+
+fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
     let effect = match client.state.resumed {
         // The fail point was checked before the command waited.
         Some(_) => Effect::default(),
         None => effect(client, request).unwrap_or_default(),
     };
+    let label = |code| Part::of(request.body).label(Some(code), None);
     if let Some(failure) = effect.failure().or_else(|| closing(&effect)) {
         return Answer {
             wait: effect.block,
             close: effect.close,
-            ..Answer::failed(failure)
+            ..Answer::labelled(failure, label, effect.labels.as_ref())
         };
     }
     let mut more_to_come = false;
-    let mut wait = effect.block;
-    match try_command(client, request, &mut more_to_come, &mut wait) {
+    match try_command(client, request, &mut more_to_come) {
         Ok(mut reply) => {
-            effect.add_to(&mut reply);
+            if let Some(code) = effect.add_to(&mut reply) {
+                let label = Part::of(request.body).label(None, Some(code));
+                labels::write(&mut reply, effect.labels.as_ref(), label);
+            }
             reply.push("ok", 1.0);
             Answer {
                 reply,
                 more_to_come,
-                wait,
+                wait: effect.block,
                 close: false,
             }
         }
         Err(failure) => Answer {
             wait: effect.block,
-            ..Answer::failed(failure)
+            ..Answer::labelled(failure, label, None)
         },
     }
 }
@@ -129,7 +161,6 @@ fn try_command(
     client: &mut Client<'_>,
     request: &CommandRequest<'_>,
     more_to_come: &mut bool,
-    wait: &mut Option<Duration>,
 ) -> Result<DocBuf> {
     let server = client.server;
     let name = request.body.first().map_or("", |(name, _)| name);
@@ -159,7 +190,9 @@ fn try_command(
     };
     operation.run(client, request, |client, limits| {
         if let Some(Parked::Journal(waited)) = &mut client.state.resumed {
-            return Ok(after_journal(waited));
+            let mut reply = after_journal(waited);
+            push_unsatisfied(&common?, request, &mut reply);
+            return Ok(reply);
         }
         let common = common?;
         if common.help {
@@ -169,6 +202,18 @@ fn try_command(
             touch_session(client, session);
             client.connection.running.lock().session = Some(session);
         }
+        let context = limits.with_limit(common.max_time);
+        let statement = match (&common.transaction, common.session) {
+            (Some(asked), Some(session)) => {
+                let at = common.transaction_moment(server)?;
+                Some(begin_statement(client, session, asked, at, &context)?)
+            }
+            _ => None,
+        };
+        let moment = match statement {
+            Some(_) => None,
+            None => common.moment(server)?,
+        };
         let mut cx = Context {
             server,
             connection: client.connection,
@@ -179,13 +224,14 @@ fn try_command(
             sequences: request.sequences,
             session: common.session,
             txn_number: common.txn_number,
+            statement,
+            moment,
             write_concern: common.write_concern,
-            limits: limits.with_limit(common.max_time),
+            limits: context,
             max_time: common.max_time,
             exhaust_allowed: request.exhaust_allowed,
             legacy: request.legacy,
             more_to_come: false,
-            wait: None,
         };
         // It may have waited, for a ticket or for documents.
         if let Err(failure) = cx.limits.check() {
@@ -201,8 +247,12 @@ fn try_command(
                 interrupt.run(|| command.run(&mut cx))
             }
             _ => command.run(&mut cx),
-        }?;
-        if cx.write_concern.durability == Durability::Synced && cx.state.park.is_none() {
+        };
+        if let Some(statement) = cx.statement.take() {
+            reply = end_statement(statement, reply);
+        }
+        let mut reply = reply?;
+        if common.waits_for_journal() && cx.state.park.is_none() {
             if !cx.legacy {
                 cx.state.park = Some(Parked::Journal(JournalWait {
                     reply,
@@ -215,11 +265,36 @@ fn try_command(
                 push_journal_failure(&mut reply, failure.message());
             }
         }
+        push_unsatisfied(&common, request, &mut reply);
         check_size(&reply)?;
         *more_to_come = cx.more_to_come;
-        *wait = (*wait).max(cx.wait);
         Ok(reply)
     })
+}
+
+/// Begins the statement of a transaction, once the session is free.
+fn begin_statement<'a>(
+    client: &Client<'a>,
+    session: SessionId,
+    asked: &Asked,
+    at: Option<SnapshotReads>,
+    limits: &OpContext,
+) -> Result<Statement<'a>> {
+    let (server, connection) = (client.server, client.connection);
+    connection.running.lock().transaction = Some(asked.number);
+    Statement::begin(server, connection, session, asked, at, limits)
+}
+
+/// Ends a statement. One that failed aborts its transaction.
+fn end_statement(statement: Statement<'_>, outcome: Result<DocBuf>) -> Result<DocBuf> {
+    match outcome {
+        Ok(reply) => {
+            statement.finish();
+            Ok(reply)
+        }
+        // Dropping it aborts the transaction.
+        Err(failure) => Err(statement.explain(failure)),
+    }
 }
 
 /// The reply of a write that has waited for the journal.
@@ -239,6 +314,29 @@ fn push_journal_failure(reply: &mut DocBuf, failure: impl std::fmt::Display) {
     reply.push(
         "writeConcernError",
         &doc! {"code": code.code(), "codeName": &*code.name(), "errmsg": message},
+    );
+}
+
+/// Adds `writeConcernError` to the reply of an applied write whose write concern the replica set cannot satisfy.
+fn push_unsatisfied(common: &Common, request: &CommandRequest<'_>, reply: &mut DocBuf) {
+    let reach = common.write_concern.reach;
+    let given = request.body.get_doc("writeConcern").unwrap_or(Doc::empty());
+    let w = given.get("w").unwrap_or(Value::Null);
+    let Some(error) = reach.error(&w) else {
+        return;
+    };
+    if reply.contains_key("writeConcernError") {
+        return;
+    }
+    let timeout = given.get("wtimeout").unwrap_or(Value::Int32(0));
+    let concern = doc! {"w": w, "wtimeout": timeout, "provenance": "clientSupplied"};
+    let code = error.code();
+    reply.push(
+        "writeConcernError",
+        &doc! {
+            "code": code.code(), "codeName": &*code.name(), "errmsg": error.message(),
+            "errInfo": {"writeConcern": concern},
+        },
     );
 }
 
@@ -262,6 +360,11 @@ pub fn lane(name: &str, body: &[u8]) -> Option<Lane> {
         Reach::Read => lane,
         Reach::Memory => None,
     }
+}
+
+/// Whether a command is a statement of a transaction, which does not wait for tickets that others hold.
+pub fn is_statement(body: &[u8]) -> bool {
+    Doc::validate(body).is_ok_and(transaction::is_statement)
 }
 
 /// Shows a command in `currentOp` that has to wait before it can run. Returns when its time is over.

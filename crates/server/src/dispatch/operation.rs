@@ -85,7 +85,9 @@ impl Operation {
         match client.state.resumed {
             None if !announced => self.begin(client, request, started),
             // The time of a getMore begins when there is something to do.
-            Some(Parked::Tail(_)) => connection.running.lock().waits_for = None,
+            Some(Parked::Tail(_) | Parked::Topology(_)) => {
+                connection.running.lock().waits_for = None
+            }
             None | Some(Parked::Journal(_)) => {
                 let mut running = connection.running.lock();
                 running.waits_for = None;
@@ -151,6 +153,7 @@ impl Operation {
         running.writes = self.traits.writes;
         running.waits_for = None;
         running.session = None;
+        running.transaction = None;
         running.progress = None;
         running.keep_command(request.body);
         running.namespace.clear();

@@ -75,6 +75,11 @@ pub fn lane(message: &[u8]) -> Option<Lane> {
     }
 }
 
+/// Whether a message is a statement of a transaction.
+pub fn is_statement(message: &[u8]) -> bool {
+    matches!(peek(message), Peek::Command(_, body) if dispatch::is_statement(body))
+}
+
 /// Whether the client waits for a reply to a message.
 pub fn wants_reply(message: &[u8]) -> bool {
     let Ok(header) = Header::parse(message) else {

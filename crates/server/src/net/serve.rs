@@ -19,7 +19,8 @@ use crate::dispatch::abandon;
 use crate::exec::{Lane, Ticket};
 use crate::log::{Component, Severity};
 use crate::message::{
-    Handled, Inflated, announce, handle, inflate, lane, log_malformed, pack, wants_reply,
+    Handled, Inflated, announce, handle, inflate, is_statement, lane, log_malformed, pack,
+    wants_reply,
 };
 use crate::net::frames::{Ended, Frames};
 use crate::parking::{JournalWait, Parked};
@@ -243,7 +244,7 @@ where
             let ticket = match lane {
                 None => None,
                 Some(lane) => match server.executor.try_ticket(lane) {
-                    None => self.queue(lane).await?,
+                    None => self.queue_or_share(lane).await?,
                     ticket => ticket,
                 },
             };
@@ -266,6 +267,10 @@ where
                     }
                     waited.map(|()| Parked::Tail(tail))
                 }
+                Some(Parked::Topology(mut wait)) => {
+                    let waited = self.unless_stopped(wait.wait(&connection.wake)).await;
+                    waited.map(|()| Parked::Topology(wait))
+                }
                 // When the server stops, the client is to know that its write is applied.
                 Some(Parked::Journal(wait)) => {
                     let waited = self.unless_closed(wait_for_journal(server, connection, wait));
@@ -279,6 +284,19 @@ where
                     return Err(end);
                 }
             }
+        }
+    }
+
+    /// Takes a ticket of a lane that has none. Writers may hold them all and wait for open transactions, so the statements of
+    /// transactions have tickets of their own.
+    async fn queue_or_share(&mut self, lane: Lane) -> Result<Option<Ticket<'a>>, End> {
+        let server = self.client.server;
+        if !is_statement(current(&self.inflated, &self.frames)) {
+            return self.queue(lane).await;
+        }
+        match server.executor.try_ticket(Lane::Transaction) {
+            None => self.queue(Lane::Transaction).await,
+            ticket => Ok(ticket),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::connection::Peer;
 use crate::exec::Lane;
 use crate::file_handles::HandleLimit;
 use crate::net::serve::serve;
+use crate::sessions::SessionId;
 use crate::testing::TestServer;
 
 /// The files whose writes and syncs wait.
@@ -184,8 +185,12 @@ impl Served {
 
     /// The operations on a collection that wait, with what they wait for.
     fn waiting(&self, collection: &str) -> Vec<DocBuf> {
+        let namespace = match collection.contains('.') {
+            true => collection.to_owned(),
+            false => format!("admin.{collection}"),
+        };
         let reply = self.connect().run(&doc! {
-            "currentOp": 1, "ns": format!("admin.{collection}").as_str(), "waitingForLock": true,
+            "currentOp": 1, "ns": namespace.as_str(), "waitingForLock": true,
         });
         let list = reply.get_array("inprog").unwrap();
         list.values()
@@ -252,13 +257,15 @@ impl Served {
     }
 }
 
-/// A client of the database `admin`, in which every command may be run.
+/// A client of the database `admin`, in which every command may be run, unless a command names another one.
 struct RawClient(TcpStream);
 
 impl RawClient {
     fn send(&mut self, command: &Doc) {
         let mut body = command.to_owned();
-        body.push("$db", "admin");
+        if !body.contains_key("$db") {
+            body.push("$db", "admin");
+        }
         let mut message = Vec::new();
         MsgBuilder::new(&mut message, 1, 0, Flags::NONE)
             .body(body.as_bytes())
@@ -634,4 +641,68 @@ async fn reads_go_on_beside_as_many_long_scans_as_there_are_tickets() {
     for scan in &mut scans {
         assert_eq!(scan.receive().get_i32("code"), Some(50));
     }
+}
+
+/// Writers that wait for an open transaction hold all tickets. They must not keep it from going on and ending.
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for_them() {
+    let served = Served::new();
+    let documents =
+        doc! {"insert": "c", "$db": "test", "documents": [{"_id": 1, "n": 0}, {"_id": 2, "n": 0}]};
+    served.connect().run(&documents);
+    let lsid = SessionId::random().to_doc();
+    let statement = |mut command: DocBuf, starts: bool| {
+        command.push_all(&doc! {"lsid": &lsid, "txnNumber": 1i64, "autocommit": false});
+        if starts {
+            command.push("startTransaction", true);
+        }
+        command
+    };
+    let increment = |id: i32| doc! {"update": "c", "$db": "test", "updates": [{"q": {"_id": id}, "u": {"$inc": {"n": 1}}}]};
+    let mut owner = served.connect();
+    owner.run(&statement(increment(1), true));
+    let mut writers: Vec<_> = (0..200)
+        .map(|_| {
+            let mut writer = served.connect();
+            writer.send(&increment(1));
+            writer
+        })
+        .collect();
+    let waiting = served.until_waiting("test.c", 200);
+    let for_owner = |op: &&DocBuf| op.get_str("waitingFor") == Some("an open transaction");
+    let behind = Lane::Write.tickets();
+    assert!(waiting.iter().filter(for_owner).count() >= behind);
+    let executor = &served.test.server.executor;
+    assert_eq!(executor.available(Lane::Write), 0);
+    let began = Instant::now();
+    owner.run(&statement(increment(2), false));
+    // Others are refused at once instead of waiting, and a second transaction goes on beside the first one.
+    let other = SessionId::random().to_doc();
+    let mut beside = doc! {"insert": "c", "$db": "test", "documents": [{"_id": 3}]};
+    beside.push_all(
+        &doc! {"lsid": &other, "txnNumber": 1i64, "autocommit": false, "startTransaction": true},
+    );
+    let mut second = served.connect();
+    second.run(&beside);
+    second.run(
+        &doc! {"commitTransaction": 1, "lsid": &other, "txnNumber": 1i64, "autocommit": false},
+    );
+    owner.run(&statement(doc! {"commitTransaction": 1}, false));
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    for writer in &mut writers {
+        assert_eq!(writer.receive().get_i32("nModified"), Some(1));
+    }
+    let reply = owner.run(&doc! {"find": "c", "$db": "test", "sort": {"_id": 1}});
+    let batch = reply
+        .get_doc("cursor")
+        .and_then(|cursor| cursor.get_array("firstBatch"));
+    let values = batch
+        .unwrap()
+        .values()
+        .map(|doc| doc.as_doc().and_then(|doc| doc.get_i32("n")));
+    assert_eq!(values.collect::<Vec<_>>(), [Some(201), Some(1), None]);
 }

@@ -202,7 +202,7 @@ const CLIENTS_AND_MONITORING: &str = "
 | `wiredTiger.cache` | `bytes currently in the cache`: pages and memtables; `tracked dirty bytes in the cache`: memtables, which are in the log but not yet in the data file; `pages read into cache`: cache misses |
 | `wiredTiger.block-manager`, `.log`, `.transaction` | reads and writes of the data file, bytes written to the log, commits and checkpoints |
 | `queues.execution` | the tickets of readers and writers; `out`: those that are held |
-| `transactions` | `retriedStatementsCount`; the rest is 0: there are no multi-statement transactions |
+| `transactions` | open, started, committed and aborted transactions, `totalExpired` and `totalAbortedForMemory` of those, retried commits and statements; the counters of prepared ones are 0, as there are no shards |
 | `locks`, `opcountersRepl`, `transportSecurity`, `security` | 0 or empty: there are no collection locks, no replication, no TLS and no authentication |
 | `frond` | the engine's counters under their own names |
 

@@ -6,7 +6,7 @@ use super::table::{Kind, SETTINGS, Setting, SettingValue, parse_text};
 
 /// Sections of mongod's configuration that this server does not support.
 const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
-    ("replication", "replica sets"),
+    ("replication", "such setting of replication"),
     ("sharding", "sharding"),
     ("security", "this part of security"),
     ("net.tls", "TLS"),

@@ -10,6 +10,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,6 +96,12 @@ pub struct Settings {
     pub slow_operation: Duration,
     /// An idle cursor is closed after this time.
     pub cursor_timeout: Duration,
+    /// An unused session expires after this time.
+    pub session_timeout: Duration,
+    /// A transaction that is open for longer is aborted.
+    pub transaction_lifetime: Duration,
+    /// How long a statement of a transaction waits for a lock: see [`crate::state::Server::transaction_lock_wait_ms`].
+    pub transaction_lock_wait_ms: i32,
     /// Whether documents expire by TTL indexes.
     pub ttl_monitor: bool,
     /// Time between two passes that delete expired documents.
@@ -105,6 +112,8 @@ pub struct Settings {
     pub large_documents: LargeDocuments,
     /// The natural order of new collections, unless `create` sets it.
     pub natural_order: NaturalOrder,
+    /// The name of the replica set that this server is the only member of; none for a standalone server.
+    pub replica_set: Option<String>,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, SettingValue>,
     /// The configuration file that was read.
@@ -137,11 +146,15 @@ impl Default for Settings {
             pid_file: None,
             slow_operation: Duration::from_millis(100),
             cursor_timeout: Duration::from_secs(600),
+            session_timeout: Duration::from_secs(30 * 60),
+            transaction_lifetime: Duration::from_secs(60),
+            transaction_lock_wait_ms: 5,
             ttl_monitor: true,
             ttl_monitor_sleep: Duration::from_secs(60),
             test_commands: false,
             large_documents: LargeDocuments::default(),
             natural_order: NaturalOrder::default(),
+            replica_set: None,
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),
@@ -210,6 +223,26 @@ impl Settings {
             ));
         }
         Ok(settings)
+    }
+
+    /// Where the clients of a replica set reach this server if nothing else is configured: the first address that it
+    /// listens on and that other machines may use, or the name of this machine if it listens on all addresses, else
+    /// the local address.
+    pub fn reached_at(&self, host: &str, port: u16) -> String {
+        let is_local = |name: &str| {
+            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        };
+        let is_any =
+            |name: &str| name == "*" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+        let name = match self.bind_ip.iter().find(|name| !is_local(name)) {
+            Some(name) if is_any(name) => host,
+            Some(name) => name,
+            None => self.bind_ip.first().map_or("localhost", String::as_str),
+        };
+        match name.contains(':') {
+            true => format!("[{name}]:{port}"),
+            false => format!("{name}:{port}"),
+        }
     }
 
     /// The Unix socket's path, if there is one, once the port is known.

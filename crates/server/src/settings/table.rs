@@ -475,6 +475,32 @@ pub static SETTINGS: &[Setting] = &[
     },
     Setting {
         flag: "",
+        key: "setParameter.localLogicalSessionTimeoutMinutes",
+        aliases: &[],
+        kind: Kind::Integer(1, i32::MAX as i64),
+        help: "Minutes until an unused session expires (default 30)",
+        apply: |s, v| {
+            integer(v).map(|minutes: u64| s.session_timeout = Duration::from_secs(minutes * 60))
+        },
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.maxTransactionLockRequestTimeoutMillis",
+        aliases: &[],
+        kind: Kind::Integer(-1, i32::MAX as i64),
+        help: "Accepted without effect: statements of transactions wait for no locks (default 5)",
+        apply: |s, v| integer(v).map(|ms| s.transaction_lock_wait_ms = ms),
+    },
+    Setting {
+        flag: "",
+        key: "setParameter.transactionLifetimeLimitSeconds",
+        aliases: &[],
+        kind: Kind::Integer(1, i32::MAX as i64),
+        help: "Seconds until an open transaction is aborted (default 60)",
+        apply: |s, v| integer(v).map(|secs| s.transaction_lifetime = Duration::from_secs(secs)),
+    },
+    Setting {
+        flag: "",
         key: "setParameter.naturalOrder",
         aliases: &[],
         kind: Kind::Choice(&["_id", "insertion"]),
@@ -515,6 +541,36 @@ pub static SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["disabled"]),
         help: "Only disabled: there are no users yet",
         apply: |_, v| text(v).map(drop),
+    },
+    Setting {
+        flag: "replSet",
+        key: "replication.replSetName",
+        aliases: &["replication.replSet"],
+        kind: Kind::Text("NAME"),
+        help: "Be the only member of this replica set (default: a standalone server)",
+        apply: |s, v| match text(v)? {
+            "" => Err("must not be empty".into()),
+            name if name.contains('/') => {
+                Err("must be the name of a set, without a list of hosts".into())
+            }
+            name => {
+                s.replica_set = Some(name.to_owned());
+                Ok(())
+            }
+        },
+    },
+    Setting {
+        flag: "oplogSize",
+        key: "replication.oplogSizeMB",
+        aliases: &[],
+        kind: Kind::Integer(0, 1 << 40),
+        help: "Accepted without effect: there is no oplog yet",
+        apply: |s, v| {
+            integer::<u64>(v)?;
+            s.notes
+                .push("replication.oplogSizeMB has no effect: this server has no oplog yet".into());
+            Ok(())
+        },
     },
 ];
 

@@ -148,8 +148,8 @@ fn errors_name_the_setting() {
             "'storage.cacheSizeGB' is given twice",
         ),
         (
-            "replication:\n  replSetName: rs0",
-            "'replication.replSetName' is not supported: this server has no replica sets",
+            "replication:\n  enableMajorityReadConcern: true",
+            "'replication.enableMajorityReadConcern' is not supported: this server has no such setting of replication",
         ),
         (
             "net:\n  tls:\n    mode: requireTLS",
@@ -208,7 +208,8 @@ fn errors_name_the_setting() {
             "--config /nonexistent/f",
             "cannot read the configuration file /nonexistent/f",
         ),
-        ("--replSet rs0", "unexpected argument '--replSet'"),
+        ("--replSet a/b:1", "without a list of hosts"),
+        ("--shardsvr", "unexpected argument '--shardsvr'"),
     ];
     for (line, expected) in lines {
         let error = from_line(line).unwrap_err();

@@ -103,6 +103,7 @@ impl DocumentStore {
     /// `NamespaceNotFound` (26), `CommandNotSupportedOnView` (166), errors of the size;
     /// `ConflictingOperationInProgress` (117) if it is being converted; the limits of the context.
     pub fn convert_to_capped(&self, ns: &Namespace, size: i64, context: &OpContext) -> Result<()> {
+        self.catalog().check_live()?;
         let collection = self.catalog().existing(ns)?;
         let temporary = format!("tmp{}.convertToCapped.{}", ObjectId::new(), ns.coll());
         let temporary = Namespace::new(ns.db(), &temporary)?;
@@ -140,6 +141,7 @@ impl DocumentStore {
     /// # Errors
     /// `NamespaceNotFound` (26), `NamespaceExists` (48), `CommandNotSupportedOnView` (166), errors of the size.
     pub fn clone_as_capped(&self, from: &Namespace, to: &Namespace, size: i64) -> Result<()> {
+        self.catalog().check_live()?;
         let collection = self.catalog().existing(from)?;
         if self.collection_exists(to) || self.catalog().is_view(to) {
             return Err(command(

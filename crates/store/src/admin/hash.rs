@@ -78,7 +78,7 @@ impl DocumentStore {
 
     /// `None` if the collection is gone.
     fn hash_collection(&self, ns: &Namespace, context: &OpContext) -> Result<Option<String>> {
-        let Some((collection, snapshot)) = self.catalog().read(ns) else {
+        let Some((collection, snapshot)) = self.catalog().read(ns)? else {
             return Ok(None);
         };
         let mut md5 = Md5::default();

@@ -97,7 +97,7 @@ impl DocumentStore {
                 "Cannot validate a view",
             ));
         }
-        let (collection, snapshot) = self.catalog().read(ns).ok_or_else(|| {
+        let (collection, snapshot) = self.catalog().read(ns)?.ok_or_else(|| {
             crate::error::command(
                 frond_error::ErrorCode::NamespaceNotFound,
                 format!("Collection '{ns}' does not exist to validate."),
@@ -105,7 +105,9 @@ impl DocumentStore {
         })?;
         let mut report = VerifyReport::default();
         let indexes: Vec<&Index> = collection.ready_indexes().map(|index| &**index).collect();
-        let wanted = read_documents(&collection, &snapshot, &indexes, &mut report);
+        // A transaction changes the counter when it is committed.
+        let pending = self.catalog().pending_counts(&collection);
+        let wanted = read_documents(&collection, &snapshot, &indexes, pending, &mut report);
         let wanted = report.unless_damaged(wanted)?;
         let mut differing = Vec::new();
         for (at, index) in indexes.into_iter().enumerate() {
@@ -195,6 +197,7 @@ fn read_documents(
     collection: &Collection,
     snapshot: &Snapshot,
     indexes: &[&Index],
+    pending: Counts,
     report: &mut VerifyReport,
 ) -> Result<Vec<Sum>> {
     let mut cursor = all(snapshot, collection.primary)?;
@@ -282,6 +285,7 @@ fn read_documents(
             Counts::from_bytes(&stored)
         })
     });
+    let stored = stored.map(|stored| stored.map(|stored| stored + pending));
     if let Some(stored) = stored
         && stored != Some(counts)
     {

@@ -181,6 +181,9 @@ impl DocStream for PipelineStream {
     }
 }
 
+/// Stages that show the current state of the store.
+const CURRENT_STATE: [&str; 3] = ["$collStats", "$indexStats", "$planCacheStats"];
+
 /// What a pipeline runs on.
 struct Runner<'a> {
     store: &'a DocumentStore,
@@ -240,8 +243,8 @@ impl<'a> Runner<'a> {
             let source: Source<Error> = Box::new(Docs::new(Vec::new()));
             return Ok(Opened::Source(rest.execute(source, &context)?));
         };
-        // Counting all documents reads a counter.
-        let rest = if front.is_everything() && hint.is_none() {
+        // Counting all documents reads a counter, which is that of the current state.
+        let rest = if self.store.catalog().is_live() && front.is_everything() && hint.is_none() {
             match rest.counted(|| self.store.estimated_count(ns)) {
                 Ok((docs, rest)) => {
                     let source: Source<Error> = Box::new(Docs::new(docs));
@@ -436,6 +439,20 @@ impl DocumentStore {
         self.aggregate_on(db, Some(&view.collection), ns, &request, context)
     }
 
+    /// Refuses stages that need the current state of the store.
+    fn check_stages(&self, pipeline: &Pipeline, stages: &Doc) -> Result<()> {
+        let catalog = self.catalog();
+        if catalog.is_live() {
+            return Ok(());
+        }
+        let mut names = stages.values().filter_map(|stage| stage.as_doc()?.first());
+        let describes = names.find_map(|(name, _)| CURRENT_STATE.iter().find(|one| **one == name));
+        match pipeline.writes().or(describes.copied()) {
+            Some(stage) => Err(catalog.unsupported_stage(stage)),
+            None => Ok(()),
+        }
+    }
+
     /// Runs a pipeline over a collection; the cursor shows the name `shown`.
     fn aggregate_on(
         &self,
@@ -458,8 +475,12 @@ impl DocumentStore {
                 "{aggregate: 1} is not valid for this pipeline; it needs a collection",
             ));
         }
+        self.check_stages(&pipeline, request.pipeline)?;
         let hint = Hint::parse(request.hint)?;
-        let runner = Runner::new(self, db, request, context);
+        // All stages of a pipeline in a transaction read the writes before it, as its front does.
+        let fixed = self.catalog().for_one_read()?;
+        let fixed = fixed.map(|catalog| self.with_catalog(catalog));
+        let runner = Runner::new(fixed.as_ref().unwrap_or(self), db, request, context);
         match runner.open(ns, pipeline, hint)? {
             Opened::Cursor(cursor) => Ok(*cursor),
             Opened::Source(source) => {

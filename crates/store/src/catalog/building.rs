@@ -2,17 +2,19 @@
 //!
 //! The layers above fill them, in closures that run while the collection has no writers.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
 use super::change::index_count;
-use super::{Catalog, Collection, INDEXES_MAX, Uuid, persist};
+use super::scope::unsupported;
+use super::{Catalog, Collection, INDEXES_MAX, OpenTransaction, Uuid, persist};
 use crate::error::{Result, command};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
-use crate::keyspace::{TreeId, WriteSet};
+use crate::keyspace::{Direction, TreeId, WriteSet};
 use crate::namespace::Namespace;
 use crate::text;
 
@@ -41,13 +43,16 @@ impl Catalog {
         specs: Vec<IndexSpec>,
         fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<Registered> {
-        let _changing = self.begin_change();
+        let _changing = match self.transaction() {
+            None => Some(self.begin_change()?),
+            Some(_) => None,
+        };
         let collection = self.existing(ns)?;
         let before = index_count(&collection);
         let mut new: Vec<Arc<Index>> = Vec::new();
         for spec in specs {
             if self.is_new(&collection, &new, &spec)? {
-                let tree = self.engine.allocate_tree();
+                let tree = self.state.engine.allocate_tree();
                 new.push(Arc::new(Index::new(spec, tree, false)));
             }
         }
@@ -57,6 +62,10 @@ impl Catalog {
             after: before + new.len(),
         };
         if new.is_empty() {
+            return Ok(registered);
+        }
+        if let Some(transaction) = self.transaction() {
+            self.define_indexes(transaction, &collection, &new)?;
             return Ok(registered);
         }
         self.replace_with(&collection, || {
@@ -84,6 +93,39 @@ impl Catalog {
         Ok(registered)
     }
 
+    /// Creates indexes in a transaction, on a collection that it has created and that is empty.
+    fn define_indexes(
+        &self,
+        transaction: &OpenTransaction,
+        collection: &Collection,
+        new: &[Arc<Index>],
+    ) -> Result<()> {
+        let refused = |which| {
+            Err(unsupported(format!(
+                "Cannot create new indexes on {which} collection {} in a multi-document transaction.",
+                collection.ns
+            )))
+        };
+        if !transaction.has_created(collection) {
+            return refused("existing");
+        }
+        let snapshot = transaction.snapshot()?;
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let mut documents = snapshot.cursor(collection.primary, low, high, Direction::Forward)?;
+        if documents.next()?.is_some() {
+            return refused("non-empty");
+        }
+        let mut batch = WriteSet::new();
+        let mut all = collection.indexes.clone();
+        for index in new {
+            let ready = Arc::new(index.to_ready());
+            batch.create_tree(ready.tree, &ready.spec.tree);
+            persist::put_index(&mut batch, &collection.uuid, &ready);
+            all.push(ready);
+        }
+        transaction.define(collection.with_indexes(all), batch)
+    }
+
     /// Registers an index that is to come in the place of another one when it is built. From here on writers keep it up to
     /// date. The catalog on disk does not hear of it.
     ///
@@ -96,14 +138,14 @@ impl Catalog {
         replaced: &Arc<Index>,
         spec: IndexSpec,
     ) -> Result<Arc<Index>> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.by_uuid(uuid).ok_or_else(aborted)?;
         let same = |index: &Arc<Index>| Arc::ptr_eq(index, replaced);
         if !collection.indexes.iter().any(same) {
             return Err(aborted());
         }
         check_not_replaced(&collection, replaced)?;
-        let mut new = Index::new(spec, self.engine.allocate_tree(), false);
+        let mut new = Index::new(spec, self.state.engine.allocate_tree(), false);
         new.replaces = Some(replaced.tree);
         let mut batch = WriteSet::new();
         let new = Arc::new(self.begin_building(&mut batch, &new));
@@ -124,7 +166,7 @@ impl Catalog {
         ns: &Namespace,
         fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<(Arc<Collection>, Vec<Arc<Index>>)> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.existing(ns)?;
         if collection.indexes.iter().any(|index| !index.ready) {
             return Err(command(
@@ -137,7 +179,7 @@ impl Catalog {
             return Ok((collection, building));
         }
         let fresh = |index: &Arc<Index>| {
-            let tree = self.engine.allocate_tree();
+            let tree = self.state.engine.allocate_tree();
             Arc::new(Index::new(index.spec.clone(), tree, false))
         };
         self.replace_with(&collection, || {
@@ -171,7 +213,7 @@ impl Catalog {
         batch.create_tree_to_load(index.tree, &index.spec.tree);
         let mut sides = Vec::new();
         if index.spec.unique {
-            sides.push(self.engine.allocate_tree());
+            sides.push(self.state.engine.allocate_tree());
         }
         for side in &sides {
             batch.create_tree(*side, &index.spec.tree);
@@ -256,7 +298,7 @@ impl Catalog {
         uuid: &Uuid,
         built: &[Arc<Index>],
     ) -> Result<Vec<(Arc<Index>, TreeId)>> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let (collection, built) = self.built(uuid, built)?;
         let mut closed = Vec::new();
         self.replace_with(&collection, || {
@@ -271,7 +313,7 @@ impl Catalog {
                     continue;
                 }
                 older.iter().for_each(|side| batch.drop_tree(*side));
-                let side = self.engine.allocate_tree();
+                let side = self.state.engine.allocate_tree();
                 batch.create_tree(side, &index.spec.tree);
                 let after = Arc::new(index.with_sides(vec![*last, side]));
                 if after.replaces.is_none() {
@@ -300,7 +342,7 @@ impl Catalog {
         multikey: &[MultikeyPaths],
         last: impl FnOnce(&Collection, &[Arc<Index>]) -> Result<()>,
     ) -> Result<usize> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let (collection, built) = self.built(uuid, built)?;
         let is_there = |tree: &TreeId| collection.indexes.iter().any(|index| index.tree == *tree);
         if !built
@@ -350,7 +392,7 @@ impl Catalog {
 
     /// Removes indexes whose build failed. One that is gone already is no error.
     pub(crate) fn abandon_indexes(&self, uuid: &Uuid, failed: &[Arc<Index>]) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         match self.by_uuid(uuid) {
             Some(collection) => self.remove_indexes(&collection, |index| {
                 failed.iter().any(|other| other.tree == index.tree)
@@ -374,7 +416,7 @@ impl Catalog {
             for index in all.iter_mut().filter(|index| !index.ready) {
                 index.trees().for_each(|tree| batch.drop_tree(tree));
                 persist::delete_index(&mut batch, &collection.uuid, index);
-                let tree = self.engine.allocate_tree();
+                let tree = self.state.engine.allocate_tree();
                 let fresh = Index::new(index.spec.clone(), tree, false);
                 *index = Arc::new(self.begin_building(&mut batch, &fresh));
                 persist::put_index(&mut batch, &collection.uuid, index);

@@ -9,8 +9,9 @@ use parking_lot::RwLock;
 
 use super::{
     Catalog, Collection, DROPPED, PlanCache, SYSTEM_VIEWS, Shared, Uuid, View, persist, records,
+    scope::unsupported,
 };
-use crate::error::{Result, command};
+use crate::error::{Result, command, write_conflict};
 use crate::index::Index;
 use crate::index::spec::ID_INDEX_NAME;
 use crate::keyspace::{Durability, WriteSet};
@@ -85,16 +86,14 @@ fn without_order(options: &Doc) -> DocBuf {
 impl Catalog {
     /// Commits a change, then publishes it.
     fn commit(&self, batch: WriteSet, publish: impl FnOnce(&mut View)) -> Result<()> {
-        self.engine.commit(batch, Durability::Logged)?;
+        self.state.engine.commit(batch, Durability::Logged)?;
         self.publish(publish);
         Ok(())
     }
 
     /// Publishes a change of the view in memory.
     pub(super) fn publish(&self, change: impl FnOnce(&mut View)) {
-        let mut view = View::clone(&self.current.load());
-        change(&mut view);
-        self.current.store(Arc::new(view));
+        self.state.publish(change);
     }
 
     /// Changes an existing collection: waits for its writers, commits, publishes. `after` is its
@@ -115,8 +114,19 @@ impl Catalog {
         change: impl FnOnce() -> Result<(Option<Collection>, WriteSet)>,
     ) -> Result<()> {
         let shared = before.shared.clone();
-        let mut gate = shared.gate.write();
+        self.replace_held(before, &mut shared.gate.write(), change)
+    }
+
+    /// As [`Catalog::replace_with`], with the gate of the collection held.
+    fn replace_held(
+        &self,
+        before: &Arc<Collection>,
+        gate: &mut u64,
+        change: impl FnOnce() -> Result<(Option<Collection>, WriteSet)>,
+    ) -> Result<()> {
+        let shared = &before.shared;
         let (after, batch) = change()?;
+        self.state.epoch.fetch_add(1, Ordering::SeqCst);
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         point("a change of a collection is about to be committed");
         let version = after.as_ref().map_or(DROPPED, |after| after.version);
@@ -127,6 +137,7 @@ impl Catalog {
             }
         });
         shared.epoch.fetch_add(1, Ordering::SeqCst);
+        self.state.epoch.fetch_add(1, Ordering::SeqCst);
         if done.is_ok() {
             *gate = version;
             // Tailable cursors check whether the collection still exists.
@@ -140,7 +151,7 @@ impl Catalog {
     /// # Errors
     /// `NamespaceExists` (48) if it exists with other options; errors of the name and the options.
     pub fn create_collection(&self, ns: &Namespace, options: &Doc) -> Result<bool> {
-        self.create_ordered(ns, options, self.natural_order)
+        self.create_ordered(ns, options, self.state.natural_order)
     }
 
     /// As [`Catalog::create_collection`], in the order `otherwise` if the options set none.
@@ -161,7 +172,13 @@ impl Catalog {
             parsed.natural_order = Some(NaturalOrder::Insertion);
             stored.push("naturalOrder", NaturalOrder::Insertion.name());
         }
-        let _changing = self.begin_change();
+        let _changing = match self.transaction() {
+            None => Some(self.begin_change()?),
+            Some(_) => {
+                self.check_creation_in_transaction(ns, &parsed)?;
+                None
+            }
+        };
         if let Some(view) = self.definition(ns) {
             if parsed.view.is_some() && view.options() == stored {
                 return Ok(false);
@@ -184,7 +201,32 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Creates a collection without further checks. The lock on changes is held.
+    /// Refuses to create in a transaction what has no place there, and a name that was taken since its begin.
+    fn check_creation_in_transaction(
+        &self,
+        ns: &Namespace,
+        options: &CollectionOptions,
+    ) -> Result<()> {
+        self.check_scope_writable(ns)?;
+        let what = match (&options.view, &options.time_series) {
+            (Some(_), _) => "view",
+            (_, Some(_)) => "time-series collection",
+            _ => {
+                let is_new = !self.view().has_name(ns);
+                let is_taken = is_new && self.state.current.load().has_name(ns);
+                return if is_taken {
+                    Err(write_conflict())
+                } else {
+                    Ok(())
+                };
+            }
+        };
+        Err(unsupported(format!(
+            "Cannot create a {what} in a multi-document transaction."
+        )))
+    }
+
+    /// Creates a collection without further checks. The lock on changes is held, except in a transaction.
     pub(super) fn create_unchecked(
         &self,
         ns: &Namespace,
@@ -193,12 +235,12 @@ impl Catalog {
     ) -> Result<()> {
         let mut batch = WriteSet::new();
         let uuid = random_uuid();
-        let primary = self.engine.allocate_tree();
+        let primary = self.state.engine.allocate_tree();
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
-        let segments = has_segments.then(|| self.engine.allocate_tree());
+        let segments = has_segments.then(|| self.state.engine.allocate_tree());
         let mut indexes = Vec::new();
         if settings.has_id_index() {
-            let tree = self.engine.allocate_tree();
+            let tree = self.state.engine.allocate_tree();
             let index = Index::new(records::id_index(&settings.collator)?, tree, true);
             batch.create_tree(tree, &settings.tree);
             persist::put_index(&mut batch, &uuid, &index);
@@ -217,8 +259,8 @@ impl Catalog {
             version: 0,
             shared: Arc::new(Shared {
                 gate: RwLock::new(0),
-                hooks: self.hooks.clone(),
-                large: self.large,
+                hooks: self.state.hooks.clone(),
+                large: self.state.large,
                 ..Shared::default()
             }),
         };
@@ -227,7 +269,10 @@ impl Catalog {
             batch.create_tree(segments, &collection.settings.segments_tree());
         }
         persist::put_collection(&mut batch, &collection);
-        self.commit(batch, |view| view.insert(Arc::new(collection)))
+        match self.transaction() {
+            None => self.commit(batch, |view| view.insert(Arc::new(collection))),
+            Some(transaction) => transaction.define(collection, batch),
+        }
     }
 
     /// Changes the options of a collection: the fields of `collMod` that are about them.
@@ -235,7 +280,7 @@ impl Catalog {
     /// # Errors
     /// `NamespaceNotFound` (26), `InvalidOptions` (72) and others, see [`options::modify`].
     pub fn modify_collection(&self, ns: &Namespace, changes: &Doc) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         if let Some(view) = self.definition(ns) {
             return self.modify_view(&view, changes);
         }
@@ -262,7 +307,7 @@ impl Catalog {
         other: &Namespace,
         finish: impl FnOnce(&Collection) -> Result<()>,
     ) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.existing(ns)?;
         let shared = collection.shared.clone();
         {
@@ -315,7 +360,7 @@ impl Catalog {
     /// # Errors
     /// `NamespaceNotFound` (26).
     pub fn drop_collection(&self, ns: &Namespace) -> Result<DropInfo> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         if let Some(view) = self.definition(ns) {
             self.drop_view(&view)?;
             return Ok(DropInfo { indexes_were: None });
@@ -372,7 +417,7 @@ impl Catalog {
         to: &Namespace,
         drop_target: bool,
     ) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         self.rename_locked(from, to, drop_target)
     }
 
@@ -418,14 +463,23 @@ impl Catalog {
         match &target {
             None => self.replace(&source, Some(renamed), batch),
             Some(target) => {
-                // Both collections change: the gate of the target is held around the change of the source.
-                let shared = target.shared.clone();
-                let mut gate = shared.gate.write();
-                shared.epoch.fetch_add(1, Ordering::SeqCst);
-                let done = self.replace(&source, Some(renamed), batch);
-                shared.epoch.fetch_add(1, Ordering::SeqCst);
+                // Both collections change. Transactions hold gates in the same order.
+                let (first, second) = match source.uuid < target.uuid {
+                    true => (&source, target),
+                    false => (target, &source),
+                };
+                let mut first = first.shared.gate.write();
+                let mut second = second.shared.gate.write();
+                let (of_source, of_target) = match source.uuid < target.uuid {
+                    true => (&mut *first, &mut *second),
+                    false => (&mut *second, &mut *first),
+                };
+                let epoch = &target.shared.epoch;
+                epoch.fetch_add(1, Ordering::SeqCst);
+                let done = self.replace_held(&source, of_source, || Ok((Some(renamed), batch)));
+                epoch.fetch_add(1, Ordering::SeqCst);
                 if done.is_ok() {
-                    *gate = DROPPED;
+                    *of_target = DROPPED;
                 }
                 done
             }
@@ -460,7 +514,7 @@ impl Catalog {
     /// `NamespaceNotFound` (26), `IndexNotFound` (27), `InvalidOptions` (72) for the index on `_id`,
     /// `AmbiguousIndexKeyPattern` (181) if a key pattern names several.
     pub fn drop_indexes(&self, ns: &Namespace, which: &IndexSelector) -> Result<usize> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.existing(ns)?;
         let before = index_count(&collection);
         let names = match which {

@@ -68,12 +68,12 @@ impl Catalog {
         uuid: &Uuid,
         may: impl FnOnce(Option<TreeId>) -> bool,
     ) -> Result<Switched> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.by_uuid(uuid).ok_or_else(gone)?;
         if !may(collection.changes) {
             return Ok(Switched::Refused);
         }
-        let tree = self.engine.allocate_tree();
+        let tree = self.state.engine.allocate_tree();
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_working(&mut batch, tree);
@@ -90,7 +90,7 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn forget_changes(&self, uuid: &Uuid) -> Result<()> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let Some(collection) = self.by_uuid(uuid) else {
             return Ok(());
         };
@@ -111,11 +111,11 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn create_working_tree(&self) -> Result<TreeId> {
-        let tree = self.engine.allocate_tree();
+        let tree = self.state.engine.allocate_tree();
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_working(&mut batch, tree);
-        self.engine.commit(batch, Durability::Logged)?;
+        self.state.engine.commit(batch, Durability::Logged)?;
         Ok(tree)
     }
 
@@ -128,7 +128,7 @@ impl Catalog {
         batch.set_frees_space();
         batch.drop_tree(tree);
         persist::delete_working(&mut batch, tree);
-        self.engine.commit(batch, Durability::Logged)?;
+        self.state.engine.commit(batch, Durability::Logged)?;
         Ok(())
     }
 }

@@ -186,8 +186,12 @@ impl Catalog {
     /// Refuses views, and the collection that holds the definitions of views, which only the catalog writes.
     ///
     /// # Errors
-    /// `CommandNotSupportedOnView` (166), `InvalidNamespace` (73).
+    /// `CommandNotSupportedOnView` (166), `InvalidNamespace` (73). In a transaction and at a fixed moment what these do not
+    /// take: `OperationNotSupportedInTransaction` (263), 50791 for system collections, `IllegalOperation` (20).
     pub fn check_writable(&self, ns: &Namespace) -> Result<()> {
+        if !self.is_live() {
+            self.check_scope_writable(ns)?;
+        }
         if self.view().definition(ns).is_some() {
             return Err(is_a_view(ns));
         }
@@ -293,7 +297,7 @@ impl Catalog {
                 batch.set_frees_space();
             }
             persist::change_counter(&mut batch, &collection.uuid, change);
-            self.engine.commit(batch, Durability::Logged)?;
+            self.state.engine.commit(batch, Durability::Logged)?;
             collection.count(change);
             Ok(())
         });

@@ -14,7 +14,7 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn drop_leaked_trees(&self) -> Result<usize> {
-        let working = persist::working_trees(&self.engine.snapshot())?;
+        let working = persist::working_trees(&self.state.engine.snapshot())?;
         if working.is_empty() {
             return Ok(0);
         }
@@ -25,13 +25,13 @@ impl Catalog {
                 let mut of_indexes = collection.indexes.iter().flat_map(|index| index.trees());
                 collection.trees().any(|used| used == tree) || of_indexes.any(|used| used == tree)
             });
-            if !is_used && self.engine.has_tree(tree) {
+            if !is_used && self.state.engine.has_tree(tree) {
                 batch.drop_tree(tree);
                 dropped += 1;
             }
             persist::delete_working(&mut batch, tree);
         }
-        self.engine.commit(batch, Durability::Logged)?;
+        self.state.engine.commit(batch, Durability::Logged)?;
         Ok(dropped)
     }
 }

@@ -6,6 +6,9 @@
 //! commit, never for work that grows with a collection: what takes long is done before, beside the writers, and the change
 //! publishes its result.
 //!
+//! A handle of the catalog follows the current state, or is that of a transaction or of a fixed moment ([`scope`],
+//! [`transaction`]).
+//!
 //! Three things keep readers and writers of documents in step with such changes:
 //! - A reader needs a snapshot of the engine and a view that agree. Each collection has an epoch
 //!   that is odd while a change is under way; a reader looks at it before and after. During a change it goes on with the
@@ -15,6 +18,7 @@
 //! - Whether an index is multikey is set in memory before the commit of the document that made it
 //!   so, and read after the snapshot was taken.
 
+mod announce;
 mod building;
 mod change;
 mod changes;
@@ -25,13 +29,15 @@ mod modify;
 mod persist;
 mod plan_cache;
 mod records;
+mod scope;
+mod transaction;
 mod view;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use frond_bson::{Collator, DocBuf};
 use frond_error::ErrorCode;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
@@ -62,6 +68,9 @@ pub(crate) use plan_cache::PlanCache;
 use records::Records;
 pub use records::TailSignal;
 pub(crate) use records::{Insertion, record_of_key};
+pub(crate) use scope::Moment;
+use scope::Scope;
+pub(crate) use transaction::{Effects, OpenTransaction};
 pub use view::View;
 
 /// Identifies a collection for its whole life, also when it is renamed.
@@ -122,6 +131,14 @@ struct Shared {
     records: Records,
 }
 
+impl Shared {
+    fn count(&self, change: Counts) {
+        self.documents
+            .fetch_add(change.documents, Ordering::Relaxed);
+        self.bytes.fetch_add(change.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Collection {
     /// Documents and bytes, as of the last commit.
     pub fn counts(&self) -> Counts {
@@ -133,10 +150,7 @@ impl Collection {
 
     /// Updates the counter in memory. Call it after the commit of a write set with the same change.
     pub(crate) fn count(&self, change: Counts) {
-        self.shared
-            .documents
-            .fetch_add(change.documents, Ordering::Relaxed);
-        self.shared.bytes.fetch_add(change.bytes, Ordering::Relaxed);
+        self.shared.count(change);
     }
 
     /// How often queries looked for an `_id`.
@@ -280,16 +294,55 @@ pub(crate) struct WritersHeld<'a> {
     _gate: RwLockWriteGuard<'a, u64>,
 }
 
-/// The catalog of one engine.
+/// A handle of the catalog of one engine: of its current state, of a transaction, or of a fixed moment ([`scope`]). Cheap to
+/// clone.
+#[derive(Clone)]
 pub struct Catalog {
+    state: Arc<CatalogState>,
+    scope: Scope,
+}
+
+/// What all handles of a catalog share.
+struct CatalogState {
     engine: Engine,
     current: ArcSwap<View>,
     /// Held during a change of the catalog.
     changing: Mutex<()>,
+    /// New collections whose commit is under way ([`announce`]).
+    announced: ArcSwapOption<Vec<Arc<Collection>>>,
+    /// Odd while the definition of some collection changes.
+    epoch: AtomicU64,
     hooks: Arc<Hooks>,
     large: LargeDocuments,
     /// The order of documents in new collections that do not set one.
     natural_order: NaturalOrder,
+}
+
+impl CatalogState {
+    /// Begins a change of the catalog.
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        // The commit tells what is wrong.
+        let _ = self.engine.await_room();
+        self.changing.lock()
+    }
+
+    /// Publishes a change of the view in memory.
+    fn publish(&self, change: impl FnOnce(&mut View)) {
+        let mut view = View::clone(&self.current.load());
+        change(&mut view);
+        self.current.store(Arc::new(view));
+    }
+
+    /// Whether this is the current definition of the collection.
+    fn is_current(&self, collection: &Collection) -> bool {
+        let same = |now: &Arc<Collection>| {
+            now.uuid == collection.uuid && now.version == collection.version
+        };
+        match self.current.load().get(&collection.ns) {
+            Some(now) => same(now),
+            None => self.announced(&collection.ns).as_ref().is_some_and(same),
+        }
+    }
 }
 
 impl Catalog {
@@ -304,15 +357,20 @@ impl Catalog {
         let mut view = persist::load(&engine, &hooks, large)?;
         definitions::load(&engine, &mut view)?;
         let catalog = Catalog {
-            engine,
-            hooks,
-            large,
-            natural_order,
-            current: ArcSwap::from_pointee(view),
-            changing: Mutex::new(()),
+            state: Arc::new(CatalogState {
+                engine,
+                hooks,
+                large,
+                natural_order,
+                current: ArcSwap::from_pointee(view),
+                changing: Mutex::new(()),
+                announced: ArcSwapOption::empty(),
+                epoch: AtomicU64::new(0),
+            }),
+            scope: Scope::Live,
         };
         // After a cut of the log a temporary collection may be what is left of another one.
-        if !catalog.engine.was_log_cut() {
+        if !catalog.state.engine.was_log_cut() {
             catalog.drop_temporary()?;
         }
         catalog.restart_unfinished_indexes()?;
@@ -321,24 +379,26 @@ impl Catalog {
 
     /// The callbacks to the server.
     pub fn hooks(&self) -> &Hooks {
-        &self.hooks
+        &self.state.hooks
     }
 
     /// The engine below.
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        &self.state.engine
     }
 
     /// Begins a change of the catalog. Waits for room in memory first, because the others would wait for this change meanwhile.
-    fn begin_change(&self) -> MutexGuard<'_, ()> {
-        // The commit tells what is wrong.
-        let _ = self.engine.await_room();
-        self.changing.lock()
+    ///
+    /// # Errors
+    /// As [`Catalog::check_live`].
+    fn begin_change(&self) -> Result<MutexGuard<'_, ()>> {
+        self.check_live()?;
+        Ok(self.state.lock_changes())
     }
 
-    /// The current view.
+    /// The view of this handle: the current one, or that of its transaction or moment.
     pub fn view(&self) -> arc_swap::Guard<Arc<View>> {
-        self.current.load()
+        self.views().load()
     }
 
     /// The current definition of a collection. Tools address a time series by the name that its buckets
@@ -347,6 +407,11 @@ impl Catalog {
         let view = self.view();
         if let Some(found) = view.get(ns) {
             return Some(found.clone());
+        }
+        if self.is_live()
+            && let Some(found) = self.state.announced(ns)
+        {
+            return Some(found);
         }
         let series = ns.coll().strip_prefix("system.buckets.")?;
         let series = view.get(&Namespace::new(ns.db(), series).ok()?)?;
@@ -373,52 +438,6 @@ impl Catalog {
                 Some(_) => is_a_view(ns),
                 None => not_found(ns),
             })
-    }
-
-    /// A collection's definition and a snapshot that agree: all its trees exist in the snapshot, with what belongs to this
-    /// definition. `None` if there is no such collection.
-    ///
-    /// It waits for no change of the definition. While one is under way, the collection has no other writers, so any
-    /// snapshot that has the trees of the previous definition will do; those of a change that drops some have them until its
-    /// commit, and then the next definition is about to be published.
-    pub fn read(&self, ns: &Namespace) -> Option<(Arc<Collection>, Snapshot)> {
-        loop {
-            let collection = self.collection(ns)?;
-            let before = collection.shared.epoch.load(Ordering::SeqCst);
-            let snapshot = self.engine.snapshot();
-            // The view is published before the epoch becomes even again, so an unchanged epoch says that this definition
-            // and the snapshot are of the same moment.
-            let current = self.collection(ns);
-            if current.is_some_and(|now| Arc::ptr_eq(&now, &collection)) {
-                let after = collection.shared.epoch.load(Ordering::SeqCst);
-                if before == after && before.is_multiple_of(2) || collection.is_in(&snapshot) {
-                    return Some((collection, snapshot));
-                }
-                std::thread::sleep(PUBLICATION_WAIT);
-            }
-        }
-    }
-
-    /// Runs `commit` while `collection` is the current definition and cannot change. `None`, without
-    /// running it, if the definition has changed since.
-    pub fn commit_on<R>(&self, collection: &Collection, commit: impl FnOnce() -> R) -> Option<R> {
-        let gate = collection.shared.gate.read();
-        (*gate == collection.version).then(commit)
-    }
-
-    /// Runs `write` with the current definition of a collection, which cannot change meanwhile.
-    /// `write` commits once and returns soon. `None` if there is no such collection.
-    pub fn write<R>(&self, ns: &Namespace, write: impl FnOnce(&Collection) -> R) -> Option<R> {
-        loop {
-            let collection = self.collection(ns)?;
-            let gate = collection.shared.gate.read();
-            if *gate == collection.version {
-                return Some(write(&collection));
-            }
-            // The definition changed between the two lines above, or is about to be published.
-            drop(gate);
-            std::thread::yield_now();
-        }
     }
 }
 

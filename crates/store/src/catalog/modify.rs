@@ -104,7 +104,7 @@ impl Catalog {
         ns: &Namespace,
         change: &IndexChange,
     ) -> Result<IndexModified> {
-        let _changing = self.begin_change();
+        let _changing = self.begin_change()?;
         let collection = self.existing(ns)?;
         let name = selected(&collection, change)?;
         let mut changed = IndexChanged::default();

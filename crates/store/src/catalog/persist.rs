@@ -8,6 +8,7 @@
 //! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
 //! | `0x05` uuid, number of the index | its multikey paths, see [`crate::merge::kind::MULTIKEY`] |
 //! | `0x06` tree (4 bytes, big-endian) | `{}`: a command needs the tree while it runs; after a crash it is dropped |
+//! | `0x07` | `{reserved}`: the bound of the cluster time, see [`crate::cluster_time`] |
 //!
 //! Values are BSON documents, except those of `0x04` and `0x05`. The number of an index is that of its tree, so
 //! indexes are listed in the order of their creation.

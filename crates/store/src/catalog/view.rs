@@ -47,6 +47,11 @@ impl View {
         self.definitions.get(ns.as_str())
     }
 
+    /// Whether a collection or a view has this name.
+    pub(super) fn has_name(&self, ns: &Namespace) -> bool {
+        self.get(ns).is_some() || self.definition(ns).is_some()
+    }
+
     /// The views of a database, by name.
     pub fn definitions(&self, db: &str) -> Vec<Arc<ViewDefinition>> {
         let of_db = self.definitions.values().filter(|view| view.ns.db() == db);

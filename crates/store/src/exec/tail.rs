@@ -134,7 +134,7 @@ impl Tail {
             empty => {
                 self.is_interrupted = false;
                 self.seen = self.signal.insertions();
-                let read = self.catalog.read(&self.ns);
+                let read = self.catalog.read(&self.ns)?;
                 let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == self.uuid)
                 else {
                     return Err(gone(&self.uuid));

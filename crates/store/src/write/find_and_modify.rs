@@ -167,7 +167,9 @@ pub fn find_and_modify(
                     ..FindAndModifyOutcome::default()
                 });
             }
-            Err(error) if is_upsert_race(&error) && attempts < UPSERT_ATTEMPTS_MAX => attempts += 1,
+            Err(error) if attempts < UPSERT_ATTEMPTS_MAX && is_upsert_race(catalog, &error) => {
+                attempts += 1;
+            }
             Err(error) => return Err(in_execution(error)),
         }
     }

@@ -94,6 +94,11 @@ pub(crate) fn insert_into(
     options: InsertOptions,
 ) -> Result<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
+    // A document that fails ends a transaction.
+    let options = InsertOptions {
+        ordered: options.ordered || catalog.is_in_transaction(),
+        ..options
+    };
     if catalog.check_writable(ns).is_err() {
         // MongoDB reports it for each document.
         let tried = if options.ordered { 1 } else { docs.len() };
@@ -111,7 +116,7 @@ pub(crate) fn insert_into(
         key: Vec::new(),
         prepared: Vec::new(),
     };
-    let mut retry = Retry::default();
+    let mut retry = Retry::new(catalog);
     let mut next = 0;
     while next < docs.len() {
         if only.is_none()
@@ -143,7 +148,7 @@ pub(crate) fn insert_into(
                 break;
             }
         };
-        retry = Retry::default();
+        retry.reset();
         next += chunk.consumed;
         outcome.inserted += chunk.inserted;
         let failed = !chunk.errors.is_empty();
@@ -167,9 +172,8 @@ impl Inserter<'_> {
     /// Inserts as many of `docs` as fit in one commit. `first` is the position of the first one in the
     /// request.
     fn chunk(&mut self, collection: &Collection, docs: &[&Doc], first: usize) -> Result<Chunk> {
-        let engine = self.catalog.engine();
         let bytes = docs.iter().map(|doc| doc.len_bytes()).sum();
-        let mut staging = Staging::for_insertion(engine, collection, &mut self.buffers)
+        let mut staging = Staging::for_insertion(self.catalog, collection, &mut self.buffers)?
             .bypassing_validation(self.options.bypass_validation)
             .expecting(docs.len(), bytes)?;
         // MongoDB leaves those of measurements as they are.

@@ -124,7 +124,7 @@ impl Target<'_> {
     /// # Errors
     /// Errors of the plan and the change; a conflict that outlasted all retries.
     pub fn change_one(&self, change: &mut impl Change) -> Result<Option<(Row, bool)>> {
-        let mut retry = Retry::default();
+        let mut retry = Retry::new(self.catalog);
         let mut buffers = Buffers::default();
         loop {
             self.context.check()?;
@@ -145,9 +145,8 @@ impl Target<'_> {
             let uuid = planned.collection.uuid;
             let (mut collection, mut snapshot) = (planned.collection.clone(), planned.snapshot);
             loop {
-                let mut staging =
-                    Staging::new(self.catalog.engine(), &collection, snapshot, &mut buffers)
-                        .bypassing_validation(self.bypass_validation);
+                let mut staging = Staging::new(self.catalog, &collection, snapshot, &mut buffers)
+                    .bypassing_validation(self.bypass_validation);
                 if change.stage(&mut staging, &row)? == Effect::None {
                     return Ok(Some((row, false)));
                 }
@@ -161,7 +160,7 @@ impl Target<'_> {
                     Some(Err(error)) => retry.after(error)?,
                 }
                 self.context.check()?;
-                let read = self.catalog.read(self.ns);
+                let read = self.catalog.read(self.ns)?;
                 let Some((now, current)) = read.filter(|(now, _)| now.uuid == uuid) else {
                     break;
                 };
@@ -257,11 +256,11 @@ impl Target<'_> {
         buffers: &mut Buffers,
         changed: &mut Changed,
     ) -> Result<()> {
-        let mut retry = Retry::default();
+        let mut retry = Retry::new(self.catalog);
         let mut next = 0;
         while next < rows.len() {
             self.context.check()?;
-            let read = self.catalog.read(self.ns);
+            let read = self.catalog.read(self.ns)?;
             let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == uuid) else {
                 return Err(command(
                     ErrorCode::QueryPlanKilled,
@@ -271,7 +270,7 @@ impl Target<'_> {
             // After conflicts the commits get smaller, so that each meets fewer others.
             let limit =
                 (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
-            let mut staging = Staging::new(self.catalog.engine(), &collection, snapshot, buffers)
+            let mut staging = Staging::new(self.catalog, &collection, snapshot, buffers)
                 .bypassing_validation(self.bypass_validation);
             let mut part = Changed::default();
             let mut at = next;
@@ -311,7 +310,7 @@ impl Target<'_> {
                 return Err(error);
             }
             next = at;
-            retry = Retry::default();
+            retry.reset();
         }
         Ok(())
     }
@@ -380,7 +379,8 @@ enum Again {
     Gone,
 }
 
-/// Whether an error says that an upsert met a document that another writer inserted first.
-pub fn is_upsert_race(error: &Error) -> bool {
-    error.is_duplicate_key() || error.is_conflict()
+/// Whether an error says that an upsert met a document that another writer inserted first, and another attempt can find it.
+/// In a transaction it cannot.
+pub fn is_upsert_race(catalog: &Catalog, error: &Error) -> bool {
+    !catalog.is_in_transaction() && (error.is_duplicate_key() || error.is_conflict())
 }

@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::keyspace::EngineError;
 
 /// How often an operation is tried before its conflict is reported.
 const ATTEMPTS_MAX: u32 = 200;
@@ -13,17 +15,35 @@ const ATTEMPTS_AT_ONCE: u32 = 3;
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// Counts the attempts of one operation.
-#[derive(Debug, Default)]
-pub struct Retry {
+pub struct Retry<'a> {
+    catalog: &'a Catalog,
     attempts: u32,
 }
 
-impl Retry {
-    /// Waits before the next attempt after a conflict. Returns any other error, and the conflict
-    /// itself after too many attempts.
-    pub fn after(&mut self, error: Error) -> Result<(), Error> {
-        if !error.is_conflict() || self.attempts >= ATTEMPTS_MAX {
+impl<'a> Retry<'a> {
+    /// Before the first attempt.
+    pub fn new(catalog: &'a Catalog) -> Retry<'a> {
+        let attempts = 0;
+        Retry { catalog, attempts }
+    }
+
+    /// Waits before the next attempt after a conflict: until the end of an open transaction that has written the document, or
+    /// for a moment. Returns any other error, and the conflict itself after too many attempts.
+    ///
+    /// In a transaction there is no other attempt: its snapshot would not see what the other one wrote.
+    pub fn after(&mut self, error: Error) -> Result<()> {
+        let is_over = self.attempts >= ATTEMPTS_MAX || self.catalog.is_in_transaction();
+        if !error.is_conflict() || is_over {
             return Err(error);
+        }
+        if let Error::Engine(EngineError::Conflict {
+            tree,
+            key,
+            held: true,
+        }) = &error
+        {
+            // As long as the transaction is open, the operation is only waiting.
+            return Ok(self.catalog.engine().await_transaction(*tree, key)?);
         }
         self.attempts += 1;
         if self.attempts > ATTEMPTS_AT_ONCE {
@@ -33,6 +53,11 @@ impl Retry {
             thread::sleep(longest.mul_f64(rand::random::<f64>()));
         }
         Ok(())
+    }
+
+    /// Begins to count anew, after a commit.
+    pub fn reset(&mut self) {
+        self.attempts = 0;
     }
 
     /// Conflicts so far.

@@ -12,14 +12,14 @@ use parking_lot::MutexGuard;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::duplicate;
-use crate::catalog::{self, Collection, Insertion};
-use crate::error::{Error, Result, command};
+use crate::catalog::{self, Catalog, Collection, Effects, Insertion};
+use crate::error::{Error, Result, command, not_durable};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{
-    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability, Engine,
-    EngineError, IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability,
+    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
 use crate::options::Invalid;
@@ -63,7 +63,7 @@ pub(super) struct Change<'a> {
 
 /// Documents on their way into one collection, for one commit.
 pub struct Staging<'a> {
-    engine: &'a Engine,
+    catalog: &'a Catalog,
     pub(super) collection: &'a Collection,
     pub(super) snapshot: Snapshot,
     pub(super) batch: WriteSet,
@@ -102,7 +102,7 @@ pub fn key_hash(tree: TreeId, fields: &[u8]) -> u64 {
 impl<'a> Staging<'a> {
     /// Begins a commit on top of `snapshot`.
     pub fn new(
-        engine: &'a Engine,
+        catalog: &'a Catalog,
         collection: &'a Collection,
         snapshot: Snapshot,
         buffers: &'a mut Buffers,
@@ -112,7 +112,7 @@ impl<'a> Staging<'a> {
             .new_keys
             .resize_with(collection.indexes.len(), IndexKeys::default);
         Staging {
-            engine,
+            catalog,
             collection,
             snapshot,
             batch,
@@ -134,18 +134,21 @@ impl<'a> Staging<'a> {
     }
 
     /// Begins a commit that may insert. The caller holds the collection's gate.
+    ///
+    /// # Errors
+    /// As [`Catalog::snapshot`].
     pub fn for_insertion(
-        engine: &'a Engine,
+        catalog: &'a Catalog,
         collection: &'a Collection,
         buffers: &'a mut Buffers,
-    ) -> Staging<'a> {
+    ) -> Result<Staging<'a>> {
         // The lock comes before the snapshot, so that the snapshot shows what the last holder did.
         let capped = collection.settings.capped;
         let insertion = capped.map(|_| collection.lock_insertion());
-        Staging {
+        Ok(Staging {
             insertion,
-            ..Staging::new(engine, collection, engine.snapshot(), buffers)
-        }
+            ..Staging::new(catalog, collection, catalog.snapshot()?, buffers)
+        })
     }
 
     /// The same commit, prepared for this many documents of `bytes` bytes in total.
@@ -158,7 +161,7 @@ impl<'a> Staging<'a> {
         }
         let entries = documents * (self.collection.indexes.len() + 1);
         let room = (bytes + entries * ENTRY_BYTES).min(COMMIT_BYTES_MAX + bytes / documents);
-        self.batch = self.engine.write_set(&self.snapshot, room);
+        self.batch = self.catalog.engine().write_set(&self.snapshot, room);
         if !self.collection.is_by_record() {
             self.last_stored = self.snapshot.key_upper_bound(self.collection.primary)?;
         }
@@ -567,7 +570,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Commits what was staged. Returns the number of documents.
+    /// Commits what was staged; in a transaction it waits for the transaction's commit. Returns the number of documents.
     ///
     /// # Errors
     /// A conflict if another writer was faster; nothing of this commit is stored then. `WriteConcernTimeout` (64) if the
@@ -580,13 +583,24 @@ impl<'a> Staging<'a> {
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
         }
+        if self.catalog.is_in_transaction() {
+            let effects = Effects {
+                counts: self.counts,
+                multikey: self.multikey,
+                warnings: self.warnings,
+            };
+            self.catalog.stage(self.collection, self.batch, effects)?;
+            return Ok(self.documents);
+        }
         if self.counts != Counts::default() {
             catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
         }
         if self.removes_only {
             self.batch.set_frees_space();
         }
-        self.engine.commit(self.batch, Durability::Logged)?;
+        self.catalog
+            .engine()
+            .commit(self.batch, Durability::Logged)?;
         self.collection.count(self.counts);
         if let Some(insertion) = &mut self.insertion
             && !self.removed_to.is_empty()
@@ -607,19 +621,10 @@ impl<'a> Staging<'a> {
         if durability == Durability::Synced {
             // Last, because the commit is applied whether or not the sync succeeds, and without the lock, so that other
             // inserts need not wait for it.
-            self.engine.flush_log().map_err(not_durable)?;
+            self.catalog.engine().flush_log().map_err(not_durable)?;
         }
         Ok(self.documents)
     }
-}
-
-/// The error of a commit that is applied and was to be synced. It is not one that asks for another try.
-#[cold]
-fn not_durable(error: EngineError) -> Error {
-    command(
-        ErrorCode::WriteConcernTimeout,
-        format!("the write is applied, but the journal is not synced yet: {error}"),
-    )
 }
 
 /// The bytes that a document adds to the collection's counter.

@@ -219,7 +219,9 @@ pub fn update(
                 });
             }
             // Another upsert may have inserted the document: the retry finds it.
-            Err(error) if is_upsert_race(&error) && attempts < UPSERT_ATTEMPTS_MAX => attempts += 1,
+            Err(error) if attempts < UPSERT_ATTEMPTS_MAX && is_upsert_race(catalog, &error) => {
+                attempts += 1;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -257,12 +259,11 @@ pub(super) fn insert_upserted(
     // pipelines set stay.
     let doc = prepare(&doc, true, &mut prepared, &mut key)?;
     let mut buffers = Buffers::default();
-    let mut retry = Retry::default();
+    let mut retry = Retry::new(target.catalog);
     loop {
         target.catalog.ensure_collection(target.ns)?;
         let done = target.catalog.write(target.ns, |collection| {
-            let engine = target.catalog.engine();
-            let mut staging = Staging::for_insertion(engine, collection, &mut buffers)
+            let mut staging = Staging::for_insertion(target.catalog, collection, &mut buffers)?
                 .bypassing_validation(target.bypass_validation);
             // Nothing else is staged, so it cannot have to wait for the next commit.
             let staged = staging.insert(&key, doc)?;

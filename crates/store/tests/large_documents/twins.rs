@@ -7,7 +7,7 @@ use std::sync::Arc;
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
 use frond_store::{
     AggregateRequest, CountRequest, DocumentStore, Durability, EngineOptions, FindRequest,
-    IndexSelector, Namespace, OpContext,
+    IndexSelector, Namespace, OpContext, Transaction,
 };
 
 use crate::common::disk::MemDisk;
@@ -24,7 +24,10 @@ type Failure = (i32, String);
 pub struct Twin {
     setting: Setting,
     disk: MemDisk,
+    /// While a transaction is open, the handle of its requests.
     pub store: DocumentStore,
+    /// The open transaction, and the handle outside of it.
+    open: Option<(Transaction, DocumentStore)>,
 }
 
 impl Twin {
@@ -33,6 +36,7 @@ impl Twin {
         Twin {
             setting: *setting,
             store: Twin::open(setting, &disk),
+            open: None,
             disk,
         }
     }
@@ -46,7 +50,23 @@ impl Twin {
         store
     }
 
+    fn begin(&mut self) {
+        self.commit();
+        let transaction = self.store.begin();
+        let inside = self.store.in_transaction(&transaction);
+        let outside = std::mem::replace(&mut self.store, inside);
+        self.open = Some((transaction, outside));
+    }
+
+    fn commit(&mut self) {
+        if let Some((transaction, outside)) = self.open.take() {
+            transaction.commit(Durability::Logged).unwrap();
+            self.store = outside;
+        }
+    }
+
     fn reopen(&mut self) {
+        self.commit();
         self.store.engine().close().unwrap();
         self.store = Twin::open(&self.setting, &self.disk);
     }
@@ -354,6 +374,15 @@ fn pipeline(random: &mut Random, doc: &Doc, docs: &Docs, shape: Shape) -> ArrayB
 }
 
 fn work(seed: u64, setting: &Setting) -> u64 {
+    work_in(seed, setting, false)
+}
+
+/// The same, with the operations of the other store in transactions.
+fn work_in_transactions(seed: u64, setting: &Setting) -> u64 {
+    work_in(seed, setting, true)
+}
+
+fn work_in(seed: u64, setting: &Setting, transactions: bool) -> u64 {
     let mut random = Random::new(seed);
     let mut twins = Twins {
         whole: Twin::new(&WHOLE),
@@ -390,19 +419,36 @@ fn work(seed: u64, setting: &Setting) -> u64 {
     twins.same("insert", |store| {
         run(store, &c, &insert, Durability::Logged)
     });
+    // Capped collections take no writes in transactions.
+    let transactions = transactions && !options.contains_key("capped");
     for step in 0..steps {
         let docs = twins.docs(&c);
         let op = random.operation(&docs, shape);
         let what = format!("step {step}: {}", brief(&op));
+        if transactions && random.one_in(8) {
+            twins.other.begin();
+        }
+        if matches!(&op, Op::Insert(docs) if docs.len() > 1) {
+            // In a transaction the first document that is refused ends it.
+            twins.other.commit();
+        }
         twins.same(&what, |store| run(store, &c, &op, Durability::Logged));
+        if transactions && random.one_in(4) {
+            twins.same("the collection, now", |store| all(store, &c));
+            twins.same("validate, now", |store| {
+                store.verify(&c).map(|report| report.errors).ok()
+            });
+        }
         let target = random.some_doc(&docs).cloned().unwrap_or_default();
         if random.one_in(12) {
+            twins.other.commit();
             twins.create_index(&c, &index(&mut random, &target));
         }
         if random.one_in(4) {
             twins.find(&c, &mut random, &twins.docs(&c), shape);
         }
         if random.one_in(8) {
+            twins.other.commit();
             let docs = twins.docs(&c);
             let pipeline = pipeline(&mut random, &target, &docs, shape);
             twins.aggregate(&c, pipeline.as_doc());
@@ -411,13 +457,16 @@ fn work(seed: u64, setting: &Setting) -> u64 {
             }
         }
         if random.one_in(25) {
+            twins.other.commit();
             twins.admin(&c, &mut random);
             create(&twins);
         }
         if random.one_in(20) {
+            twins.other.commit();
             twins.compare(&c);
         }
     }
+    twins.other.commit();
     twins.compare(&c);
     twins.whole.reopen();
     twins.other.reopen();
@@ -429,6 +478,11 @@ fn work(seed: u64, setting: &Setting) -> u64 {
 fn stores_with_and_without_large_documents_answer_alike() {
     assert!(SETTINGS.iter().all(|one| one.threshold < WHOLE.threshold));
     seeds(1500, work);
+}
+
+#[test]
+fn transactions_over_large_documents_answer_like_single_operations() {
+    seeds(1500, work_in_transactions);
 }
 
 /// The values of a sub-document's index are those of whole documents, whatever the order of the updates.

@@ -15,6 +15,7 @@ mod model;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
+mod transactions;
 mod trouble;
 mod world;
 

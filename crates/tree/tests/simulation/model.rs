@@ -18,6 +18,26 @@ mod list;
 /// The tree that is there from the first commit on, and its key that counts commits.
 pub const FIRST: TreeId = TreeId(1);
 const MARKER: &[u8] = b"~commits";
+/// The trees of the accounts, if there is a bank.
+pub const BANK: [TreeId; 2] = [TreeId(2), TreeId(3)];
+
+/// Accounts, and what all of them have together.
+pub const ACCOUNTS: u8 = 8;
+pub const SUM: i64 = 1000 * ACCOUNTS as i64;
+
+/// The tree of an account.
+pub fn bank_of(number: u8) -> TreeId {
+    BANK[usize::from(number) % 2]
+}
+
+/// The key of an account.
+pub fn account(number: u8) -> Vec<u8> {
+    vec![number]
+}
+
+pub fn balance_in(value: &[u8]) -> i64 {
+    i64::from_le_bytes(value.try_into().expect("a balance"))
+}
 
 pub type Tree = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -86,6 +106,15 @@ impl MergeOperator for Adder {
     }
 }
 
+/// The operations that found the bank.
+fn found_bank(random: &mut SmallRng) -> Commit {
+    let trees = BANK.map(|tree| Op::Create(tree, random_options(random)));
+    let balance = (SUM / i64::from(ACCOUNTS)).to_le_bytes().to_vec();
+    let accounts =
+        (0..ACCOUNTS).map(|number| Op::Put(bank_of(number), account(number), balance.clone()));
+    trees.into_iter().chain(accounts).collect()
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     Create(TreeId, TreeOptions),
@@ -103,18 +132,26 @@ pub type Commit = Vec<Op>;
 
 pub fn write_set(commit: &Commit) -> WriteSet {
     let mut set = WriteSet::new();
+    add_to(&mut set, commit);
+    set
+}
+
+/// Adds operations to a write set. Accounts are guarded.
+pub fn add_to(set: &mut WriteSet, commit: &Commit) {
     for op in commit {
         match op {
             Op::Create(tree, options) => set.create_tree(*tree, options),
             Op::CreateToLoad(tree, options) => set.create_tree_to_load(*tree, options),
             Op::Drop(tree) => set.drop_tree(*tree),
+            Op::Put(tree, key, value) if BANK.contains(tree) => {
+                set.put_guarded(*tree, key, value);
+            }
             Op::Put(tree, key, value) => set.put(*tree, key, value),
             Op::Delete(tree, key) => set.delete(*tree, key),
             Op::Merge(tree, key, delta) => set.merge(*tree, key, &delta.to_le_bytes()),
             Op::DeleteRange(tree, lower, upper) => set.delete_range(*tree, lower, upper.as_deref()),
         }
     }
-    set
 }
 
 /// The content of a store.
@@ -125,6 +162,8 @@ pub struct Model {
     pub loading: BTreeMap<TreeId, Vec<Op>>,
     /// How many commits there were.
     pub commits: u64,
+    /// Whether there is a bank, from the first commit on. Random commits leave its trees alone.
+    pub has_bank: bool,
 }
 
 impl Model {
@@ -169,7 +208,11 @@ impl Model {
     pub fn random_commit(&self, random: &mut SmallRng, store: &Store) -> Commit {
         let mut commit = Vec::new();
         let mut trees: Vec<TreeId> = self.trees.keys().copied().collect();
+        trees.retain(|tree| !self.has_bank || !BANK.contains(tree));
         let first = self.commits == 0;
+        if first && self.has_bank {
+            commit.extend(found_bank(random));
+        }
         if first || trees.len() < 6 && random.random_bool(0.02) {
             let tree = match first {
                 true => FIRST,
@@ -222,9 +265,14 @@ impl Model {
                 _ => Op::Merge(tree, key, random.random_range(-3..=3)),
             });
         }
-        let count = (self.commits + 1).to_string().into_bytes();
-        commit.push(Op::Put(FIRST, MARKER.to_vec(), count));
+        commit.push(self.marker());
         commit
+    }
+
+    /// Counts the next commit.
+    pub fn marker(&self) -> Op {
+        let count = (self.commits + 1).to_string().into_bytes();
+        Op::Put(FIRST, MARKER.to_vec(), count)
     }
 
     /// Even trees take ascending keys, odd ones random ones.

@@ -4,12 +4,13 @@ use std::fmt;
 use std::ops::{AddAssign, Range};
 
 use frond_tree::disk::Disk;
-use frond_tree::{Direction, Error, Snapshot, Store};
+use frond_tree::{Direction, Error, Store};
 use rand::RngExt;
 
-use crate::model::{FIRST, Model, commits_in, panic_in_merge_after};
+use crate::model::{BANK, FIRST, commits_in, panic_in_merge_after};
 use crate::support::rot::{Panicked, has_panicked, panics_simulated, with_simulated_fail_stops};
 use crate::support::{EIO, EMFILE, ENOSPC, Fault, Kind, SimDisk};
+use crate::transactions::Held;
 use crate::world::World;
 
 /// The result of a seed.
@@ -59,6 +60,9 @@ counts! {
     torn_stores: "in the middle of a write to the mapped log",
     commits: "commits",
     range_deletes: "range deletes",
+    transactions: "transactions committed",
+    aborts: "transactions aborted",
+    conflicts: "writes refused because of another transaction",
     loads: "bulk loads finished",
     verified: "crashed stores verified",
     crash_lives: "lives that end at an operation of the disk",
@@ -309,7 +313,7 @@ impl World {
         (options.disk, options.inline) = (std::sync::Arc::new(copy.clone()), true);
         let store = Store::open(options).expect("a store with its checkpoint");
         let mut trees = store.trees();
-        trees.retain(|tree| *tree != FIRST);
+        trees.retain(|tree| *tree != FIRST && !BANK.contains(tree));
         let mut reads = Vec::new();
         if !trees.is_empty() {
             let tree = trees[self.random.random_range(0..trees.len())];
@@ -328,11 +332,7 @@ impl World {
     }
 
     /// One action, in which an operation of the disk or the merge operator may panic.
-    pub fn act_with_panics(
-        &mut self,
-        store: &Store,
-        held: &mut Option<(Snapshot, Model)>,
-    ) -> Result<(), Error> {
+    pub fn act_with_panics(&mut self, store: &Store, held: &mut Held) -> Result<(), Error> {
         let after = [4, 40, 400][self.random.random_range(0..3)];
         let after = self.random.random_range(0..after);
         let (in_disk, in_merge) = match self.random.random_range(0..10) {
@@ -360,8 +360,7 @@ impl World {
                 if let Some(commit) = attempt
                     && commits_in(&store.snapshot())? > self.now.commits
                 {
-                    self.now.apply(&commit);
-                    self.pending.push(commit);
+                    self.took_place(commit);
                 }
                 Ok(())
             }

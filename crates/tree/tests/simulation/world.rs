@@ -15,6 +15,7 @@ use crate::model::{
     panic_in_merge_after, random_value, write_set,
 };
 use crate::support::SimDisk;
+use crate::transactions::Held;
 use crate::trouble::{Outcome, Trouble, is_rot, is_rotten};
 
 /// A store and what is known about it.
@@ -41,6 +42,10 @@ pub struct World {
     /// The content with all pending commits, but for the last one while it is unknown whether it happened.
     pub now: Model,
     pub doubt: bool,
+    /// The number of the last commit that changed an account, in this life.
+    pub transfers: BTreeMap<u8, u64>,
+    /// Whether the last transaction was aborted for another reason than a conflict.
+    pub has_ended: bool,
     /// Whether this life knows what survived the last one.
     pub looked: bool,
     /// Whether syncs fail in this life: the system may have dropped what it says it has.
@@ -79,7 +84,10 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
         fanout: random.random_range(4..8),
         memtable_bytes: 16 << 10 << random.random_range(0..3),
         verifies: seed.is_multiple_of(3),
-        base: Model::default(),
+        base: Model {
+            has_bank: true,
+            ..Model::default()
+        },
         pending: Vec::new(),
         safe: 0,
         acknowledged: 0,
@@ -94,6 +102,8 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
         may_panic: false,
         loaded: BTreeMap::new(),
         now: Model::default(),
+        transfers: BTreeMap::new(),
+        has_ended: false,
         doubt: false,
         looked: false,
         outcome: Outcome::default(),
@@ -137,6 +147,7 @@ impl World {
 
     fn live(&mut self) {
         (self.looked, self.syncs_fail, self.is_there) = (false, false, false);
+        self.transfers.clear();
         let trouble = self.next_trouble();
         let reach = match self.random.random_range(0..3) {
             0 => 20,
@@ -211,6 +222,7 @@ impl World {
         let allowed = |error: &Error| is_rot(&disk, error);
         let unread = check_damaged_store(store, &model, &mut self.random, &allowed)?;
         self.outcome.counts.unreadable_keys += unread;
+        self.check_sum(&store.snapshot())?;
         self.loaded.clear();
         self.now = model.clone();
         (self.base, self.safe, self.doubt) = (model, 0, false);
@@ -226,13 +238,22 @@ impl World {
         if !self.looked && self.look(store).is_err() {
             return self.after_failure(trouble);
         }
-        let mut held: Option<(Snapshot, Model)> = None;
+        let mut held = Held::default();
+        let end = self.work_with(store, trouble, steps, &mut held);
+        if self.ended {
+            // The process is gone: nobody aborts what is open.
+            std::mem::forget(held);
+        }
+        end
+    }
+
+    fn work_with(&mut self, store: &Store, trouble: Trouble, steps: usize, held: &mut Held) -> End {
         for _ in 0..steps {
             let outcome = match trouble {
-                Trouble::Panics => self.act_with_panics(store, &mut held),
+                Trouble::Panics => self.act_with_panics(store, held),
                 _ => {
                     self.trouble_at_a_step(store, trouble);
-                    self.act(store, &mut held)
+                    self.act(store, held)
                 }
             };
             let Err(error) = outcome else { continue };
@@ -289,22 +310,19 @@ impl World {
     }
 
     /// One thing that a user does.
-    pub fn act(
-        &mut self,
-        store: &Store,
-        held: &mut Option<(Snapshot, Model)>,
-    ) -> Result<(), Error> {
+    pub fn act(&mut self, store: &Store, held: &mut Held) -> Result<(), Error> {
         match self.random.random_range(0..100) {
-            0..86 => self.commit(store),
+            0..62 => self.commit(store),
+            62..86 => self.transact(store, held),
             86 => self.load(store),
             87 => self.saved(store.compact()),
             88..90 => self.saved(store.checkpoint()),
             90..92 => store.flush_log().map(|()| self.safe = self.pending.len()),
             92..94 => {
-                *held = Some((store.snapshot(), self.now.clone()));
-                Ok(())
+                held.snapshot = Some((store.snapshot(), self.now.clone()));
+                self.check_sum(&store.snapshot())
             }
-            94..96 => match held {
+            94..96 => match &held.snapshot {
                 Some((snapshot, model)) => self.check_one(snapshot, model),
                 None => Ok(()),
             },
@@ -313,7 +331,7 @@ impl World {
     }
 
     /// Compares one tree.
-    fn check_one(&mut self, snapshot: &Snapshot, model: &Model) -> Result<(), Error> {
+    pub fn check_one(&mut self, snapshot: &Snapshot, model: &Model) -> Result<(), Error> {
         if model.trees.is_empty() {
             return Ok(());
         }
@@ -418,12 +436,23 @@ impl World {
         End::Failed
     }
 
-    /// One random commit; notes what it leads to.
+    /// One random commit.
     fn commit(&mut self, store: &Store) -> Result<(), Error> {
         if self.doubt {
             return Err(Error::Closed("a commit is in doubt".to_owned()));
         }
         let commit = self.now.random_commit(&mut self.random, store);
+        let set = write_set(&commit);
+        self.commit_as(store, commit, |how| store.commit(set, how))
+    }
+
+    /// One commit; notes what it leads to. After a conflict nothing was done.
+    pub fn commit_as(
+        &mut self,
+        store: &Store,
+        commit: Commit,
+        commits: impl FnOnce(Durability) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let ranges = |op: &&Op| matches!(op, Op::DeleteRange(..));
         let ranges = commit.iter().filter(ranges).count() as u64;
         let how = match self.journal && self.random.random_bool(0.15) {
@@ -431,7 +460,7 @@ impl World {
             false => Durability::Logged,
         };
         self.attempt = Some(commit.clone());
-        let outcome = store.commit(write_set(&commit), how);
+        let outcome = commits(how);
         self.attempt = None;
         // What happens to the model is not the engine's.
         panic_in_merge_after(None);
@@ -439,8 +468,7 @@ impl World {
             Ok(()) => {
                 self.outcome.counts.commits += 1;
                 self.outcome.counts.range_deletes += ranges;
-                self.now.apply(&commit);
-                self.pending.push(commit);
+                self.took_place(commit);
                 if self.journal && !self.disk.has_crashed() {
                     self.acknowledged = self.pending.len();
                 }
@@ -448,14 +476,14 @@ impl World {
                     self.safe = self.pending.len();
                 }
             }
+            Err(Error::Conflict { .. }) => {}
             // Nothing was done, or the commit waits for its sync.
             Err(Error::Stalled { .. }) if !self.disk.has_crashed() => {
                 // If this cannot be read, then the trees have the trouble, and not the log.
                 let visible = commits_in(&store.snapshot()).unwrap_or(0);
                 if visible > self.now.commits {
                     assert!(how == Durability::Synced);
-                    self.now.apply(&commit);
-                    self.pending.push(commit);
+                    self.took_place(commit);
                 }
             }
             Err(_) => {
@@ -464,6 +492,13 @@ impl World {
             }
         }
         outcome
+    }
+
+    /// A commit took place.
+    pub fn took_place(&mut self, commit: Commit) {
+        self.now.apply(&commit);
+        self.note_transfers(&commit);
+        self.pending.push(commit);
     }
 
     /// Whether the store takes no commits any more.

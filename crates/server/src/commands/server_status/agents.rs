@@ -1,7 +1,10 @@
 //! Sections of `serverStatus` that monitoring agents written for mongod read.
 //!
 //! Frond's counters are reported under the names that agents read. Counters of features that Frond does not
-//! have, such as multi-statement transactions and collection locks, are 0.
+//! have, such as collection locks, are 0.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use frond_bson::{DocBuf, doc};
 
@@ -55,22 +58,29 @@ pub fn security(_: &Server) -> DocBuf {
     doc! {"authentication": {"mechanisms": {}}}
 }
 
-/// There are no multi-statement transactions; retryable writes are counted.
+/// Transactions and retryable writes. Nothing is prepared: there are no shards.
 pub fn transactions(server: &Server) -> DocBuf {
-    let mut out = doc! {"retriedStatementsCount": count(server.sessions.retried())};
-    for name in [
-        "currentActive",
-        "currentInactive",
-        "currentOpen",
-        "currentPrepared",
-        "totalAborted",
-        "totalCommitted",
-        "totalPrepared",
-        "totalStarted",
-    ] {
-        out.push(name, 0i64);
+    let sessions = &server.sessions;
+    let open = sessions.open_transactions();
+    let active = open.iter().filter(|open| open.activity().is_active());
+    let active = count(active.count() as u64);
+    let current = count(open.len() as u64);
+    let counts = &sessions.counts;
+    let total = |counter: &AtomicU64| count(counter.load(Relaxed));
+    doc! {
+        "retriedCommandsCount": total(&counts.retried_commits),
+        "retriedStatementsCount": count(sessions.retried()),
+        "currentActive": active,
+        "currentInactive": current - active,
+        "currentOpen": current,
+        "currentPrepared": 0i64,
+        "totalAborted": total(&counts.aborted),
+        "totalCommitted": total(&counts.committed),
+        "totalExpired": total(&counts.expired),
+        "totalAbortedForMemory": total(&counts.aborted_for_memory),
+        "totalPrepared": 0i64,
+        "totalStarted": total(&counts.started),
     }
-    out
 }
 
 /// Connections over TLS, by its version: none.

@@ -25,9 +25,9 @@ fn writes(index: &DocBuf, old: &Doc, new: &Doc, touched: &str) -> usize {
     };
     let outcome = store.insert(&ns, &[old], options).unwrap();
     assert_eq!(outcome.inserted, 1);
-    let (collection, snapshot) = store.catalog().read(&ns).unwrap();
+    let (collection, snapshot) = store.catalog().read(&ns).unwrap().unwrap();
     let mut buffers = Buffers::default();
-    let mut staging = Staging::new(store.engine(), &collection, snapshot, &mut buffers);
+    let mut staging = Staging::new(store.catalog(), &collection, snapshot, &mut buffers);
     let mut key = Vec::new();
     frond_bson::key::encode(&Value::Int32(1), &mut key);
     let below = |path: &str| {

@@ -1,0 +1,51 @@
+//! `abortTransaction`
+
+use frond_bson::DocBuf;
+use frond_error::{Error, ErrorCode, Result};
+
+use super::{Command, InTransactions, Traits};
+use crate::context::Context;
+use crate::exec::{Lane, Work};
+
+/// Aborts a transaction.
+pub struct AbortTransaction;
+
+impl Command for AbortTransaction {
+    fn names(&self) -> &'static [&'static str] {
+        &["abortTransaction"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Aborts a transaction."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // It is for transactions over several shards; a replica set accepts and ignores it.
+        &["recoveryToken"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            work: Work::Short,
+            lane: Some(Lane::Write),
+            writes: true,
+            ..Traits::CHEAP
+                .admin()
+                .stable(true)
+                .in_transactions(InTransactions::Later)
+        }
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        match &mut cx.statement {
+            Some(statement) => statement.abort(),
+            None => {
+                return Err(Error::new(
+                    ErrorCode::CommandFailed,
+                    "abortTransaction must be run within a transaction",
+                ));
+            }
+        }
+        Ok(DocBuf::new())
+    }
+}

@@ -1,0 +1,101 @@
+//! `killAllSessionsByPattern`
+
+use frond_bson::{DocBuf, Value};
+use frond_error::Result;
+
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::context::{Context, unsupported_option};
+use crate::sessions::SessionId;
+use crate::transactions;
+
+/// Ends the logical sessions that match a pattern, their cursors and their operations.
+pub struct KillAllSessionsByPattern;
+
+const NAME: &str = "killAllSessionsByPattern";
+
+impl Command for KillAllSessionsByPattern {
+    fn names(&self) -> &'static [&'static str] {
+        &[NAME]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Ends the logical sessions that match a pattern, their cursors and their operations."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        let patterns = args.documents(NAME)?.ok_or_else(|| args.missing(NAME))?;
+        let mut ids = Vec::new();
+        let mut matches_all = patterns.is_empty();
+        for pattern in patterns {
+            let pattern = Arguments::new(NAME, pattern);
+            pattern.only(&["lsid", "uid", "users", "roles"])?;
+            // There are no users to select by.
+            for field in ["uid", "users", "roles"] {
+                let is_empty =
+                    |value: &Value<'_>| value.as_array().is_some_and(|list| list.is_empty());
+                if pattern.get(field).is_some_and(|value| !is_empty(&value)) {
+                    return Err(unsupported_option(NAME, field));
+                }
+            }
+            match pattern.doc_field("lsid")? {
+                Some(lsid) => ids.push(SessionId::parse(lsid)?),
+                None => matches_all = true,
+            }
+        }
+        if matches_all {
+            transactions::end_all_sessions(cx.server, cx.connection.id);
+            return Ok(DocBuf::new());
+        }
+        for id in ids {
+            cx.server.connections.kill_session(id);
+            transactions::end_session(cx.server, id);
+        }
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::doc;
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sessions_that_match_end() {
+        let mut server = TestServer::new();
+        let ids = [
+            SessionId::random(),
+            SessionId::random(),
+            SessionId::random(),
+        ];
+        for id in ids {
+            server.server.sessions.touch(id);
+        }
+        let [first, ..] = ids;
+        server.run("admin", doc! {NAME: [{"lsid": &first.to_doc()}]});
+        assert_eq!(server.server.sessions.len(), 2);
+        server.run("admin", doc! {NAME: []});
+        assert_eq!(server.server.sessions.len(), 0);
+        for (pattern, code) in [
+            (doc! {"users": ["x"]}, 238),
+            (doc! {"uid": 1}, 238),
+            (doc! {"x": 1}, 40415),
+            (doc! {"lsid": {"id": 1}}, 14),
+        ] {
+            assert_eq!(
+                server.code("admin", doc! {NAME: [&pattern]}),
+                code,
+                "{pattern:?}"
+            );
+        }
+    }
+}

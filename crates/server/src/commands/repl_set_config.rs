@@ -1,0 +1,204 @@
+//! `replSetInitiate`, `replSetGetConfig` and `replSetReconfig`: the configuration of the replica set.
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
+
+use super::{Command, Traits};
+use crate::context::Context;
+use crate::exec::{Lane, Work};
+use crate::replication::{Config, Replication};
+use crate::state::Server;
+
+/// Makes the server the primary of a replica set of one.
+pub struct ReplSetInitiate;
+
+/// Returns the configuration of the replica set.
+pub struct ReplSetGetConfig;
+
+/// Changes the configuration of the replica set.
+pub struct ReplSetReconfig;
+
+/// Reads and writes the stored configuration.
+const CHANGES: Traits = Traits {
+    work: Work::Long,
+    lane: Some(Lane::Maintenance),
+    ..Traits::CHEAP.admin()
+};
+
+/// The replica set, or the error of a standalone server.
+pub fn replica_set(server: &Server) -> Result<&Replication> {
+    server.replication.as_ref().ok_or_else(|| {
+        Error::new(
+            ErrorCode::NoReplicationEnabled,
+            "not running with --replSet",
+        )
+    })
+}
+
+/// The configuration in the command's first field.
+fn given<'a>(cx: &Context<'a>) -> Option<&'a Doc> {
+    match cx.body.first() {
+        Some((_, Value::Document(config))) => Some(config),
+        _ => None,
+    }
+}
+
+impl Command for ReplSetInitiate {
+    fn names(&self) -> &'static [&'static str] {
+        &["replSetInitiate"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Makes the server the primary of a replica set of one."
+    }
+
+    fn traits(&self) -> Traits {
+        CHANGES
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let set = replica_set(cx.server)?;
+        let mut reply = DocBuf::new();
+        match given(cx).filter(|config| !config.is_empty()) {
+            Some(config) => set.initiate(config)?,
+            None => {
+                set.initiate(&Config::of_one(&set.name, &set.default_host))?;
+                reply.push(
+                    "info2",
+                    "no configuration specified. Using a default configuration for the set",
+                );
+                reply.push("me", &*set.default_host);
+            }
+        }
+        Ok(reply)
+    }
+}
+
+impl Command for ReplSetGetConfig {
+    fn names(&self) -> &'static [&'static str] {
+        &["replSetGetConfig"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Returns the configuration of the replica set."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["commitmentStatus"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let member = replica_set(cx.server)?.initiated()?;
+        let mut reply = doc! {"config": &member.config.doc};
+        if cx.args().flag("commitmentStatus")?.unwrap_or(false) {
+            // The only member has it.
+            reply.push("commitmentStatus", true);
+        }
+        Ok(reply)
+    }
+}
+
+impl Command for ReplSetReconfig {
+    fn names(&self) -> &'static [&'static str] {
+        &["replSetReconfig"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Changes the configuration of the replica set."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // There are no other members to wait for.
+        &["force"]
+    }
+
+    fn traits(&self) -> Traits {
+        CHANGES
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let set = replica_set(cx.server)?;
+        let force = cx.args().flag("force")?.unwrap_or(false);
+        set.initiated()?;
+        let config = given(cx).ok_or_else(|| {
+            Error::bad_value("no configuration specified: replSetReconfig needs a document")
+        })?;
+        set.reconfigure(config, force)?;
+        Ok(DocBuf::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_standalone_server_has_no_replica_set() {
+        let mut server = TestServer::new();
+        for command in [
+            doc! {"replSetInitiate": 1},
+            doc! {"replSetGetConfig": 1},
+            doc! {"replSetReconfig": {}},
+        ] {
+            assert_eq!(server.code("admin", command), 76);
+        }
+        assert_eq!(server.code("test", doc! {"replSetGetConfig": 1}), 13);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_set_is_initiated_once() {
+        let mut server = TestServer::member("rs0");
+        for command in [
+            doc! {"replSetGetConfig": 1},
+            doc! {"replSetReconfig": {"_id": "rs0"}},
+        ] {
+            assert_eq!(server.code("admin", command), 94);
+        }
+        let wrong = doc! {"_id": "rs1", "version": 1, "members": [{"_id": 0, "host": "a:1"}]};
+        assert_eq!(server.code("admin", doc! {"replSetInitiate": &wrong}), 93);
+        let reply = server.run("admin", doc! {"replSetInitiate": {}});
+        assert_eq!(reply.get_str("me"), Some("127.0.0.1:27017"));
+        assert_eq!(server.code("admin", doc! {"replSetInitiate": {}}), 23);
+
+        let config = server.run(
+            "admin",
+            doc! {"replSetGetConfig": 1, "commitmentStatus": true},
+        );
+        assert_eq!(config.get_bool("commitmentStatus"), Some(true));
+        let config = config.get_doc("config").unwrap().to_owned();
+        assert_eq!(config.get_str("_id"), Some("rs0"));
+        // It is a document, as in MongoDB.
+        let reply = server.run("local", doc! {"find": "system.replset"});
+        assert_eq!(server.batch(&reply, "firstBatch"), [config]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_change_is_seen_by_hello() {
+        let mut server = TestServer::member("rs0");
+        let given = doc! {"_id": "rs0", "version": 1, "members": [{"_id": 0, "host": "a:1"}]};
+        server.run("admin", doc! {"replSetInitiate": &given});
+        let before = server.server.topology_counter();
+        assert_eq!(server.code("admin", doc! {"replSetReconfig": &given}), 103);
+        assert_eq!(server.code("admin", doc! {"replSetReconfig": 1}), 2);
+        assert_eq!(server.server.topology_counter(), before);
+        let next = doc! {
+            "_id": "rs0", "version": 2, "members": [{"_id": 0, "host": "b:2", "tags": {"dc": "x"}}],
+        };
+        server.run("admin", doc! {"replSetReconfig": &next});
+        assert_eq!(server.server.topology_counter(), before + 1);
+        let hello = server.run("admin", doc! {"hello": 1});
+        assert_eq!(hello.get_str("me"), Some("b:2"));
+        assert_eq!(hello.get_i32("setVersion"), Some(2));
+        assert_eq!(hello.get_doc("tags"), Some(&*doc! {"dc": "x"}));
+        server.run("admin", doc! {"replSetReconfig": &given, "force": true});
+        let hello = server.run("admin", doc! {"hello": 1});
+        assert!(hello.get_i32("setVersion").unwrap() > 10_000);
+    }
+}

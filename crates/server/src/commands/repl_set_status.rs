@@ -1,0 +1,287 @@
+//! `replSetGetStatus`, and the commands that would make another member the primary: `replSetStepDown`, `replSetFreeze` and
+//! `replSetMaintenance`.
+
+use std::time::Duration;
+
+use frond_bson::{DocBuf, Timestamp, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
+
+use super::repl_set_config::replica_set;
+use super::{Command, Traits};
+use crate::arguments::whole;
+use crate::clock::now_ms;
+use crate::context::Context;
+use crate::replication::{Member, wall};
+
+/// Shows the state of the replica set.
+pub struct ReplSetGetStatus;
+
+/// Refuses: there is no other member that could be the primary.
+pub struct ReplSetStepDown;
+
+/// Refuses: the only member is always the primary.
+pub struct ReplSetFreeze;
+
+/// Refuses: the only member is always the primary.
+pub struct ReplSetMaintenance;
+
+impl Command for ReplSetGetStatus {
+    fn names(&self) -> &'static [&'static str] {
+        &["replSetGetStatus"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Shows the state of the replica set."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        // There is no initial sync whose progress could be shown.
+        &["initialSync"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let member = replica_set(cx.server)?.initiated()?;
+        let last = cx.server.store.cluster_time().last();
+        let up = cx.server.started.elapsed();
+        let settings = member.config.doc.get_doc("settings");
+        let interval = settings.and_then(|settings| settings.get_i32("heartbeatIntervalMillis"));
+        let interval = interval.unwrap_or(0);
+        let mut status = doc! {
+            "set": &*member.config.name,
+            "date": Value::DateTime(now_ms()),
+            "myState": 1,
+            "term": member.config.term,
+            "syncSourceHost": "",
+            "syncSourceId": -1,
+            "heartbeatIntervalMillis": i64::from(interval),
+            "majorityVoteCount": 1,
+            "writeMajorityCount": 1,
+            "votingMembersCount": 1,
+            "writableVotingMembersCount": 1,
+        };
+        status.push("optimes", &op_times(&member, last));
+        status.push("lastStableRecoveryTimestamp", last);
+        status.push(
+            "electionCandidateMetrics",
+            &doc! {
+                "lastElectionReason": "electionTimeout",
+                "lastElectionDate": Value::DateTime(member.elected_ms),
+                "electionTerm": member.config.term,
+                "numVotesNeeded": 1,
+                "newTermStartDate": Value::DateTime(member.elected_ms),
+                "wMajorityWriteAvailabilityDate": Value::DateTime(member.elected_ms),
+            },
+        );
+        status.push_array("members", |list| list.push(&this(&member, last, up)));
+        Ok(status)
+    }
+}
+
+fn op_times(member: &Member, last: Timestamp) -> DocBuf {
+    let (time, date) = (member.op_time(last), wall(last));
+    doc! {
+        "lastCommittedOpTime": &time,
+        "lastCommittedWallTime": date,
+        "readConcernMajorityOpTime": &time,
+        "appliedOpTime": &time,
+        "durableOpTime": &time,
+        "writtenOpTime": &time,
+        "lastAppliedWallTime": date,
+        "lastDurableWallTime": date,
+        "lastWrittenWallTime": date,
+    }
+}
+
+/// This member, in the list of members.
+fn this(member: &Member, last: Timestamp, up: Duration) -> DocBuf {
+    let (time, date) = (member.op_time(last), wall(last));
+    doc! {
+        "_id": member.config.member_id,
+        "name": &*member.config.host,
+        "health": 1.0,
+        "state": 1,
+        "stateStr": "PRIMARY",
+        "uptime": i32::try_from(up.as_secs()).unwrap_or(i32::MAX),
+        "optime": &time,
+        "optimeDate": date,
+        "optimeWritten": &time,
+        "optimeWrittenDate": date,
+        "lastAppliedWallTime": date,
+        "lastDurableWallTime": date,
+        "lastWrittenWallTime": date,
+        "syncSourceHost": "",
+        "syncSourceId": -1,
+        "infoMessage": "",
+        "electionTime": member.elected,
+        "electionDate": Value::DateTime(member.elected_ms),
+        "configVersion": member.config.version as i32,
+        "configTerm": member.config.term as i32,
+        "self": true,
+        "lastHeartbeatMessage": "",
+    }
+}
+
+impl Command for ReplSetStepDown {
+    fn names(&self) -> &'static [&'static str] {
+        &["replSetStepDown"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Refuses: there is no other member that could be the primary."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["secondaryCatchUpPeriodSecs", "force"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        replica_set(cx.server)?.initiated()?;
+        let seconds = cx.body.first().map_or(Value::Null, |(_, value)| value);
+        let seconds = if seconds.is_number() {
+            whole(&seconds)
+        } else {
+            60
+        };
+        let catch_up = cx.args().i64("secondaryCatchUpPeriodSecs")?.unwrap_or(0);
+        if seconds < 0 {
+            return Err(Error::bad_value(
+                "stepdown period must be a positive integer",
+            ));
+        }
+        if catch_up < 0 {
+            return Err(Error::bad_value(
+                "secondaryCatchUpPeriodSecs period must be a positive or absent",
+            ));
+        }
+        if catch_up > seconds {
+            return Err(Error::bad_value(
+                "stepdown period must be longer than secondaryCatchUpPeriodSecs",
+            ));
+        }
+        cx.args().flag("force")?;
+        Err(Error::new(
+            ErrorCode::ExceededTimeLimit,
+            "No electable secondaries caught up: this server is the only member of the replica set and \
+             stays its primary, also with force: true",
+        ))
+    }
+}
+
+impl Command for ReplSetFreeze {
+    fn names(&self) -> &'static [&'static str] {
+        &["replSetFreeze"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Refuses: the only member is always the primary."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        replica_set(cx.server)?.initiated()?;
+        match cx.body.first() {
+            Some((_, value)) if value.is_number() && whole(&value) == 0 => {
+                Ok(doc! {"info": "unfreezing"})
+            }
+            Some((_, value)) if value.is_number() => Err(Error::new(
+                ErrorCode::NotSecondary,
+                "cannot freeze node when primary or running for election. state: Primary",
+            )),
+            _ => Err(Error::new(
+                ErrorCode::TypeMismatch,
+                "replSetFreeze needs a number of seconds",
+            )),
+        }
+    }
+}
+
+impl Command for ReplSetMaintenance {
+    fn names(&self) -> &'static [&'static str] {
+        &["replSetMaintenance"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Refuses: the only member is always the primary."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::CHEAP.admin()
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        replica_set(cx.server)?.initiated()?;
+        Err(Error::new(
+            ErrorCode::NotSecondary,
+            "primaries can't modify maintenance mode",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_only_member_is_the_primary() {
+        let mut server = TestServer::member("rs0");
+        for name in [
+            "replSetGetStatus",
+            "replSetStepDown",
+            "replSetFreeze",
+            "replSetMaintenance",
+        ] {
+            assert_eq!(server.code("admin", doc! {name: 1}), 94, "{name}");
+        }
+        server.run("admin", doc! {"replSetInitiate": {}});
+        let status = server.run("admin", doc! {"replSetGetStatus": 1});
+        assert_eq!(
+            (status.get_str("set"), status.get_i32("myState")),
+            (Some("rs0"), Some(1))
+        );
+        let member = status.get_array("members").unwrap().get_doc("0").unwrap();
+        assert_eq!(member.get_str("stateStr"), Some("PRIMARY"));
+        assert_eq!(member.get_str("name"), Some("127.0.0.1:27017"));
+        for (command, code) in [
+            (doc! {"replSetStepDown": 10}, 262),
+            (doc! {"replSetStepDown": 10, "force": true}, 262),
+            (doc! {"replSetStepDown": -1}, 2),
+            (
+                doc! {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 2},
+                2,
+            ),
+            (doc! {"replSetFreeze": 5}, 95),
+            (doc! {"replSetFreeze": "x"}, 14),
+            (doc! {"replSetMaintenance": true}, 95),
+        ] {
+            assert_eq!(server.code("admin", command.clone()), code, "{command:?}");
+        }
+        server.run("admin", doc! {"replSetFreeze": 0});
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_standalone_server_has_no_status() {
+        let mut server = TestServer::new();
+        for name in [
+            "replSetGetStatus",
+            "replSetStepDown",
+            "replSetFreeze",
+            "replSetMaintenance",
+        ] {
+            assert_eq!(server.code("admin", doc! {name: 1}), 76, "{name}");
+        }
+    }
+}

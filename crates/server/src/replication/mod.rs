@@ -1,0 +1,394 @@
+//! A replica set of one: this server is its only member, and its primary from the moment it is initiated.
+//!
+//! There is one of these in a server that was started with a name of a set. Its configuration is a document of
+//! `local.system.replset`, as in MongoDB.
+
+mod config;
+mod defaults;
+mod moments;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use frond_bson::{Doc, DocBuf, ObjectId, Timestamp, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
+use frond_store::{
+    DocumentStore, Durability, FindRequest, Namespace, OpContext, SnapshotReads, UpdateRequest,
+};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use crate::clock::now_ms;
+
+pub use config::Config;
+pub use defaults::Defaults;
+pub use moments::Moments;
+
+/// Where the configuration is stored.
+const CONFIG_COLLECTION: (&str, &str) = ("local", "system.replset");
+
+/// How far ahead of the wall clock a client may set the cluster time: a year, as in MongoDB.
+const DRIFT_MAX: Duration = Duration::from_secs(31_536_000);
+
+/// The member once the set is initiated. A change of the configuration makes a new one.
+#[derive(Debug)]
+pub struct Member {
+    /// The configuration.
+    pub config: Config,
+    /// When it became the primary.
+    pub elected: Timestamp,
+    /// The same by the wall clock, in milliseconds since 1970.
+    pub elected_ms: i64,
+}
+
+impl Member {
+    /// Identifies the election: larger for a later one, as drivers compare it.
+    pub fn election_id(&self) -> ObjectId {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&0x7fff_ffffu32.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.config.term.to_be_bytes());
+        ObjectId(bytes)
+    }
+
+    /// A time as the operation time of a set: `{ts, t}`.
+    pub fn op_time(&self, ts: Timestamp) -> DocBuf {
+        doc! {"ts": ts, "t": self.config.term}
+    }
+
+    /// What `hello` and `serverStatus` say of the set, before the role.
+    pub fn describe_set(&self, reply: &mut DocBuf) {
+        reply.push_array("hosts", |hosts| hosts.push(&*self.config.host));
+        reply.push("setName", &*self.config.name);
+        reply.push("setVersion", self.config.version as i32);
+    }
+
+    /// What `hello` and `serverStatus` say of the member, after the role. `last` is the cluster time.
+    pub fn describe_self(&self, last: Timestamp, reply: &mut DocBuf) {
+        let host = &*self.config.host;
+        reply.push("primary", host);
+        if !self.config.tags.is_empty() {
+            reply.push("tags", &self.config.tags);
+        }
+        reply.push("me", host);
+        reply.push("electionId", self.election_id());
+        let (time, date) = (self.op_time(last), wall(last));
+        reply.push(
+            "lastWrite",
+            &doc! {
+                "opTime": &time, "lastWriteDate": date, "majorityOpTime": &time, "majorityWriteDate": date,
+            },
+        );
+    }
+}
+
+/// The second of a cluster time, as a date.
+pub fn wall(time: Timestamp) -> Value<'static> {
+    Value::DateTime(i64::from(time.time) * 1000)
+}
+
+/// The replica set of a server.
+pub struct Replication {
+    /// The name that the server was started with.
+    pub name: String,
+    /// Where clients reach this server, unless the configuration says otherwise.
+    pub default_host: String,
+    /// The default read and write concern.
+    pub defaults: Defaults,
+    /// What snapshot reads have seen.
+    pub moments: Moments,
+    /// The time of the last write.
+    written: AtomicU64,
+    store: DocumentStore,
+    member: RwLock<Option<Arc<Member>>>,
+    /// Held while the configuration changes.
+    changing: Mutex<()>,
+    /// The counter of the topology version.
+    topology: watch::Sender<i64>,
+}
+
+impl Replication {
+    /// The set with this name, with the configuration that the store has, if any. The member is elected by that: the
+    /// term goes up with each start.
+    ///
+    /// # Errors
+    /// `InvalidReplicaSetConfig` (93) for a configuration of another set, or one that this server cannot have.
+    pub fn open(store: &DocumentStore, name: &str, default_host: String) -> Result<Replication> {
+        let set = Replication {
+            name: name.to_owned(),
+            default_host,
+            defaults: Defaults::load(store)?,
+            moments: Moments::default(),
+            written: AtomicU64::new(store.cluster_time().last().to_u64()),
+            store: store.clone(),
+            member: RwLock::new(None),
+            changing: Mutex::new(()),
+            topology: watch::Sender::new(0),
+        };
+        if let Some(stored) = find_one(store, CONFIG_COLLECTION, doc! {})? {
+            let term = stored.get_i64("term").unwrap_or(0) + 1;
+            let config = Config::parse(&stored, term, ObjectId::new())?;
+            if config.name != name {
+                return Err(Error::new(
+                    ErrorCode::InvalidReplicaSetConfig,
+                    format!(
+                        "the data directory belongs to the replica set {}: start the server with this name, or \
+                         without a replica set and drop local.system.replset",
+                        config.name
+                    ),
+                ));
+            }
+            // On a full disk the server starts in the term it had.
+            let _ = set.store_config(&config);
+            set.become_primary(config)?;
+        }
+        Ok(set)
+    }
+
+    /// The member, if the set is initiated.
+    pub fn member(&self) -> Option<Arc<Member>> {
+        self.member.read().clone()
+    }
+
+    /// The member, or the error of commands that need one.
+    ///
+    /// # Errors
+    /// `NotYetInitialized` (94).
+    pub fn initiated(&self) -> Result<Arc<Member>> {
+        self.member().ok_or_else(|| {
+            Error::new(
+                ErrorCode::NotYetInitialized,
+                "no replset config has been received",
+            )
+        })
+    }
+
+    /// The counter of the topology version, which goes up when the answer to `hello` changes.
+    pub fn topology(&self) -> watch::Receiver<i64> {
+        self.topology.subscribe()
+    }
+
+    /// Begins the set with a configuration.
+    ///
+    /// # Errors
+    /// `AlreadyInitialized` (23), errors of the configuration.
+    pub fn initiate(&self, given: &Doc) -> Result<()> {
+        let _one = self.changing.lock();
+        if self.member().is_some() {
+            return Err(Error::new(
+                ErrorCode::AlreadyInitialized,
+                "already initialized",
+            ));
+        }
+        let config = Config::first(given, &self.name)?;
+        self.store_config(&config)?;
+        self.become_primary(config)
+    }
+
+    /// Changes the configuration.
+    ///
+    /// # Errors
+    /// `NotYetInitialized` (94), errors of the configuration.
+    pub fn reconfigure(&self, given: &Doc, force: bool) -> Result<()> {
+        let _one = self.changing.lock();
+        let member = self.initiated()?;
+        let config = member.config.next(given, force)?;
+        self.store_config(&config)?;
+        // So that reads after this see it in their operation time.
+        self.store.cluster_time().tick()?;
+        self.publish(Member {
+            config,
+            elected: member.elected,
+            elected_ms: member.elected_ms,
+        });
+        Ok(())
+    }
+
+    fn store_config(&self, config: &Config) -> Result<()> {
+        replace_one(&self.store, CONFIG_COLLECTION, &config.name, &config.doc)
+    }
+
+    fn become_primary(&self, config: Config) -> Result<()> {
+        let elected = self.store.cluster_time().tick()?;
+        self.publish(Member {
+            config,
+            elected,
+            elected_ms: now_ms(),
+        });
+        Ok(())
+    }
+
+    fn publish(&self, member: Member) {
+        *self.member.write() = Some(Arc::new(member));
+        self.topology.send_modify(|counter| *counter += 1);
+    }
+
+    /// Takes over the `$clusterTime` that a client has seen.
+    ///
+    /// # Errors
+    /// `ClusterTimeFailsRateLimiter` (202) if it is too far ahead of the wall clock, `TypeMismatch` (14) and
+    /// `IDLFailedToParse` (40414) if it cannot be read.
+    pub fn gossip(&self, given: &Doc) -> Result<()> {
+        let time = match given.get("clusterTime") {
+            Some(Value::Timestamp(time)) => time,
+            Some(other) => {
+                return Err(Error::new(
+                    ErrorCode::TypeMismatch,
+                    format!(
+                        "BSON field '$clusterTime.clusterTime' is the wrong type '{}', expected type 'timestamp'",
+                        other.type_name()
+                    ),
+                ));
+            }
+            None => {
+                return Err(Error::new(
+                    ErrorCode::IDLFailedToParse,
+                    "BSON field '$clusterTime.clusterTime' is missing but a required field",
+                ));
+            }
+        };
+        let clock = self.store.cluster_time();
+        if time <= clock.last() || self.member().is_none() {
+            return Ok(());
+        }
+        if time.time > i32::MAX as u32 || time.increment > i32::MAX as u32 {
+            return Err(Error::location(
+                40482,
+                "cluster time cannot be advanced beyond its maximum value",
+            ));
+        }
+        let now = now_ms() / 1000;
+        if i64::from(time.time) > now.saturating_add(DRIFT_MAX.as_secs() as i64) {
+            return Err(Error::new(
+                ErrorCode::ClusterTimeFailsRateLimiter,
+                format!(
+                    "New cluster time, {}, is too far from this node's wall clock time, {now}.",
+                    time.time
+                ),
+            ));
+        }
+        Ok(clock.advance(time)?)
+    }
+
+    /// Adds the times that drivers pass on to a reply: `$clusterTime`, and `operationTime`, which is a new time for a
+    /// command that `wrote`. Nothing before the set is initiated.
+    pub fn add_times(&self, reply: &mut DocBuf, wrote: bool) {
+        if self.member.read().is_none() {
+            return;
+        }
+        let clock = self.store.cluster_time();
+        let time = match wrote {
+            true => self.wrote(),
+            false => clock.last(),
+        };
+        // MongoDB without authentication has this signature.
+        let hash = Value::Binary {
+            subtype: 0,
+            bytes: &[0; 20],
+        };
+        reply.push_doc("$clusterTime", |gossip| {
+            gossip.push("clusterTime", time);
+            gossip.push_doc("signature", |signature| {
+                signature.push("hash", hash);
+                signature.push("keyId", 0i64);
+            });
+        });
+        reply.push("operationTime", time);
+    }
+
+    /// A time for a write that is done.
+    fn wrote(&self) -> Timestamp {
+        let clock = self.store.cluster_time();
+        // If the clock cannot go on because the disk is full, the last time is as good: a read after it sees the write,
+        // because there is only this member.
+        let time = clock.tick().unwrap_or_else(|_| clock.last());
+        self.written.fetch_max(time.to_u64(), Ordering::SeqCst);
+        time
+    }
+
+    /// A handle that reads at one time, and that time: for the level `snapshot` outside of transactions.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` (239) for a time that is not kept.
+    pub fn snapshot(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<Timestamp>,
+    ) -> Result<(SnapshotReads, Timestamp)> {
+        let written = || Timestamp::from_u64(self.written.load(Ordering::SeqCst));
+        match at {
+            Some(time) => Ok((self.moments.at(&self.store, written, time)?, time)),
+            None => self
+                .moments
+                .now(&self.store, written, after.unwrap_or_default()),
+        }
+    }
+
+    /// Checks that a read may wait for this time: it is one that the set has reached.
+    ///
+    /// # Errors
+    /// `InvalidOptions` (72) for a time in the future.
+    pub fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
+        let now = self.store.cluster_time().last();
+        if time <= now {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::InvalidOptions,
+            format!(
+                "readConcern {field} value must not be greater than the current clusterTime. Requested \
+                 clusterTime: {}; current clusterTime: {}",
+                shown(time),
+                shown(now)
+            ),
+        ))
+    }
+}
+
+fn shown(time: Timestamp) -> String {
+    format!("Timestamp({}, {})", time.time, time.increment)
+}
+
+/// The only, or the first, document of a collection that passes a filter.
+fn find_one(
+    store: &DocumentStore,
+    (db, coll): (&str, &str),
+    filter: DocBuf,
+) -> Result<Option<DocBuf>> {
+    let request = FindRequest {
+        filter: Some(&filter),
+        limit: Some(1),
+        ..FindRequest::default()
+    };
+    let ns = Namespace::new(db, coll)?;
+    Ok(store.find(&ns, &request, &OpContext::new())?.next()?)
+}
+
+/// Replaces the document with this `_id`, or inserts it. Durable when it returns.
+fn replace_one(
+    store: &DocumentStore,
+    (db, coll): (&str, &str),
+    id: &str,
+    document: &Doc,
+) -> Result<()> {
+    let filter = doc! {"_id": id};
+    let request = UpdateRequest {
+        filter: &filter,
+        update: Value::Document(document),
+        sort: None,
+        upsert: true,
+        multi: false,
+        array_filters: Vec::new(),
+        hint: None,
+        variables: None,
+        bypass_validation: true,
+        keep_empty_timestamps: true,
+        collation: None,
+    };
+    let ns = Namespace::new(db, coll)?;
+    store.update(&ns, &request, Durability::Logged, &OpContext::new())?;
+    Ok(store.flush_log()?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Moments that snapshot reads have seen, kept so that later reads can see them again.
+//!
+//! A read with the level `snapshot` and no time gets the current moment and its time; the reads that follow name that time.
+//! Only such moments are kept, and those of times after which nothing was written.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use frond_bson::Timestamp;
+use frond_error::{Error, ErrorCode, Result};
+use frond_store::{DocumentStore, SnapshotReads};
+use parking_lot::Mutex;
+
+use super::shown;
+
+/// Moments that are kept at once. Beyond that the oldest is dropped.
+const MOMENTS_MAX: usize = 256;
+
+/// The default of `minSnapshotHistoryWindowInSeconds`.
+const WINDOW_SECONDS: u64 = 300;
+
+/// A moment, and the times at which it was the state of the store.
+struct Kept {
+    reads: SnapshotReads,
+    /// The time of the last write before it.
+    written: Timestamp,
+    taken: Instant,
+}
+
+/// The moments of a server, by the time that was given out for them.
+pub struct Moments {
+    kept: Mutex<BTreeMap<Timestamp, Kept>>,
+    window_seconds: AtomicU64,
+}
+
+impl Default for Moments {
+    fn default() -> Moments {
+        Moments {
+            kept: Mutex::default(),
+            window_seconds: AtomicU64::new(WINDOW_SECONDS),
+        }
+    }
+}
+
+impl Moments {
+    /// How long a moment is kept.
+    pub fn window(&self) -> Duration {
+        Duration::from_secs(self.window_seconds.load(Ordering::Relaxed))
+    }
+
+    /// Changes [`Moments::window`].
+    pub fn set_window_seconds(&self, seconds: u64) {
+        self.window_seconds.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Number of moments.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.kept.lock().len()
+    }
+
+    /// The current moment and its time, which is not before `least`. `written` is the time of the last write.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn now(
+        &self,
+        store: &DocumentStore,
+        written: impl Fn() -> Timestamp,
+        least: Timestamp,
+    ) -> Result<(SnapshotReads, Timestamp)> {
+        let mut kept = self.kept.lock();
+        // Nothing was acknowledged since.
+        if let Some((time, newest)) = kept.last_key_value()
+            && newest.written == written()
+            && *time >= least
+        {
+            return Ok((newest.reads.clone(), *time));
+        }
+        let before = written();
+        // The time first: what was acknowledged by it is in the snapshot.
+        let time = store.cluster_time().tick()?;
+        let reads = store.snapshot_reads();
+        insert(&mut kept, time, before, &reads);
+        Ok((reads, time))
+    }
+
+    /// The moment of a time that the clock has reached.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` (239) if it is not kept.
+    pub fn at(
+        &self,
+        store: &DocumentStore,
+        written: impl Fn() -> Timestamp,
+        time: Timestamp,
+    ) -> Result<SnapshotReads> {
+        let mut kept = self.kept.lock();
+        if let Some((_, next)) = kept.range(time..).next()
+            && next.written <= time
+        {
+            return Ok(next.reads.clone());
+        }
+        let before = written();
+        if before <= time {
+            let reads = store.snapshot_reads();
+            insert(&mut kept, time, before, &reads);
+            return Ok(reads);
+        }
+        Err(Error::new(
+            ErrorCode::SnapshotTooOld,
+            format!(
+                "Read timestamp {} is not available: the server keeps the times that snapshot reads have returned, \
+                 for minSnapshotHistoryWindowInSeconds ({} s) or until memory is scarce; begin a new snapshot session",
+                shown(time),
+                self.window().as_secs()
+            ),
+        ))
+    }
+
+    /// Drops moments that are older than the window; all but the newest while memory is scarce.
+    pub fn expire(&self, now: Instant, is_scarce: bool) {
+        let window = self.window();
+        let mut kept = self.kept.lock();
+        if is_scarce && kept.len() > 1 {
+            let newest = kept.pop_last();
+            kept.clear();
+            kept.extend(newest);
+        }
+        kept.retain(|_, moment| now.saturating_duration_since(moment.taken) < window);
+    }
+}
+
+fn insert(
+    kept: &mut BTreeMap<Timestamp, Kept>,
+    time: Timestamp,
+    written: Timestamp,
+    reads: &SnapshotReads,
+) {
+    let moment = Kept {
+        reads: reads.clone(),
+        written,
+        taken: Instant::now(),
+    };
+    kept.insert(time, moment);
+    if kept.len() > MOMENTS_MAX {
+        kept.pop_first();
+    }
+}

@@ -1,0 +1,300 @@
+#![allow(clippy::unwrap_used)]
+
+use frond_bson::{DocBuf, Timestamp, Value, doc};
+use frond_store::disk::FsDisk;
+use frond_store::{DocumentStore, StoreOptions};
+
+use std::time::Instant;
+
+use super::*;
+use crate::testing::TestServer;
+
+fn initiated() -> TestServer {
+    let mut server = TestServer::member("rs0");
+    server.run("admin", doc! {"replSetInitiate": {}});
+    server
+}
+
+fn time(reply: &DocBuf, name: &str) -> Timestamp {
+    match reply.get(name) {
+        Some(Value::Timestamp(time)) => time,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn gossiped(reply: &DocBuf) -> Timestamp {
+    time(
+        &reply.get_doc("$clusterTime").unwrap().to_owned(),
+        "clusterTime",
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_not_initiated_does_nothing_for_clients() {
+    let mut server = TestServer::member("rs0");
+    let hello = server.run("admin", doc! {"hello": 1});
+    assert_eq!(hello.get_bool("isWritablePrimary"), Some(false));
+    assert_eq!(
+        (hello.get_bool("isreplicaset"), hello.get_str("setName")),
+        (Some(true), None)
+    );
+    assert!(!hello.contains_key("$clusterTime") && !hello.contains_key("operationTime"));
+    let secondary = doc! {"mode": "secondaryPreferred"};
+    for (command, code) in [
+        (doc! {"insert": "c", "documents": [{"_id": 1}]}, 10107),
+        (doc! {"create": "c"}, 10107),
+        (doc! {"find": "c"}, 13435),
+        (doc! {"find": "c", "$readPreference": &secondary}, 13436),
+    ] {
+        let reply = server.reply("test", command.clone());
+        assert_eq!(reply.get_i32("code"), Some(code), "{command:?}");
+        let version = server.server.topology_version();
+        assert_eq!(reply.get_doc("topologyVersion"), Some(&*version));
+    }
+    server.run("admin", doc! {"ping": 1});
+    server.run("admin", doc! {"serverStatus": 1});
+    server.run("local", doc! {"find": "system.replset"});
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_carry_times_that_never_go_back() {
+    let mut server = initiated();
+    let first = server.run("test", doc! {"insert": "c", "documents": [{"_id": 1}]});
+    let write = time(&first, "operationTime");
+    let read = server.run("test", doc! {"find": "c"});
+    assert_eq!(time(&read, "operationTime"), write);
+    assert_eq!(gossiped(&read), write);
+    let second = server.run("test", doc! {"insert": "c", "documents": [{"_id": 2}]});
+    assert!(time(&second, "operationTime") > write);
+    // Errors have them, too.
+    let error = server.reply("test", doc! {"nonsense": 1});
+    assert!(time(&error, "operationTime") > write);
+    let hello = server.run("admin", doc! {"hello": 1});
+    let last = hello
+        .get_doc("lastWrite")
+        .unwrap()
+        .get_doc("opTime")
+        .unwrap();
+    assert_eq!(
+        last.get("ts"),
+        Some(Value::Timestamp(time(&second, "operationTime")))
+    );
+
+    let mut standalone = TestServer::new();
+    let reply = standalone.run("test", doc! {"insert": "c", "documents": [{"_id": 1}]});
+    assert_eq!(reply, doc! {"n": 1, "ok": 1.0});
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_move_the_clock_within_a_limit() {
+    let mut server = initiated();
+    let now = gossiped(&server.run("admin", doc! {"ping": 1}));
+    let ahead = Timestamp {
+        time: now.time + 1000,
+        increment: 7,
+    };
+    let gossip = |time: Timestamp| doc! {"ping": 1, "$clusterTime": {"clusterTime": time}};
+    assert_eq!(gossiped(&server.run("admin", gossip(ahead))), ahead);
+    assert_eq!(gossiped(&server.run("admin", gossip(now))), ahead);
+    let write = server.run("test", doc! {"insert": "c", "documents": [{}]});
+    assert!(time(&write, "operationTime") > ahead);
+    let years = Timestamp {
+        time: now.time + 2 * 31_536_000,
+        increment: 0,
+    };
+    assert_eq!(server.code("admin", gossip(years)), 202);
+    let never = Timestamp {
+        time: u32::MAX,
+        increment: 0,
+    };
+    assert_eq!(server.code("admin", gossip(never)), 40482);
+    for (wrong, code) in [
+        (doc! {"ping": 1, "$clusterTime": {}}, 40414),
+        (doc! {"ping": 1, "$clusterTime": {"clusterTime": 1}}, 14),
+        (doc! {"ping": 1, "$clusterTime": 1}, 14),
+    ] {
+        assert_eq!(server.code("admin", wrong), code);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_after_a_time() {
+    let mut server = initiated();
+    let write = server.run("test", doc! {"insert": "c", "documents": [{"_id": 1}]});
+    let at = time(&write, "operationTime");
+    let find = |concern: DocBuf| doc! {"find": "c", "readConcern": concern};
+    let reply = server.run(
+        "test",
+        find(doc! {"level": "majority", "afterClusterTime": at}),
+    );
+    assert_eq!(server.batch(&reply, "firstBatch").len(), 1);
+    let future = Timestamp {
+        time: at.time + 1000,
+        increment: 1,
+    };
+    assert_eq!(
+        server.code("test", find(doc! {"afterClusterTime": future})),
+        72
+    );
+    // A linearizable read waits for the journal, which the test server does.
+    let reply = server.run("test", find(doc! {"level": "linearizable"}));
+    assert_eq!(server.batch(&reply, "firstBatch").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_concern_that_one_member_cannot_satisfy_is_reported_after_the_write() {
+    let mut server = initiated();
+    for (id, w, code) in [(1, Value::Int32(2), 100), (2, Value::String("east"), 79)] {
+        let reply = server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"_id": id}], "writeConcern": {"w": w, "wtimeout": 5}},
+        );
+        let error = reply.get_doc("writeConcernError").unwrap();
+        assert_eq!(error.get_i32("code"), Some(code));
+        let concern = error
+            .get_doc("errInfo")
+            .unwrap()
+            .get_doc("writeConcern")
+            .unwrap();
+        assert_eq!(concern.get("w"), Some(w));
+        // With j, it waits first.
+        let reply = server.run(
+            "test",
+            doc! {"update": "c", "updates": [{"q": {"_id": id}, "u": {"$set": {"a": 1}}}], "writeConcern": {"w": w, "j": true}},
+        );
+        assert!(reply.contains_key("writeConcernError"));
+    }
+    let reply = server.run("test", doc! {"find": "c", "filter": {"a": 1}});
+    assert_eq!(server.batch(&reply, "firstBatch").len(), 2);
+}
+
+fn at(reply: &DocBuf) -> Timestamp {
+    let cursor = reply.get_doc("cursor").unwrap().to_owned();
+    time(&cursor, "atClusterTime")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshot_reads_see_one_time() {
+    let mut server = initiated();
+    server.fill("c", 10);
+    let snapshot = |at: Option<Timestamp>| {
+        let mut concern = doc! {"level": "snapshot"};
+        if let Some(at) = at {
+            concern.push("atClusterTime", at);
+        }
+        concern
+    };
+    let find = |at| doc! {"find": "c", "batchSize": 3, "readConcern": snapshot(at)};
+    let first = server.run("test", find(None));
+    let then = at(&first);
+    // Nothing was written since: it is the same time.
+    assert_eq!(at(&server.run("test", find(None))), then);
+    server.run(
+        "test",
+        doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}]},
+    );
+    server.run("test", doc! {"insert": "d", "documents": [{"_id": 1}]});
+
+    let again = server.run("test", find(Some(then)));
+    assert_eq!(
+        (server.batch(&again, "firstBatch").len(), at(&again)),
+        (3, then)
+    );
+    let id = again.get_doc("cursor").unwrap().get_i64("id").unwrap();
+    let rest = server.run("test", doc! {"getMore": id, "collection": "c"});
+    assert_eq!(server.batch(&rest, "nextBatch").len(), 7);
+    let distinct = doc! {"distinct": "c", "key": "_id", "readConcern": snapshot(Some(then))};
+    let distinct = server.run("test", distinct);
+    assert_eq!(distinct.get_array("values").unwrap().count(), 10);
+    assert_eq!(time(&distinct, "atClusterTime"), then);
+    let count = doc! {
+        "aggregate": "c", "cursor": {}, "readConcern": snapshot(Some(then)),
+        "pipeline": [{"$lookup": {"from": "d", "pipeline": [], "as": "d"}}, {"$match": {"d": []}}, {"$count": "n"}],
+    };
+    let counted = server.run("test", count);
+    assert_eq!(server.batch(&counted, "firstBatch"), [doc! {"n": 10}]);
+
+    let now = server.run("test", find(None));
+    assert!(server.batch(&now, "firstBatch").is_empty() && at(&now) > then);
+    let early = Timestamp {
+        time: then.time,
+        increment: then.increment - 1,
+    };
+    let before = server.run("test", find(Some(early)));
+    assert_eq!(server.batch(&before, "firstBatch").len(), 3);
+    let unknown = Timestamp {
+        time: then.time - 10,
+        increment: 1,
+    };
+    assert_eq!(server.code("test", find(Some(unknown))), 239);
+    let future = Timestamp {
+        time: then.time + 10_000,
+        increment: 1,
+    };
+    assert_eq!(server.code("test", find(Some(future))), 72);
+    let count = doc! {"count": "c", "readConcern": snapshot(None)};
+    assert_eq!(server.code("test", count), 72);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moments_are_kept_for_a_while() {
+    let mut server = initiated();
+    let find = doc! {"find": "c", "readConcern": {"level": "snapshot"}};
+    let mut first = None;
+    for n in 0..300 {
+        server.run(
+            "test",
+            doc! {"insert": "c", "documents": [{"_id": n}], "writeConcern": {"w": 1}},
+        );
+        let reply = server.run("test", find.clone());
+        first.get_or_insert(at(&reply));
+    }
+    let then = first.unwrap();
+    let old = doc! {"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": then}};
+    assert_eq!(server.code("test", old), 239);
+    let kept = || server.server.replication.as_ref().unwrap().moments.count();
+    let set = server.server.replication.as_ref().unwrap();
+    assert_eq!(kept(), 256);
+    set.moments.expire(Instant::now(), true);
+    assert_eq!(kept(), 1);
+    set.moments
+        .expire(Instant::now() + Duration::from_secs(299), false);
+    assert_eq!(kept(), 1);
+    set.moments
+        .expire(Instant::now() + Duration::from_secs(301), false);
+    assert_eq!(kept(), 0);
+    let parameter = "minSnapshotHistoryWindowInSeconds";
+    server.run("admin", doc! {"setParameter": 1, parameter: 5});
+    let reply = server.run("admin", doc! {"getParameter": 1, parameter: 1});
+    assert_eq!(reply.get_i32(parameter), Some(5));
+}
+
+#[test]
+fn a_set_is_found_again_in_a_later_term() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        let disk = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+        DocumentStore::open_on_disk(disk, StoreOptions::default()).unwrap()
+    };
+    let store = open();
+    let set = Replication::open(&store, "rs0", "a:1".into()).unwrap();
+    assert!(set.member().is_none());
+    set.initiate(&Config::of_one("rs0", "a:1")).unwrap();
+    let before = set.member().unwrap();
+    let last = store.cluster_time().last();
+    drop((set, store));
+
+    let store = open();
+    let set = Replication::open(&store, "rs0", "b:1".into()).unwrap();
+    let after = set.member().unwrap();
+    assert_eq!(after.config.host, "a:1");
+    assert_eq!(after.config.term, before.config.term + 1);
+    assert!(after.election_id().0 > before.election_id().0);
+    assert_eq!(after.config.replica_set_id, before.config.replica_set_id);
+    assert!(after.elected > last);
+    drop(set);
+    let failure = Replication::open(&store, "rs1", "b:1".into())
+        .err()
+        .unwrap();
+    assert_eq!(failure.code(), ErrorCode::InvalidReplicaSetConfig);
+}

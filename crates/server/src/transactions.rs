@@ -1,0 +1,380 @@
+//! Transactions of several statements: the statements, and how transactions end.
+//!
+//! A statement uses its session until it has ended. Whoever else wants to end the transaction meanwhile, as `killSessions`
+//! does, condemns it and interrupts the statement, which aborts it at its end.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use frond_bson::{DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
+use frond_store::{DocumentStore, Durability, OpContext, SnapshotReads};
+
+use crate::connection::{Connection, Peer};
+use crate::log::{Component, Severity};
+use crate::sessions::{Doom, Found, NewTransaction, Open, SessionId, Used, aborted};
+use crate::state::Server;
+
+/// What a command says about its transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// `txnNumber`
+    pub number: i64,
+    /// `startTransaction`
+    pub starts: bool,
+    /// Whether it is `commitTransaction`.
+    pub commits: bool,
+    /// `readConcern.level`
+    pub read_level: Option<String>,
+}
+
+/// The wait of an operation for its session, which another command uses. `currentOp` shows it.
+pub struct SessionWait<'a> {
+    connection: &'a Connection,
+    limits: &'a OpContext,
+    is_shown: Cell<bool>,
+}
+
+impl<'a> SessionWait<'a> {
+    /// A wait that the limits of the operation end, and the loss of its client.
+    pub fn new(connection: &'a Connection, limits: &'a OpContext) -> SessionWait<'a> {
+        SessionWait {
+            connection,
+            limits,
+            is_shown: Cell::new(false),
+        }
+    }
+
+    /// Whether to go on waiting.
+    ///
+    /// # Errors
+    /// `Interrupted` (11601), `MaxTimeMSExpired` (50).
+    pub fn check(&self) -> Result<()> {
+        if !self.is_shown.replace(true) {
+            self.connection.running.lock().waits_for = Some("its session");
+        }
+        if self.connection.gone.load(Relaxed) {
+            return Err(Error::new(ErrorCode::Interrupted, "the client is gone"));
+        }
+        Ok(self.limits.check()?)
+    }
+}
+
+impl Drop for SessionWait<'_> {
+    fn drop(&mut self) {
+        if self.is_shown.get() {
+            self.connection.running.lock().waits_for = None;
+        }
+    }
+}
+
+/// A statement of a transaction that runs. Dropping it without [`Statement::finish`] aborts the transaction.
+pub struct Statement<'s> {
+    server: &'s Server,
+    connection: &'s Connection,
+    session: Option<Used>,
+    /// None if the transaction is committed already.
+    open: Option<Arc<Open>>,
+}
+
+impl<'s> Statement<'s> {
+    /// Waits for the session, and begins or continues a transaction. A new one reads the given moment, or the current one.
+    ///
+    /// # Errors
+    /// Those of the wait, and MongoDB's for a number or a state of the session that does not fit.
+    pub fn begin(
+        server: &'s Server,
+        connection: &'s Connection,
+        id: SessionId,
+        asked: &Asked,
+        at: Option<SnapshotReads>,
+        limits: &OpContext,
+    ) -> Result<Statement<'s>> {
+        let wait = SessionWait::new(connection, limits);
+        let mut session = server.sessions.enter(id, || wait.check())?;
+        drop(wait);
+        let mut displaced = None;
+        let open = if asked.starts {
+            let new = NewTransaction {
+                number: asked.number,
+                read_level: asked.read_level.clone(),
+                at,
+                client: describe(connection),
+            };
+            let sessions = &server.sessions;
+            let (open, before) =
+                sessions.begin_transaction(&mut session, id, new, &server.store)?;
+            displaced = before;
+            Some(open)
+        } else {
+            match session.find(id, asked.number, asked.commits)? {
+                Found::Open(open) => Some(open.clone()),
+                Found::Committed => None,
+            }
+        };
+        if let Some(open) = &open {
+            open.begin_statement();
+        }
+        let statement = Statement {
+            server,
+            connection,
+            session: Some(session),
+            open,
+        };
+        if let Some(displaced) = displaced {
+            abort_displaced(server, &displaced);
+        }
+        if statement.doom().is_some() {
+            // It was condemned while it was idle.
+            return Err(aborted(asked.number));
+        }
+        Ok(statement)
+    }
+
+    fn doom(&self) -> Option<Doom> {
+        self.open.as_ref()?.doom()
+    }
+
+    /// The transaction; none if it is committed.
+    pub fn open(&self) -> Option<&Open> {
+        self.open.as_deref()
+    }
+
+    /// The store, for requests inside the transaction.
+    pub fn store(&self) -> Option<&DocumentStore> {
+        self.open.as_ref().map(|open| &open.store)
+    }
+
+    /// Commits the transaction. One that is committed already is committed again.
+    ///
+    /// # Errors
+    /// Those of the store; the transaction is aborted then.
+    pub fn commit(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else {
+            self.server
+                .sessions
+                .counts
+                .retried_commits
+                .fetch_add(1, Relaxed);
+            return Ok(());
+        };
+        // The dispatcher waits for the journal.
+        let committed = open.transaction.commit(Durability::Logged);
+        self.leave(&open, committed.is_ok());
+        Ok(committed?)
+    }
+
+    /// Aborts the transaction, if it is open.
+    pub fn abort(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.leave(&open, false);
+        }
+    }
+
+    /// The statement has succeeded, or the transaction has ended. The transaction stays open for the next statement, unless it
+    /// was condemned meanwhile or its client is gone.
+    pub fn finish(mut self) {
+        let is_gone = self.connection.gone.load(Relaxed);
+        if is_gone || self.doom().is_some() {
+            return self.abort();
+        }
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        open.end_statement();
+        self.session = None;
+        if let Some(why) = open.doom() {
+            // By someone who found the session in use just before.
+            abort_soon(self.server, &open, why);
+        }
+    }
+
+    /// The error that its client gets for an error of the statement: an interrupted one says why.
+    pub fn explain(&self, failure: Error) -> Error {
+        match (failure.code(), self.doom()) {
+            (ErrorCode::Interrupted, Some(Doom::Expired)) => Error::new(
+                ErrorCode::TransactionExceededLifetimeLimitSeconds,
+                "operation was interrupted because the transaction exceeded the configured \
+                 'transactionLifetimeLimitSeconds'",
+            ),
+            // As when MongoDB's cache is full. The client is to run the transaction again.
+            (ErrorCode::Interrupted, Some(Doom::Memory)) => Error::new(
+                ErrorCode::WriteConflict,
+                "the transaction was aborted because memory is scarce",
+            ),
+            _ => failure,
+        }
+    }
+
+    /// The transaction has ended: lets others use the session.
+    fn leave(&mut self, open: &Arc<Open>, is_committed: bool) {
+        if let Some(mut session) = self.session.take() {
+            session.end_transaction(is_committed);
+        }
+        end(self.server, open, is_committed);
+    }
+}
+
+impl Drop for Statement<'_> {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// A client, as `currentOp` shows it with an idle transaction.
+fn describe(connection: &Connection) -> DocBuf {
+    let mut out = doc! {"connectionId": connection.id};
+    if let Peer::Tcp(address) = &connection.peer {
+        out.push("client", &address.to_string());
+    }
+    if let Some(name) = connection.application() {
+        out.push("appName", name);
+    }
+    if let Some(client) = connection.client.get() {
+        out.push("clientMetadata", client);
+    }
+    out
+}
+
+/// What is left to do when a transaction has ended and its session knows it.
+fn end(server: &Server, open: &Arc<Open>, is_committed: bool) {
+    open.end_statement();
+    server.sessions.forget_open(open);
+    if !is_committed {
+        open.transaction.abort();
+    }
+    if open.has_cursors.load(Relaxed) {
+        server.cursors.kill_transaction(open.session, open.number);
+    }
+    let counts = &server.sessions.counts;
+    let count = match is_committed {
+        true => &counts.committed,
+        false => &counts.aborted,
+    };
+    count.fetch_add(1, Relaxed);
+    match open.doom().filter(|_| !is_committed) {
+        Some(Doom::Expired) => &counts.expired,
+        Some(Doom::Memory) => &counts.aborted_for_memory,
+        Some(Doom::Killed) | None => return log_if_slow(server, open, is_committed),
+    }
+    .fetch_add(1, Relaxed);
+    log_if_slow(server, open, is_committed);
+}
+
+fn log_if_slow(server: &Server, open: &Open, is_committed: bool) {
+    let now = Instant::now();
+    let took = now.saturating_duration_since(open.started);
+    let severity = match took >= server.slow_operation() {
+        true => Severity::Info,
+        false => Severity::Debug(1),
+    };
+    if !server.log.wants(severity) {
+        return;
+    }
+    let active = open.activity().active_for(now);
+    let micros = |time: std::time::Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let mut attributes = doc! {
+        "parameters": {
+            "lsid": &open.session.to_doc(), "txnNumber": open.number, "autocommit": false,
+            "readConcern": &read_concern(open),
+        },
+        "terminationCause": if is_committed { "committed" } else { "aborted" },
+        "timeActiveMicros": micros(active),
+        "timeInactiveMicros": micros(took.saturating_sub(active)),
+        "bytes": i64::try_from(open.transaction.bytes()).unwrap_or(i64::MAX),
+        "durationMillis": i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
+    };
+    let why = match open.doom() {
+        Some(Doom::Killed) => "the session was ended",
+        Some(Doom::Expired) => "transactionLifetimeLimitSeconds",
+        Some(Doom::Memory) => "memory is scarce",
+        None => "",
+    };
+    if !why.is_empty() {
+        attributes.push("abortedBy", why);
+    }
+    let component = Component::Transaction;
+    (server.log).line(
+        severity,
+        component,
+        51802,
+        "transaction",
+        "transaction",
+        &attributes,
+    );
+}
+
+/// The `readConcern` that the client named.
+pub fn read_concern(open: &Open) -> DocBuf {
+    match &open.read_level {
+        Some(level) => doc! {"level": level.as_str()},
+        None => DocBuf::new(),
+    }
+}
+
+/// Completes the end of a transaction that a newer number of its session has ended.
+pub fn abort_displaced(server: &Server, displaced: &Arc<Open>) {
+    end(server, displaced, false);
+}
+
+/// Aborts a transaction that others may use: at once if it is idle, else at the end of its statement, which is interrupted.
+pub fn abort_soon(server: &Server, open: &Arc<Open>, why: Doom) {
+    let Some(owner) = open.condemn(why) else {
+        return end(server, open, false);
+    };
+    let Some(mut session) = owner.try_lock() else {
+        server
+            .connections
+            .kill_transaction(open.session, open.number);
+        return;
+    };
+    let is_aborted = session.abort(open);
+    drop(session);
+    if is_aborted {
+        end(server, open, false);
+    }
+}
+
+/// Aborts an idle transaction. False if a statement runs.
+pub fn abort_idle(server: &Server, open: &Arc<Open>, why: Doom) -> bool {
+    if open.activity().is_active() {
+        return false;
+    }
+    abort_soon(server, open, why);
+    true
+}
+
+/// Ends a session, with its transaction, its cursors and its operations.
+pub fn end_session(server: &Server, id: SessionId) {
+    server.cursors.kill_session(id);
+    if let Some(open) = server.sessions.end(id) {
+        abort_soon(server, &open, Doom::Killed);
+    }
+}
+
+/// Ends all sessions, with their transactions, their cursors and their operations, but not those of one connection.
+pub fn end_all_sessions(server: &Server, connection: i64) {
+    for cursor in server.cursors.list() {
+        if cursor.session.is_some() {
+            server.cursors.kill(cursor.id);
+        }
+    }
+    server.connections.kill_sessions(connection);
+    for open in server.sessions.end_all() {
+        abort_soon(server, &open, Doom::Killed);
+    }
+}
+
+/// Aborts the transactions that are open for too long. Returns how many.
+pub fn abort_expired(server: &Server, now: Instant) -> usize {
+    let open = server.sessions.open_transactions();
+    let expired = open.iter().filter(|open| open.is_expired(now));
+    expired
+        .inspect(|open| abort_soon(server, open, Doom::Expired))
+        .count()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! New collections of a commit that other collections take part in.
+//!
+//! Such a commit becomes visible in the engine before the catalog's view has its collections. In between a snapshot may
+//! have its documents, and the view not. So the collections are announced before the commit: who finds their trees in a
+//! snapshot knows that they exist.
+
+use std::sync::Arc;
+
+use super::{CatalogState, Collection, View};
+use crate::keyspace::Snapshot;
+use crate::namespace::Namespace;
+
+/// Collections that are about to be created. Dropping it withdraws those that are not published.
+pub(super) struct Announced<'a> {
+    state: &'a CatalogState,
+    collections: Vec<Arc<Collection>>,
+}
+
+impl CatalogState {
+    /// Announces collections. The lock on changes is held, if there are any.
+    pub(super) fn announce(&self, collections: Vec<Arc<Collection>>) -> Announced<'_> {
+        if !collections.is_empty() {
+            for collection in &collections {
+                *collection.shared.gate.write() = collection.version;
+            }
+            self.announced.store(Some(Arc::new(collections.clone())));
+        }
+        Announced {
+            state: self,
+            collections,
+        }
+    }
+
+    /// The announced collection of this name, if its commit is done.
+    pub(super) fn announced(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        let announced = self.announced.load();
+        let found = announced.as_ref()?.iter().find(|one| one.ns == *ns)?;
+        self.engine.has_tree(found.primary).then(|| found.clone())
+    }
+
+    /// The view, which was loaded before the snapshot was taken, with the announced collections that are in the snapshot.
+    pub(super) fn with_announced(&self, view: Arc<View>, snapshot: &Snapshot) -> Arc<View> {
+        let announced = self.announced.load_full();
+        let Some(announced) = announced.filter(|all| all.iter().any(|one| one.is_in(snapshot)))
+        else {
+            return view;
+        };
+        let mut view = View::clone(&view);
+        for collection in announced.iter() {
+            view.insert(collection.clone());
+        }
+        Arc::new(view)
+    }
+}
+
+impl Announced<'_> {
+    /// Publishes them, after the commit.
+    pub(super) fn publish(self) {
+        if !self.collections.is_empty() {
+            self.state.publish(|view| {
+                for collection in &self.collections {
+                    view.insert(collection.clone());
+                }
+            });
+        }
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        if !self.collections.is_empty() {
+            self.state.announced.store(None);
+        }
+    }
+}

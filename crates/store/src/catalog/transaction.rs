@@ -1,0 +1,298 @@
+//! What a transaction is above the engine: its view of the catalog, the collections that it creates, and what follows its
+//! commit in memory.
+//!
+//! Each commit of a request stages its write set into the engine's transaction; counters, multikey paths and warnings wait
+//! for the commit. The commit holds the gates of the collections that were written, in the order of their UUIDs, so that
+//! their definitions are still those that the writes were made with. New collections are in the view of the transaction
+//! only. The commit publishes them under the lock on changes of the catalog, if their names are still free.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use frond_bson::DocBuf;
+use frond_error::ErrorCode;
+use frond_query::paths::MultikeyPaths;
+use parking_lot::{Mutex, RwLock};
+
+use super::{CatalogState, Collection, Moment, Shared, Uuid, View, persist};
+use crate::error::{Error, Result, command, write_conflict};
+use crate::index::Index;
+use crate::keyspace::{Durability, EngineError, EngineTransaction, Snapshot, TreeId, WriteSet};
+use crate::merge::Counts;
+use crate::namespace::Namespace;
+use crate::points::point;
+
+/// What one commit of documents changes in memory.
+#[derive(Default)]
+pub(crate) struct Effects {
+    /// The change of the collection's counter.
+    pub counts: Counts,
+    /// Multikey paths that are stored with it.
+    pub multikey: Vec<(Arc<Index>, MultikeyPaths)>,
+    /// Warnings about documents that fail the validator.
+    pub warnings: Vec<DocBuf>,
+}
+
+/// A transaction. Its requests come one after the other; its end may come at any time, from any thread.
+pub(crate) struct OpenTransaction {
+    /// The collections at its begin, and those that it has created.
+    view: ArcSwap<View>,
+    /// `None` after its end.
+    engine: RwLock<Option<EngineTransaction>>,
+    changes: Mutex<Changes>,
+}
+
+/// What is to be done at the commit.
+#[derive(Default)]
+struct Changes {
+    written: BTreeMap<Uuid, Written>,
+    /// The collections that it has created.
+    created: BTreeMap<Uuid, Arc<Collection>>,
+    multikey: HashMap<TreeId, (Arc<Index>, MultikeyPaths)>,
+    warnings: Vec<(Arc<Shared>, Namespace, DocBuf)>,
+    /// Size of the warnings.
+    warning_bytes: usize,
+}
+
+/// A collection that documents were written to.
+struct Written {
+    shared: Arc<Shared>,
+    /// Of its definition.
+    version: u64,
+    counts: Counts,
+}
+
+impl OpenTransaction {
+    /// A transaction on a moment.
+    pub(super) fn begin(state: &CatalogState, moment: &Moment) -> OpenTransaction {
+        OpenTransaction {
+            view: ArcSwap::from(moment.view()),
+            engine: RwLock::new(Some(state.engine.begin(moment.snapshot()))),
+            changes: Mutex::default(),
+        }
+    }
+
+    /// Its views.
+    pub(super) fn view(&self) -> &ArcSwap<View> {
+        &self.view
+    }
+
+    /// A snapshot with the writes so far.
+    ///
+    /// # Errors
+    /// `NoSuchTransaction` (251) after its end.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.with_engine(|engine| Ok(engine.snapshot()))
+    }
+
+    /// Its collections with its writes so far, which later writes do not change.
+    ///
+    /// # Errors
+    /// As [`OpenTransaction::snapshot`].
+    pub(super) fn moment(&self) -> Result<Moment> {
+        let snapshot = self.snapshot()?;
+        Ok(Moment::new(self.view.load_full(), snapshot))
+    }
+
+    fn with_engine<T>(&self, run: impl FnOnce(&EngineTransaction) -> Result<T>) -> Result<T> {
+        run(self.engine.read().as_ref().ok_or_else(ended)?)
+    }
+
+    fn stage_set(&self, batch: WriteSet) -> Result<()> {
+        self.with_engine(|engine| engine.stage(batch).map_err(not_staged))
+    }
+
+    /// Whether it has created the collection.
+    pub(super) fn has_created(&self, collection: &Collection) -> bool {
+        self.changes.lock().created.contains_key(&collection.uuid)
+    }
+
+    /// Stages a commit of documents.
+    ///
+    /// # Errors
+    /// `WriteConflict` (112) if another one was faster, or the collection's definition has changed since the begin;
+    /// `TransactionTooLarge` (257), `TransactionTooLargeForCache` (388), `NoSuchTransaction` (251).
+    pub(super) fn stage(
+        &self,
+        state: &CatalogState,
+        collection: &Collection,
+        batch: WriteSet,
+        effects: Effects,
+    ) -> Result<()> {
+        // The commit checks this again; a transaction that cannot be committed should end early.
+        if !self.has_created(collection) && !state.is_current(collection) {
+            return Err(write_conflict());
+        }
+        self.stage_set(batch)?;
+        let mut changes = self.changes.lock();
+        let written = changes
+            .written
+            .entry(collection.uuid)
+            .or_insert_with(|| Written {
+                shared: collection.shared.clone(),
+                version: collection.version,
+                counts: Counts::default(),
+            });
+        written.counts = written.counts + effects.counts;
+        for (index, paths) in effects.multikey {
+            let (_, known) = (changes.multikey.entry(index.tree))
+                .or_insert_with(|| (index, MultikeyPaths::default()));
+            known.extend(&paths);
+        }
+        for info in effects.warnings {
+            changes.warning_bytes += info.len_bytes();
+            let warning = (collection.shared.clone(), collection.ns.clone(), info);
+            changes.warnings.push(warning);
+        }
+        Ok(())
+    }
+
+    /// The change of a collection's counter that waits for the commit.
+    pub(super) fn pending_counts(&self, collection: &Collection) -> Counts {
+        let changes = self.changes.lock();
+        let written = changes.written.get(&collection.uuid);
+        written.map_or(Counts::default(), |written| written.counts)
+    }
+
+    /// Stages a new collection, or another definition of one that the transaction has created.
+    ///
+    /// # Errors
+    /// As [`OpenTransaction::stage`].
+    pub(super) fn define(&self, collection: Collection, batch: WriteSet) -> Result<()> {
+        self.stage_set(batch)?;
+        let collection = Arc::new(collection);
+        let mut view = View::clone(&self.view.load());
+        view.insert(collection.clone());
+        self.view.store(Arc::new(view));
+        let mut changes = self.changes.lock();
+        changes.created.insert(collection.uuid, collection);
+        Ok(())
+    }
+
+    /// Whether anything was written in it. False after its end.
+    pub fn has_written(&self) -> bool {
+        let engine = self.engine.read();
+        engine.as_ref().is_some_and(|engine| !engine.is_empty())
+    }
+
+    /// Whether it is open.
+    pub fn is_open(&self) -> bool {
+        self.engine.read().is_some()
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        let engine = self.engine.read();
+        let staged = engine.as_ref().map_or(0, EngineTransaction::bytes);
+        staged + self.changes.lock().warning_bytes
+    }
+
+    /// Lets go of the memtables of its begin that are flushed meanwhile.
+    ///
+    /// # Errors
+    /// Errors of the engine: without room on the disk that is not possible.
+    pub fn detach(&self) -> Result<()> {
+        match self.engine.read().as_ref() {
+            Some(engine) => Ok(engine.detach()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it without a trace. Waits for a request that is staging. After its end nothing happens.
+    pub fn abort(&self) {
+        let open = self.engine.write().take();
+        *self.changes.lock() = Changes::default();
+        drop(open);
+    }
+
+    /// Commits it together with what `extra` puts into the write set. Returns whether anything was written. After an error it
+    /// is aborted.
+    pub(super) fn commit(
+        &self,
+        state: &CatalogState,
+        extra: impl FnOnce(&mut WriteSet),
+    ) -> Result<bool> {
+        let engine = self.engine.write().take().ok_or_else(ended)?;
+        let changes = std::mem::take(&mut *self.changes.lock());
+        let changing = (!changes.created.is_empty()).then(|| state.lock_changes());
+        changes.check_names(state)?;
+        let mut set = WriteSet::new();
+        extra(&mut set);
+        let mut gates = Vec::new();
+        for (uuid, written) in &changes.written {
+            if !changes.created.contains_key(uuid) {
+                let gate = written.shared.gate.read();
+                if *gate != written.version {
+                    return Err(write_conflict());
+                }
+                gates.push(gate);
+            }
+            if written.counts != Counts::default() {
+                persist::change_counter(&mut set, uuid, written.counts);
+            }
+        }
+        let writes = !engine.is_empty() || !set.is_empty();
+        point("a transaction is about to be committed");
+        let created: Vec<_> = changes.created.values().cloned().collect();
+        let announced = state.announce(created);
+        engine.commit(set, Durability::Logged).map_err(not_staged)?;
+        for written in changes.written.values() {
+            written.shared.count(written.counts);
+        }
+        for (index, paths) in changes.multikey.values() {
+            index.stored_multikey(paths);
+        }
+        point("a transaction is visible, and its collections are not published");
+        announced.publish();
+        drop(gates);
+        drop(changing);
+        for (shared, ns, info) in &changes.warnings {
+            shared.hooks.invalid_document(ns, info);
+        }
+        Ok(writes)
+    }
+}
+
+impl Changes {
+    /// Fails if the name of a new collection was taken since. The lock on changes is held, if there are any.
+    fn check_names(&self, state: &CatalogState) -> Result<()> {
+        let view = state.current.load();
+        let is_taken = |collection: &Arc<Collection>| view.has_name(&collection.ns);
+        match self.created.values().any(is_taken) {
+            true => Err(write_conflict()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The error of the engine for writes of a transaction.
+fn not_staged(error: EngineError) -> Error {
+    match error {
+        EngineError::TooLarge {
+            what: what @ "write set",
+            bytes,
+            limit,
+        } => command(
+            ErrorCode::TransactionTooLarge,
+            format!(
+                "the writes of the transaction take {bytes} bytes, more than a {what} of {limit} bytes can hold; divide it \
+                 into smaller transactions"
+            ),
+        ),
+        EngineError::OutOfMemory { .. } => {
+            command(ErrorCode::TransactionTooLargeForCache, error.to_string())
+        }
+        // A change that drops the tree is about to be published.
+        EngineError::UnknownTree(_) => write_conflict(),
+        other => other.into(),
+    }
+}
+
+/// Error 251.
+fn ended() -> Error {
+    command(
+        ErrorCode::NoSuchTransaction,
+        "the transaction has been committed or aborted; begin another one",
+    )
+}

@@ -1,0 +1,301 @@
+//! The cluster time: a logical clock in seconds and a counter, which never goes back.
+//!
+//! A tick is the current second with the counter 1, or the next counter of the last tick if the wall clock has not passed
+//! it. Every time that is given out lies below a bound that was made durable first. After a crash the clock continues
+//! at that bound, so it does not repeat a time, also if the wall clock was set back. The bound is raised for some seconds at
+//! once; a tick below it is one compare-and-swap.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use frond_bson::{Doc, Timestamp, Value, doc};
+use parking_lot::Mutex;
+
+use crate::clock::now_ms;
+use crate::error::{Result, corrupt};
+use crate::keyspace::{CATALOG_TREE, Durability, Engine, WriteSet};
+
+/// The key of the durable bound in the catalog tree.
+const KEY: &[u8] = &[7];
+
+/// Seconds by which the durable bound is raised.
+const RESERVED_SECONDS: u64 = 30;
+
+/// A bound that is nearer than this is raised by [`ClusterTime::reserve_ahead`].
+const AHEAD_SECONDS: u64 = 15;
+
+/// The largest time that MongoDB accepts: its seconds and its counter are signed.
+const MAX: u64 = (i32::MAX as u64) << 32 | i32::MAX as u64;
+
+/// Keeps the bound durable.
+type Persist = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
+
+/// The clock of a store.
+pub struct ClusterTime {
+    /// The last time that was given out; 0 before the first one.
+    last: AtomicU64,
+    /// Times up to this one may be given out.
+    reserved: AtomicU64,
+    /// Held while the bound is raised.
+    raising: Mutex<()>,
+    seconds: fn() -> u64,
+    persist: Persist,
+}
+
+impl ClusterTime {
+    /// The clock of an engine, as it was left.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn open(engine: &Engine) -> Result<ClusterTime> {
+        let stored = match engine.has_tree(CATALOG_TREE) {
+            true => engine.snapshot().get(CATALOG_TREE, KEY)?,
+            false => None,
+        };
+        let entry = stored.as_deref().map(Doc::validate).transpose();
+        let bound = match entry.map(|entry| entry.and_then(|entry| entry.get("reserved"))) {
+            Ok(None) => 0,
+            Ok(Some(Value::Timestamp(bound))) => bound.to_u64(),
+            _ => return Err(corrupt("the catalog entry of the cluster time")),
+        };
+        let engine = engine.clone();
+        let persist = move |bound| {
+            let mut batch = WriteSet::new();
+            // The clock goes on while the disk is full.
+            batch.set_frees_space();
+            let entry = doc! {"reserved": Timestamp::from_u64(bound)};
+            batch.put(CATALOG_TREE, KEY, entry.as_bytes());
+            Ok(engine.commit(batch, Durability::Synced)?)
+        };
+        Ok(ClusterTime::new(
+            bound,
+            || u64::try_from(now_ms() / 1000).unwrap_or(0),
+            Box::new(persist),
+        ))
+    }
+
+    fn new(bound: u64, seconds: fn() -> u64, persist: Persist) -> ClusterTime {
+        ClusterTime {
+            last: AtomicU64::new(bound),
+            reserved: AtomicU64::new(bound),
+            raising: Mutex::new(()),
+            seconds,
+            persist,
+        }
+    }
+
+    /// The last time that was given out; the null timestamp before the first one.
+    pub fn last(&self) -> Timestamp {
+        Timestamp::from_u64(self.last.load(Ordering::SeqCst))
+    }
+
+    /// A time after all times that were given out.
+    ///
+    /// # Errors
+    /// Errors of the engine, if the durable bound cannot be raised. The clock stays as it is.
+    pub fn tick(&self) -> Result<Timestamp> {
+        loop {
+            let last = self.last.load(Ordering::SeqCst);
+            let now = ((self.seconds)() << 32 | 1).min(MAX);
+            let next = now.max(last.saturating_add(1));
+            self.reserve(next)?;
+            let order = Ordering::SeqCst;
+            if self
+                .last
+                .compare_exchange_weak(last, next, order, order)
+                .is_ok()
+            {
+                return Ok(Timestamp::from_u64(next));
+            }
+        }
+    }
+
+    /// Moves the clock forward to a time that a client has seen elsewhere. The caller has checked how far it is ahead.
+    ///
+    /// # Errors
+    /// As [`ClusterTime::tick`].
+    pub fn advance(&self, to: Timestamp) -> Result<()> {
+        let to = to.to_u64().min(MAX);
+        if to > self.last.load(Ordering::SeqCst) {
+            self.reserve(to)?;
+            self.last.fetch_max(to, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Raises the durable bound before a tick has to wait for it. Does nothing until the first tick.
+    ///
+    /// # Errors
+    /// As [`ClusterTime::tick`].
+    pub fn reserve_ahead(&self) -> Result<()> {
+        let last = self.last.load(Ordering::SeqCst);
+        if last == 0 {
+            return Ok(());
+        }
+        let soon = last.max((self.seconds)() << 32) + (AHEAD_SECONDS << 32);
+        if soon > self.reserved.load(Ordering::SeqCst) {
+            self.raise(soon)?;
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, time: u64) -> Result<()> {
+        if time <= self.reserved.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.raise(time)
+    }
+
+    #[cold]
+    fn raise(&self, time: u64) -> Result<()> {
+        let _one = self.raising.lock();
+        if time <= self.reserved.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let bound = time.saturating_add(RESERVED_SECONDS << 32);
+        (self.persist)(bound)?;
+        self.reserved.store(bound, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for ClusterTime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterTime")
+            .field("last", &self.last())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use frond_error::ErrorCode;
+
+    use super::*;
+    use crate::error::command;
+    use crate::{DocumentStore, EngineOptions, StoreOptions};
+
+    fn at(time: u32, increment: u32) -> Timestamp {
+        Timestamp { time, increment }
+    }
+
+    /// A clock whose bound is kept in a variable.
+    fn clock(bound: u64, seconds: fn() -> u64) -> (ClusterTime, Arc<AtomicU64>, Arc<AtomicUsize>) {
+        let (kept, writes) = (
+            Arc::new(AtomicU64::new(bound)),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let (stored, counted) = (kept.clone(), writes.clone());
+        let persist = move |bound| {
+            stored.store(bound, Ordering::SeqCst);
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        (
+            ClusterTime::new(bound, seconds, Box::new(persist)),
+            kept,
+            writes,
+        )
+    }
+
+    #[test]
+    fn a_tick_is_the_second_or_the_next_counter() {
+        let (clock, kept, writes) = clock(0, || 100);
+        assert_eq!(clock.last(), Timestamp::default());
+        assert_eq!(clock.tick().unwrap(), at(100, 1));
+        assert_eq!(clock.tick().unwrap(), at(100, 2));
+        clock.advance(at(110, 5)).unwrap();
+        clock.advance(at(90, 5)).unwrap();
+        assert_eq!(clock.tick().unwrap(), at(110, 6));
+        assert_eq!(writes.load(Ordering::SeqCst), 1, "one write for all");
+        clock.advance(at(200, 0)).unwrap();
+        assert_eq!(writes.load(Ordering::SeqCst), 2);
+        assert!(kept.load(Ordering::SeqCst) > at(200, 0).to_u64());
+        // The counter that does not fit goes into the seconds.
+        clock.advance(at(300, u32::MAX)).unwrap();
+        assert_eq!(clock.tick().unwrap(), at(301, 0));
+    }
+
+    #[test]
+    fn a_crash_and_a_clock_that_is_set_back_repeat_no_time() {
+        let (before, kept, _) = clock(0, || 1000);
+        let mut last = Timestamp::default();
+        for _ in 0..10 {
+            last = before.tick().unwrap();
+        }
+        let (after, _, _) = clock(kept.load(Ordering::SeqCst), || 10);
+        assert!(after.last() >= last);
+        assert!(after.tick().unwrap() > last);
+    }
+
+    #[test]
+    fn the_bound_is_raised_ahead_of_the_ticks() {
+        let (clock, kept, writes) = clock(0, || 100);
+        clock.reserve_ahead().unwrap();
+        assert_eq!(writes.load(Ordering::SeqCst), 0, "not in use");
+        clock.tick().unwrap();
+        clock.reserve_ahead().unwrap();
+        assert_eq!(writes.load(Ordering::SeqCst), 1, "far enough");
+        clock.advance(at(120, 0)).unwrap();
+        clock.reserve_ahead().unwrap();
+        assert_eq!(writes.load(Ordering::SeqCst), 2);
+        assert!(kept.load(Ordering::SeqCst) >= at(150, 0).to_u64());
+    }
+
+    #[test]
+    fn a_bound_that_cannot_be_stored_leaves_the_clock() {
+        let full = |_| Err(command(ErrorCode::OutOfDiskSpace, "full"));
+        let clock = ClusterTime::new(at(50, 1).to_u64(), || 100, Box::new(full));
+        assert!(clock.tick().is_err());
+        assert!(clock.advance(at(60, 1)).is_err());
+        assert_eq!(clock.last(), at(50, 1));
+        clock.advance(at(50, 1)).unwrap();
+    }
+
+    #[test]
+    fn threads_get_different_times() {
+        let (clock, _, _) = clock(0, || 7);
+        let clock = Arc::new(clock);
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let clock = clock.clone();
+                std::thread::spawn(move || {
+                    let ticks = (0..1000).map(|_| clock.tick().unwrap());
+                    ticks.collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let mut all: Vec<_> = threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap())
+            .collect();
+        all.sort();
+        assert_eq!(all, (1..=4000).map(|n| at(7, n)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_store_that_is_opened_again_continues_after_the_last_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || {
+            let engine = EngineOptions::new(directory.path());
+            DocumentStore::open_engine(engine, StoreOptions::default()).unwrap()
+        };
+        let store = open();
+        assert_eq!(store.cluster_time().last(), Timestamp::default());
+        let first = store.cluster_time().tick().unwrap();
+        let ahead = Timestamp {
+            time: first.time + 1_000_000,
+            increment: 3,
+        };
+        store.cluster_time().advance(ahead).unwrap();
+        let last = store.cluster_time().tick().unwrap();
+        assert!(last > ahead);
+        drop(store);
+        let store = open();
+        assert!(store.cluster_time().last() >= last);
+        assert!(store.cluster_time().tick().unwrap() > last);
+    }
+}

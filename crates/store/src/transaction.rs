@@ -1,0 +1,133 @@
+//! Handles of the store that do not follow its current state: transactions, and reads at a fixed moment.
+//!
+//! A handle of [`DocumentStore::in_transaction`] takes the same requests as any other one. What they read and where they
+//! write is decided by the handle of the catalog ([`crate::catalog`]).
+
+use std::sync::Arc;
+
+use crate::catalog::{Catalog, Moment, OpenTransaction};
+use crate::error::{Result, not_durable};
+use crate::keyspace::{Durability, WriteSet};
+use crate::store::DocumentStore;
+
+/// A transaction over all collections, with snapshot isolation. Cheap to clone; when the last clone and the last handle of
+/// it are dropped, it is aborted.
+///
+/// Its requests must come one after the other. It can be ended at any time, from any thread: later requests then fail with
+/// `NoSuchTransaction` (251). A request that failed may have left a part of its writes, so the transaction must be aborted.
+#[derive(Clone)]
+pub struct Transaction {
+    open: Arc<OpenTransaction>,
+    catalog: Catalog,
+}
+
+/// All collections at one moment, for read concern `snapshot`. Cheap to clone. While a clone lives, the data of the moment
+/// is kept in memory or on disk.
+#[derive(Clone)]
+pub struct SnapshotReads(Arc<Moment>);
+
+impl DocumentStore {
+    /// Begins a transaction at the current moment.
+    pub fn begin(&self) -> Transaction {
+        self.begin_at(&self.snapshot_reads())
+    }
+
+    /// Begins a transaction at a moment. The longer it is past, the more commits there are that it can conflict with.
+    pub fn begin_at(&self, moment: &SnapshotReads) -> Transaction {
+        Transaction {
+            open: Arc::new(self.catalog().begin(&moment.0)),
+            catalog: self.catalog().clone(),
+        }
+    }
+
+    /// A handle whose requests run in a transaction: they read the moment of its begin and its own writes, and what they
+    /// write is seen by nobody else before the commit.
+    ///
+    /// A conflict with others is `WriteConflict` (112) at once, also of an upsert. The durability of a request is not looked
+    /// at. What a transaction cannot do is refused with `OperationNotSupportedInTransaction` (263).
+    #[must_use]
+    pub fn in_transaction(&self, transaction: &Transaction) -> DocumentStore {
+        self.with_catalog(self.catalog().in_transaction(&transaction.open))
+    }
+
+    /// The current moment. It sees all commits that were acknowledged before.
+    pub fn snapshot_reads(&self) -> SnapshotReads {
+        SnapshotReads(Arc::new(self.catalog().moment()))
+    }
+
+    /// A handle that reads at a moment. It cannot write: its requests fail with `IllegalOperation` (20).
+    #[must_use]
+    pub fn at(&self, moment: &SnapshotReads) -> DocumentStore {
+        self.with_catalog(self.catalog().at(&moment.0))
+    }
+}
+
+impl Transaction {
+    /// Commits everything that was written in it, or nothing. Without any writes this only ends it.
+    ///
+    /// # Errors
+    /// `WriteConflict` (112) if another one was faster or changed the definition of a collection; `NoSuchTransaction` (251)
+    /// after its end; errors of the engine. It is aborted then. Only after `WriteConcernTimeout` (64) it is committed, but
+    /// could not be made durable yet.
+    pub fn commit(&self, durability: Durability) -> Result<()> {
+        self.commit_with(durability, |_| {})
+    }
+
+    /// As [`Transaction::commit`], together with what `extra` puts into the same write set, such as the record of a session.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub(crate) fn commit_with(
+        &self,
+        durability: Durability,
+        extra: impl FnOnce(&mut WriteSet),
+    ) -> Result<()> {
+        let writes = self.catalog.commit_transaction(&self.open, extra)?;
+        if writes && durability == Durability::Synced {
+            // The commit is applied whether or not the sync succeeds.
+            self.catalog.engine().flush_log().map_err(not_durable)?;
+        }
+        Ok(())
+    }
+
+    /// Aborts it: nothing of it is left. Waits for a request that is staging its writes. It is no error after the end.
+    pub fn abort(&self) {
+        self.open.abort();
+    }
+
+    /// Whether it is neither committed nor aborted.
+    pub fn is_open(&self) -> bool {
+        self.open.is_open()
+    }
+
+    /// Whether it has written anything. False after its end.
+    pub fn has_written(&self) -> bool {
+        self.open.has_written()
+    }
+
+    /// Bytes of memory that its writes take.
+    pub fn bytes(&self) -> usize {
+        self.open.bytes()
+    }
+
+    /// Bytes of memtables that its begin keeps in memory beyond the current state of the store.
+    pub fn retained_bytes(&self) -> u64 {
+        let snapshot = self.open.snapshot();
+        snapshot.map_or(0, |snapshot| self.catalog.engine().retained_by(&snapshot))
+    }
+
+    /// Lets go of these, for a transaction that is idle while memory is scarce. What it reads is the same.
+    ///
+    /// # Errors
+    /// Errors of the engine. If there is no room on the disk it keeps what it has, and can go on.
+    pub fn detach(&self) -> Result<()> {
+        self.open.detach()
+    }
+}
+
+impl SnapshotReads {
+    /// Bytes of memtables that it keeps in memory beyond the current state of the store.
+    pub fn retained_bytes(&self, store: &DocumentStore) -> u64 {
+        store.engine().retained_by(self.0.snapshot())
+    }
+}

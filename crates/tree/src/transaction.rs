@@ -1,0 +1,401 @@
+//! Transactions: a snapshot, and writes that only its own reads see until they are committed.
+//!
+//! What a transaction writes goes to memtables of its own, which are the newest sources of its snapshots, and to one write
+//! set, which the commit appends to the log as one frame. So all reads see the writes of the transaction, and a commit is
+//! like any other one. Both copies are in memory and counted in the budget.
+//!
+//! The first committer wins. That is decided at the commit, under the commit lock, as for every write set. Conflicts are told
+//! earlier where they can be: a transaction holds the guarded keys that it has staged ([`crate::intents`]), and the
+//! conflict windows keep what is committed after its snapshot ([`crate::ConflictHold`]).
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::budget::{MemoryUse, Reservation};
+use crate::commit::Durability;
+use crate::engine::Engine;
+use crate::error::PANICKED;
+use crate::hold::ConflictHold;
+use crate::intents::{Holder, Intents};
+use crate::interrupt::{self, WaitFor};
+use crate::memtable::{HotKey, Memtable, SpareBlocks};
+use crate::merge::Resolver;
+use crate::operation::{self, Op};
+use crate::snapshot::{OwnWrites, Snapshot};
+use crate::store::Store;
+use crate::version::{Tree, Version};
+use crate::write_set::{Guard, WriteSet, guard_hash};
+use crate::{Error, Result, TreeId};
+
+/// Size of the first memtable of a transaction.
+const MEMTABLE_BYTES_MIN: usize = 64 << 10;
+/// A memtable is as large as those before it together, up to this size.
+const MEMTABLE_BYTES_MAX: usize = 32 << 20;
+/// Each transaction may have this much, however scarce memory is.
+const BYTES_MIN: usize = 256 << 10;
+/// All transactions together may take this share of the budget.
+const SHARE: u64 = 2;
+/// So many keys are registered or released at once under the commit lock.
+const KEYS_AT_ONCE: usize = 1024;
+
+/// A transaction: a snapshot, and writes on it that only its own reads see until it is committed. Dropping it aborts it.
+///
+/// ```
+/// # use frond_tree::{Durability, Error, Options, Store, TreeOptions, WriteSet};
+/// # fn main() -> frond_tree::Result<()> {
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let store = Store::open(Options::new(directory.path()))?;
+/// # let tree = store.allocate_tree();
+/// # let mut set = WriteSet::new();
+/// # set.create_tree(tree, &TreeOptions::default());
+/// # store.commit(set, Durability::Logged)?;
+/// let transaction = store.begin(&store.snapshot());
+/// let mut set = transaction.write_set();
+/// set.put_guarded(tree, b"rowan", b"red");
+/// transaction.stage(set)?;
+/// assert!(transaction.snapshot().contains(tree, b"rowan")?);
+/// assert!(!store.snapshot().contains(tree, b"rowan")?);
+/// transaction.commit(WriteSet::new(), Durability::Logged)?;
+/// assert!(store.snapshot().contains(tree, b"rowan")?);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Transaction {
+    engine: Arc<Engine>,
+    holder: Arc<Holder>,
+    state: Mutex<State>,
+    /// Comes last: the conflict windows are needed until the end.
+    _hold: ConflictHold,
+}
+
+struct State {
+    /// The base, with the writes staged so far and the trees that they create.
+    snapshot: Snapshot,
+    /// The same writes, for the commit. Its guards are the keys that are held.
+    writes: WriteSet,
+    /// What all of this takes.
+    reserved: Reservation,
+    /// False after a panic in the middle of a change.
+    is_whole: bool,
+}
+
+impl Store {
+    /// Begins a transaction on a snapshot. Until it ends, the conflict windows keep what is committed after the snapshot.
+    pub fn begin(&self, snapshot: &Snapshot) -> Transaction {
+        let snapshot = Snapshot {
+            own: None,
+            ..snapshot.clone()
+        };
+        let holder = Arc::default();
+        Transaction {
+            _hold: self.hold_conflicts(&snapshot),
+            engine: self.engine().clone(),
+            state: Mutex::new(State {
+                writes: WriteSet::of_transaction(&snapshot, &holder),
+                snapshot,
+                reserved: self.memory().reserve(MemoryUse::Transactions, 0),
+                is_whole: true,
+            }),
+            holder,
+        }
+    }
+
+    /// Returns when the open transaction that holds a key, as an [`Error::Conflict`] said, has ended; at once if there is
+    /// none. The wait ends early with the operation around it ([`crate::Interrupt`]).
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn await_transaction(&self, tree: TreeId, key: &[u8]) -> Result<()> {
+        let hash = guard_hash(tree, key);
+        let holder = {
+            let state = self.engine().commit_lock.lock();
+            state.intents.holder(hash).cloned()
+        };
+        holder.map_or(Ok(()), |holder| holder.wait())
+    }
+}
+
+impl Transaction {
+    /// A snapshot with the writes that are staged so far. It does not see later ones. It can be used after the end of the
+    /// transaction, too.
+    pub fn snapshot(&self) -> Snapshot {
+        self.state.lock().snapshot.clone()
+    }
+
+    /// An empty write set, based on [`Transaction::snapshot`].
+    pub fn write_set(&self) -> WriteSet {
+        let snapshot = self.snapshot();
+        let spare = self.engine.spare_sets.lock().pop();
+        let mut set = spare.unwrap_or_default().with_capacity(&snapshot, 0);
+        set.count_in(&self.engine.runs.budget);
+        set
+    }
+
+    /// Adds the operations of a write set to the transaction: all of them, or nothing after an error. Its guarded keys are
+    /// those that must not have changed since the base of the transaction, whatever the write set's own snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if a guarded key was committed by others since, or is held by another open transaction;
+    /// [`Error::TooLarge`] if the transaction exceeds the limit of a write set; [`Error::OutOfMemory`] if the budget has no
+    /// room for it.
+    pub fn stage(&self, mut set: WriteSet) -> Result<()> {
+        let engine = &self.engine;
+        set.take_failure()?;
+        engine.check_running()?;
+        engine.check_readable(&set)?;
+        let mut state = self.state.lock();
+        state.check()?;
+        state.writes.check_room_for(&set)?;
+        state.reserve_for(&set)?;
+        let keys = match self.hold_keys(&state, &set) {
+            Ok(keys) => keys,
+            Err(conflict) => {
+                state.count();
+                return Err(conflict);
+            }
+        };
+        state.is_whole = false;
+        let hot = state.insert(engine, &set);
+        state.writes.append(&set);
+        state.writes.note_held();
+        keys.keep();
+        state.is_whole = true;
+        state.fold(engine, hot);
+        state.count();
+        drop(state);
+        engine.reuse(set);
+        Ok(())
+    }
+
+    /// Memory that the transaction takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.state.lock().reserved.bytes()
+    }
+
+    /// Whether nothing is staged, not even a guard.
+    pub fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        state.writes.is_empty() && state.writes.guards().is_empty()
+    }
+
+    /// Lets go of the memtables of its base that are flushed meanwhile, as [`Store::detach`] does for cursors: what they have
+    /// is written to the data file for this transaction. Snapshots that were taken before keep them; those of idle cursors are
+    /// detached one by one.
+    ///
+    /// # Errors
+    /// As [`Store::detach`].
+    pub fn detach(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let snapshot = self.engine.detach(&state.snapshot, None)?;
+        state.writes.set_snapshot(&snapshot);
+        state.snapshot = snapshot;
+        Ok(())
+    }
+
+    /// Commits the transaction together with the operations of `extra`: all of it or nothing. After an error the transaction
+    /// is aborted, with the exception that [`Error::Stalled`] names.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn commit(self, mut extra: WriteSet, how: Durability) -> Result<()> {
+        extra.take_failure()?;
+        let mut state = self.state.lock();
+        state.check()?;
+        state.writes.check_room_for(&extra)?;
+        state.writes.append(&extra);
+        // Nobody reads in the transaction any more. The commit counts the write set itself.
+        state.snapshot.own = None;
+        let keys = state.writes.guards().len() * Intents::KEY_BYTES;
+        state.reserved.resize(keys);
+        self.engine.commit(&mut state.writes, how)
+    }
+
+    /// Registers the guarded keys of a write set.
+    fn hold_keys(&self, state: &State, set: &WriteSet) -> Result<HeldKeys<'_>> {
+        let mut held = HeldKeys {
+            engine: &self.engine,
+            holder: &self.holder,
+            hashes: Vec::new(),
+        };
+        let since = state.snapshot.sequence;
+        for guards in set.guards().chunks(KEYS_AT_ONCE) {
+            // A conflict is looked for, and the keys are taken, under one lock: a commit of others either comes before, and is
+            // found, or finds the keys.
+            let mut commits = interrupt::lock(&self.engine.commit_lock, WaitFor::Commits)?;
+            if let Some(conflict) = commits.conflict(set, guards, Some(&self.holder), guards, since)
+            {
+                return Err(conflict);
+            }
+            for guard in guards {
+                if commits.intents.hold(guard.hash, &self.holder) {
+                    held.hashes.push(guard.hash);
+                }
+            }
+        }
+        Ok(held)
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let writes = std::mem::take(&mut state.writes);
+        let hashes = |guards: &[Guard]| guards.iter().map(|guard| guard.hash).collect::<Vec<_>>();
+        for guards in writes.guards().chunks(KEYS_AT_ONCE) {
+            release(&self.engine, &self.holder, &hashes(guards));
+        }
+        self.holder.end();
+        self.engine.reuse(writes);
+    }
+}
+
+/// Releases some keys.
+fn release(engine: &Engine, holder: &Arc<Holder>, hashes: &[u64]) {
+    let mut commits = engine.commit_lock.lock();
+    for hash in hashes {
+        commits.intents.release(*hash, holder);
+    }
+}
+
+/// Keys that a write set has added to those that its transaction holds. They are released if it is not staged.
+struct HeldKeys<'a> {
+    engine: &'a Engine,
+    holder: &'a Arc<Holder>,
+    hashes: Vec<u64>,
+}
+
+impl HeldKeys<'_> {
+    fn keep(mut self) {
+        self.hashes.clear();
+    }
+}
+
+impl Drop for HeldKeys<'_> {
+    fn drop(&mut self) {
+        for hashes in self.hashes.chunks(KEYS_AT_ONCE) {
+            release(self.engine, self.holder, hashes);
+        }
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        match self.is_whole {
+            true => Ok(()),
+            false => Err(Error::Internal(PANICKED)),
+        }
+    }
+
+    fn memtables(&self) -> &[Arc<Memtable>] {
+        let own = self.snapshot.own.as_ref();
+        own.map_or(&[], |own| &own.memtables)
+    }
+
+    /// Bytes that it takes.
+    fn bytes(&self) -> usize {
+        let memtables = self.memtables().iter().map(|memtable| memtable.bytes());
+        let keys = self.writes.guards().len() * Intents::KEY_BYTES;
+        memtables.sum::<usize>() + self.writes.buffer_bytes() + keys
+    }
+
+    /// Makes the reservation what is in use.
+    fn count(&mut self) {
+        let bytes = self.bytes();
+        self.reserved.resize(bytes);
+    }
+
+    /// Reserves what a write set will take at most.
+    fn reserve_for(&mut self, set: &WriteSet) -> Result<()> {
+        let keys = set.guards().len() * (Intents::KEY_BYTES + size_of::<Guard>());
+        let more = set.memtable_bytes() + set.bytes() + set.extra_bytes() + keys;
+        let bytes = self.reserved.bytes() + more;
+        if bytes <= BYTES_MIN {
+            self.reserved.grow(more);
+            return Ok(());
+        }
+        let budget = self.reserved.budget();
+        let all = budget.used(MemoryUse::Transactions) + more as u64;
+        match all <= budget.limit() / SHARE && self.reserved.try_grow(more) {
+            true => Ok(()),
+            false => Err(Error::OutOfMemory {
+                what: "transaction",
+                bytes,
+            }),
+        }
+    }
+
+    /// Makes the operations of a write set visible to the next snapshots. Returns the keys whose update messages should be
+    /// folded.
+    fn insert(&mut self, engine: &Engine, set: &WriteSet) -> Vec<HotKey> {
+        if set.is_empty() {
+            return Vec::new();
+        }
+        let mut memtables = self.memtables().to_vec();
+        let bytes = set.memtable_bytes();
+        if !memtables.first().is_some_and(|first| first.reserve(bytes)) {
+            let new = self.new_memtable(engine, bytes);
+            let has_room = new.reserve(bytes);
+            assert!(has_room, "a memtable of the size has room");
+            memtables.insert(0, new);
+        }
+        let before = self.snapshot.own.as_ref().map_or(0, |own| own.sequence);
+        let ops = operation::decode(set.payload());
+        let hot = memtables[0].insert(ops, set.len(), before + 1, bytes);
+        self.snapshot.own = Some(Arc::new(OwnWrites {
+            memtables,
+            sequence: before + set.len() as u64,
+        }));
+        if set.changes_trees() {
+            self.change_trees(set);
+        }
+        hot
+    }
+
+    /// Folds the update messages of hot keys in the newest memtable, if it has space.
+    fn fold(&self, engine: &Engine, hot: Vec<HotKey>) {
+        let Some((own, newest)) = (self.snapshot.own.as_ref()).zip(self.memtables().first()) else {
+            return;
+        };
+        for hot in hot {
+            let resolver = Resolver {
+                tree: hot.tree,
+                operator: engine.options.merge.clone(),
+            };
+            if let Some(folded) = newest.fold(hot, own.sequence, &resolver) {
+                let bytes = newest.folded_bytes(&folded);
+                if newest.reserve(bytes) {
+                    newest.insert_folded(&folded, bytes);
+                }
+            }
+        }
+    }
+
+    /// A memtable for at least `bytes` bytes.
+    fn new_memtable(&self, engine: &Engine, bytes: usize) -> Arc<Memtable> {
+        let before = self.memtables().iter().map(|memtable| memtable.capacity());
+        let size = before.sum::<usize>().min(MEMTABLE_BYTES_MAX);
+        let size = size.max(MEMTABLE_BYTES_MIN).max(bytes + 4096);
+        match size {
+            MEMTABLE_BYTES_MIN => Arc::new(Memtable::new(size, 0, &engine.small_blocks)),
+            _ => Arc::new(Memtable::new(size, 0, &Arc::<SpareBlocks>::default())),
+        }
+    }
+
+    /// Creates and drops trees for the next snapshots.
+    fn change_trees(&mut self, set: &WriteSet) {
+        let version = &self.snapshot.version;
+        let mut trees = (*version.trees).clone();
+        for op in operation::decode(set.payload()) {
+            match op {
+                Op::CreateTree(id, options, state) => trees.insert(id, Tree::new(options, state)),
+                Op::DropTree(id) => trees.remove(id),
+                Op::Entry { .. } | Op::DeleteRange { .. } => {}
+            }
+        }
+        self.snapshot.version = Arc::new(Version {
+            trees: Arc::new(trees),
+            ..Version::clone(version)
+        });
+    }
+}
