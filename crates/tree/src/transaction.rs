@@ -4,9 +4,9 @@
 //! set, which the commit appends to the log as one frame. So all reads see the writes of the transaction, and a commit is
 //! like any other one. Both copies are in memory and counted in the budget.
 //!
-//! The first one wins who commits a guarded key, or stages it. A staged key is looked for among the commits since the
-//! snapshot, which the conflict windows keep ([`crate::ConflictHold`]), and the transaction holds it from then on
-//! ([`crate::intents`]). Whether others have changed it in spite of that is known at the commit, under the commit lock.
+//! The first writer of a guarded key wins. When a key is staged, it is looked for among the commits since the snapshot, which
+//! the conflict windows keep ([`crate::ConflictHold`]), and the transaction holds it from then on ([`crate::intents`]). A commit
+//! that changes it nevertheless is noted; the transaction's commit checks that, under the commit lock.
 
 use std::sync::Arc;
 
