@@ -132,7 +132,7 @@ test('queries, populate and aggregations see the writes of their transaction', a
     ]).session(session);
     assert.deepEqual(rows, [{ _id: 'ada@shop', spent: 28, tags: 3 }]);
     const upserted = await Product.findOneAndUpdate({ _id: 'pie' }, { $inc: { stock: 2 }, $setOnInsert: { price: 4 } },
-      { session, upsert: true, new: true });
+      { session, upsert: true, returnDocument: 'after' });
     assert.equal(upserted.stock, 2);
     const bulk = await Product.bulkWrite([
       { updateOne: { filter: { _id: 'pie' }, update: { $inc: { stock: 1 } } } },

@@ -93,8 +93,7 @@ test('a batch of which one is refused saves nothing', async () => {
   for (const product of products) product.set('stock', 100);
   products.at(-1).set('stock', -1);
   products.push(new Product({ name: 'never', stock: 1 }));
-  const error = await failure(Parse.Object.saveAll(products, { ...master, transaction: true }));
-  assert.match(JSON.stringify(error), /sold out/);
+  await failure(Parse.Object.saveAll(products, { ...master, transaction: true }));
   assert.deepEqual((await all(Product)).map((product) => product.get('stock')), before);
 });
 

@@ -187,11 +187,12 @@ def _read(client, number, serial, source, report, lock):
             return
         raise
     problem, ids = result
+    way = "in a transaction" if in_transaction else "in a snapshot session"
     with lock:
-        report.counts["sums in a transaction" if in_transaction else "sums in a snapshot session"] += 1
+        report.counts[f"sums {way}"] += 1
         report.seen.update(ids)
         if problem:
-            report.problems.append(problem)
+            report.problems.append(f"{way}: {problem}")
 
 
 def _look(database, session, source):

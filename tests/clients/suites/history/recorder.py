@@ -13,7 +13,7 @@ from .checker import FAIL, INFO, OK, Transaction, check_lists, check_registers
 
 DATABASE = "history"
 COLLECTIONS = 3
-KEYS = 6
+KEYS = 10
 # After so many writes a key is not used any more, so that lists stay short.
 WRITES_OF_A_KEY = 40
 OPERATIONS_MAX = 6

@@ -31,7 +31,7 @@ class Report:
             took = f" ({seconds:.1f} s)" if seconds >= SECONDS_SLOW else ""
             print(f"{'ok' if outcome == 'passed' else 'not ok'} {self.passed + self.failed} - {name}{took}")
             if outcome == "failed":
-                for line in detail.rstrip().splitlines()[-25:]:
+                for line in detail.rstrip().splitlines()[-400:]:
                     print(f"  # {line[:400]}")
             sys.stdout.flush()
 
