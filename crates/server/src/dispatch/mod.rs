@@ -98,7 +98,11 @@ pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Ans
 fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
     let effect = match client.state.resumed {
         // The fail point was checked before the command waited.
-        Some(_) => Effect::default(),
+        Some(_) => client
+            .state
+            .effect
+            .take()
+            .map_or_else(Effect::default, |effect| *effect),
         None => effect(client, request).unwrap_or_default(),
     };
     let label = |code| Part::of(request.body).label(Some(code), None);
@@ -110,7 +114,11 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
         };
     }
     let mut more_to_come = false;
-    match try_command(client, request, &mut more_to_come) {
+    let outcome = try_command(client, request, &mut more_to_come);
+    if client.state.park.is_some() && effect != Effect::default() {
+        client.state.effect = Some(Box::new(effect.clone()));
+    }
+    match outcome {
         Ok(mut reply) => {
             if let Some(code) = effect.add_to(&mut reply) {
                 let label = Part::of(request.body).label(None, Some(code));
