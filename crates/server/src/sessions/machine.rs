@@ -52,6 +52,18 @@ impl<T> Default for Machine<T> {
 }
 
 impl<T> Machine<T> {
+    /// Takes over what is known of the session from before: its newest number, and whether that is of a transaction, which
+    /// was committed. A session that has a number since knows better.
+    pub fn restore(&mut self, number: i64, is_committed: bool) {
+        if self.number < 0 {
+            self.number = number;
+            self.phase = match is_committed {
+                true => Phase::Committed,
+                false => Phase::Write,
+            };
+        }
+    }
+
     /// What the open transaction holds.
     pub fn open(&self) -> Option<&T> {
         match &self.phase {
