@@ -154,6 +154,8 @@ pub struct Connection {
     pub killed: Arc<AtomicBool>,
     /// Set when the client has closed it.
     pub gone: Arc<AtomicBool>,
+    /// Set by a fail point: the server closes it instead of a reply.
+    pub closes: AtomicBool,
     /// What a commit of its operation waits for.
     pub commit_waits: Arc<Waits>,
     /// Wakes its operation, if that waits.
@@ -238,6 +240,7 @@ impl Connections {
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),
             gone,
+            closes: AtomicBool::new(false),
             commit_waits: Arc::default(),
             wake: Arc::default(),
         });

@@ -1,5 +1,6 @@
 //! From a request to a command: the arguments that all commands share, and the record of each operation.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
@@ -115,9 +116,13 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
     }
     let mut more_to_come = false;
     let outcome = try_command(client, request, &mut more_to_come);
-    if client.state.park.is_some() && effect != Effect::default() {
+    let is_parked = client.state.park.is_some();
+    if is_parked && effect != Effect::default() {
         client.state.effect = Some(Box::new(effect.clone()));
     }
+    let close = client.server.fail_points.is_on()
+        && !is_parked
+        && client.connection.closes.swap(false, Ordering::Relaxed);
     match outcome {
         Ok(mut reply) => {
             if let Some(code) = effect.add_to(&mut reply) {
@@ -129,11 +134,12 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
                 reply,
                 more_to_come,
                 wait: effect.block,
-                close: false,
+                close,
             }
         }
         Err(failure) => Answer {
             wait: effect.block,
+            close,
             ..Answer::labelled(failure, label, None)
         },
     }
