@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::exec::Held;
+use crate::fail_points::Effect;
 use crate::last_error::LastError;
 use crate::parking::Parked;
 use crate::room::Grant;
@@ -189,6 +190,8 @@ pub struct ClientState {
     pub park: Option<Parked>,
     /// Set when a message is handled again after waiting.
     pub resumed: Option<Parked>,
+    /// What a fail point does to the reply of the command that waits.
+    pub effect: Effect,
     /// Room for the reply.
     pub reply_grant: Option<Grant>,
     /// The ticket that is held. A command that waits for long takes it out and gives it back.

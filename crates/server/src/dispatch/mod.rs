@@ -98,7 +98,7 @@ pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Ans
 fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
     let effect = match client.state.resumed {
         // The fail point was checked before the command waited.
-        Some(_) => Effect::default(),
+        Some(_) => std::mem::take(&mut client.state.effect),
         None => effect(client, request).unwrap_or_default(),
     };
     let label = |code| Part::of(request.body).label(Some(code), None);
@@ -111,6 +111,15 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
     }
     let mut more_to_come = false;
     match try_command(client, request, &mut more_to_come) {
+        Ok(reply) if client.state.park.is_some() => {
+            client.state.effect = effect;
+            Answer {
+                reply,
+                more_to_come,
+                wait: None,
+                close: false,
+            }
+        }
         Ok(mut reply) => {
             if let Some(code) = effect.add_to(&mut reply) {
                 let label = Part::of(request.body).label(None, Some(code));
