@@ -193,7 +193,8 @@ impl<'a> Context<'a> {
         }
         let wait = SessionWait::new(self.connection, &self.limits);
         let sessions = &self.server.sessions;
-        let (write, displaced) = sessions.begin_write(id, number, || wait.check())?;
+        let (write, displaced) =
+            sessions.begin_write(id, number, &self.server.store, || wait.check())?;
         if let Some(displaced) = displaced {
             transactions::abort_displaced(self.server, &displaced);
         }

@@ -145,8 +145,8 @@ the same meridian. MongoDB's `2d` indexes do not, and miss documents on the othe
 
 ## Retryable writes
 
-Retryable writes are supported: the results of a session's statements are kept in memory. They are lost at a
-restart, so a retry after a restart may apply a statement twice.
+Retryable writes are supported: a write that is sent again is not applied again, [also over a restart](replica-set.md#retryable-writes).
+`config.transactions` and `config.image_collection` do not exist.
 ";
 
 fn section(page: &mut String, title: &str, names: &[&str], unsupported: &[&str]) {

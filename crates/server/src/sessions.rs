@@ -5,8 +5,9 @@
 //!
 //! A driver that did not get the reply to a write sends it again with the same session,
 //! transaction number and statement ids. A statement that was executed is not executed again: its
-//! recorded result is returned. Records are kept in memory, for the newest transaction number of each
-//! session, until the session expires.
+//! recorded result is returned. A record is in the commit of its statement, so it survives a crash with what the statement
+//! did; the session reads its records when it is first used for a write (`records.rs`). Those of its newest transaction number
+//! are kept, until the session expires.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,11 +16,12 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DocumentStore, SnapshotReads};
+use frond_store::{DocumentStore, SnapshotReads, StatementId};
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 mod machine;
 mod open;
+mod records;
 
 use machine::Machine;
 pub use machine::{Found, aborted};
@@ -31,7 +33,7 @@ const CHECK: Duration = Duration::from_millis(10);
 /// Sessions kept. Beyond that, the longest idle ones are dropped.
 const SESSIONS_MAX: usize = 100_000;
 
-/// Bytes of recorded results in all sessions. Beyond that, the longest idle sessions are dropped.
+/// Bytes of recorded results in memory. Beyond that, the longest idle sessions are dropped from memory.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// The binary subtype of a UUID.
@@ -133,6 +135,14 @@ pub struct Session {
     last_used: Instant,
     machine: Machine<Arc<Open>>,
     executed: BTreeMap<i32, Recorded>,
+    /// Whether its records were read.
+    is_loaded: bool,
+    /// Whether it has stored records.
+    is_stored: bool,
+    /// Whether it has stored records that the first statement of the next number does not replace.
+    has_more: bool,
+    /// Whether the next stored record clears those of older numbers.
+    clears: bool,
     /// Bytes of `executed`.
     bytes: usize,
     /// Bytes of the records of all sessions.
@@ -146,6 +156,13 @@ impl Session {
         self.executed.clear();
         self.total
             .fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
+
+    /// A new number begins.
+    fn renew(&mut self) {
+        self.has_more |= self.executed.keys().any(|statement| *statement != 0);
+        self.clears |= std::mem::take(&mut self.has_more);
+        self.forget();
     }
 
     /// Ends its open transaction. Returns what it held.
@@ -181,6 +198,8 @@ pub type Used = ArcMutexGuard<RawMutex, Session>;
 /// try waits for it.
 pub struct RetryableWrite {
     session: Used,
+    id: SessionId,
+    number: i64,
 }
 
 impl RetryableWrite {
@@ -193,12 +212,23 @@ impl RetryableWrite {
         known
     }
 
-    /// Records that a statement was executed.
-    pub fn record(&mut self, statement: i32, result: Recorded) {
-        let bytes = result.bytes();
-        self.session.bytes += bytes;
-        self.session.total.fetch_add(bytes, Ordering::Relaxed);
-        self.session.executed.insert(statement, result);
+    /// A statement, for its record in the store.
+    pub fn statement(&self, statement: i32) -> StatementId {
+        StatementId {
+            session: self.id.0,
+            number: self.number,
+            statement,
+            clears: self.session.clears,
+        }
+    }
+
+    /// Notes that a statement was executed. `is_stored` says whether it has changed something: its record is in the store
+    /// then.
+    pub fn record(&mut self, statement: i32, result: Recorded, is_stored: bool) {
+        if is_stored {
+            self.session.stored();
+        }
+        self.session.executed(statement, result);
     }
 }
 
@@ -239,6 +269,7 @@ pub struct Sessions {
     timeout: Duration,
     /// How long a new transaction may be open, in milliseconds.
     lifetime_ms: AtomicU64,
+    search: Mutex<records::Search>,
     record_bytes: Arc<AtomicUsize>,
     retried: Arc<AtomicU64>,
     /// Counters of transactions.
@@ -253,6 +284,7 @@ impl Sessions {
             open: Mutex::default(),
             timeout,
             lifetime_ms: AtomicU64::new(0),
+            search: Mutex::default(),
             record_bytes: Arc::default(),
             retried: Arc::default(),
             counts: TransactionCounts::default(),
@@ -304,6 +336,10 @@ impl Sessions {
             last_used: now,
             machine: Machine::default(),
             executed: BTreeMap::new(),
+            is_loaded: false,
+            is_stored: false,
+            has_more: false,
+            clears: false,
             bytes: 0,
             total: self.record_bytes.clone(),
             retried: self.retried.clone(),
@@ -340,14 +376,21 @@ impl Sessions {
         &self,
         id: SessionId,
         number: i64,
+        store: &DocumentStore,
         check: impl Fn() -> Result<()>,
     ) -> Result<(RetryableWrite, Option<Arc<Open>>)> {
         let mut session = self.enter(id, check)?;
+        session.load(id, store)?;
         let changed = session.machine.write(id, number)?;
         if changed.is_new {
-            session.forget();
+            session.renew();
         }
-        Ok((RetryableWrite { session }, changed.displaced))
+        let write = RetryableWrite {
+            session,
+            id,
+            number,
+        };
+        Ok((write, changed.displaced))
     }
 
     /// Begins a transaction of a session that is used. Returns it, and the one that was open until then, for the caller to
@@ -385,7 +428,7 @@ impl Sessions {
                 activity: Mutex::default(),
             }))
         })?;
-        session.forget();
+        session.renew();
         let open = match session.machine.open() {
             Some(open) => open.clone(),
             None => return Err(aborted(number)),
@@ -426,39 +469,6 @@ impl Sessions {
     /// The ids of all sessions.
     pub fn list(&self) -> Vec<SessionId> {
         self.all.lock().keys().copied().collect()
-    }
-
-    /// Ends a session. Returns its open transaction, for the caller to abort.
-    pub fn end(&self, id: SessionId) -> Option<Arc<Open>> {
-        self.all.lock().remove(&id);
-        self.open_transaction(id)
-    }
-
-    /// Ends all sessions. Returns their open transactions, for the caller to abort.
-    pub fn end_all(&self) -> Vec<Arc<Open>> {
-        self.all.lock().clear();
-        self.open_transactions()
-    }
-
-    /// Ends sessions that were idle for the timeout. Returns their open transactions, for the caller to abort.
-    pub fn expire(&self, now: Instant) -> Vec<Arc<Open>> {
-        let mut ended = Vec::new();
-        self.all
-            .lock()
-            .retain(|id, session| match session.try_lock() {
-                Some(session)
-                    if now.saturating_duration_since(session.last_used) >= self.timeout =>
-                {
-                    ended.push(*id);
-                    false
-                }
-                _ => true,
-            });
-        let open = self.open.lock();
-        ended
-            .iter()
-            .filter_map(|id| open.get(id).cloned())
-            .collect()
     }
 }
 
@@ -514,14 +524,29 @@ fn shrink(all: &mut HashMap<SessionId, Arc<Mutex<Session>>>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use frond_store::StoreOptions;
+    use frond_store::disk::FsDisk;
+
     use super::*;
+
+    fn empty_store() -> (tempfile::TempDir, DocumentStore) {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Arc::new(FsDisk::new(directory.path().to_owned(), false));
+        let store = DocumentStore::open_on_disk(disk, StoreOptions::default()).unwrap();
+        (directory, store)
+    }
 
     fn sessions() -> Sessions {
         Sessions::new(Duration::from_secs(30 * 60), Duration::from_secs(60))
     }
 
-    fn begin(sessions: &Sessions, id: SessionId, number: i64) -> Result<RetryableWrite> {
-        let (write, displaced) = sessions.begin_write(id, number, || Ok(()))?;
+    fn begin(
+        sessions: &Sessions,
+        store: &DocumentStore,
+        id: SessionId,
+        number: i64,
+    ) -> Result<RetryableWrite> {
+        let (write, displaced) = sessions.begin_write(id, number, store, || Ok(()))?;
         assert!(displaced.is_none());
         Ok(write)
     }
@@ -530,8 +555,9 @@ mod tests {
     #[test]
     fn one_command_uses_a_session() {
         let sessions = sessions();
+        let (_directory, store) = empty_store();
         let id = SessionId::random();
-        let first = begin(&sessions, id, 1).unwrap();
+        let first = begin(&sessions, &store, id, 1).unwrap();
         let checks = std::cell::Cell::new(0);
         let interrupted = || {
             checks.set(checks.get() + 1);
@@ -540,14 +566,19 @@ mod tests {
                 _ => Ok(()),
             }
         };
-        let waited = sessions.begin_write(id, 1, interrupted);
+        let waited = sessions.begin_write(id, 1, &store, interrupted);
         assert_eq!(waited.err().unwrap().code(), ErrorCode::Interrupted);
         // Another session need not wait.
-        assert!(begin(&sessions, SessionId::random(), 1).is_ok());
+        assert!(begin(&sessions, &store, SessionId::random(), 1).is_ok());
         std::thread::scope(|scope| {
-            let second = scope.spawn(|| begin(&sessions, id, 1).unwrap().executed(0).cloned());
+            let second = scope.spawn(|| {
+                begin(&sessions, &store, id, 1)
+                    .unwrap()
+                    .executed(0)
+                    .cloned()
+            });
             let mut first = first;
-            first.record(0, Recorded::Insert);
+            first.record(0, Recorded::Insert, true);
             drop(first);
             assert_eq!(second.join().unwrap(), Some(Recorded::Insert));
         });
@@ -556,31 +587,33 @@ mod tests {
     #[test]
     fn a_statement_is_recorded_for_its_transaction_number() {
         let sessions = sessions();
+        let (_directory, store) = empty_store();
         let id = SessionId::random();
         let session = sessions.touch(id);
-        let mut write = begin(&sessions, id, 5).unwrap();
+        let mut write = begin(&sessions, &store, id, 5).unwrap();
         assert_eq!(write.executed(0), None);
-        write.record(0, Recorded::Delete(1));
+        write.record(0, Recorded::Delete(1), true);
         drop(write);
-        let write = begin(&sessions, id, 5).unwrap();
+        let write = begin(&sessions, &store, id, 5).unwrap();
         assert_eq!(write.executed(0), Some(&Recorded::Delete(1)));
         drop(write);
-        assert_eq!(begin(&sessions, id, 6).unwrap().executed(0), None);
-        let failure = begin(&sessions, id, 5).err().unwrap();
+        assert_eq!(begin(&sessions, &store, id, 6).unwrap().executed(0), None);
+        let failure = begin(&sessions, &store, id, 5).err().unwrap();
         assert_eq!(failure.code(), ErrorCode::TransactionTooOld);
         // The same session, by its id.
         assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
-        sessions.end(id);
+        sessions.end(id, &store);
         assert_eq!(sessions.len(), 0);
     }
 
     #[test]
     fn sessions_expire_and_are_bounded() {
         let sessions = sessions();
+        let (_directory, store) = empty_store();
         sessions.touch(SessionId::random());
-        sessions.expire(Instant::now() + Duration::from_secs(29 * 60));
+        sessions.expire(Instant::now() + Duration::from_secs(29 * 60), &store);
         assert_eq!(sessions.len(), 1);
-        sessions.expire(Instant::now() + Duration::from_secs(31 * 60));
+        sessions.expire(Instant::now() + Duration::from_secs(31 * 60), &store);
         assert_eq!(sessions.len(), 0);
         for _ in 0..SESSIONS_MAX + 1 {
             sessions.touch(SessionId::random());
@@ -591,17 +624,18 @@ mod tests {
     #[test]
     fn recorded_results_are_bounded() {
         let sessions = sessions();
+        let (_directory, store) = empty_store();
         let reply = doc! {"value": {"x": "y".repeat(1 << 20)}};
         for _ in 0..200 {
             let id = SessionId::random();
-            let mut write = begin(&sessions, id, 1).unwrap();
-            write.record(0, Recorded::FindAndModify(reply.clone()));
+            let mut write = begin(&sessions, &store, id, 1).unwrap();
+            write.record(0, Recorded::FindAndModify(reply.clone()), true);
             assert!(write.executed(0).is_some());
         }
         let bytes = sessions.record_bytes.load(Ordering::Relaxed);
         assert!(bytes <= RECORD_BYTES_MAX + (2 << 20), "{bytes}");
         assert!((50..70).contains(&sessions.len()), "{}", sessions.len());
-        sessions.end_all();
+        sessions.end_all(&store);
         assert_eq!(sessions.record_bytes.load(Ordering::Relaxed), 0);
     }
 

@@ -95,6 +95,7 @@ impl<'s> Statement<'s> {
         let wait = SessionWait::new(connection, limits);
         let mut session = server.sessions.enter(id, || wait.check())?;
         drop(wait);
+        session.load(id, &server.store)?;
         let mut displaced = None;
         let open = if asked.starts {
             let new = NewTransaction {
@@ -161,7 +162,19 @@ impl<'s> Statement<'s> {
             return Ok(());
         };
         // The dispatcher waits for the journal.
-        let committed = open.transaction.commit(Durability::Logged);
+        let has_written = open.transaction.has_written();
+        let committed = match &self.session {
+            Some(session) if has_written => open
+                .transaction
+                .commit_recorded(Durability::Logged, session.commit_of(&open)),
+            _ => open.transaction.commit(Durability::Logged),
+        };
+        if let Some(session) = &mut self.session
+            && has_written
+            && committed.is_ok()
+        {
+            session.commit_stored();
+        }
         self.leave(&open, committed.is_ok());
         Ok(committed?)
     }
@@ -349,7 +362,7 @@ pub fn abort_idle(server: &Server, open: &Arc<Open>, why: Doom) -> bool {
 /// Ends a session, with its transaction, its cursors and its operations.
 pub fn end_session(server: &Server, id: SessionId) {
     server.cursors.kill_session(id);
-    if let Some(open) = server.sessions.end(id) {
+    if let Some(open) = server.sessions.end(id, &server.store) {
         abort_soon(server, &open, Doom::Killed);
     }
 }
@@ -362,7 +375,7 @@ pub fn end_all_sessions(server: &Server, connection: i64) {
         }
     }
     server.connections.kill_sessions(connection);
-    for open in server.sessions.end_all() {
+    for open in server.sessions.end_all(&server.store) {
         abort_soon(server, &open, Doom::Killed);
     }
 }

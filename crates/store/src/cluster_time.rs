@@ -14,9 +14,6 @@ use crate::clock::now_ms;
 use crate::error::{Result, corrupt};
 use crate::keyspace::{CATALOG_TREE, Durability, Engine, WriteSet};
 
-/// The key of the durable bound in the catalog tree.
-const KEY: &[u8] = &[7];
-
 /// Seconds by which the durable bound is raised.
 const RESERVED_SECONDS: u64 = 30;
 
@@ -42,13 +39,16 @@ pub struct ClusterTime {
 }
 
 impl ClusterTime {
+    /// The key of the durable bound in the catalog tree.
+    pub(crate) const KEY: &[u8] = &[7];
+
     /// The clock of an engine, as it was left.
     ///
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn open(engine: &Engine) -> Result<ClusterTime> {
         let stored = match engine.has_tree(CATALOG_TREE) {
-            true => engine.snapshot().get(CATALOG_TREE, KEY)?,
+            true => engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?,
             false => None,
         };
         let entry = stored.as_deref().map(Doc::validate).transpose();
@@ -63,7 +63,7 @@ impl ClusterTime {
             // The clock goes on while the disk is full.
             batch.set_frees_space();
             let entry = doc! {"reserved": Timestamp::from_u64(bound)};
-            batch.put(CATALOG_TREE, KEY, entry.as_bytes());
+            batch.put(CATALOG_TREE, ClusterTime::KEY, entry.as_bytes());
             Ok(engine.commit(batch, Durability::Synced)?)
         };
         Ok(ClusterTime::new(

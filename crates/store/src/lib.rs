@@ -38,7 +38,8 @@ pub use admin::{
 };
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
-    CreateIndexesInfo, DropInfo, IndexChange, IndexChanged, IndexSelector, ResolvedView, TailSignal,
+    CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexSelector,
+    ResolvedView, SessionHistory, SessionKey, StatementId, TailSignal,
 };
 pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
@@ -64,5 +65,6 @@ pub use transaction::{SnapshotReads, Transaction};
 pub use write::WriteError;
 pub use write::delete::DeleteRequest;
 pub use write::find_and_modify::{FindAndModifyOutcome, FindAndModifyRequest};
-pub use write::insert::{InsertOptions, InsertOutcome};
+pub use write::insert::{InsertOptions, InsertOutcome, InsertRecording};
+pub use write::recording::Recording;
 pub use write::update::{UpdateOutcome, UpdateRequest};

@@ -90,6 +90,11 @@ impl Transaction {
         Ok(())
     }
 
+    /// The catalog that it is a transaction of.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// Aborts it: nothing of it is left. Waits for a request that is staging its writes. It is no error after the end.
     pub fn abort(&self) {
         self.open.abort();

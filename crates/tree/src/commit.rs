@@ -38,20 +38,19 @@ const SMALL_BYTES: usize = 64 << 10;
 const SPARE_SETS_MAX: usize = 2;
 
 impl CommitState {
-    /// The error if some guards of a write set conflict: the key of one of `wanted` is held by a transaction other than `own`,
-    /// or the key of one of `guards` was committed after `since`.
+    /// The error if one of some guards of a write set conflicts: its key is held by a transaction other than `own`, or was
+    /// committed after `since`.
     pub(crate) fn conflict(
         &mut self,
         set: &WriteSet,
-        wanted: &[Guard],
-        own: Option<&Arc<Holder>>,
         guards: &[Guard],
         since: u64,
+        own: Option<&Arc<Holder>>,
     ) -> Option<Error> {
         let mut held = None;
         if !self.intents.is_empty() {
             let is_held = |guard: &&Guard| self.intents.is_held(guard.hash, own);
-            held = wanted.iter().find(is_held).map(|guard| (guard, true));
+            held = guards.iter().find(is_held).map(|guard| (guard, true));
         }
         let (guard, held) = held.or_else(|| {
             let recent = &mut self.recent;
@@ -64,6 +63,35 @@ impl CommitState {
             key: set.guarded_key(guard).to_vec(),
             held,
         })
+    }
+
+    /// The error of a write set that must not be committed. The keys that its transaction holds were checked when they were
+    /// staged.
+    fn conflict_of(&mut self, set: &WriteSet) -> Option<Error> {
+        let since = set.snapshot()?.sequence;
+        let holder = set.holder();
+        if let Some((tree, key)) = holder.and_then(|holder| holder.overwritten()) {
+            return Some(Error::Conflict {
+                tree: *tree,
+                key: key.clone(),
+                held: false,
+            });
+        }
+        self.conflict(set, set.guards_not_held(), since, holder)
+    }
+
+    /// Notes the guarded keys of a commit, for others.
+    fn record(&mut self, set: &WriteSet, sequence: u64) {
+        for guarded in set.guards() {
+            self.recent.record(guarded.tree, guarded.hash, sequence);
+        }
+        if set.snapshot().is_none() && !self.intents.is_empty() {
+            for guarded in set.guards() {
+                if let Some(holder) = self.intents.holder(guarded.hash) {
+                    holder.note_overwritten(guarded.tree, set.guarded_key(guarded));
+                }
+            }
+        }
     }
 }
 
@@ -135,15 +163,7 @@ impl Engine {
         // this one's numbers to be published.
         let fail_stop = FailStop::begin("committing");
         step("a commit has reserved its room");
-        if let Some(snapshot) = set.snapshot()
-            && let Some(conflict) = state.conflict(
-                set,
-                set.guards_not_held(),
-                set.holder(),
-                set.guards(),
-                snapshot.sequence,
-            )
-        {
+        if let Some(conflict) = state.conflict_of(set) {
             self.version.load().active.cancel(set.memtable_bytes());
             self.end_large(&mut state, set);
             fail_stop.finish();
@@ -168,9 +188,7 @@ impl Engine {
         };
         step("a commit is in the log");
         state.next_sequence = last + 1;
-        for guarded in set.guards() {
-            state.recent.record(guarded.tree, guarded.hash, last);
-        }
+        state.record(set, last);
         version.active.note_last_sequence(last);
         if set.changes_trees() {
             version.active.note_tree_changes();

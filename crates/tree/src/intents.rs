@@ -2,16 +2,19 @@
 //!
 //! A transaction holds the keys that it has written until it ends. So another one that writes such a key learns of the
 //! conflict at once, and a commit outside of transactions can wait for the end instead of making the transaction fail.
+//!
+//! No commit that is based on a snapshot changes a held key. One without a snapshot is not refused; it is noted, and makes the
+//! transaction fail. So the keys need not be looked for among the recent commits again when the transaction is committed.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::Result;
 use crate::identity_hasher::IdentityHasher;
 use crate::interrupt::{Wait, WaitFor};
+use crate::{Result, TreeId};
 
 /// An empty table with more room than this gives its memory back.
 const ROOM_KEPT: usize = 1 << 10;
@@ -21,6 +24,8 @@ const ROOM_KEPT: usize = 1 << 10;
 pub(crate) struct Holder {
     has_ended: Mutex<bool>,
     ended: Condvar,
+    /// The first of its keys that a commit without a snapshot has changed meanwhile.
+    overwritten: OnceLock<(TreeId, Vec<u8>)>,
 }
 
 impl Holder {
@@ -28,6 +33,16 @@ impl Holder {
     pub(crate) fn end(&self) {
         *self.has_ended.lock() = true;
         self.ended.notify_all();
+    }
+
+    /// Notes that a key of the transaction was changed by another commit: the transaction must not be committed.
+    pub(crate) fn note_overwritten(&self, tree: TreeId, key: &[u8]) {
+        let _ = self.overwritten.set((tree, key.to_vec()));
+    }
+
+    /// A key that was changed by another commit.
+    pub(crate) fn overwritten(&self) -> Option<&(TreeId, Vec<u8>)> {
+        self.overwritten.get()
     }
 
     /// Returns when the transaction has ended.

@@ -4,9 +4,9 @@
 //! set, which the commit appends to the log as one frame. So all reads see the writes of the transaction, and a commit is
 //! like any other one. Both copies are in memory and counted in the budget.
 //!
-//! The first committer wins. That is decided at the commit, under the commit lock, as for every write set. Conflicts are told
-//! earlier where they can be: a transaction holds the guarded keys that it has staged ([`crate::intents`]), and the
-//! conflict windows keep what is committed after its snapshot ([`crate::ConflictHold`]).
+//! The first writer of a guarded key wins. When a key is staged, it is looked for among the commits since the snapshot, which
+//! the conflict windows keep ([`crate::ConflictHold`]), and the transaction holds it from then on ([`crate::intents`]). A commit
+//! that changes it nevertheless is noted; the transaction's commit checks that, under the commit lock.
 
 use std::sync::Arc;
 
@@ -223,8 +223,7 @@ impl Transaction {
             // A conflict is looked for, and the keys are taken, under one lock: a commit of others either comes before, and is
             // found, or finds the keys.
             let mut commits = interrupt::lock(&self.engine.commit_lock, WaitFor::Commits)?;
-            if let Some(conflict) = commits.conflict(set, guards, Some(&self.holder), guards, since)
-            {
+            if let Some(conflict) = commits.conflict(set, guards, since, Some(&self.holder)) {
                 return Err(conflict);
             }
             for guard in guards {

@@ -25,7 +25,12 @@ pub async fn expire(server: Arc<Server>) {
         let closed =
             tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
         server.metrics.cursors_timed_out.add(closed);
-        for open in server.sessions.expire(now) {
+        let expired = tokio::task::block_in_place(|| {
+            // What cannot be read or removed now is found again later.
+            let _ = server.sessions.search_expired(&server.store);
+            server.sessions.expire(now, &server.store)
+        });
+        for open in expired {
             abort_soon(&server, &open, Doom::Killed);
         }
         if let Some(set) = &server.replication {

@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DeleteRequest, Durability, Namespace};
+use frond_store::{DeleteRequest, Durability, Namespace, Recording, StatementId};
 
 use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
@@ -99,16 +99,31 @@ pub fn delete_once(
         statement,
         replay,
         |n| Recorded::Delete(*n),
-        || delete(cx, namespace, request),
+        |n| *n > 0,
+        |of| delete(cx, namespace, request, of),
     )
 }
 
 /// Runs one delete statement. Returns how many documents were deleted.
-pub fn delete(cx: &Context<'_>, namespace: &Namespace, request: &DeleteRequest<'_>) -> Result<u64> {
+pub fn delete(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    request: &DeleteRequest<'_>,
+    of: Option<StatementId>,
+) -> Result<u64> {
     cx.server.metrics.count(Op::Delete, 1);
-    Ok(cx
-        .store()
-        .delete(namespace, request, Durability::Logged, &cx.limits)?)
+    let (store, limits) = (cx.store(), &cx.limits);
+    Ok(match of {
+        None => store.delete(namespace, request, Durability::Logged, limits)?,
+        Some(of) => {
+            let result = |n: &u64| Recorded::Delete(*n).to_doc();
+            let recording = Recording {
+                of,
+                result: &result,
+            };
+            store.delete_recorded(namespace, request, recording, limits)?
+        }
+    })
 }
 
 /// Reads one delete statement.

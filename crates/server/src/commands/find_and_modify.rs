@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Durability, FindAndModifyOutcome, FindAndModifyRequest};
+use frond_store::{Durability, FindAndModifyOutcome, FindAndModifyRequest, Recording};
 
 use super::find::hint;
 use super::write::{self, bypass_validation, keep_empty_timestamps};
@@ -66,11 +66,27 @@ impl Command for FindAndModify {
             _ => None,
         };
         let record = |reply: &DocBuf| Recorded::FindAndModify(reply.clone());
-        write::once(retry.as_mut(), statement, replay, record, || {
+        let changed = |reply: &DocBuf| {
+            let done = reply.get_doc("lastErrorObject");
+            done.is_some_and(|done| done.get_i32("n") != Some(0))
+        };
+        write::once(retry.as_mut(), statement, replay, record, changed, |of| {
             // The dispatcher waits for the journal when the statement is recorded.
             let durability = Durability::Logged;
-            let store = cx.store();
-            let outcome = store.find_and_modify(&namespace, &request, durability, &cx.limits)?;
+            let (store, limits) = (cx.store(), &cx.limits);
+            let outcome = match of {
+                None => store.find_and_modify(&namespace, &request, durability, limits)?,
+                Some(of) => {
+                    let result = |done: &FindAndModifyOutcome| {
+                        Recorded::FindAndModify(reply(request.remove, done)).to_doc()
+                    };
+                    let recording = Recording {
+                        of,
+                        result: &result,
+                    };
+                    store.find_and_modify_recorded(&namespace, &request, recording, limits)?
+                }
+            };
             count(cx, &request, &outcome);
             Ok(reply(request.remove, &outcome))
         })

@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
-use frond_store::{Durability, InsertOptions, Namespace};
+use frond_store::{Durability, InsertOptions, InsertRecording, Namespace};
 
 use super::write::{self, Batch, WriteOptions};
 use super::{Command, InTransactions, Traits};
@@ -77,7 +77,7 @@ pub fn insert_once(
     ids: &[i32],
 ) -> Result<(usize, WriteErrors)> {
     let Some(retry) = retry else {
-        return insert(cx, namespace, documents, options);
+        return insert(cx, namespace, documents, options, None);
     };
     let id = |at: usize| ids.get(at).copied().unwrap_or(-1);
     let (todo, places): (Vec<&Doc>, Vec<usize>) = documents
@@ -87,10 +87,17 @@ pub fn insert_once(
         .map(|(at, document)| (*document, at))
         .unzip();
     let before = documents.len() - todo.len();
+    let numbers: Vec<i32> = places.iter().map(|place| id(*place)).collect();
     let (n, errors) = if todo.is_empty() {
         (0, WriteErrors::default())
     } else {
-        insert(cx, namespace, &todo, options)?
+        let result = Recorded::Insert.to_doc();
+        let recording = InsertRecording {
+            of: retry.statement(0),
+            numbers: &numbers,
+            result: &result,
+        };
+        insert(cx, namespace, &todo, options, Some(recording))?
     };
     // In an ordered insert nothing after the first error was tried.
     let tried = if options.ordered {
@@ -100,7 +107,7 @@ pub fn insert_once(
     };
     for (at, place) in places.iter().enumerate().take(tried) {
         if !errors.failed(at) {
-            retry.record(id(*place), Recorded::Insert);
+            retry.record(id(*place), Recorded::Insert, true);
         }
     }
     Ok((before + n, errors.at(&places)))
@@ -112,8 +119,13 @@ pub fn insert(
     namespace: &Namespace,
     documents: &[&Doc],
     options: InsertOptions,
+    recording: Option<InsertRecording<'_>>,
 ) -> Result<(usize, WriteErrors)> {
-    let outcome = cx.store().insert(namespace, documents, options)?;
+    let store = cx.store();
+    let outcome = match recording {
+        None => store.insert(namespace, documents, options)?,
+        Some(recording) => store.insert_recorded(namespace, documents, options, recording)?,
+    };
     // In an ordered insert nothing after the first error is tried.
     let tried = if options.ordered {
         outcome.inserted + outcome.errors.len()

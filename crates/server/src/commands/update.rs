@@ -3,7 +3,7 @@
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::aggregate::check_stage_names;
-use frond_store::{Durability, Namespace, UpdateRequest};
+use frond_store::{Durability, Namespace, Recording, StatementId, UpdateOutcome, UpdateRequest};
 
 use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
@@ -142,7 +142,8 @@ pub fn update_once(
         statement,
         replay,
         |done| Recorded::Update(done.clone()),
-        || update(cx, namespace, request),
+        |done| done.modified > 0 || done.upserted.is_some(),
+        |of| update(cx, namespace, request, of),
     )
 }
 
@@ -151,16 +152,30 @@ pub fn update(
     cx: &Context<'_>,
     namespace: &Namespace,
     request: &UpdateRequest<'_>,
+    of: Option<StatementId>,
 ) -> Result<Updated> {
     cx.server.metrics.count(Op::Update, 1);
-    let outcome = cx
-        .store()
-        .update(namespace, request, Durability::Logged, &cx.limits)?;
-    Ok(Updated {
+    let (store, limits) = (cx.store(), &cx.limits);
+    let outcome = match of {
+        None => store.update(namespace, request, Durability::Logged, limits)?,
+        Some(of) => {
+            let result = |done: &UpdateOutcome| Recorded::Update(updated(done.clone())).to_doc();
+            let recording = Recording {
+                of,
+                result: &result,
+            };
+            store.update_recorded(namespace, request, recording, limits)?
+        }
+    };
+    Ok(updated(outcome))
+}
+
+fn updated(outcome: UpdateOutcome) -> Updated {
+    Updated {
         n: outcome.matched + u64::from(outcome.upserted_id.is_some()),
         modified: outcome.modified,
         upserted: outcome.upserted_id,
-    })
+    }
 }
 
 const STATEMENT: &[&str] = &[

@@ -3,6 +3,8 @@
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
 
+use frond_store::StatementId;
+
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::errors::ends_command;
@@ -93,22 +95,24 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Runs a statement, unless an earlier try of the same retryable write did: then returns what it recorded.
+/// Runs a statement, unless an earlier try of the same retryable write did: then returns what it recorded. `run` stores the
+/// record with what the statement changes, if it is given a statement; `changed` tells whether it has changed anything.
 pub fn once<T>(
     retry: Option<&mut RetryableWrite>,
     statement: i32,
     replay: impl FnOnce(&Recorded) -> Option<T>,
     record: impl FnOnce(&T) -> Recorded,
-    run: impl FnOnce() -> Result<T>,
+    changed: impl FnOnce(&T) -> bool,
+    run: impl FnOnce(Option<StatementId>) -> Result<T>,
 ) -> Result<T> {
     let Some(retry) = retry else {
-        return run();
+        return run(None);
     };
     if let Some(result) = retry.executed(statement).and_then(replay) {
         return Ok(result);
     }
-    let result = run()?;
-    retry.record(statement, record(&result));
+    let result = run(Some(retry.statement(statement)))?;
+    retry.record(statement, record(&result), changed(&result));
     Ok(result)
 }
 

@@ -237,6 +237,43 @@ async fn snapshot_reads_see_one_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_may_begin_at_a_time() {
+    let mut server = initiated();
+    server.fill("c", 3);
+    let find = doc! {"find": "c", "readConcern": {"level": "snapshot"}};
+    let then = at(&server.run("test", find));
+    server.run(
+        "test",
+        doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}]},
+    );
+    let lsid = crate::sessions::SessionId::random().to_doc();
+    let inside = |mut command: DocBuf, number: i64, concern: Option<DocBuf>| {
+        command.push_all(&doc! {"lsid": &lsid, "txnNumber": number, "autocommit": false});
+        if let Some(concern) = concern {
+            command.push("startTransaction", true);
+            command.push("readConcern", &concern);
+        }
+        command
+    };
+    let past = doc! {"level": "snapshot", "atClusterTime": then};
+    let reply = server.run("test", inside(doc! {"find": "c"}, 1, Some(past)));
+    assert_eq!(server.batch(&reply, "firstBatch").len(), 3);
+    assert!(
+        !reply
+            .get_doc("cursor")
+            .unwrap()
+            .contains_key("atClusterTime")
+    );
+    let after = doc! {"level": "snapshot", "afterClusterTime": then};
+    let reply = server.run("test", inside(doc! {"find": "c"}, 2, Some(after)));
+    assert_eq!(server.batch(&reply, "firstBatch").len(), 0);
+    // What was begun in the past conflicts with what was written since.
+    let past = doc! {"level": "snapshot", "atClusterTime": then};
+    let update = doc! {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a": 1}}}]};
+    assert_eq!(server.code("test", inside(update, 3, Some(past))), 112);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn moments_are_kept_for_a_while() {
     let mut server = initiated();
     let find = doc! {"find": "c", "readConcern": {"level": "snapshot"}};

@@ -52,9 +52,16 @@ impl<T> Default for Machine<T> {
 }
 
 impl<T> Machine<T> {
-    /// The newest number; -1 if there was none.
-    pub fn number(&self) -> i64 {
-        self.number
+    /// Takes over what is known of the session from before: its newest number, and whether that is of a transaction, which
+    /// was committed. A session that has a number since knows better.
+    pub fn restore(&mut self, number: i64, is_committed: bool) {
+        if self.number < 0 {
+            self.number = number;
+            self.phase = match is_committed {
+                true => Phase::Committed,
+                false => Phase::Write,
+            };
+        }
     }
 
     /// What the open transaction holds.
@@ -327,7 +334,7 @@ mod tests {
         assert_eq!(machine.start(S, 2, || Ok("two")), Ok(Some("one")));
         let failed = machine.start(S, 3, || Err(Error::bad_value("no room")));
         assert!(failed.is_err());
-        assert_eq!((machine.number(), machine.open()), (2, Some(&"two")));
+        assert_eq!((machine.number, machine.open()), (2, Some(&"two")));
         let changed = machine.write(S, 4);
         let expected = Changed {
             is_new: true,

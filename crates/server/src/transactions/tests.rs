@@ -393,7 +393,7 @@ async fn the_end_of_a_session_aborts_its_transaction() {
     session.start();
     session.run(&mut server, insert(1));
     let later = Instant::now() + Duration::from_secs(31 * 60);
-    for open in server.server.sessions.expire(later) {
+    for open in server.server.sessions.expire(later, &server.server.store) {
         abort_soon(&server.server, &open, Doom::Killed);
     }
     assert_eq!(server.server.sessions.open_transactions().len(), 0);

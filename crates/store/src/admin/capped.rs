@@ -81,7 +81,7 @@ impl Filled<'_> {
 
     fn insert(&self, docs: &[&Doc]) -> Result<()> {
         let catalog = self.store.catalog();
-        let outcome = insert_into(catalog, self.ns, Some(&self.uuid), docs, AS_IT_IS)?;
+        let outcome = insert_into(catalog, self.ns, Some(&self.uuid), None, docs, AS_IT_IS)?;
         let failed = outcome.errors.into_iter().next();
         failed.map_or(Ok(()), |failed| Err(failed.error))
     }

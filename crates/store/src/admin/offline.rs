@@ -192,6 +192,7 @@ fn sound(value: &[u8]) -> Option<&Doc> {
 /// Moves the documents of trees without a collection into new collections.
 fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
     let mut known: HashSet<TreeId> = HashSet::from([CATALOG_TREE]);
+    known.extend(store.catalog().session_tree());
     for collection in store.catalog().view().iter() {
         known.extend(collection.trees());
         known.extend(collection.indexes.iter().map(|index| index.tree));

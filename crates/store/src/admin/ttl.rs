@@ -12,7 +12,7 @@ use crate::context::OpContext;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
-use crate::keyspace::Durability;
+use crate::keyspace::{Durability, Interrupt};
 use crate::namespace::Namespace;
 use crate::plan::Hint;
 use crate::store::DocumentStore;
@@ -47,8 +47,18 @@ fn expired(spec: &IndexSpec, seconds: i32, now_ms: i64) -> DocBuf {
 
 impl DocumentStore {
     /// Deletes the documents that have expired by a TTL index. `now_ms` is the time in milliseconds since 1970.
-    /// An error in one index does not stop the others.
+    /// An error in one index does not stop the others. The context interrupts its waits, also for an open transaction that has
+    /// written such a document.
     pub fn delete_expired(&self, now_ms: i64, context: &OpContext) -> TtlPass {
+        let interrupt = Interrupt {
+            killed: context.killed.clone(),
+            deadline: context.deadline,
+            ..Interrupt::default()
+        };
+        interrupt.run(|| self.delete_expired_within(now_ms, context))
+    }
+
+    fn delete_expired_within(&self, now_ms: i64, context: &OpContext) -> TtlPass {
         let mut pass = TtlPass::default();
         let collections: Vec<_> = self.catalog().view().iter().cloned().collect();
         for collection in collections {

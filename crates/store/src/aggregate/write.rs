@@ -130,7 +130,7 @@ impl Target<'_> {
             bypass_validation: self.bypass_validation,
             keep_empty_timestamps: false,
         };
-        let outcome = insert_into(self.store.catalog(), ns, only, &docs, options)?;
+        let outcome = insert_into(self.store.catalog(), ns, only, None, &docs, options)?;
         match outcome.errors.into_iter().next() {
             Some(failed) => Err(failed.error),
             None => Ok(()),

@@ -30,6 +30,7 @@ mod persist;
 mod plan_cache;
 mod records;
 mod scope;
+mod session_records;
 mod transaction;
 mod view;
 
@@ -70,6 +71,9 @@ pub use records::TailSignal;
 pub(crate) use records::{Insertion, record_of_key};
 pub(crate) use scope::Moment;
 use scope::Scope;
+pub(crate) use session_records::Records as SessionRecords;
+use session_records::SessionTree;
+pub use session_records::{ExecutedStatements, SessionHistory, SessionKey, StatementId};
 pub(crate) use transaction::{Effects, OpenTransaction};
 pub use view::View;
 
@@ -316,6 +320,8 @@ struct CatalogState {
     large: LargeDocuments,
     /// The order of documents in new collections that do not set one.
     natural_order: NaturalOrder,
+    /// Where records of sessions are.
+    session_tree: SessionTree,
 }
 
 impl CatalogState {
@@ -356,6 +362,7 @@ impl Catalog {
         let hooks = Arc::new(Hooks::default());
         let mut view = persist::load(&engine, &hooks, large)?;
         definitions::load(&engine, &mut view)?;
+        let session_tree = SessionTree::load(&engine)?;
         let catalog = Catalog {
             state: Arc::new(CatalogState {
                 engine,
@@ -366,6 +373,7 @@ impl Catalog {
                 changing: Mutex::new(()),
                 announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
+                session_tree,
             }),
             scope: Scope::Live,
         };

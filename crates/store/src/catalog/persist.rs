@@ -9,6 +9,7 @@
 //! | `0x05` uuid, number of the index | its multikey paths, see [`crate::merge::kind::MULTIKEY`] |
 //! | `0x06` tree (4 bytes, big-endian) | `{}`: a command needs the tree while it runs; after a crash it is dropped |
 //! | `0x07` | `{reserved}`: the bound of the cluster time, see [`crate::cluster_time`] |
+//! | `0x08` | `{tree}`: the tree of [`super::session_records`] |
 //!
 //! Values are BSON documents, except those of `0x04` and `0x05`. The number of an index is that of its tree, so
 //! indexes are listed in the order of their creation.
@@ -23,6 +24,7 @@ use parking_lot::RwLock;
 
 use super::records::unique_id;
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View};
+use crate::cluster_time::ClusterTime;
 use crate::error::{Result, command, corrupt};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
@@ -45,6 +47,7 @@ const INDEX: u8 = 3;
 const COUNTER: u8 = merge::kind::COUNTER;
 const MULTIKEY: u8 = merge::kind::MULTIKEY;
 const WORKING: u8 = 6;
+const SESSIONS_KEY: &[u8] = &[8];
 
 /// Binary subtype of a UUID.
 const UUID_SUBTYPE: u8 = 4;
@@ -105,7 +108,7 @@ pub(crate) fn put_counter(batch: &mut WriteSet, uuid: &Uuid, counts: Counts) {
     batch.put(CATALOG_TREE, &counter_key(uuid), &counts.to_bytes());
 }
 
-/// Restores the format entry of a damaged catalog, so that it can be loaded.
+/// Restores the format entry of a damaged catalog, and removes entries that cannot be read, so that it can be loaded.
 pub(crate) fn repair(engine: &Engine) -> Result<()> {
     if !engine.has_tree(CATALOG_TREE) {
         // An empty one is made when it is loaded.
@@ -113,6 +116,12 @@ pub(crate) fn repair(engine: &Engine) -> Result<()> {
     }
     let mut batch = WriteSet::new();
     batch.put(CATALOG_TREE, FORMAT_KEY, doc! {"format": FORMAT}.as_bytes());
+    if session_tree(&engine.snapshot()).is_err() {
+        batch.delete(CATALOG_TREE, SESSIONS_KEY);
+    }
+    if ClusterTime::open(engine).is_err() {
+        batch.delete(CATALOG_TREE, ClusterTime::KEY);
+    }
     engine.commit(batch, Durability::Logged)?;
     Ok(())
 }
@@ -197,6 +206,27 @@ pub(super) fn working_trees(snapshot: &Snapshot) -> Result<Vec<TreeId>> {
         trees.push(TreeId(u32::from_be_bytes(tree)));
     }
     Ok(trees)
+}
+
+/// The tree of the records of sessions.
+///
+/// # Errors
+/// If the entry is damaged.
+pub(super) fn session_tree(snapshot: &Snapshot) -> Result<Option<TreeId>> {
+    let Some(entry) = snapshot.get(CATALOG_TREE, SESSIONS_KEY)? else {
+        return Ok(None);
+    };
+    let tree = Doc::validate(&entry)
+        .ok()
+        .and_then(|entry| tree_id(entry, "tree"));
+    let tree = tree.ok_or_else(|| corrupt("the catalog entry of the records of sessions"))?;
+    Ok(Some(tree))
+}
+
+/// Stores the entry of that tree.
+pub(super) fn put_session_tree(batch: &mut WriteSet, tree: TreeId) {
+    let entry = doc! {"tree": i64::from(tree.0)};
+    batch.put(CATALOG_TREE, SESSIONS_KEY, entry.as_bytes());
 }
 
 /// Drops the trees of an index.

@@ -3,6 +3,7 @@
 use frond_bson::{Collator, Doc, Value};
 
 use super::modify::{Change, Effect, Target};
+use super::recording::Recording;
 use super::staging::Staging;
 use crate::catalog::Catalog;
 use crate::clock::environment;
@@ -94,8 +95,12 @@ pub fn delete(
     request: &DeleteRequest<'_>,
     durability: Durability,
     context: &OpContext,
+    recording: Option<Recording<'_, u64>>,
 ) -> Result<u64> {
     catalog.check_writable(ns)?;
+    let recorder = recording
+        .map(|recording| recording.recorder(catalog))
+        .transpose()?;
     let collator = catalog.collator(ns, request.collation.as_ref());
     let target = Target {
         catalog,
@@ -112,7 +117,11 @@ pub fn delete(
         whole: false,
     };
     if request.limit_one {
-        return Ok(u64::from(target.change_one(&mut Remove)?.is_some()));
+        let deleted = match &recorder {
+            Some(recorder) => target.change_one(&mut recorder.of(&mut Remove, &|_, _| Ok(1)))?,
+            None => target.change_one(&mut Remove)?,
+        };
+        return Ok(u64::from(deleted.is_some()));
     }
     Ok(target.change_all(&mut Remove)?.modified)
 }

@@ -7,6 +7,7 @@ use frond_query::update::Update;
 
 use super::delete::Remove;
 use super::modify::{Change, Effect, Target, is_upsert_race};
+use super::recording::Recording;
 use super::staging::Staging;
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
@@ -109,9 +110,13 @@ pub fn find_and_modify(
     request: &FindAndModifyRequest<'_>,
     durability: Durability,
     context: &OpContext,
+    recording: Option<Recording<'_, FindAndModifyOutcome>>,
 ) -> Result<FindAndModifyOutcome> {
     check(request)?;
     catalog.check_writable(ns)?;
+    let recorder = recording
+        .map(|recording| recording.recorder(catalog))
+        .transpose()?;
     let filter = request.filter.unwrap_or(Doc::empty());
     let collator = catalog.collator(ns, request.collation.as_ref());
     let environment = environment(request.variables, &collator);
@@ -127,46 +132,61 @@ pub fn find_and_modify(
         whole: true,
     };
     let Some(update) = &request.update else {
-        let removed = target.change_one(&mut Remove)?;
-        let value = removed
-            .map(|(row, _)| projection.apply(&row.doc, row.positional))
-            .transpose()?;
-        return Ok(FindAndModifyOutcome {
-            removed: value.is_some(),
-            value,
-            ..FindAndModifyOutcome::default()
-        });
+        let outcome = |_: &Remove, row: &Row| {
+            Ok(FindAndModifyOutcome {
+                removed: true,
+                value: Some(projection.apply(&row.doc, row.positional)?),
+                ..FindAndModifyOutcome::default()
+            })
+        };
+        let removed = match &recorder {
+            Some(recorder) => target.change_one(&mut recorder.of(&mut Remove, &outcome))?,
+            None => target.change_one(&mut Remove)?,
+        };
+        return match removed {
+            Some((row, _)) => outcome(&Remove, &row),
+            None => Ok(FindAndModifyOutcome::default()),
+        };
     };
     let update = Update::parse_value(update, &request.array_filters, &environment)?;
     let mut attempts = 0;
     loop {
         let mut apply = Apply::new(&update, request.keep_empty_timestamps).keeping_result();
-        if let Some((row, _)) = target.change_one(&mut Executed(&mut apply))? {
-            let shown = match &apply.result {
+        let updated = |apply: &Executed<'_, '_>, row: &Row| {
+            let shown = match &apply.0.result {
                 Some(new) if request.return_new => new,
                 _ => &row.doc,
             };
-            return Ok(FindAndModifyOutcome {
+            Ok(FindAndModifyOutcome {
                 value: Some(projection.apply(shown, row.positional)?),
                 updated_existing: true,
                 ..FindAndModifyOutcome::default()
-            });
+            })
+        };
+        let mut executed = Executed(&mut apply);
+        let changed = match &recorder {
+            Some(recorder) => target.change_one(&mut recorder.of(&mut executed, &updated))?,
+            None => target.change_one(&mut executed)?,
+        };
+        if let Some((row, _)) = changed {
+            return updated(&executed, &row);
         }
         if !request.upsert {
             return Ok(FindAndModifyOutcome::default());
         }
-        match insert_upserted(&target, apply, filter) {
-            Ok(inserted) => {
-                return Ok(FindAndModifyOutcome {
-                    upserted_id: inserted.get("_id").map(OwnedValue::from),
-                    value: if request.return_new {
-                        Some(projection.apply(&inserted, None)?)
-                    } else {
-                        None
-                    },
-                    ..FindAndModifyOutcome::default()
-                });
-            }
+        let upserted = |inserted: &Doc| {
+            let value = match request.return_new {
+                true => Some(projection.apply(inserted, None)?),
+                false => None,
+            };
+            Ok(FindAndModifyOutcome {
+                upserted_id: inserted.get("_id").map(OwnedValue::from),
+                value,
+                ..FindAndModifyOutcome::default()
+            })
+        };
+        match insert_upserted(&target, apply, filter, recorder.as_ref(), &upserted) {
+            Ok(done) => return Ok(done),
             Err(error) if attempts < UPSERT_ATTEMPTS_MAX && is_upsert_race(catalog, &error) => {
                 attempts += 1;
             }

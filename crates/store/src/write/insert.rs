@@ -6,7 +6,7 @@ use frond_query::update::check_id;
 
 use super::staging::{Buffers, Staged, Staging, check_size, primary_key};
 use super::{Retry, WriteError};
-use crate::catalog::{Catalog, Collection, Uuid, not_found};
+use crate::catalog::{Catalog, Collection, SessionRecords, StatementId, Uuid, not_found};
 use crate::clock::next_timestamp;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
@@ -66,6 +66,50 @@ struct Chunk {
     errors: Vec<WriteError>,
 }
 
+/// What an insert records of its documents, which are statements of a retryable write.
+#[derive(Clone, Copy, Debug)]
+pub struct InsertRecording<'a> {
+    /// The session; the number of the statement is not looked at.
+    pub of: StatementId,
+    /// The number of each document.
+    pub numbers: &'a [i32],
+    /// The result of a document that was inserted.
+    pub result: &'a Doc,
+}
+
+impl InsertRecording<'_> {
+    /// Adds records of the documents from `first` to `end` that did not fail to their commit: one for consecutive numbers.
+    fn add(
+        &self,
+        to: SessionRecords,
+        staging: &mut Staging<'_>,
+        documents: std::ops::Range<usize>,
+        errors: &[WriteError],
+        clears: &mut bool,
+    ) {
+        let mut failed = errors.iter().map(|error| error.index).peekable();
+        let done = documents.filter(|at| failed.next_if_eq(at).is_none());
+        let mut numbers = done
+            .filter_map(|at| self.numbers.get(at).copied())
+            .peekable();
+        while let Some(statement) = numbers.next() {
+            let mut count = 1;
+            while numbers
+                .next_if(|next| i64::from(*next) == i64::from(statement) + i64::from(count))
+                .is_some()
+            {
+                count += 1;
+            }
+            let first = StatementId {
+                statement,
+                clears: std::mem::take(clears),
+                ..self.of
+            };
+            staging.record(to, &first, count, self.result);
+        }
+    }
+}
+
 /// Inserts documents in order, in commits of bounded size. The collection is created if it is not
 /// there.
 ///
@@ -78,7 +122,22 @@ pub fn insert(
     docs: &[&Doc],
     options: InsertOptions,
 ) -> Result<InsertOutcome> {
-    insert_into(catalog, ns, None, docs, options)
+    insert_into(catalog, ns, None, None, docs, options)
+}
+
+/// As [`insert`], with records of the documents in their commits.
+///
+/// # Errors
+/// As [`insert`].
+pub(super) fn insert_recorded(
+    catalog: &Catalog,
+    ns: &Namespace,
+    docs: &[&Doc],
+    options: InsertOptions,
+    recording: InsertRecording<'_>,
+) -> Result<InsertOutcome> {
+    let recording = (catalog.session_records()?, recording);
+    insert_into(catalog, ns, None, Some(recording), docs, options)
 }
 
 /// As [`insert`]. With a UUID, the documents go into that collection only, and nothing is created: a caller that fills
@@ -90,6 +149,7 @@ pub(crate) fn insert_into(
     catalog: &Catalog,
     ns: &Namespace,
     only: Option<&Uuid>,
+    recording: Option<(SessionRecords, InsertRecording<'_>)>,
     docs: &[&Doc],
     options: InsertOptions,
 ) -> Result<InsertOutcome> {
@@ -112,6 +172,8 @@ pub(crate) fn insert_into(
     let mut inserter = Inserter {
         catalog,
         options,
+        recording,
+        clears: recording.is_some_and(|(_, recording)| recording.of.clears),
         buffers: Buffers::default(),
         key: Vec::new(),
         prepared: Vec::new(),
@@ -163,6 +225,9 @@ pub(crate) fn insert_into(
 struct Inserter<'a> {
     catalog: &'a Catalog,
     options: InsertOptions,
+    recording: Option<(SessionRecords, InsertRecording<'a>)>,
+    /// Whether the next record clears those of the session.
+    clears: bool,
     buffers: Buffers,
     key: Vec<u8>,
     prepared: Vec<u8>,
@@ -209,7 +274,16 @@ impl Inserter<'_> {
             }
             consumed = offset + 1;
         }
+        let mut clears = self.clears;
+        if let Some((to, recording)) = &self.recording {
+            let documents = first..first + consumed;
+            recording.add(*to, &mut staging, documents, &errors, &mut clears);
+        }
         let inserted = staging.commit(self.options.durability)?;
+        // Of a commit that had nothing to do, the records were not stored.
+        if inserted > 0 {
+            self.clears = clears;
+        }
         Ok(Chunk {
             consumed,
             inserted,

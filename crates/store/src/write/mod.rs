@@ -11,6 +11,7 @@ pub mod find_and_modify;
 pub mod insert;
 mod large;
 mod modify;
+pub(crate) mod recording;
 pub(crate) mod replace;
 mod retry;
 pub mod staging;
@@ -66,7 +67,7 @@ impl DocumentStore {
         durability: Durability,
         context: &OpContext,
     ) -> Result<UpdateOutcome> {
-        update::update(self.catalog(), ns, request, durability, context)
+        update::update(self.catalog(), ns, request, durability, context, None)
     }
 
     /// Deletes documents. Returns how many.
@@ -80,7 +81,7 @@ impl DocumentStore {
         durability: Durability,
         context: &OpContext,
     ) -> Result<u64> {
-        delete::delete(self.catalog(), ns, request, durability, context)
+        delete::delete(self.catalog(), ns, request, durability, context, None)
     }
 
     /// Updates or removes one document and returns it.
@@ -94,6 +95,6 @@ impl DocumentStore {
         durability: Durability,
         context: &OpContext,
     ) -> Result<FindAndModifyOutcome> {
-        find_and_modify::find_and_modify(self.catalog(), ns, request, durability, context)
+        find_and_modify::find_and_modify(self.catalog(), ns, request, durability, context, None)
     }
 }

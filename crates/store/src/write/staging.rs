@@ -12,7 +12,7 @@ use parking_lot::MutexGuard;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::duplicate;
-use crate::catalog::{self, Catalog, Collection, Effects, Insertion};
+use crate::catalog::{self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId};
 use crate::error::{Error, Result, command, not_durable};
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
@@ -174,6 +174,17 @@ impl<'a> Staging<'a> {
             bypass_validation,
             ..self
         }
+    }
+
+    /// Adds the record of statements to the commit. The result is that of each.
+    pub(super) fn record(
+        &mut self,
+        to: SessionRecords,
+        first: &StatementId,
+        count: u32,
+        result: &Doc,
+    ) {
+        to.put(&mut self.batch, first, count, result);
     }
 
     /// The snapshot that the commit is based on.

@@ -7,6 +7,7 @@ use frond_query::update::{ApplyContext, Update};
 use super::Retry;
 use super::insert::prepare;
 use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
+use super::recording::{Recorder, Recording};
 use super::staging::{Buffers, Staged, Staging};
 use crate::catalog::Catalog;
 use crate::clock::{environment, next_timestamp, now_ms};
@@ -175,8 +176,12 @@ pub fn update(
     request: &UpdateRequest<'_>,
     durability: Durability,
     context: &OpContext,
+    recording: Option<Recording<'_, UpdateOutcome>>,
 ) -> Result<UpdateOutcome> {
     catalog.check_writable(ns)?;
+    let recorder = recording
+        .map(|recording| recording.recorder(catalog))
+        .transpose()?;
     let collator = catalog.collator(ns, request.collation.as_ref());
     let environment = environment(request.variables, &collator);
     let update = Update::parse_value(&request.update, &request.array_filters, &environment)?;
@@ -203,7 +208,21 @@ pub fn update(
     let mut attempts = 0;
     loop {
         let mut apply = Apply::new(&update, request.keep_empty_timestamps);
-        let changed = run(&target, &mut apply, request.multi)?;
+        let updated = |_: &Apply<'_>, _: &Row| {
+            Ok(UpdateOutcome {
+                matched: 1,
+                modified: 1,
+                upserted_id: None,
+            })
+        };
+        let changed = match &recorder {
+            Some(recorder) => run(
+                &target,
+                &mut recorder.of(&mut apply, &updated),
+                request.multi,
+            )?,
+            None => run(&target, &mut apply, request.multi)?,
+        };
         if changed.matched > 0 || !request.upsert {
             return Ok(UpdateOutcome {
                 matched: changed.matched,
@@ -211,13 +230,14 @@ pub fn update(
                 upserted_id: None,
             });
         }
-        match insert_upserted(&target, apply, request.filter) {
-            Ok(inserted) => {
-                return Ok(UpdateOutcome {
-                    upserted_id: inserted.get("_id").map(OwnedValue::from),
-                    ..UpdateOutcome::default()
-                });
-            }
+        let upserted = |inserted: &Doc| {
+            Ok(UpdateOutcome {
+                upserted_id: inserted.get("_id").map(OwnedValue::from),
+                ..UpdateOutcome::default()
+            })
+        };
+        match insert_upserted(&target, apply, request.filter, recorder.as_ref(), &upserted) {
+            Ok(done) => return Ok(done),
             // Another upsert may have inserted the document: the retry finds it.
             Err(error) if attempts < UPSERT_ATTEMPTS_MAX && is_upsert_race(catalog, &error) => {
                 attempts += 1;
@@ -227,7 +247,7 @@ pub fn update(
     }
 }
 
-fn run(target: &Target<'_>, apply: &mut Apply<'_>, multi: bool) -> Result<Changed> {
+fn run(target: &Target<'_>, apply: &mut impl Change, multi: bool) -> Result<Changed> {
     if multi {
         return target.change_all(apply);
     }
@@ -240,15 +260,17 @@ fn run(target: &Target<'_>, apply: &mut Apply<'_>, multi: bool) -> Result<Change
     })
 }
 
-/// Inserts the document of an upsert that found nothing. Returns it.
+/// Inserts the document of an upsert that found nothing. Returns what `outcome` makes of it.
 ///
 /// # Errors
 /// `DuplicateKey` (11000), also if another upsert was faster; errors of the update.
-pub(super) fn insert_upserted(
+pub(super) fn insert_upserted<O>(
     target: &Target<'_>,
     mut apply: Apply<'_>,
     filter: &Doc,
-) -> Result<DocBuf> {
+    recorder: Option<&Recorder<'_, O>>,
+    outcome: &dyn Fn(&Doc) -> Result<O>,
+) -> Result<O> {
     let base = apply.update.upsert_base(filter)?;
     apply.context.is_upsert_insert = true;
     apply.context.positional = None;
@@ -268,10 +290,13 @@ pub(super) fn insert_upserted(
             // Nothing else is staged, so it cannot have to wait for the next commit.
             let staged = staging.insert(&key, doc)?;
             debug_assert_eq!(staged, Staged::Done);
+            if let Some(recorder) = recorder {
+                recorder.add(&mut staging, &outcome(doc)?);
+            }
             staging.commit(target.durability)
         });
         match done {
-            Some(Ok(_)) => return Ok(doc.to_owned()),
+            Some(Ok(_)) => return outcome(doc),
             Some(Err(error)) => retry.after(error)?,
             None => {}
         }

@@ -268,6 +268,39 @@ fn a_waiting_writer_can_be_interrupted() {
 }
 
 #[test]
+fn a_ttl_pass_that_waits_can_be_interrupted() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let index = doc! {"key": {"at": 1}, "expireAfterSeconds": 1};
+    f.store.create_indexes(&c, &[&index]).unwrap();
+    f.insert(&c, &[doc! {"_id": 1, "at": Value::DateTime(0)}]);
+    let transaction = f.store.begin();
+    let inside = f.store.in_transaction(&transaction);
+    update(&inside, &c, &doc! {"_id": 1}, &set("n", 1)).unwrap();
+    let context = OpContext::new();
+    thread::scope(|scope| {
+        let limits = context.clone();
+        let waiter = scope.spawn({
+            let store = &f.store;
+            move || store.delete_expired(1_000_000, &limits)
+        });
+        thread::sleep(Duration::from_millis(100));
+        assert!(!waiter.is_finished());
+        context.killed.store(true, Ordering::SeqCst);
+        let since = Instant::now();
+        while !waiter.is_finished() && since.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+        let ended = waiter.is_finished();
+        transaction.abort();
+        assert!(ended);
+        assert_eq!(waiter.join().unwrap().deleted, 0);
+    });
+    let done = f.store.delete_expired(1_000_000, &OpContext::new());
+    assert_eq!((done.deleted, done.failed.len()), (1, 0));
+}
+
+#[test]
 fn many_writers_wait_for_one_transaction_and_lose_nothing() {
     let (f, c) = fixture();
     let transaction = f.store.begin();

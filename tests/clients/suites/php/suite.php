@@ -287,7 +287,7 @@ $tap->test('write concerns and unacknowledged writes', function () use ($manager
     Tap::raises(BulkWriteException::class, fn () => $write('concerns', fn (BulkWrite $bulk) => $bulk->insert([]), [], ['writeConcern' => new WriteConcern(2)]));
 });
 
-$tap->test('sessions, read concerns, read preferences', function () use ($manager, $write, $fresh): void {
+$tap->test('sessions, read concerns, read preferences', function () use ($manager, $write, $fresh, $count): void {
     $fresh('sessions');
     $session = $manager->startSession(['causalConsistency' => true]);
     $write('sessions', fn (BulkWrite $bulk) => $bulk->insert(['_id' => 1]), [], ['session' => $session]);

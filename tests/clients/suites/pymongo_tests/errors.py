@@ -85,17 +85,6 @@ def write_concerns_that_cannot_be_met(client):
 
 
 @test
-def transactions_on_a_single_server_are_refused_clearly(client):
-    collection = fresh(client, "errors").transactions
-    collection.insert_one({"_id": 0})
-    with client.start_session() as session:
-        session.start_transaction()
-        error = raises(OperationFailure, collection.insert_one, {"_id": 1}, session=session)
-    equal(error.code, 20)
-    equal(collection.count_documents({}), 1)
-
-
-@test
 def documents_that_cannot_be_stored(client):
     collection = fresh(client, "errors").documents
     for document, code in [

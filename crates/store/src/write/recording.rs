@@ -1,0 +1,206 @@
+//! Statements of retryable writes: the record of what a statement did goes into its commit.
+//!
+//! A statement that changes nothing commits nothing, and has no record: executed again, it has no second effect.
+
+use frond_bson::{Doc, DocBuf};
+
+use super::delete::{self, DeleteRequest};
+use super::find_and_modify::{self, FindAndModifyOutcome, FindAndModifyRequest};
+use super::insert::{self, InsertOptions, InsertOutcome, InsertRecording};
+use super::modify::{Change, Effect};
+use super::staging::Staging;
+use super::update::{self, UpdateOutcome, UpdateRequest};
+use crate::catalog::{Catalog, SessionHistory, SessionKey, SessionRecords, StatementId};
+use crate::context::OpContext;
+use crate::error::Result;
+use crate::exec::operator::Row;
+use crate::keyspace::Durability;
+use crate::namespace::Namespace;
+use crate::store::DocumentStore;
+use crate::transaction::Transaction;
+
+/// What to record of a statement.
+#[derive(Clone, Copy)]
+pub struct Recording<'a, O> {
+    /// The statement.
+    pub of: StatementId,
+    /// What the caller wants to know of its outcome later.
+    pub result: &'a dyn Fn(&O) -> DocBuf,
+}
+
+impl<'a, O> Recording<'a, O> {
+    /// With the tree of the records.
+    pub(super) fn recorder(self, catalog: &Catalog) -> Result<Recorder<'a, O>> {
+        Ok(Recorder {
+            to: catalog.session_records()?,
+            recording: self,
+        })
+    }
+}
+
+/// Adds the record of one statement to its commit.
+pub struct Recorder<'a, O> {
+    to: SessionRecords,
+    recording: Recording<'a, O>,
+}
+
+impl<O> Recorder<'_, O> {
+    /// Adds the record of a statement with this outcome.
+    pub fn add(&self, staging: &mut Staging<'_>, outcome: &O) {
+        let result = (self.recording.result)(outcome);
+        staging.record(self.to, &self.recording.of, 1, &result);
+    }
+
+    /// A change of one document that adds the record. `outcome` tells what the statement did with a document.
+    pub fn of<'c, C>(
+        &'c self,
+        change: &'c mut C,
+        outcome: &'c dyn Fn(&C, &Row) -> Result<O>,
+    ) -> RecordedChange<'c, C, O> {
+        RecordedChange {
+            change,
+            recorder: self,
+            outcome,
+        }
+    }
+}
+
+/// See [`Recorder::of`].
+pub struct RecordedChange<'c, C, O> {
+    change: &'c mut C,
+    recorder: &'c Recorder<'c, O>,
+    outcome: &'c dyn Fn(&C, &Row) -> Result<O>,
+}
+
+impl<C: Change, O> Change for RecordedChange<'_, C, O> {
+    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
+        let effect = self.change.stage(staging, row)?;
+        if effect == Effect::Staged {
+            let outcome = (self.outcome)(self.change, row)?;
+            self.recorder.add(staging, &outcome);
+        }
+        Ok(effect)
+    }
+
+    fn removes(&self) -> bool {
+        self.change.removes()
+    }
+}
+
+impl DocumentStore {
+    /// As [`DocumentStore::insert`], with records of the documents that are inserted.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::insert`].
+    pub fn insert_recorded(
+        &self,
+        ns: &Namespace,
+        docs: &[&Doc],
+        options: InsertOptions,
+        recording: InsertRecording<'_>,
+    ) -> Result<InsertOutcome> {
+        insert::insert_recorded(self.catalog(), ns, docs, options, recording)
+    }
+
+    /// As [`DocumentStore::update`], of one document, with a record.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::update`].
+    pub fn update_recorded(
+        &self,
+        ns: &Namespace,
+        request: &UpdateRequest<'_>,
+        recording: Recording<'_, UpdateOutcome>,
+        context: &OpContext,
+    ) -> Result<UpdateOutcome> {
+        let durability = Durability::Logged;
+        update::update(
+            self.catalog(),
+            ns,
+            request,
+            durability,
+            context,
+            Some(recording),
+        )
+    }
+
+    /// As [`DocumentStore::delete`], of one document, with a record.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::delete`].
+    pub fn delete_recorded(
+        &self,
+        ns: &Namespace,
+        request: &DeleteRequest<'_>,
+        recording: Recording<'_, u64>,
+        context: &OpContext,
+    ) -> Result<u64> {
+        let durability = Durability::Logged;
+        delete::delete(
+            self.catalog(),
+            ns,
+            request,
+            durability,
+            context,
+            Some(recording),
+        )
+    }
+
+    /// As [`DocumentStore::find_and_modify`], with a record.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::find_and_modify`].
+    pub fn find_and_modify_recorded(
+        &self,
+        ns: &Namespace,
+        request: &FindAndModifyRequest<'_>,
+        recording: Recording<'_, FindAndModifyOutcome>,
+        context: &OpContext,
+    ) -> Result<FindAndModifyOutcome> {
+        let (catalog, durability) = (self.catalog(), Durability::Logged);
+        let recording = Some(recording);
+        find_and_modify::find_and_modify(catalog, ns, request, durability, context, recording)
+    }
+
+    /// What a session has done under its newest transaction number.
+    ///
+    /// # Errors
+    /// Errors of the engine; `DataCorruptionDetected` (301).
+    pub fn session_history(&self, session: &SessionKey) -> Result<SessionHistory> {
+        self.catalog().session_history(session)
+    }
+
+    /// Removes the records of sessions. The caller keeps these sessions from writing meanwhile.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn forget_sessions(&self, sessions: &[SessionKey]) -> Result<()> {
+        self.catalog().forget_sessions(sessions)
+    }
+
+    /// The sessions after `after` whose records were all made before `before_ms`: of the next `max` records. Returns the
+    /// session to continue after, if there are more.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::session_history`].
+    pub fn idle_sessions(
+        &self,
+        after: Option<SessionKey>,
+        before_ms: i64,
+        max: usize,
+    ) -> Result<(Vec<SessionKey>, Option<SessionKey>)> {
+        self.catalog().idle_sessions(after, before_ms, max)
+    }
+}
+
+impl Transaction {
+    /// As [`Transaction::commit`], with a record that the transaction was committed. The number of the statement is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn commit_recorded(&self, durability: Durability, of: StatementId) -> Result<()> {
+        let to = self.catalog().session_records()?;
+        self.commit_with(durability, |batch| to.put_commit(batch, &of))
+    }
+}
