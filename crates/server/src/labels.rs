@@ -76,11 +76,15 @@ pub fn ends_transaction_for_now(code: ErrorCode) -> bool {
 fn is_conflict(code: ErrorCode) -> bool {
     const LOCK_TIMEOUT: i32 = 24;
     const SNAPSHOT_UNAVAILABLE: i32 = 246;
+    const PREPARED_TRANSACTION_IN_PROGRESS: i32 = 267;
     const TEMPORARILY_UNAVAILABLE: i32 = 365;
     matches!(code, ErrorCode::WriteConflict | ErrorCode::SnapshotTooOld)
         || matches!(
             code.code(),
-            LOCK_TIMEOUT | SNAPSHOT_UNAVAILABLE | TEMPORARILY_UNAVAILABLE
+            LOCK_TIMEOUT
+                | SNAPSHOT_UNAVAILABLE
+                | PREPARED_TRANSACTION_IN_PROGRESS
+                | TEMPORARILY_UNAVAILABLE
         )
 }
 
@@ -141,6 +145,7 @@ mod tests {
             (24, [None, None, T, T]),
             (239, [None, None, T, T]),
             (246, [None, None, T, T]),
+            (267, [None, None, T, T]),
             (251, [None, None, T, T]),
             (262, [None, R, T, R]),
             (91, [None, R, T, R]),

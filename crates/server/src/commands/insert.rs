@@ -124,7 +124,10 @@ pub fn insert(
     let store = cx.store();
     let outcome = match recording {
         None => store.insert(namespace, documents, options)?,
-        Some(recording) => store.insert_recorded(namespace, documents, options, recording)?,
+        Some(recording) => {
+            cx.check_fail_point_of_write()?;
+            store.insert_recorded(namespace, documents, options, recording)?
+        }
     };
     // In an ordered insert nothing after the first error is tried.
     let tried = if options.ordered {
