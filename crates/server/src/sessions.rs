@@ -133,6 +133,8 @@ impl Recorded {
 /// The state of one session.
 pub struct Session {
     last_used: Instant,
+    /// Whether its client has ended it, and not used it since.
+    is_ended: bool,
     machine: Machine<Arc<Open>>,
     executed: BTreeMap<i32, Recorded>,
     /// Whether its records were read.
@@ -152,6 +154,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Restarts its idle time.
+    fn used(&mut self) {
+        self.last_used = Instant::now();
+        self.is_ended = false;
+    }
+
     fn forget(&mut self) {
         self.executed.clear();
         self.total
@@ -317,7 +325,6 @@ impl Sessions {
 
     /// Finds or begins a session, and restarts its idle time.
     pub fn touch(&self, id: SessionId) -> Arc<Mutex<Session>> {
-        let now = Instant::now();
         let mut all = self.all.lock();
         if self.record_bytes.load(Ordering::Relaxed) > RECORD_BYTES_MAX {
             shrink(&mut all);
@@ -325,7 +332,7 @@ impl Sessions {
         if let Some(session) = all.get(&id) {
             // A locked session is in use, so it does not expire.
             if let Some(mut session) = session.try_lock() {
-                session.last_used = now;
+                session.used();
             }
             return session.clone();
         }
@@ -333,7 +340,8 @@ impl Sessions {
             shrink(&mut all);
         }
         let session = Arc::new(Mutex::new(Session {
-            last_used: now,
+            last_used: Instant::now(),
+            is_ended: false,
             machine: Machine::default(),
             executed: BTreeMap::new(),
             is_loaded: false,
@@ -363,7 +371,7 @@ impl Sessions {
                 }
             },
         };
-        used.last_used = Instant::now();
+        used.used();
         Ok(used)
     }
 
@@ -602,7 +610,12 @@ mod tests {
         assert_eq!(failure.code(), ErrorCode::TransactionTooOld);
         // The same session, by its id.
         assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
-        sessions.end(id, &store);
+        sessions.end(id);
+        sessions.touch(id);
+        sessions.expire(Instant::now(), &store);
+        assert_eq!(sessions.len(), 1);
+        sessions.end(id);
+        sessions.expire(Instant::now(), &store);
         assert_eq!(sessions.len(), 0);
     }
 
@@ -635,7 +648,7 @@ mod tests {
         let bytes = sessions.record_bytes.load(Ordering::Relaxed);
         assert!(bytes <= RECORD_BYTES_MAX + (2 << 20), "{bytes}");
         assert!((50..70).contains(&sessions.len()), "{}", sessions.len());
-        sessions.end_all(&store);
+        sessions.expire(Instant::now() + Duration::from_secs(31 * 60), &store);
         assert_eq!(sessions.record_bytes.load(Ordering::Relaxed), 0);
     }
 

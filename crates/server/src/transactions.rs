@@ -359,23 +359,24 @@ pub fn abort_idle(server: &Server, open: &Arc<Open>, why: Doom) -> bool {
     true
 }
 
-/// Ends a session, with its transaction, its cursors and its operations.
-pub fn end_session(server: &Server, id: SessionId) {
+/// Closes the cursors of a session and aborts its open transaction. What it has committed stays known, so that its client may
+/// repeat a commit or a write.
+pub fn clear_session(server: &Server, id: SessionId) {
     server.cursors.kill_session(id);
-    if let Some(open) = server.sessions.end(id, &server.store) {
+    if let Some(open) = server.sessions.open_transaction(id) {
         abort_soon(server, &open, Doom::Killed);
     }
 }
 
-/// Ends all sessions, with their transactions, their cursors and their operations, but not those of one connection.
-pub fn end_all_sessions(server: &Server, connection: i64) {
+/// Interrupts the operations of all sessions but those of one connection, and does what [`clear_session`] does for each.
+pub fn clear_all_sessions(server: &Server, connection: i64) {
     for cursor in server.cursors.list() {
         if cursor.session.is_some() {
             server.cursors.kill(cursor.id);
         }
     }
     server.connections.kill_sessions(connection);
-    for open in server.sessions.end_all(&server.store) {
+    for open in server.sessions.open_transactions() {
         abort_soon(server, &open, Doom::Killed);
     }
 }
