@@ -75,8 +75,10 @@ pub struct Statement<'s> {
     server: &'s Server,
     connection: &'s Connection,
     session: Option<Used>,
-    /// None if the transaction is committed already.
+    /// None if the transaction is committed already, or has ended.
     open: Option<Arc<Open>>,
+    /// Why the server aborts the transaction, if the statement has aborted it.
+    aborted_for: Option<Doom>,
 }
 
 impl<'s> Statement<'s> {
@@ -123,6 +125,7 @@ impl<'s> Statement<'s> {
             connection,
             session: Some(session),
             open,
+            aborted_for: None,
         };
         if let Some(displaced) = displaced {
             abort_displaced(server, &displaced);
@@ -135,7 +138,8 @@ impl<'s> Statement<'s> {
     }
 
     fn doom(&self) -> Option<Doom> {
-        self.open.as_ref()?.doom()
+        let open = self.open.as_ref();
+        open.map_or(self.aborted_for, |open| open.doom())
     }
 
     /// The transaction; none if it is committed.
@@ -182,6 +186,7 @@ impl<'s> Statement<'s> {
     /// Aborts the transaction, if it is open.
     pub fn abort(&mut self) {
         if let Some(open) = self.open.take() {
+            self.aborted_for = open.doom();
             self.leave(&open, false);
         }
     }

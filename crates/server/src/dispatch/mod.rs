@@ -252,7 +252,11 @@ fn try_command(
             if let Some(Parked::Tail(tail)) = cx.state.resumed.take() {
                 server.cursors.kill(tail.cursor);
             }
-            return Err(failure.into());
+            let failure = Error::from(failure);
+            return Err(match cx.statement.take() {
+                Some(statement) => statement.explain(failure),
+                None => failure,
+            });
         }
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
         let mut reply = match traits.lane {

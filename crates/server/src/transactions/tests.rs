@@ -447,16 +447,23 @@ async fn an_interrupted_statement_aborts_its_transaction() {
             {"$match": {"x": {"$ne": []}}},
         ],
     };
-    for (why, expected) in [
-        ("killOp", 11601),
-        ("killSessions", 11601),
-        ("time", 290),
-        ("maxTimeMS", 50),
+    let sum = doc! {"$reduce": {
+        "input": {"$range": [0, 20_000]}, "initialValue": "$a", "in": {"$add": ["$$value", "$$this"]},
+    }};
+    let long_write = doc! {
+        "update": "c", "updates": [{"q": {"$expr": {"$lt": [&sum, -1]}}, "u": {"$set": {"b": 1}}, "multi": true}],
+    };
+    for (why, command, expected) in [
+        ("killOp", &long, 11601),
+        ("killSessions", &long, 11601),
+        ("time", &long, 290),
+        ("time", &long_write, 290),
+        ("maxTimeMS", &long, 50),
     ] {
         let mut session = Session::new();
         session.start();
         session.run(&mut server, set(1, 1));
-        let mut command = session.statement(long.clone());
+        let mut command = session.statement(command.clone());
         if why == "maxTimeMS" {
             command.push("maxTimeMS", 20);
         }
@@ -530,7 +537,7 @@ async fn a_session_runs_one_statement_at_a_time() {
         drop(used);
         assert_eq!(running.join().unwrap().get_f64("ok"), Some(1.0));
     });
-    // The one that waited for nothing did not abort the transaction.
+    // The statement that waited in vain did not abort the transaction.
     assert_eq!(session.commit(&mut server).get_f64("ok"), Some(1.0));
     let outside = server.run("test", find());
     assert_eq!(ids(&server, &outside), [1, 2]);
