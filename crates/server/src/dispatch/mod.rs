@@ -19,6 +19,7 @@ use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::parking::{JournalWait, Parked};
 use crate::sessions::SessionId;
+use crate::state::Server;
 use crate::transactions::{Asked, Statement};
 
 mod common;
@@ -204,8 +205,14 @@ fn try_command(
     };
     operation.run(client, request, |client, limits| {
         if let Some(Parked::Journal(waited)) = &mut client.state.resumed {
+            let common = common?;
+            let is_read = lane(name, request.body.as_bytes()) == Some(Lane::Read);
+            if is_read && let Some(failure) = waited.failure.take() {
+                close_cursor(client.server, &waited.reply);
+                return Err(failure);
+            }
             let mut reply = after_journal(waited);
-            push_unsatisfied(&common?, request, &mut reply);
+            push_unsatisfied(&common, request, &mut reply);
             return Ok(reply);
         }
         let common = common?;
@@ -312,6 +319,16 @@ fn end_statement(statement: Statement<'_>, outcome: Result<DocBuf>) -> Result<Do
         }
         // Dropping it aborts the transaction.
         Err(failure) => Err(statement.explain(failure)),
+    }
+}
+
+/// Closes the cursor in a reply that is not sent.
+fn close_cursor(server: &Server, reply: &Doc) {
+    let cursor = reply
+        .get_doc("cursor")
+        .and_then(|cursor| cursor.get_i64("id"));
+    if let Some(id) = cursor.filter(|id| *id != 0) {
+        server.cursors.kill(id);
     }
 }
 
