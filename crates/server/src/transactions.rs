@@ -386,13 +386,21 @@ pub fn clear_all_sessions(server: &Server, connection: i64) {
     }
 }
 
-/// Aborts the transactions that are open for too long. Returns how many.
+/// Aborts the transactions that are open for too long, and those that were condemned when their session was locked although no
+/// statement ran. Returns how many were open for too long.
 pub fn abort_expired(server: &Server, now: Instant) -> usize {
-    let open = server.sessions.open_transactions();
-    let expired = open.iter().filter(|open| open.is_expired(now));
+    let mut expired = 0;
+    for open in server.sessions.open_transactions() {
+        match open.doom() {
+            Some(why) => abort_soon(server, &open, why),
+            None if open.is_expired(now) => {
+                expired += 1;
+                abort_soon(server, &open, Doom::Expired);
+            }
+            None => {}
+        }
+    }
     expired
-        .inspect(|open| abort_soon(server, open, Doom::Expired))
-        .count()
 }
 
 #[cfg(test)]

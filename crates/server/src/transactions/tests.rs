@@ -365,6 +365,25 @@ async fn transactions_that_are_open_for_too_long_are_aborted() {
     assert_eq!(counts(&mut server).get_i64("totalExpired"), Some(1));
 }
 
+/// A lock of the session may be that of someone who only looks at it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condemned_transaction_is_aborted_when_its_session_is_free() {
+    let mut server = TestServer::new();
+    server.run("test", doc! {"create": "c"});
+    let mut session = Session::new();
+    session.start();
+    session.run(&mut server, insert(1));
+    let used = server.server.sessions.enter(session.id, || Ok(())).unwrap();
+    server.run("admin", doc! {"killAllSessions": []});
+    assert_eq!(server.server.sessions.open_transactions().len(), 1);
+    drop(used);
+    assert_eq!(abort_expired(&server.server, Instant::now()), 0);
+    assert_eq!(server.server.sessions.open_transactions().len(), 0);
+    let status = counts(&mut server);
+    let totals = ["totalAborted", "totalExpired"].map(|name| status.get_i64(name));
+    assert_eq!(totals, [Some(1), Some(0)]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_session_aborts_its_transaction() {
     let mut server = TestServer::new();
