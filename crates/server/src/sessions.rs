@@ -446,15 +446,13 @@ impl Sessions {
         Ok((open, displaced))
     }
 
-    /// Forgets a transaction that has ended.
-    pub fn forget_open(&self, open: &Arc<Open>) {
+    /// Forgets a transaction that has ended. False if it is not known.
+    pub fn forget_open(&self, open: &Arc<Open>) -> bool {
         let mut all = self.open.lock();
-        if all
+        let is_known = all
             .get(&open.session)
-            .is_some_and(|other| Arc::ptr_eq(other, open))
-        {
-            all.remove(&open.session);
-        }
+            .is_some_and(|other| Arc::ptr_eq(other, open));
+        is_known && all.remove(&open.session).is_some()
     }
 
     /// The open transaction of a session.

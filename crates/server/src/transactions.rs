@@ -228,6 +228,8 @@ impl<'s> Statement<'s> {
 
     /// The transaction has ended: lets others use the session.
     fn leave(&mut self, open: &Arc<Open>, is_committed: bool) {
+        // While the session is locked, so that no one else ends the transaction a second time.
+        self.server.sessions.forget_open(open);
         if let Some(mut session) = self.session.take() {
             session.end_transaction(is_committed);
         }
@@ -340,7 +342,11 @@ pub fn abort_displaced(server: &Server, displaced: &Arc<Open>) {
 /// Aborts a transaction that others may use: at once if it is idle, else at the end of its statement, which is interrupted.
 pub fn abort_soon(server: &Server, open: &Arc<Open>, why: Doom) {
     let Some(owner) = open.condemn(why) else {
-        return end(server, open, false);
+        // Unless it has ended meanwhile.
+        if server.sessions.forget_open(open) {
+            end(server, open, false);
+        }
+        return;
     };
     let Some(mut session) = owner.try_lock() else {
         server

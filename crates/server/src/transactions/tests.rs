@@ -384,6 +384,28 @@ async fn a_condemned_transaction_is_aborted_when_its_session_is_free() {
     assert_eq!(totals, [Some(1), Some(0)]);
 }
 
+/// It is committed, and its session ended, after someone else found it open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_ends_once() {
+    let mut server = TestServer::new();
+    server.run("test", doc! {"create": "c"});
+    let mut session = Session::new();
+    session.start();
+    session.run(&mut server, insert(1));
+    let found = server.server.sessions.open_transactions();
+    session.commit(&mut server);
+    let later = Instant::now() + Duration::from_secs(31 * 60);
+    server.server.sessions.expire(later, &server.server.store);
+    assert_eq!(server.server.sessions.len(), 0);
+    abort_soon(&server.server, &found[0], Doom::Expired);
+    let status = counts(&mut server);
+    let totals = ["totalCommitted", "totalAborted", "totalExpired"];
+    assert_eq!(
+        totals.map(|name| status.get_i64(name)),
+        [Some(1), Some(0), Some(0)]
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_session_aborts_its_transaction() {
     let mut server = TestServer::new();
