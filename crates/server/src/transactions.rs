@@ -97,6 +97,8 @@ impl<'s> Statement<'s> {
         let wait = SessionWait::new(connection, limits);
         let mut session = server.sessions.enter(id, || wait.check())?;
         drop(wait);
+        // A statement that still waits is not interrupted with the transaction: it finds that it has ended.
+        connection.running.lock().transaction = Some(asked.number);
         session.load(id, &server.store)?;
         let mut displaced = None;
         let open = if asked.starts {

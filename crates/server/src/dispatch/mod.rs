@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{OpContext, SnapshotReads};
 use frond_wire::DocIter;
 
 use crate::client::Client;
@@ -20,7 +19,7 @@ use crate::limits::REPLY_BYTES_MAX;
 use crate::parking::{JournalWait, Parked};
 use crate::sessions::SessionId;
 use crate::state::Server;
-use crate::transactions::{Asked, Statement};
+use crate::transactions::Statement;
 
 mod common;
 mod operation;
@@ -227,7 +226,10 @@ fn try_command(
         let statement = match (&common.transaction, common.session) {
             (Some(asked), Some(session)) => {
                 let at = common.transaction_moment(server)?;
-                Some(begin_statement(client, session, asked, at, &context)?)
+                let connection = client.connection;
+                Some(Statement::begin(
+                    server, connection, session, asked, at, &context,
+                )?)
             }
             _ => None,
         };
@@ -295,19 +297,6 @@ fn try_command(
         *more_to_come = cx.more_to_come;
         Ok(reply)
     })
-}
-
-/// Begins the statement of a transaction, once the session is free.
-fn begin_statement<'a>(
-    client: &Client<'a>,
-    session: SessionId,
-    asked: &Asked,
-    at: Option<SnapshotReads>,
-    limits: &OpContext,
-) -> Result<Statement<'a>> {
-    let (server, connection) = (client.server, client.connection);
-    connection.running.lock().transaction = Some(asked.number);
-    Statement::begin(server, connection, session, asked, at, limits)
 }
 
 /// Ends a statement. One that failed aborts its transaction.

@@ -574,6 +574,10 @@ async fn a_session_runs_one_statement_at_a_time() {
                 .any(|other| other.running.lock().waits_for == Some("its session"))
         };
         until("the statement waits", waits);
+        // The end of the transaction interrupts the statement that runs, not this one.
+        shared
+            .connections
+            .kill_transaction(session.id, session.number);
         assert!(!running.is_finished());
         drop(used);
         assert_eq!(running.join().unwrap().get_f64("ok"), Some(1.0));
