@@ -159,7 +159,7 @@ impl<'s> Statement<'s> {
     /// # Errors
     /// Those of the store; the transaction is aborted then.
     pub fn commit(&mut self) -> Result<()> {
-        let Some(open) = self.open.take() else {
+        let Some(open) = self.open.clone() else {
             self.server
                 .sessions
                 .counts
@@ -181,6 +181,8 @@ impl<'s> Statement<'s> {
                 })
             }
         };
+        // Not before: if the commit panics, the drop ends the transaction.
+        self.open = None;
         self.leave(&open, committed.is_ok());
         Ok(committed?)
     }
