@@ -154,8 +154,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Restarts its idle time.
-    fn used(&mut self) {
+    /// Restarts its idle time: a command begins or ends to use it.
+    pub fn used(&mut self) {
         self.last_used = Instant::now();
         self.is_ended = false;
     }
@@ -237,6 +237,12 @@ impl RetryableWrite {
             self.session.stored();
         }
         self.session.executed(statement, result);
+    }
+}
+
+impl Drop for RetryableWrite {
+    fn drop(&mut self) {
+        self.session.used();
     }
 }
 
@@ -615,6 +621,18 @@ mod tests {
         sessions.end(id);
         sessions.expire(Instant::now(), &store);
         assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn a_session_is_idle_from_the_end_of_its_last_command() {
+        let sessions = Sessions::new(Duration::from_millis(10), Duration::from_secs(60));
+        let (_directory, store) = empty_store();
+        let write = begin(&sessions, &store, SessionId::random(), 1).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let now = Instant::now();
+        drop(write);
+        sessions.expire(now, &store);
+        assert_eq!(sessions.len(), 1);
     }
 
     #[test]

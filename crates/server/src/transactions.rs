@@ -206,7 +206,9 @@ impl<'s> Statement<'s> {
             return;
         };
         open.end_statement();
-        self.session = None;
+        if let Some(mut session) = self.session.take() {
+            session.used();
+        }
         if let Some(why) = open.doom() {
             // By someone who found the session in use just before.
             abort_soon(self.server, &open, why);
@@ -236,6 +238,7 @@ impl<'s> Statement<'s> {
         self.server.sessions.forget_open(open);
         if let Some(mut session) = self.session.take() {
             session.end_transaction(is_committed);
+            session.used();
         }
         end(self.server, open, is_committed);
     }
