@@ -31,7 +31,7 @@ MINUTES ?= 10
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded bank history deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,16 @@ soak: setup ## Mixed work on a server in 512 MiB that is killed every few minute
 
 bounded: setup ## What clients do to the memory of a server in 512 MiB, MINUTES (10) for each load; report in OUT (.cache/bounded)
 	MINUTES=$(MINUTES) scripts/bounded.sh $(if $(filter file,$(origin OUT)),.cache/bounded,$(OUT))
+
+bank: setup ## 64 clients move money in transactions for MINUTES (5 unless given), with KILLS (20) of the server; SEED
+	cargo build --locked
+	FROND_SECONDS=$$((60 * $(if $(filter file,$(origin MINUTES)),5,$(MINUTES)))) FROND_KILLS=$(if $(KILLS),$(KILLS),20) \
+		FROND_SEED=$(SEED) .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond bank
+
+history: setup ## Record transactions for SECONDS (120 unless given) for each workload, with KILLS (5) of the server, and check them; SEED
+	cargo build --locked
+	FROND_SECONDS=$(if $(filter file,$(origin SECONDS)),120,$(SECONDS)) FROND_KILLS=$(if $(KILLS),$(KILLS),5) \
+		FROND_SEED=$(SEED) .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond history
 
 deny: ## Check dependencies with cargo-deny (licences, advisories, bans), if installed
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \

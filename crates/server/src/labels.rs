@@ -147,6 +147,7 @@ mod tests {
             (246, [None, None, T, T]),
             (267, [None, None, T, T]),
             (251, [None, None, T, T]),
+            (267, [None, None, T, T]),
             (262, [None, R, T, R]),
             (91, [None, R, T, R]),
             (11600, [None, R, T, R]),

@@ -106,6 +106,14 @@ mod tests {
         let reply = server.run("test", doc! {"insert": "c", "documents": [{}]});
         assert_eq!(reply.get_i32("n"), Some(1));
         assert!(reply.get_doc("writeConcernError").is_some());
+        // Also when the reply waits for the journal.
+        let journaled = doc! {"insert": "c", "documents": [{}], "writeConcern": {"j": true}};
+        let reply = server.run("test", journaled.clone());
+        assert!(reply.get_doc("writeConcernError").is_some());
+        let data = doc! {"failCommands": ["insert"], "blockConnection": true, "blockTimeMS": 7};
+        server.run("admin", set(&doc! {"mode": "alwaysOn"}, &data));
+        let answer = server.answer("test", &journaled, false);
+        assert_eq!(answer.wait.unwrap().as_millis(), 7);
 
         let data = doc! {"failCommands": ["ping"], "closeConnection": true};
         server.run("admin", set(&doc! {"mode": "alwaysOn"}, &data));

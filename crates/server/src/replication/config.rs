@@ -158,8 +158,7 @@ impl Config {
         if name.is_empty() {
             return Err(invalid("Replica set configuration _id must not be empty"));
         }
-        let version = integer(given, "version")?
-            .ok_or_else(|| invalid("the replica set configuration needs a version"))?;
+        let version = integer(given, "version")?.unwrap_or(1);
         if !(1..=i64::from(i32::MAX)).contains(&version) {
             return Err(invalid(format!(
                 "replica set version must be between 1 and {}, not {version}",
@@ -569,6 +568,12 @@ mod tests {
         // What is stored is read again.
         let again = Config::parse(&config.doc, config.term, ObjectId::new()).unwrap();
         assert_eq!(again, config);
+    }
+
+    #[test]
+    fn a_configuration_without_a_version_is_the_first() {
+        let given = doc! {"_id": "rs0", "members": [{"_id": 0, "host": "localhost:1234"}]};
+        assert_eq!(config(&given).unwrap().version, 1);
     }
 
     #[test]

@@ -149,7 +149,8 @@ impl Catalog {
     /// Creates a collection or a view. Returns false if it exists already with the same options.
     ///
     /// # Errors
-    /// `NamespaceExists` (48) if it exists with other options; errors of the name and the options.
+    /// `NamespaceExists` (48) if it exists with other options, and in a transaction with any; errors of the name and
+    /// the options.
     pub fn create_collection(&self, ns: &Namespace, options: &Doc) -> Result<bool> {
         self.create_ordered(ns, options, self.state.natural_order)
     }
@@ -201,7 +202,7 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Refuses to create in a transaction what has no place there, and a name that was taken since its begin.
+    /// Refuses to create in a transaction what has no place there, and a name that exists or was taken since its begin.
     fn check_creation_in_transaction(
         &self,
         ns: &Namespace,
@@ -211,15 +212,15 @@ impl Catalog {
         let what = match (&options.view, &options.time_series) {
             (Some(_), _) => "view",
             (_, Some(_)) => "time-series collection",
-            _ => {
-                let is_new = !self.view().has_name(ns);
-                let is_taken = is_new && self.state.current.load().has_name(ns);
-                return if is_taken {
-                    Err(write_conflict())
-                } else {
-                    Ok(())
-                };
+            // As in MongoDB, which compares the options outside of transactions only.
+            _ if self.view().has_name(ns) => {
+                return Err(command(
+                    ErrorCode::NamespaceExists,
+                    format!("Collection {ns} already exists."),
+                ));
             }
+            _ if self.state.current.load().has_name(ns) => return Err(write_conflict()),
+            _ => return Ok(()),
         };
         Err(unsupported(format!(
             "Cannot create a {what} in a multi-document transaction."

@@ -148,6 +148,29 @@ fn a_crash_with_an_open_transaction_leaves_nothing() {
 }
 
 #[test]
+fn a_collection_that_exists_is_not_created_again() {
+    let f = Fixture::new();
+    f.store
+        .create_collection(&ns("db.before"), Doc::empty())
+        .unwrap();
+    // Outside it is no error.
+    f.store
+        .create_collection(&ns("db.before"), Doc::empty())
+        .unwrap();
+    let transaction = f.store.begin();
+    let store = f.store.in_transaction(&transaction);
+    store
+        .create_collection(&ns("db.inside"), Doc::empty())
+        .unwrap();
+    for name in ["db.before", "db.inside"] {
+        assert_eq!(
+            code(store.create_collection(&ns(name), Doc::empty())),
+            ErrorCode::NamespaceExists
+        );
+    }
+}
+
+#[test]
 fn a_name_that_was_taken_meanwhile_is_a_conflict() {
     type Take = fn(&DocumentStore);
     let ways: [(&str, Take); 3] = [
