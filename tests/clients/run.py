@@ -102,6 +102,7 @@ ALL = {
     "large": (300, python("large")),
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),
+    "replica-set": (180, python("replica_set")),
     "history-checker": (60, python("history_checker")),
 }
 # Suites that run only when they are named.

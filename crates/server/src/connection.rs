@@ -154,6 +154,8 @@ pub struct Connection {
     pub killed: Arc<AtomicBool>,
     /// Set when the client has closed it.
     pub gone: Arc<AtomicBool>,
+    /// Set by a fail point: the server closes it instead of a reply.
+    pub closes: AtomicBool,
     /// What a commit of its operation waits for.
     pub commit_waits: Arc<Waits>,
     /// Wakes its operation, if that waits.
@@ -190,8 +192,8 @@ pub struct ClientState {
     pub park: Option<Parked>,
     /// Set when a message is handled again after waiting.
     pub resumed: Option<Parked>,
-    /// What a fail point does to the reply of the command that waits.
-    pub effect: Effect,
+    /// What a fail point does to the reply of a command that waits.
+    pub effect: Option<Box<Effect>>,
     /// Room for the reply.
     pub reply_grant: Option<Grant>,
     /// The ticket that is held. A command that waits for long takes it out and gives it back.
@@ -238,6 +240,7 @@ impl Connections {
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),
             gone,
+            closes: AtomicBool::new(false),
             commit_waits: Arc::default(),
             wake: Arc::default(),
         });

@@ -1,5 +1,6 @@
 //! What a command sees while it runs.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use frond_bson::{Doc, Timestamp, Value, doc};
@@ -199,6 +200,24 @@ impl<'a> Context<'a> {
             transactions::abort_displaced(self.server, &displaced);
         }
         Ok(Some(write))
+    }
+
+    /// Asks the fail point `onPrimaryTransactionalWrite` before a statement of a retryable write is executed.
+    ///
+    /// # Errors
+    /// The one that the fail point names.
+    pub fn check_fail_point_of_write(&self) -> Result<()> {
+        let Some(effect) = self.server.fail_points.of_write() else {
+            return Ok(());
+        };
+        self.connection.closes.fetch_or(effect.close, Relaxed);
+        match effect.error {
+            None => Ok(()),
+            Some(code) => Err(Error::new(
+                ErrorCode::from_code(code),
+                "Failing write due to failpoint. The write must not be reflected.",
+            )),
+        }
     }
 
     /// Checks the number of statements of a write command.

@@ -1,6 +1,6 @@
-//! The fail point `failCommand`: commands that fail, wait or lose their connection on demand, for tests of
-//! applications and drivers. Only with `--setParameter enableTestCommands=1`. MongoDB's driver specifications
-//! describe it under "failCommand".
+//! The fail points `failCommand` and `onPrimaryTransactionalWrite`: commands and retryable writes that fail, wait or lose their
+//! connection on demand, for tests of applications and drivers. Only with `--setParameter enableTestCommands=1`. MongoDB's
+//! driver specifications describe them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -127,12 +127,30 @@ struct FailCommand {
     effect: Effect,
 }
 
+/// The data of `onPrimaryTransactionalWrite`.
+#[derive(Debug)]
+struct FailWrite {
+    mode: Mode,
+    acted: u64,
+    effect: WriteEffect,
+}
+
+/// The effect on a statement of a retryable write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteEffect {
+    /// The connection is closed instead of a reply.
+    pub close: bool,
+    /// The statement is not executed, and fails with this code.
+    pub error: Option<i32>,
+}
+
 /// The fail points of a server.
 #[derive(Debug, Default)]
 pub struct FailPoints {
     /// Whether a fail point is set.
     on: AtomicBool,
     fail_command: Mutex<Option<FailCommand>>,
+    fail_write: Mutex<Option<FailWrite>>,
 }
 
 impl FailPoints {
@@ -187,11 +205,58 @@ impl FailPoints {
             namespace: args.str("namespace")?.map(str::to_owned),
             effect,
         };
-        let mut current = self.fail_command.lock();
-        let acted = current.as_ref().map_or(0, |old| old.acted);
-        self.on.store(mode != Mode::Off, Ordering::Relaxed);
-        *current = Some(new);
+        let acted = {
+            let mut current = self.fail_command.lock();
+            let old = current.replace(new);
+            old.map_or(0, |old| old.acted)
+        };
+        self.note();
         Ok(acted)
+    }
+
+    /// Sets `onPrimaryTransactionalWrite`. Returns how often it acted before.
+    ///
+    /// # Errors
+    /// `BadValue` and `TypeMismatch` for data that it does not accept.
+    pub fn set_on_write(&self, mode: Mode, data: Option<&Doc>) -> Result<u64> {
+        let args = Arguments::new("onPrimaryTransactionalWrite", data.unwrap_or(Doc::empty()));
+        args.only(&["closeConnection", "failBeforeCommitExceptionCode"])?;
+        let code = args.i64("failBeforeCommitExceptionCode")?;
+        let new = FailWrite {
+            mode,
+            acted: 0,
+            effect: WriteEffect {
+                close: args.flag("closeConnection")?.unwrap_or(true),
+                error: code.map(|code| i32::try_from(code).unwrap_or(i32::MAX)),
+            },
+        };
+        let old = self.fail_write.lock().replace(new);
+        self.note();
+        Ok(old.map_or(0, |old| old.acted))
+    }
+
+    /// Notes whether any fail point is set.
+    fn note(&self) {
+        let is_set = |mode: Mode| mode != Mode::Off;
+        let command = self.fail_command.lock();
+        let write = self.fail_write.lock();
+        let is_on = command.as_ref().is_some_and(|point| is_set(point.mode))
+            || write.as_ref().is_some_and(|point| is_set(point.mode));
+        self.on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// The effect on a statement of a retryable write.
+    pub fn of_write(&self) -> Option<WriteEffect> {
+        if !self.is_on() {
+            return None;
+        }
+        let mut current = self.fail_write.lock();
+        let point = current.as_mut()?;
+        if !point.mode.acts() {
+            return None;
+        }
+        point.acted += 1;
+        Some(point.effect)
     }
 
     /// Whether any command may fail.

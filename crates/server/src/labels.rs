@@ -145,6 +145,7 @@ mod tests {
             (24, [None, None, T, T]),
             (239, [None, None, T, T]),
             (246, [None, None, T, T]),
+            (267, [None, None, T, T]),
             (251, [None, None, T, T]),
             (267, [None, None, T, T]),
             (262, [None, R, T, R]),

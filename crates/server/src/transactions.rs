@@ -162,19 +162,19 @@ impl<'s> Statement<'s> {
             return Ok(());
         };
         // The dispatcher waits for the journal.
-        let has_written = open.transaction.has_written();
-        let committed = match &self.session {
-            Some(session) if has_written => open
-                .transaction
-                .commit_recorded(Durability::Logged, session.commit_of(&open)),
-            _ => open.transaction.commit(Durability::Logged),
+        let durability = Durability::Logged;
+        let committed = match &mut self.session {
+            None => open.transaction.commit(durability),
+            Some(session) => {
+                let of = session.commit_of(&open);
+                let committed = open.transaction.commit_recorded(durability, of);
+                committed.map(|is_recorded| {
+                    if is_recorded {
+                        session.commit_stored();
+                    }
+                })
+            }
         };
-        if let Some(session) = &mut self.session
-            && has_written
-            && committed.is_ok()
-        {
-            session.commit_stored();
-        }
         self.leave(&open, committed.is_ok());
         Ok(committed?)
     }

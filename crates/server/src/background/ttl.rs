@@ -48,6 +48,11 @@ impl Monitor {
 fn pass(server: &Server, limits: &OpContext) {
     let done = server.store.delete_expired(now_ms(), limits);
     server.ttl.deleted.add(done.deleted);
+    if let Some(set) = &server.replication
+        && done.deleted > 0
+    {
+        set.wrote();
+    }
     server.ttl.passes.add(1);
     server.metrics.documents_deleted.add(done.deleted);
     for (ns, index, error) in done.failed {

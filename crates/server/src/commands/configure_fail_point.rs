@@ -5,7 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::context::Context;
-use crate::fail_points::Mode;
+use crate::fail_points::{FailPoints, Mode};
 use crate::reply::push_count;
 
 /// Makes commands fail on demand.
@@ -17,7 +17,7 @@ impl Command for ConfigureFailPoint {
     }
 
     fn doc(&self) -> &'static str {
-        "Makes commands fail on demand (`failCommand`), for tests; only with `enableTestCommands`."
+        "Makes commands fail on demand (`failCommand`, `onPrimaryTransactionalWrite`), for tests; only with `enableTestCommands`."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -37,21 +37,23 @@ impl Command for ConfigureFailPoint {
             ));
         }
         let args = cx.args();
-        match cx.body.first() {
-            Some((_, Value::String("failCommand"))) => {}
+        let points = &cx.server.fail_points;
+        let set = match cx.body.first() {
+            Some((_, Value::String("failCommand"))) => FailPoints::set,
+            Some((_, Value::String("onPrimaryTransactionalWrite"))) => FailPoints::set_on_write,
             Some((_, Value::String(name))) => {
                 return Err(Error::new(
                     ErrorCode::FailPointSetFailed,
-                    format!("{name} not found; this server has the fail point 'failCommand'"),
+                    format!(
+                        "{name} not found; this server has the fail points 'failCommand' and \
+                         'onPrimaryTransactionalWrite'"
+                    ),
                 ));
             }
             _ => return Err(Error::bad_value("the fail point's name must be a string")),
-        }
+        };
         let mode = args.get("mode").ok_or_else(|| args.missing("mode"))?;
-        let acted = cx
-            .server
-            .fail_points
-            .set(Mode::parse(&mode)?, args.doc_field("data")?)?;
+        let acted = set(points, Mode::parse(&mode)?, args.doc_field("data")?)?;
         let mut reply = DocBuf::new();
         push_count(&mut reply, "count", acted);
         Ok(reply)
@@ -148,5 +150,57 @@ mod tests {
         ] {
             assert_eq!(server.code("admin", command.clone()), code, "{command:?}");
         }
+    }
+
+    /// As the driver specifications of retryable writes use it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn retryable_writes_lose_their_connection_before_or_after_their_commit() {
+        let mut server = TestServer::with(|settings| settings.test_commands = true);
+        let lsid = crate::sessions::SessionId::random().to_doc();
+        let set = |mode: &frond_bson::DocBuf, data: &frond_bson::DocBuf| {
+            let name = "onPrimaryTransactionalWrite";
+            doc! {"configureFailPoint": name, "mode": mode, "data": data}
+        };
+        let commands = [
+            doc! {"insert": "c", "documents": [{"_id": 1}]},
+            doc! {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]},
+            doc! {"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"n": 1}}},
+            doc! {"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]},
+        ];
+        let documents = [
+            Some(doc! {"_id": 1}),
+            Some(doc! {"_id": 1, "n": 1}),
+            Some(doc! {"_id": 1, "n": 2}),
+            None,
+        ];
+        let mut before = None;
+        for (number, (mut command, after)) in (1i64..).zip(commands.into_iter().zip(documents)) {
+            // Other writes are not concerned.
+            server.run(
+                "admin",
+                set(
+                    &doc! {"times": 1},
+                    &doc! {"failBeforeCommitExceptionCode": 1},
+                ),
+            );
+            server.run("test", doc! {"insert": "other", "documents": [{}]});
+            command.push_all(&doc! {"lsid": &lsid, "txnNumber": number});
+            let stored = |server: &mut TestServer| {
+                let reply = server.run("test", doc! {"find": "c"});
+                server.batch(&reply, "firstBatch").pop()
+            };
+            assert!(server.answer("test", &command, false).close, "{command:?}");
+            assert_eq!(stored(&mut server), before, "{command:?}");
+            server.run("admin", set(&doc! {"times": 1}, &doc! {}));
+            assert!(server.answer("test", &command, false).close, "{command:?}");
+            assert_eq!(stored(&mut server), after, "{command:?}");
+            let again = server.answer("test", &command, false);
+            assert!(!again.close && again.reply.get_f64("ok") == Some(1.0));
+            assert_eq!(stored(&mut server), after, "{command:?}");
+            before = after;
+        }
+        let name = "onPrimaryTransactionalWrite";
+        server.run("admin", doc! {"configureFailPoint": name, "mode": "off"});
+        assert!(!server.server.fail_points.is_on());
     }
 }

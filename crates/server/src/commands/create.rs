@@ -1,7 +1,7 @@
 //! `create`
 
 use frond_bson::DocBuf;
-use frond_error::Result;
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, InTransactions, Traits};
 use crate::context::Context;
@@ -51,6 +51,13 @@ impl Command for Create {
             if !COMMON.contains(&name) && name != "$clusterTime" {
                 options.push(name, value);
             }
+        }
+        // Outside of transactions a collection with the same options may be created again.
+        if cx.statement.is_some() && cx.store().uuid_of(&namespace).is_some() {
+            return Err(Error::new(
+                ErrorCode::NamespaceExists,
+                format!("Collection {namespace} already exists."),
+            ));
         }
         cx.store().create_collection(&namespace, &options)?;
         Ok(DocBuf::new())

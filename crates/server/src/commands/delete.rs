@@ -111,6 +111,9 @@ pub fn delete(
     request: &DeleteRequest<'_>,
     of: Option<StatementId>,
 ) -> Result<u64> {
+    if of.is_some() {
+        cx.check_fail_point_of_write()?;
+    }
     cx.server.metrics.count(Op::Delete, 1);
     let (store, limits) = (cx.store(), &cx.limits);
     Ok(match of {

@@ -77,6 +77,7 @@ impl Command for FindAndModify {
             let outcome = match of {
                 None => store.find_and_modify(&namespace, &request, durability, limits)?,
                 Some(of) => {
+                    cx.check_fail_point_of_write()?;
                     let result = |done: &FindAndModifyOutcome| {
                         Recorded::FindAndModify(reply(request.remove, done)).to_doc()
                     };

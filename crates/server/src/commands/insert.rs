@@ -113,6 +113,23 @@ pub fn insert_once(
     Ok((before + n, errors.at(&places)))
 }
 
+/// Asks the fail point of retryable writes, as MongoDB does: once for each group of documents that it inserts together.
+fn check_fail_point(cx: &Context<'_>, documents: &[&Doc]) -> Result<()> {
+    const GROUP_BYTES: usize = 256 << 10;
+    if !cx.server.fail_points.is_on() {
+        return Ok(());
+    }
+    let mut bytes = 0;
+    for (at, document) in documents.iter().enumerate() {
+        bytes += document.len_bytes();
+        if bytes >= GROUP_BYTES || at + 1 == documents.len() {
+            bytes = 0;
+            cx.check_fail_point_of_write()?;
+        }
+    }
+    Ok(())
+}
+
 /// Inserts documents. Returns how many were stored, and which failed.
 pub fn insert(
     cx: &Context<'_>,
@@ -124,7 +141,10 @@ pub fn insert(
     let store = cx.store();
     let outcome = match recording {
         None => store.insert(namespace, documents, options)?,
-        Some(recording) => store.insert_recorded(namespace, documents, options, recording)?,
+        Some(recording) => {
+            check_fail_point(cx, documents)?;
+            store.insert_recorded(namespace, documents, options, recording)?
+        }
     };
     // In an ordered insert nothing after the first error is tried.
     let tried = if options.ordered {

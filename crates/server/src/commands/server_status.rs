@@ -6,6 +6,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
 use super::build_info::COMPATIBLE_VERSION;
+use super::hello::describe_role;
 use super::{COMMANDS, Command, Traits, proper_name};
 use crate::clock::now_ms;
 use crate::context::Context;
@@ -55,6 +56,13 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
         "uptimeEstimate": uptime.as_secs() as i64,
         "localTime": Value::DateTime(now_ms()),
     };
+    if server.replication.is_some() && is_on("repl") {
+        reply.push_doc("repl", |repl| {
+            let mut role = doc! {"topologyVersion": server.topology_version()};
+            describe_role(server, "isWritablePrimary", &mut role);
+            repl.push_all(&role);
+        });
+    }
     for (name, section) in SECTIONS {
         if is_on(name) {
             reply.push(name, &section(server));

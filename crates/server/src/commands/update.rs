@@ -154,6 +154,9 @@ pub fn update(
     request: &UpdateRequest<'_>,
     of: Option<StatementId>,
 ) -> Result<Updated> {
+    if of.is_some() {
+        cx.check_fail_point_of_write()?;
+    }
     cx.server.metrics.count(Op::Update, 1);
     let (store, limits) = (cx.store(), &cx.limits);
     let outcome = match of {

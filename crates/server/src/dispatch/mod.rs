@@ -1,5 +1,6 @@
 //! From a request to a command: the arguments that all commands share, and the record of each operation.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
@@ -98,7 +99,11 @@ pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Ans
 fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
     let effect = match client.state.resumed {
         // The fail point was checked before the command waited.
-        Some(_) => std::mem::take(&mut client.state.effect),
+        Some(_) => client
+            .state
+            .effect
+            .take()
+            .map_or_else(Effect::default, |effect| *effect),
         None => effect(client, request).unwrap_or_default(),
     };
     let label = |code| Part::of(request.body).label(Some(code), None);
@@ -110,16 +115,15 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
         };
     }
     let mut more_to_come = false;
-    match try_command(client, request, &mut more_to_come) {
-        Ok(reply) if client.state.park.is_some() => {
-            client.state.effect = effect;
-            Answer {
-                reply,
-                more_to_come,
-                wait: None,
-                close: false,
-            }
-        }
+    let outcome = try_command(client, request, &mut more_to_come);
+    let is_parked = client.state.park.is_some();
+    if is_parked && effect != Effect::default() {
+        client.state.effect = Some(Box::new(effect.clone()));
+    }
+    let close = client.server.fail_points.is_on()
+        && !is_parked
+        && client.connection.closes.swap(false, Ordering::Relaxed);
+    match outcome {
         Ok(mut reply) => {
             if let Some(code) = effect.add_to(&mut reply) {
                 let label = Part::of(request.body).label(None, Some(code));
@@ -130,11 +134,12 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
                 reply,
                 more_to_come,
                 wait: effect.block,
-                close: false,
+                close,
             }
         }
         Err(failure) => Answer {
             wait: effect.block,
+            close,
             ..Answer::labelled(failure, label, None)
         },
     }

@@ -296,8 +296,8 @@ impl Replication {
         reply.push("operationTime", time);
     }
 
-    /// A time for a write that is done.
-    fn wrote(&self) -> Timestamp {
+    /// Notes a write that is done. Returns a time for it.
+    pub fn wrote(&self) -> Timestamp {
         let clock = self.store.cluster_time();
         // If the clock cannot go on because the disk is full, the last time is as good: a read after it sees the write,
         // because there is only this member.

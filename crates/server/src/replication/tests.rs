@@ -69,6 +69,12 @@ async fn replies_carry_times_that_never_go_back() {
     // Errors have them, too.
     let error = server.reply("test", doc! {"nonsense": 1});
     assert!(time(&error, "operationTime") > write);
+    let status = server.run("admin", doc! {"serverStatus": 1});
+    let repl = status.get_doc("repl").unwrap();
+    assert_eq!(
+        (repl.get_str("setName"), repl.get_bool("isWritablePrimary")),
+        (Some("rs0"), Some(true))
+    );
     let hello = server.run("admin", doc! {"hello": 1});
     let last = hello
         .get_doc("lastWrite")

@@ -157,6 +157,9 @@ async fn an_aborted_transaction_leaves_nothing() {
     session.start();
     session.run(&mut server, insert(1));
     session.run(&mut server, doc! {"create": "made"});
+    let mut other = Session::new();
+    other.start();
+    assert_eq!(other.code(&mut server, doc! {"create": "c"}), 48);
     session.run(&mut server, doc! {"abortTransaction": 1});
     for command in [
         doc! {"abortTransaction": 1},
@@ -182,7 +185,7 @@ async fn an_aborted_transaction_leaves_nothing() {
     session.run(&mut server, doc! {"commitTransaction": 1});
     let outside = server.run("test", find());
     assert_eq!(ids(&server, &outside), [3]);
-    assert_eq!(counts(&mut server).get_i64("totalAborted"), Some(2));
+    assert_eq!(counts(&mut server).get_i64("totalAborted"), Some(3));
     // So does a retryable write.
     session.start();
     session.run(&mut server, insert(4));
@@ -623,6 +626,15 @@ async fn commits_and_aborts_fail_on_demand() {
     assert_eq!(reply.get_doc("writeConcernError"), Some(&*error));
     assert_eq!(label(&reply).as_deref(), Some("RetryableWriteError"));
     assert_eq!(session.commit(&mut server).get("writeConcernError"), None);
+    // It is also there after a wait for the journal.
+    server.run("admin", fail(&doc! {
+        "failCommands": ["commitTransaction"], "writeConcernError": &error, "blockConnection": true, "blockTimeMS": 5,
+    }));
+    let waits = session.statement(doc! {"commitTransaction": 1, "writeConcern": {"j": true}});
+    let answer = server.answer("admin", &waits, false);
+    assert_eq!(answer.reply.get_doc("writeConcernError"), Some(&*error));
+    assert_eq!(label(&answer.reply).as_deref(), Some("RetryableWriteError"));
+    assert_eq!(answer.wait, Some(Duration::from_millis(5)));
     // Here it is not applied.
     session.start();
     session.run(&mut server, insert(2));

@@ -195,12 +195,17 @@ impl DocumentStore {
 
 impl Transaction {
     /// As [`Transaction::commit`], with a record that the transaction was committed. The number of the statement is not
-    /// looked at.
+    /// looked at. Returns whether there is a record: a transaction without writes has none.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
-    pub fn commit_recorded(&self, durability: Durability, of: StatementId) -> Result<()> {
+    pub fn commit_recorded(&self, durability: Durability, of: StatementId) -> Result<bool> {
+        if !self.has_written() {
+            self.commit(durability)?;
+            return Ok(false);
+        }
         let to = self.catalog().session_records()?;
-        self.commit_with(durability, |batch| to.put_commit(batch, &of))
+        self.commit_with(durability, |batch| to.put_commit(batch, &of))?;
+        Ok(true)
     }
 }
