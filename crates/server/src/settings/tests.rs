@@ -149,7 +149,7 @@ fn errors_name_the_setting() {
         ),
         (
             "replication:\n  enableMajorityReadConcern: true",
-            "'replication.enableMajorityReadConcern' is not supported: this server has no such setting of replication",
+            "'replication.enableMajorityReadConcern' is not supported: there is no such setting under `replication`",
         ),
         (
             "net:\n  tls:\n    mode: requireTLS",
