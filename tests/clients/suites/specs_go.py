@@ -6,12 +6,11 @@ those of PyMongo's source distribution, which come from the same specifications.
 
 import os
 import re
-import subprocess
 from dataclasses import dataclass
 
 from pymongo import MongoClient
 from specs.report import Report
-from specs.servers import run_in_parallel
+from specs.servers import run_in_parallel, run_program
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -48,7 +47,6 @@ PROSE = [
 ]
 FILES_AT_A_TIME = 6
 WORKERS = 6
-SECONDS_PART = 240
 WORDS = os.environ.get("FROND_TEST", "")
 
 
@@ -131,24 +129,8 @@ def drop_databases(server):
 
 
 def go_test(part, environment):
-    """The finished process. One that takes too long is stopped; its output says so."""
-    process = subprocess.Popen(
-        [os.path.join(CACHE, "go", f"driver-{part.version}-{part.program}.test"), "-test.v", "-test.run", part.pattern],
-        cwd=part.folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    try:
-        output, _ = process.communicate(timeout=SECONDS_PART)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        output, _ = process.communicate()
-        output += f"\nstopped after {SECONDS_PART} s"
-    return subprocess.CompletedProcess(process.args, process.returncode, output)
+    program = os.path.join(CACHE, "go", f"driver-{part.version}-{part.program}.test")
+    return run_program([program, "-test.v", "-test.run", part.pattern], part.folder, environment)
 
 
 def main():

@@ -7,10 +7,9 @@ is specs/unified.mjs.
 import glob
 import json
 import os
-import subprocess
 
 from specs.report import Report
-from specs.servers import run_in_parallel
+from specs.servers import run_in_parallel, run_program
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,9 +23,8 @@ FOLDERS = [
     "retryable_writes/unified",
     "causal_consistency",
 ]
-FILES_AT_A_TIME = 8
-WORKERS = 4
-SECONDS_PART = 240
+FILES_AT_A_TIME = 4
+WORKERS = 6
 WORDS = os.environ.get("FROND_TEST", "")
 
 
@@ -49,14 +47,10 @@ def main():
 
     def run_part(server, part):
         folder, files = part
-        process = subprocess.run(
+        process = run_program(
             ["node", os.path.join(HERE, "specs", "unified.mjs"), *files],
-            env={**os.environ, "FROND_URI": server.uri},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=SECONDS_PART,
+            HERE,
+            {**os.environ, "FROND_URI": server.uri},
         )
         results = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
         for result in results:
@@ -66,7 +60,7 @@ def main():
                 continue
             report.add(name, result["outcome"], result["seconds"], result["detail"])
         if process.returncode:
-            report.add(f"{folder}: the runner ended with {process.returncode}", "failed", detail=process.stderr)
+            report.add(f"{folder}: the runner ended with {process.returncode}", "failed", detail=process.stdout)
 
     run_in_parallel(parts, run_part, WORKERS)
     report.finish(planned - len(not_reported))

@@ -5,10 +5,12 @@ A fail point applies to the whole server, so that two tests cannot share one.
 
 import os
 import queue
+import subprocess
 import threading
 
 from harness.server import Server
 
+SECONDS_PROGRAM_MAX = 240
 OPTIONS = ["--setParameter", "enableTestCommands=1"]
 
 
@@ -43,3 +45,24 @@ def run_in_parallel(parts, run, workers):
         thread.join()
     if errors:
         raise errors[0]
+
+
+def run_program(command, folder, environment):
+    """Runs a driver's test program; the finished process, with all that it wrote. One that takes too long is killed."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    try:
+        output, _ = process.communicate(timeout=SECONDS_PROGRAM_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        output += f"\nkilled after {SECONDS_PROGRAM_MAX} s"
+    return subprocess.CompletedProcess(command, process.returncode, output)

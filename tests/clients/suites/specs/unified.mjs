@@ -64,7 +64,7 @@ class Entities {
   async client({ id, uriOptions = {}, observeEvents = [], ignoreCommandMonitoringEvents = [] }) {
     const url = new URL(uri);
     for (const [name, value] of Object.entries(uriOptions)) url.searchParams.set(name, value);
-    const client = new MongoClient(url.href, { monitorCommands: true, heartbeatFrequencyMS: uriOptions.heartbeatFrequencyMS ?? 500 });
+    const client = new MongoClient(url.href, { monitorCommands: true, minHeartbeatFrequencyMS: 50 });
     const seen = [];
     this.events.set(id, seen);
     const ignored = new Set(['configureFailPoint', ...ignoreCommandMonitoringEvents]);
@@ -118,13 +118,16 @@ const write = (model) => {
   return { [name]: { ...rest, ...(arrayFilters && { arrayFilters }) } };
 };
 
-const plain = (value) => (value instanceof Map ? Object.fromEntries(value) : value);
+// The results of single writes, without a field that the specification does not have.
+const plain = (results) => (results instanceof Map
+  ? Object.fromEntries([...results].map(([place, { didUpsert, ...rest }]) => [place, rest])) : results);
 
 /** The driver's calls by the kind of the entity and the name of the operation. */
 const OPERATIONS = {
   MongoClient: {
     listDatabases: (client, a) => client.db('admin').admin().listDatabases(a).then(({ databases }) => databases),
     listDatabaseNames: (client, a) => client.db('admin').admin().listDatabases({ ...a, nameOnly: true }).then(({ databases }) => databases.map(({ name }) => name)),
+    dropDatabase: (client, { database, ...a }) => client.db(database).dropDatabase(a),
     createChangeStream: async (client, { pipeline, ...a }) => { await client.watch(pipeline, a).tryNext(); },
     clientBulkWrite: async (client, { models, ...a }) => {
       const calls = models.map((model) => { const [[name, spec]] = Object.entries(model); return { name, ...spec }; });
@@ -312,7 +315,8 @@ class Test {
       if (fields.command) {
         const { command } = event;
         // The driver adds a time limit of its own to the write concern at the end of a transaction.
-        if ((command.commitTransaction || command.abortTransaction) && command.writeConcern?.wtimeout === 10_000) delete command.writeConcern.wtimeout;
+        const isEnd = command.commitTransaction || command.abortTransaction;
+        if (isEnd && command.writeConcern?.wtimeout === 10_000 && !fields.command.writeConcern?.wtimeout) delete command.writeConcern.wtimeout;
         this.check(fields.command, command, what);
       }
       if (fields.reply) this.check(fields.reply, event.reply, what);
