@@ -385,6 +385,7 @@ mod tests {
         assert!(server.state.park.is_none() && !answer.more_to_come);
         assert!(answer.reply.contains_key("topologyVersion"));
 
+        server.state.topology_sent = None;
         let ahead = doc! {"processId": server.server.process_id, "counter": 7i64};
         let cases = [
             (doc! {"hello": 1, "maxAwaitTimeMS": 5}, 31371),
