@@ -141,7 +141,7 @@ pub struct Session {
     is_loaded: bool,
     /// Whether it has stored records.
     is_stored: bool,
-    /// Whether it has stored records that the first statement of the next number does not replace.
+    /// Whether it has stored records of other statements than the first one, which later numbers may not replace.
     has_more: bool,
     /// Whether the next stored record clears those of older numbers.
     clears: bool,

@@ -126,7 +126,6 @@ impl Session {
     /// The commit of a transaction that has written was stored.
     pub fn commit_stored(&mut self) {
         self.stored();
-        self.has_more = true;
     }
 
     /// Its records were removed.
