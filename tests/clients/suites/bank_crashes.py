@@ -95,7 +95,9 @@ def money_is_neither_lost_nor_made(seed):
         server.stop()
     # The commits of some transfers had no answer.
     assert len(whole.committed) >= TRANSFERS_WANTED / 2, f"only {len(whole.committed)} transfers"
-    for kind in ("conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
+    gone = whole.counts["snapshots gone"]
+    assert gone <= KILLS * PROCESSES * READERS, f"{gone} snapshots were gone, more than restarts explain"
+    for kind in ("sums in a transaction", "sums in a snapshot session", "conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
         assert whole.counts[kind] > 0, f"no {kind}"
 
 
