@@ -83,7 +83,9 @@ def money_is_neither_lost_nor_made(seed):
                 equal(crashing.validate(client, DATABASE, name), [], f"{name}, seed {seed}")
         server.stop()
     assert len(whole.committed) > 10 * SECONDS, f"only {len(whole.committed)} transfers"
-    for kind in ("conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
+    gone = whole.counts["snapshots gone"]
+    assert gone <= KILLS * PROCESSES * READERS, f"{gone} snapshots were gone, more than restarts explain"
+    for kind in ("sums in a transaction", "sums in a snapshot session", "conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
         assert whole.counts[kind] > 0, f"no {kind}"
 
 

@@ -23,6 +23,7 @@ MODULES = [
     "test.test_retryable_reads_unified",
     "test.test_causal_consistency",
 ]
+SLOW = ("test.test_retryable_reads.", "test.test_retryable_writes.")
 # Most of the time the tests wait for the driver's timers.
 WORKERS = 6
 WORDS = os.environ.get("FROND_TEST", "")
@@ -78,16 +79,20 @@ def main():
     run_in_parallel([MODULES], list_classes, 1)
     without = {name for names in found.values() for name in names if skips.is_left_out(name)}
     chosen = {name for names in found.values() for name in names if WORDS in name} - without
-    # The tests of one class share a fixture; large classes first.
-    parts = [name for name in sorted(found, key=lambda name: -len(found[name])) if chosen.intersection(found[name])]
+    # Those of retries that are no files wait long for the driver's timers: they come first, and one at a time.
+    slow = [name for name in found if name.startswith(SLOW)]
+    parts = [f"test.{test}" for name in slow for test in found[name] if test in chosen]
+    # Of the others a class at a time, large ones first.
+    rest = sorted(set(found) - set(slow), key=lambda name: -len(found[name]))
+    parts += [name for name in rest if chosen.intersection(found[name])]
 
-    def run_class(server, name):
-        leave = sorted(set(found[name]) - chosen)
+    def run_part(server, name):
+        leave = sorted(set(found.get(name, [])) - chosen)
         for reply in worker_of(server).ask(run=name, without=leave):
             if "done" not in reply:
                 report.add(reply["name"], reply["outcome"], reply["seconds"], reply["detail"])
 
-    run_in_parallel(parts, run_class, WORKERS)
+    run_in_parallel(parts, run_part, WORKERS)
     for worker in workers.values():
         worker.close()
     report.finish(len(chosen))

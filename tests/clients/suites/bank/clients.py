@@ -13,6 +13,8 @@ from pymongo.write_concern import WriteConcern
 from .accounts import ACCOUNTS, COLLECTIONS, RECENT_MAX, TOTAL, balance_by_transfers, find_account, home, sum_of
 
 DATABASE = "bank"
+# SnapshotTooOld and SnapshotUnavailable
+SNAPSHOT_GONE = (239, 246)
 SNAPSHOT, MAJORITY = ReadConcern("snapshot"), WriteConcern("majority")
 
 
@@ -180,6 +182,11 @@ def _read(client, number, serial, source, report, lock):
             with client.start_session(snapshot=True) as session:
                 result = _look(database, session, source)
     except PyMongoError as error:
+        # The server keeps the moments of snapshot sessions in memory: those of before a restart are gone.
+        if not in_transaction and getattr(error, "code", None) in SNAPSHOT_GONE:
+            with lock:
+                report.counts["snapshots gone"] += 1
+            return
         # A commit that only read needs no known outcome.
         if isinstance(error, ConnectionFailure) or (in_transaction and error.has_error_label(TRANSIENT)):
             with lock:
