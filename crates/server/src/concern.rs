@@ -288,7 +288,10 @@ impl ReadPlace<'_> {
             ));
         }
         let known: &[&str] = match level {
-            Level::Local | Level::Majority => return Ok(level),
+            Level::Local if name == "local" => return Ok(level),
+            Level::Local | Level::Majority => {
+                &["find", "aggregate", "distinct", "count", "explain"]
+            }
             Level::Snapshot => &["find", "aggregate", "distinct"],
             Level::Linearizable => &["find", "aggregate", "distinct", "count"],
         };
@@ -491,5 +494,19 @@ mod tests {
         };
         let snapshot = ReadConcern::parse(&doc! {"level": "snapshot"}, count);
         assert_eq!(snapshot.unwrap_err().code(), ErrorCode::InvalidOptions);
+        // What is no read takes only the default.
+        for command in ["insert", "ping"] {
+            for (level, code) in [
+                ("local", 0),
+                ("available", 72),
+                ("majority", 72),
+                ("snapshot", 72),
+            ] {
+                let place = ReadPlace { command, ..count };
+                let parsed = ReadConcern::parse(&doc! {"level": level}, place);
+                let found = parsed.err().map_or(0, |failure| failure.code().code());
+                assert_eq!(found, code, "{command} {level}");
+            }
+        }
     }
 }

@@ -194,6 +194,8 @@ pub struct ClientState {
     pub resumed: Option<Parked>,
     /// What a fail point does to the reply of a command that waits.
     pub effect: Option<Box<Effect>>,
+    /// The counter of the topology version in the last reply of an exhaust `hello`, whose message asks for newer ones.
+    pub topology_sent: Option<i64>,
     /// Room for the reply.
     pub reply_grant: Option<Grant>,
     /// The ticket that is held. A command that waits for long takes it out and gives it back.

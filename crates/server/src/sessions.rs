@@ -133,13 +133,15 @@ impl Recorded {
 /// The state of one session.
 pub struct Session {
     last_used: Instant,
+    /// Whether its client has ended it, and not used it since.
+    is_ended: bool,
     machine: Machine<Arc<Open>>,
     executed: BTreeMap<i32, Recorded>,
     /// Whether its records were read.
     is_loaded: bool,
     /// Whether it has stored records.
     is_stored: bool,
-    /// Whether it has stored records that the first statement of the next number does not replace.
+    /// Whether it has stored records of other statements than the first one, which later numbers may not replace.
     has_more: bool,
     /// Whether the next stored record clears those of older numbers.
     clears: bool,
@@ -152,6 +154,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Restarts its idle time: a command begins or ends to use it.
+    pub fn used(&mut self) {
+        self.last_used = Instant::now();
+        self.is_ended = false;
+    }
+
     fn forget(&mut self) {
         self.executed.clear();
         self.total
@@ -229,6 +237,12 @@ impl RetryableWrite {
             self.session.stored();
         }
         self.session.executed(statement, result);
+    }
+}
+
+impl Drop for RetryableWrite {
+    fn drop(&mut self) {
+        self.session.used();
     }
 }
 
@@ -317,7 +331,6 @@ impl Sessions {
 
     /// Finds or begins a session, and restarts its idle time.
     pub fn touch(&self, id: SessionId) -> Arc<Mutex<Session>> {
-        let now = Instant::now();
         let mut all = self.all.lock();
         if self.record_bytes.load(Ordering::Relaxed) > RECORD_BYTES_MAX {
             shrink(&mut all);
@@ -325,7 +338,7 @@ impl Sessions {
         if let Some(session) = all.get(&id) {
             // A locked session is in use, so it does not expire.
             if let Some(mut session) = session.try_lock() {
-                session.last_used = now;
+                session.used();
             }
             return session.clone();
         }
@@ -333,7 +346,8 @@ impl Sessions {
             shrink(&mut all);
         }
         let session = Arc::new(Mutex::new(Session {
-            last_used: now,
+            last_used: Instant::now(),
+            is_ended: false,
             machine: Machine::default(),
             executed: BTreeMap::new(),
             is_loaded: false,
@@ -363,7 +377,7 @@ impl Sessions {
                 }
             },
         };
-        used.last_used = Instant::now();
+        used.used();
         Ok(used)
     }
 
@@ -438,15 +452,13 @@ impl Sessions {
         Ok((open, displaced))
     }
 
-    /// Forgets a transaction that has ended.
-    pub fn forget_open(&self, open: &Arc<Open>) {
+    /// Forgets a transaction that has ended. False if it is not known.
+    pub fn forget_open(&self, open: &Arc<Open>) -> bool {
         let mut all = self.open.lock();
-        if all
+        let is_known = all
             .get(&open.session)
-            .is_some_and(|other| Arc::ptr_eq(other, open))
-        {
-            all.remove(&open.session);
-        }
+            .is_some_and(|other| Arc::ptr_eq(other, open));
+        is_known && all.remove(&open.session).is_some()
     }
 
     /// The open transaction of a session.
@@ -602,8 +614,25 @@ mod tests {
         assert_eq!(failure.code(), ErrorCode::TransactionTooOld);
         // The same session, by its id.
         assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
-        sessions.end(id, &store);
+        sessions.end(id);
+        sessions.touch(id);
+        sessions.expire(Instant::now(), &store);
+        assert_eq!(sessions.len(), 1);
+        sessions.end(id);
+        sessions.expire(Instant::now(), &store);
         assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn a_session_is_idle_from_the_end_of_its_last_command() {
+        let sessions = Sessions::new(Duration::from_millis(10), Duration::from_secs(60));
+        let (_directory, store) = empty_store();
+        let write = begin(&sessions, &store, SessionId::random(), 1).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let now = Instant::now();
+        drop(write);
+        sessions.expire(now, &store);
+        assert_eq!(sessions.len(), 1);
     }
 
     #[test]
@@ -635,7 +664,7 @@ mod tests {
         let bytes = sessions.record_bytes.load(Ordering::Relaxed);
         assert!(bytes <= RECORD_BYTES_MAX + (2 << 20), "{bytes}");
         assert!((50..70).contains(&sessions.len()), "{}", sessions.len());
-        sessions.end_all(&store);
+        sessions.expire(Instant::now() + Duration::from_secs(31 * 60), &store);
         assert_eq!(sessions.record_bytes.load(Ordering::Relaxed), 0);
     }
 

@@ -75,8 +75,10 @@ pub struct Statement<'s> {
     server: &'s Server,
     connection: &'s Connection,
     session: Option<Used>,
-    /// None if the transaction is committed already.
+    /// None if the transaction is committed already, or has ended.
     open: Option<Arc<Open>>,
+    /// Why the server aborts the transaction, if the statement has aborted it.
+    aborted_for: Option<Doom>,
 }
 
 impl<'s> Statement<'s> {
@@ -95,6 +97,8 @@ impl<'s> Statement<'s> {
         let wait = SessionWait::new(connection, limits);
         let mut session = server.sessions.enter(id, || wait.check())?;
         drop(wait);
+        // A statement that still waits is not interrupted with the transaction: it finds that it has ended.
+        connection.running.lock().transaction = Some(asked.number);
         session.load(id, &server.store)?;
         let mut displaced = None;
         let open = if asked.starts {
@@ -123,6 +127,7 @@ impl<'s> Statement<'s> {
             connection,
             session: Some(session),
             open,
+            aborted_for: None,
         };
         if let Some(displaced) = displaced {
             abort_displaced(server, &displaced);
@@ -135,7 +140,8 @@ impl<'s> Statement<'s> {
     }
 
     fn doom(&self) -> Option<Doom> {
-        self.open.as_ref()?.doom()
+        let open = self.open.as_ref();
+        open.map_or(self.aborted_for, |open| open.doom())
     }
 
     /// The transaction; none if it is committed.
@@ -153,7 +159,7 @@ impl<'s> Statement<'s> {
     /// # Errors
     /// Those of the store; the transaction is aborted then.
     pub fn commit(&mut self) -> Result<()> {
-        let Some(open) = self.open.take() else {
+        let Some(open) = self.open.clone() else {
             self.server
                 .sessions
                 .counts
@@ -175,6 +181,8 @@ impl<'s> Statement<'s> {
                 })
             }
         };
+        // Not before: if the commit panics, the drop ends the transaction.
+        self.open = None;
         self.leave(&open, committed.is_ok());
         Ok(committed?)
     }
@@ -182,6 +190,7 @@ impl<'s> Statement<'s> {
     /// Aborts the transaction, if it is open.
     pub fn abort(&mut self) {
         if let Some(open) = self.open.take() {
+            self.aborted_for = open.doom();
             self.leave(&open, false);
         }
     }
@@ -197,7 +206,9 @@ impl<'s> Statement<'s> {
             return;
         };
         open.end_statement();
-        self.session = None;
+        if let Some(mut session) = self.session.take() {
+            session.used();
+        }
         if let Some(why) = open.doom() {
             // By someone who found the session in use just before.
             abort_soon(self.server, &open, why);
@@ -223,8 +234,11 @@ impl<'s> Statement<'s> {
 
     /// The transaction has ended: lets others use the session.
     fn leave(&mut self, open: &Arc<Open>, is_committed: bool) {
+        // While the session is locked, so that no one else ends the transaction a second time.
+        self.server.sessions.forget_open(open);
         if let Some(mut session) = self.session.take() {
             session.end_transaction(is_committed);
+            session.used();
         }
         end(self.server, open, is_committed);
     }
@@ -335,7 +349,11 @@ pub fn abort_displaced(server: &Server, displaced: &Arc<Open>) {
 /// Aborts a transaction that others may use: at once if it is idle, else at the end of its statement, which is interrupted.
 pub fn abort_soon(server: &Server, open: &Arc<Open>, why: Doom) {
     let Some(owner) = open.condemn(why) else {
-        return end(server, open, false);
+        // Unless it has ended meanwhile.
+        if server.sessions.forget_open(open) {
+            end(server, open, false);
+        }
+        return;
     };
     let Some(mut session) = owner.try_lock() else {
         server
@@ -359,34 +377,43 @@ pub fn abort_idle(server: &Server, open: &Arc<Open>, why: Doom) -> bool {
     true
 }
 
-/// Ends a session, with its transaction, its cursors and its operations.
-pub fn end_session(server: &Server, id: SessionId) {
+/// Closes the cursors of a session and aborts its open transaction. What it has committed stays known, so that its client may
+/// repeat a commit or a write.
+pub fn clear_session(server: &Server, id: SessionId) {
     server.cursors.kill_session(id);
-    if let Some(open) = server.sessions.end(id, &server.store) {
+    if let Some(open) = server.sessions.open_transaction(id) {
         abort_soon(server, &open, Doom::Killed);
     }
 }
 
-/// Ends all sessions, with their transactions, their cursors and their operations, but not those of one connection.
-pub fn end_all_sessions(server: &Server, connection: i64) {
+/// Interrupts the operations of all sessions but those of one connection, and does what [`clear_session`] does for each.
+pub fn clear_all_sessions(server: &Server, connection: i64) {
     for cursor in server.cursors.list() {
         if cursor.session.is_some() {
             server.cursors.kill(cursor.id);
         }
     }
     server.connections.kill_sessions(connection);
-    for open in server.sessions.end_all(&server.store) {
+    for open in server.sessions.open_transactions() {
         abort_soon(server, &open, Doom::Killed);
     }
 }
 
-/// Aborts the transactions that are open for too long. Returns how many.
+/// Aborts the transactions that are open for too long, and those that were condemned when their session was locked although no
+/// statement ran. Returns how many were open for too long.
 pub fn abort_expired(server: &Server, now: Instant) -> usize {
-    let open = server.sessions.open_transactions();
-    let expired = open.iter().filter(|open| open.is_expired(now));
+    let mut expired = 0;
+    for open in server.sessions.open_transactions() {
+        match open.doom() {
+            Some(why) => abort_soon(server, &open, why),
+            None if open.is_expired(now) => {
+                expired += 1;
+                abort_soon(server, &open, Doom::Expired);
+            }
+            None => {}
+        }
+    }
     expired
-        .inspect(|open| abort_soon(server, open, Doom::Expired))
-        .count()
 }
 
 #[cfg(test)]

@@ -83,13 +83,15 @@ impl Snapshot {
         }
         let (mut trees, mut next_tree) = (Trees::default(), 0);
         for page in self.version.trees.pages() {
-            for (id, tree) in page.trees() {
+            let in_snapshot = |(_, tree): &&(_, Tree)| tree.created_at <= self.sequence;
+            for (id, tree) in page.trees().iter().filter(in_snapshot) {
                 let root = copy.subtree(&tree.root)?;
                 let (options, loading) = (tree.options.clone(), tree.loading);
                 let copied = Tree {
                     options,
                     root,
                     loading,
+                    created_at: 0,
                 };
                 trees.insert(*id, copied);
                 next_tree = id.0 + 1;

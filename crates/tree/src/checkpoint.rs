@@ -435,6 +435,7 @@ fn trees_of(
             options,
             root,
             loading,
+            created_at: 0,
         };
         read.push((tree.id, tree_read));
     }

@@ -192,8 +192,8 @@ impl Engine {
         version.active.note_last_sequence(last);
         if set.changes_trees() {
             version.active.note_tree_changes();
-            self.change_trees(&version, set.payload(), last);
-            for op in operation::decode(set.payload()) {
+            self.change_trees(&version, set.tree_ops(), last);
+            for op in set.tree_ops() {
                 if let Op::DropTree(tree) = op {
                     state.recent.forget_tree(tree);
                 }
@@ -354,6 +354,53 @@ mod tests {
     use super::*;
     use crate::fail_stop::at_steps;
     use crate::{Options, Store, TreeOptions};
+
+    /// A snapshot waited for the end of any commit that creates a tree, however large it was.
+    #[test]
+    fn a_snapshot_does_not_wait_for_a_large_commit_that_creates_a_tree() {
+        const WAIT: Duration = Duration::from_secs(20);
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(Options::new(directory.path())).unwrap();
+        let tree = store.allocate_tree();
+        let ((reached, steps), (go_on, told)) = (channel(), channel());
+        let committer = store.clone();
+        let large = thread::spawn(move || {
+            at_steps(move |step| {
+                if step == "a commit has its numbers" {
+                    reached.send(()).unwrap();
+                    told.recv().unwrap();
+                }
+            });
+            let mut set = WriteSet::new();
+            set.put(tree, b"key", b"value");
+            set.create_tree(tree, &TreeOptions::default());
+            committer.commit(set, Durability::Logged).unwrap();
+        });
+        steps.recv_timeout(WAIT).unwrap();
+        let (seen, snapshots) = channel();
+        let reader = store.clone();
+        let reading = thread::spawn(move || seen.send(reader.snapshot()));
+        let before = snapshots.recv_timeout(WAIT);
+        let had_tree = store.has_tree(tree);
+        go_on.send(()).unwrap();
+        large.join().unwrap();
+        reading.join().unwrap().unwrap();
+        let before = before.expect("a snapshot does not wait");
+        for _ in 0..2 {
+            assert!(!before.has_tree(tree) && !had_tree);
+            assert!(matches!(
+                before.get(tree, b"key"),
+                Err(Error::UnknownTree(_))
+            ));
+            assert!(store.has_tree(tree));
+            assert!(store.snapshot().contains(tree, b"key").unwrap());
+            store.checkpoint().unwrap();
+        }
+        // A copy of the moment before does not have the tree either.
+        let copy = tempfile::tempdir().unwrap();
+        let copied = before.backup(Options::new(copy.path()), &mut |_| {});
+        assert_eq!(copied.unwrap().trees, 0);
+    }
 
     /// Any number of large commits could get their numbers before a small one, which waited for all of them.
     #[test]

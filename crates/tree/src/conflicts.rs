@@ -244,13 +244,20 @@ impl RecentCommits {
 
     /// Ends a hold.
     pub(crate) fn release(&mut self, snapshot: u64) {
-        if let Some(holds) = self.holds.get_mut(&snapshot) {
-            *holds -= 1;
-            if *holds == 0 {
-                self.holds.remove(&snapshot);
-            }
+        let was_oldest =
+            (self.holds.first_key_value()).is_some_and(|(first, _)| *first == snapshot);
+        let Some(holds) = self.holds.get_mut(&snapshot) else {
+            return;
+        };
+        *holds -= 1;
+        if *holds > 0 {
+            return;
         }
-        self.enforce_limits();
+        self.holds.remove(&snapshot);
+        // As long as an older hold is there, nothing can be forgotten that could not be before.
+        if was_oldest {
+            self.enforce_limits();
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -259,6 +266,8 @@ impl RecentCommits {
 
     /// Forgets the oldest commits of the largest windows until the limits are kept.
     fn enforce_limits(&mut self) {
+        #[cfg(test)]
+        tests::ENFORCED.set(tests::ENFORCED.get() + 1);
         while self.bytes() > self.limits.usual {
             // Up to the larger limit, what was committed after the oldest hold is kept.
             let oldest = self.holds.keys().next().copied();
@@ -323,6 +332,11 @@ impl RecentCommits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    thread_local! {
+        /// How often the limits were enforced.
+        pub(super) static ENFORCED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
 
     const A: TreeId = TreeId(3);
     const B: TreeId = TreeId(4);
@@ -397,6 +411,28 @@ mod tests {
         assert!(recent.conflicts(A, 7, 10_000));
 
         recent.release(10_000);
+        assert!(recent.bytes() <= MIB && recent.excess.is_none());
+    }
+
+    /// The end of each transaction looked at all windows, though an older one held what they have.
+    #[test]
+    fn the_end_of_a_hold_that_is_not_the_oldest_looks_at_no_window() {
+        let mut recent = recent(MIB, 64 * MIB);
+        recent.hold(1);
+        recent.hold(1);
+        for number in 0..20_000 {
+            recent.record(TreeId(100 + number), 7, 2 + u64::from(number));
+        }
+        let before = ENFORCED.get();
+        for number in 0..1000 {
+            recent.hold(30_000 + number);
+            recent.release(30_000 + number);
+        }
+        recent.release(1);
+        assert_eq!(ENFORCED.get(), before);
+        assert!(recent.excess.is_some());
+        recent.release(1);
+        assert!(ENFORCED.get() > before);
         assert!(recent.bytes() <= MIB && recent.excess.is_none());
     }
 

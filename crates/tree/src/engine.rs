@@ -19,7 +19,7 @@ use crate::log::Log;
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::merge::Resolver;
 use crate::node::{Builder, Subtree};
-use crate::operation::{self, Op};
+use crate::operation::Op;
 use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
@@ -107,9 +107,10 @@ impl Engine {
             let again = self.version.load_full();
             // If the version is the same before and after the number was read, all commits up to the number are in
             // the version's memtables, and none of its trees holds a later commit.
-            if version.trees.changed_at > sequence {
-                // Trees come and go with their commit, which is about to become visible.
-                self.publisher.wait(version.trees.changed_at);
+            if version.trees.dropped_at > sequence {
+                // The version lacks a tree that a snapshot of this number has. The commit that drops it is about to become
+                // visible. Created trees need no wait: they have the number of their commit.
+                self.publisher.wait(version.trees.dropped_at);
             } else if Arc::ptr_eq(&version, &again) {
                 let operator = self.options.merge.clone();
                 return Snapshot {
@@ -181,18 +182,23 @@ impl Engine {
         }
     }
 
-    /// Applies the tree creations and drops of a write set whose last sequence number is `last`. The caller holds
-    /// the commit lock.
-    pub(crate) fn change_trees(&self, version: &Version, payload: &[u8], last: u64) {
+    /// Applies the tree creations and drops among the operations of a write set whose last sequence number is `last`. The
+    /// caller holds the commit lock.
+    pub(crate) fn change_trees<'a>(
+        &self,
+        version: &Version,
+        ops: impl Iterator<Item = Op<'a>>,
+        last: u64,
+    ) {
         let mut trees = (*version.trees).clone();
-        trees.changed_at = last;
-        for op in operation::decode(payload) {
+        for op in ops {
             match op {
                 Op::CreateTree(id, options, state) => {
                     self.next_tree.fetch_max(id.0 + 1, Ordering::AcqRel);
-                    trees.insert(id, Tree::new(options, state));
+                    trees.insert(id, Tree::new(options, state, last));
                 }
                 Op::DropTree(id) => {
+                    trees.dropped_at = last;
                     if let Some(tree) = trees.get(id) {
                         tree.root.clone().abandon(&self.runs);
                     }

@@ -61,7 +61,7 @@ impl Engine {
         };
         if operation::decode(payload).any(changes) {
             // There is no snapshot before the replay ends.
-            self.change_trees(version, payload, 0);
+            self.change_trees(version, operation::decode(payload), 0);
         }
     }
 

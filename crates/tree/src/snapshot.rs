@@ -144,7 +144,7 @@ impl Snapshot {
 
     /// Whether the tree exists in this snapshot.
     pub fn has_tree(&self, tree: TreeId) -> bool {
-        self.version.trees.contains(tree)
+        self.version.trees.contains_at(tree, self.sequence)
     }
 
     /// All memtables, newest first, each with the last sequence number that is seen in it.
@@ -159,7 +159,8 @@ impl Snapshot {
 
     pub(crate) fn tree(&self, tree: TreeId) -> Result<&Tree> {
         let trees = &self.version.trees;
-        trees.get(tree).ok_or_else(|| trees.missing(tree))
+        let found = trees.get_at(tree, self.sequence);
+        found.ok_or_else(|| trees.missing(tree))
     }
 
     pub(crate) fn resolver(&self, tree: TreeId) -> Resolver {

@@ -286,7 +286,9 @@ impl Store {
 
     /// Whether a tree exists.
     pub fn has_tree(&self, tree: TreeId) -> bool {
-        self.engine().version.load().trees.contains(tree)
+        let engine = self.engine();
+        let trees = &engine.version.load().trees;
+        trees.contains_at(tree, engine.publisher.visible())
     }
 
     /// All trees, in the order of their ids.

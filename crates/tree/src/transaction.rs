@@ -385,9 +385,12 @@ impl State {
     fn change_trees(&mut self, set: &WriteSet) {
         let version = &self.snapshot.version;
         let mut trees = (*version.trees).clone();
-        for op in operation::decode(set.payload()) {
+        for op in set.tree_ops() {
             match op {
-                Op::CreateTree(id, options, state) => trees.insert(id, Tree::new(options, state)),
+                // In these snapshots it is there from the beginning.
+                Op::CreateTree(id, options, state) => {
+                    trees.insert(id, Tree::new(options, state, 0));
+                }
                 Op::DropTree(id) => trees.remove(id),
                 Op::Entry { .. } | Op::DeleteRange { .. } => {}
             }

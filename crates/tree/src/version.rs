@@ -22,15 +22,19 @@ pub(crate) struct Tree {
     pub(crate) root: Subtree,
     /// Whether the tree waits for a bulk load. Until then the root only gathers messages.
     pub(crate) loading: bool,
+    /// The sequence number of the commit that creates it. Snapshots from before, which may be taken until the commit is
+    /// visible, do not have the tree. 0 if it was there when the store was opened.
+    pub(crate) created_at: u64,
 }
 
 impl Tree {
-    /// A tree that a commit creates.
-    pub(crate) fn new(options: TreeOptions, state: NewTree) -> Tree {
+    /// A tree that a commit creates whose last sequence number is `created_at`.
+    pub(crate) fn new(options: TreeOptions, state: NewTree, created_at: u64) -> Tree {
         Tree {
             options,
             root: Subtree::Empty,
             loading: state == NewTree::ToBeLoaded,
+            created_at,
         }
     }
 }
@@ -44,8 +48,8 @@ pub(crate) struct Trees {
     len: usize,
     /// Pages that cannot be read.
     lost: Vec<LostPage>,
-    /// The sequence number of the last commit that created or dropped a tree.
-    pub(crate) changed_at: u64,
+    /// The sequence number of the last commit that dropped a tree.
+    pub(crate) dropped_at: u64,
     /// Shared by all versions of the trees that are in memory. It comes last: when it is dropped, so are the pages.
     alive: Arc<()>,
 }
@@ -125,6 +129,16 @@ impl Trees {
         self.get(id).is_some() || self.lost(id).is_some()
     }
 
+    /// As [`Trees::get`], for a reader that sees the commits up to `sequence`.
+    pub(crate) fn get_at(&self, id: TreeId, sequence: u64) -> Option<&Tree> {
+        self.get(id).filter(|tree| tree.created_at <= sequence)
+    }
+
+    /// As [`Trees::contains`], for a reader that sees the commits up to `sequence`.
+    pub(crate) fn contains_at(&self, id: TreeId, sequence: u64) -> bool {
+        self.get_at(id, sequence).is_some() || self.lost(id).is_some()
+    }
+
     /// The error of what needs a tree that is not there.
     pub(crate) fn missing(&self, id: TreeId) -> Error {
         let lost = self.lost(id);
@@ -153,6 +167,7 @@ impl Trees {
             options: TreeOptions::default(),
             root: Subtree::Empty,
             loading: true,
+            created_at: 0,
         }))
     }
 
@@ -249,7 +264,7 @@ impl Trees {
     pub(crate) fn with_only(&self, trees: Vec<(TreeId, Tree)>) -> Trees {
         let mut only = Trees {
             lost: self.lost.clone(),
-            changed_at: self.changed_at,
+            dropped_at: self.dropped_at,
             alive: self.alive.clone(),
             ..Trees::default()
         };
@@ -332,6 +347,7 @@ mod tests {
             options,
             root: Subtree::Empty,
             loading: false,
+            created_at: 0,
         }
     }
 

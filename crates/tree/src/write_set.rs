@@ -1,13 +1,14 @@
 //! A write set: the operations of one commit, encoded once as the payload of its log frame.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::budget::{MemoryBudget, MemoryUse, Reservation};
 use crate::bytes::Writer;
 use crate::intents::Holder;
 use crate::operation::{
-    ENTRY_HEADER_BYTES, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD, OP_DELETE_RANGE, OP_DROP_TREE,
-    check_sizes, encode_options,
+    ENTRY_HEADER_BYTES, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD, OP_DELETE_RANGE, OP_DROP_TREE, Op,
+    check_sizes, decode, encode_options,
 };
 use crate::options::{KEY_BYTES_MAX, WRITE_SET_BYTES_MAX};
 use crate::snapshot::Snapshot;
@@ -36,7 +37,8 @@ pub struct WriteSet {
     guards: Vec<Guard>,
     extra: Vec<u8>,
     snapshot: Option<Snapshot>,
-    changes_trees: bool,
+    /// Where in the payload trees are created and dropped: the commit looks at no other operations for that.
+    tree_ops: Vec<Range<usize>>,
     frees_space: bool,
     failure: Option<Error>,
     /// The transaction whose writes these are, and how many of the guards are for keys that it holds: the first ones.
@@ -53,7 +55,7 @@ const COUNTED_BYTES_MIN: usize = 256 << 10;
 pub(crate) struct Guard {
     pub(crate) hash: u64,
     pub(crate) tree: TreeId,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
     in_extra: bool,
 }
 
@@ -142,7 +144,9 @@ impl WriteSet {
             self.note_tree(*tree);
         }
         self.range_bytes += other.range_bytes;
-        self.changes_trees |= other.changes_trees;
+        let tree_ops = other.tree_ops.iter();
+        self.tree_ops
+            .extend(tree_ops.map(|at| at.start + payload_at..at.end + payload_at));
     }
 
     /// Memory of the buffers, in bytes.
@@ -218,7 +222,7 @@ impl WriteSet {
         self.memtable_bytes = 0;
         self.range_bytes = 0;
         self.trees.clear();
-        self.changes_trees = false;
+        self.tree_ops.clear();
         self.frees_space = false;
         self.failure = None;
     }
@@ -330,19 +334,21 @@ impl WriteSet {
             self.failure.get_or_insert(error);
             return;
         }
+        let start = self.payload.len();
         self.payload.push(op);
         self.payload.extend_from_slice(&tree.0.to_le_bytes());
         encode_options(options, &mut self.payload);
         self.ops += 1;
-        self.changes_trees = true;
+        self.tree_ops.push(start..self.payload.len());
     }
 
     /// Drops a tree and everything in it.
     pub fn drop_tree(&mut self, tree: TreeId) {
+        let start = self.payload.len();
         self.payload.push(OP_DROP_TREE);
         self.payload.extend_from_slice(&tree.0.to_le_bytes());
         self.ops += 1;
-        self.changes_trees = true;
+        self.tree_ops.push(start..self.payload.len());
     }
 
     fn push(
@@ -351,7 +357,7 @@ impl WriteSet {
         tree: TreeId,
         key: [&[u8]; 2],
         value: &[u8],
-    ) -> Option<std::ops::Range<usize>> {
+    ) -> Option<Range<usize>> {
         let key_len = key[0].len() + key[1].len();
         let bytes = self.bytes_counted() + key_len + value.len();
         let failure = if let Err(error) = check_sizes(key_len, value.len()) {
@@ -400,13 +406,7 @@ impl WriteSet {
         }
     }
 
-    fn push_guard(
-        &mut self,
-        tree: TreeId,
-        key: &[u8],
-        range: std::ops::Range<usize>,
-        in_extra: bool,
-    ) {
+    fn push_guard(&mut self, tree: TreeId, key: &[u8], range: Range<usize>, in_extra: bool) {
         self.guards.push(Guard {
             hash: guard_hash(tree, key),
             tree,
@@ -441,7 +441,13 @@ impl WriteSet {
     }
 
     pub(crate) fn changes_trees(&self) -> bool {
-        self.changes_trees
+        !self.tree_ops.is_empty()
+    }
+
+    /// The operations that create and drop trees.
+    pub(crate) fn tree_ops(&self) -> impl Iterator<Item = Op<'_>> {
+        let ranges = self.tree_ops.iter();
+        ranges.flat_map(|at| decode(&self.payload[at.clone()]))
     }
 
     /// The first error of the calls that built the write set.
@@ -453,7 +459,7 @@ impl WriteSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::{Op, decode, is_sound};
+    use crate::operation::is_sound;
     use crate::options::VALUE_BYTES_MAX;
 
     #[test]

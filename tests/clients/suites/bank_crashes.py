@@ -20,6 +20,8 @@ SEED = int(os.environ.get("FROND_SEED", time.time_ns() % 1_000_000))
 SECONDS = float(os.environ.get("FROND_SECONDS", 20))
 KILLS = int(os.environ.get("FROND_KILLS", 3))
 RESTART_SECONDS_MAX = 30
+# A run goes on until there are so many transfers, but not for longer than this.
+TRANSFERS_WANTED, LONGER_SECONDS_MAX = 1_000, 120
 # Each process: clients that move money, that sum, and that write outside of transactions.
 PROCESSES, WRITERS, READERS, VISITORS = 4, 16, 2, 1
 
@@ -38,6 +40,13 @@ def gather(reports, count):
         whole.counts.update(one.counts)
         whole.problems += one.problems
     return whole
+
+
+def wait_for_transfers(database):
+    """Lets a slow machine go on until there are enough transfers for rare events to be among them."""
+    until = time.monotonic() + LONGER_SECONDS_MAX
+    while time.monotonic() < until and database.transfers.estimated_document_count() < TRANSFERS_WANTED:
+        time.sleep(0.2)
 
 
 def check_sum(client):
@@ -70,6 +79,8 @@ def money_is_neither_lost_nor_made(seed):
                     equal(check_sum(client), (accounts.ACCOUNTS, accounts.TOTAL), f"after kill {kill + 1}, seed {seed}")
                 print(f"  # kill {kill + 1}: up after {took:.2f} s", flush=True)
             time.sleep(SECONDS / (KILLS + 1))
+            with connect(server) as client:
+                wait_for_transfers(client[DATABASE])
         finally:
             stop.set()
         whole = gather(reports, PROCESSES)
@@ -82,10 +93,12 @@ def money_is_neither_lost_nor_made(seed):
             for name in [*accounts.COLLECTIONS, "transfers"]:
                 equal(crashing.validate(client, DATABASE, name), [], f"{name}, seed {seed}")
         server.stop()
-    assert len(whole.committed) > 10 * SECONDS, f"only {len(whole.committed)} transfers"
+    # The commits of some transfers had no answer.
+    assert len(whole.committed) >= TRANSFERS_WANTED / 2, f"only {len(whole.committed)} transfers"
     gone = whole.counts["snapshots gone"]
     assert gone <= KILLS * PROCESSES * READERS, f"{gone} snapshots were gone, more than restarts explain"
-    for kind in ("sums in a transaction", "sums in a snapshot session", "conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
+    sums = ("sums in a transaction", "sums in a snapshot session")
+    for kind in (*sums, "conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
         assert whole.counts[kind] > 0, f"no {kind}"
 
 

@@ -82,7 +82,7 @@ impl Command for SetDefaultRwConcern {
             ));
         }
         if let Some(read) = read.filter(|read| !read.is_empty()) {
-            check_read(cx.name, read)?;
+            check_read(read)?;
         }
         if let Some(write) = write.filter(|write| !write.is_empty()) {
             let parsed =
@@ -106,9 +106,9 @@ impl Command for SetDefaultRwConcern {
     }
 }
 
-fn check_read(command: &str, read: &Doc) -> Result<()> {
+fn check_read(read: &Doc) -> Result<()> {
     let place = ReadPlace {
-        command,
+        command: "find",
         replicated: true,
         in_transaction: false,
     };

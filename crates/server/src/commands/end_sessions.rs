@@ -31,7 +31,8 @@ impl Command for EndSessions {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         for id in session_list(cx.body.get("endSessions"), "endSessions")? {
-            transactions::end_session(cx.server, id);
+            transactions::clear_session(cx.server, id);
+            cx.server.sessions.end(id);
         }
         Ok(DocBuf::new())
     }
@@ -73,6 +74,8 @@ pub fn session_list(value: Option<Value<'_>>, command: &str) -> Result<Vec<Sessi
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::time::Instant;
+
     use frond_bson::doc;
 
     use crate::testing::TestServer;
@@ -85,6 +88,7 @@ mod tests {
         let mut server = TestServer::new();
         let id = SessionId::random();
         server.server.sessions.touch(id);
+        server.server.sessions.touch(SessionId::random());
         let mut cursor = Cursor::fixed("db.c", vec![doc! {}]);
         cursor.session = Some(id);
         server.server.cursors.insert(cursor);
@@ -94,7 +98,9 @@ mod tests {
             .insert(Cursor::fixed("db.c", vec![doc! {}]));
         server.run("admin", doc! {"endSessions": [id.to_doc()]});
         assert_eq!(server.server.cursors.list().len(), 1);
-        assert_eq!(server.server.sessions.len(), 0);
+        let store = &server.server.store;
+        server.server.sessions.expire(Instant::now(), store);
+        assert_eq!(server.server.sessions.len(), 1);
         assert_eq!(server.code("admin", doc! {"endSessions": [1]}), 14);
         assert_eq!(server.code("admin", doc! {"endSessions": [{"id": 1}]}), 14);
     }

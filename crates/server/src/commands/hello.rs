@@ -67,7 +67,11 @@ impl Command for Hello {
         if cx.args().flag("helloOk").unwrap_or(None).unwrap_or(false) {
             reply.push("helloOk", true);
         }
-        reply.push("topologyVersion", &cx.server.topology_version());
+        let version = cx.server.topology_version();
+        if cx.more_to_come {
+            cx.state.topology_sent = version.get_i64("counter");
+        }
+        reply.push("topologyVersion", &version);
         let role = if old_name {
             "ismaster"
         } else {
@@ -191,7 +195,9 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<TopologyWait>> {
             "BSON field 'TopologyVersion.processId' is missing but a required field",
         )
     })?;
-    let counter = version.get_i64("counter").unwrap_or(0);
+    // An exhaust reply answers the one before it.
+    let counter = cx.state.topology_sent;
+    let counter = counter.unwrap_or_else(|| version.get_i64("counter").unwrap_or(0));
     if process != cx.server.process_id {
         // The driver has the version of an earlier run of this server, so reply at once.
         return Ok(None);
@@ -314,6 +320,45 @@ mod tests {
         assert_eq!(reply.get("compression"), None);
     }
 
+    /// The message of an exhaust command is handled again with the counter it came with.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_exhaust_heartbeat_gets_one_reply_for_a_change() {
+        let mut server = TestServer::member("rs0");
+        let version = server.server.topology_version();
+        let command = doc! {"hello": 1, "topologyVersion": &version, "maxAwaitTimeMS": 10_000};
+        server.answer("admin", &command, true);
+        let Some(Parked::Topology(mut wait)) = server.state.park.take() else {
+            panic!("it does not wait");
+        };
+        server.run("admin", doc! {"replSetInitiate": {}});
+        wait.wait(&server.connection.wake).await;
+        server.state.resumed = Some(Parked::Topology(wait));
+        let changed = server.answer("admin", &command, true);
+        server.state.resumed = None;
+        let counter = |reply: &DocBuf| reply.get_doc("topologyVersion")?.get_i64("counter");
+        assert_eq!(
+            (changed.more_to_come, counter(&changed.reply)),
+            (true, Some(1))
+        );
+        server.answer("admin", &command, true);
+        assert!(matches!(
+            server.state.park.take(),
+            Some(Parked::Topology(_))
+        ));
+        // A new message with the old counter is answered at once.
+        server.state.topology_sent = None;
+        let behind = server.answer("admin", &command, true);
+        assert_eq!(
+            (behind.more_to_come, counter(&behind.reply)),
+            (true, Some(1))
+        );
+        server.answer("admin", &command, true);
+        assert!(matches!(
+            server.state.park.take(),
+            Some(Parked::Topology(_))
+        ));
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_heartbeat_waits_for_a_change() {
         let mut server = TestServer::new();
@@ -340,6 +385,7 @@ mod tests {
         assert!(server.state.park.is_none() && !answer.more_to_come);
         assert!(answer.reply.contains_key("topologyVersion"));
 
+        server.state.topology_sent = None;
         let ahead = doc! {"processId": server.server.process_id, "counter": 7i64};
         let cases = [
             (doc! {"hello": 1, "maxAwaitTimeMS": 5}, 31371),

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::context::unsupported_option;
 use crate::transactions;
 
-/// Ends all logical sessions, their cursors and their operations.
+/// Aborts the transactions of all logical sessions, and ends their cursors and their operations.
 pub struct KillAllSessions;
 
 impl Command for KillAllSessions {
@@ -17,7 +17,7 @@ impl Command for KillAllSessions {
     }
 
     fn doc(&self) -> &'static str {
-        "Ends all logical sessions, their cursors and their operations."
+        "Aborts the transactions of all logical sessions, and ends their cursors and their operations."
     }
 
     fn traits(&self) -> Traits {
@@ -37,7 +37,7 @@ impl Command for KillAllSessions {
                 ));
             }
         }
-        transactions::end_all_sessions(cx.server, cx.connection.id);
+        transactions::clear_all_sessions(cx.server, cx.connection.id);
         Ok(DocBuf::new())
     }
 }
@@ -50,14 +50,19 @@ mod tests {
 
     use crate::testing::TestServer;
 
+    use crate::cursors::Cursor;
     use crate::sessions::SessionId;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn all_sessions_end() {
+    async fn cursors_of_all_sessions_close() {
         let mut server = TestServer::new();
-        server.server.sessions.touch(SessionId::random());
+        let mut cursor = Cursor::fixed("db.c", vec![doc! {}]);
+        cursor.session = Some(SessionId::random());
+        let cursors = &server.server.cursors;
+        cursors.insert(cursor);
+        cursors.insert(Cursor::fixed("db.c", vec![doc! {}]));
         server.run("admin", doc! {"killAllSessions": []});
-        assert_eq!(server.server.sessions.len(), 0);
+        assert_eq!(server.server.cursors.list().len(), 1);
         assert_eq!(
             server.code("admin", doc! {"killAllSessions": [{"user": "x"}]}),
             238

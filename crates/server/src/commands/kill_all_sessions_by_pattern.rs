@@ -9,7 +9,7 @@ use crate::context::{Context, unsupported_option};
 use crate::sessions::SessionId;
 use crate::transactions;
 
-/// Ends the logical sessions that match a pattern, their cursors and their operations.
+/// Aborts the transactions of the logical sessions that match a pattern, and ends their cursors and their operations.
 pub struct KillAllSessionsByPattern;
 
 const NAME: &str = "killAllSessionsByPattern";
@@ -20,7 +20,7 @@ impl Command for KillAllSessionsByPattern {
     }
 
     fn doc(&self) -> &'static str {
-        "Ends the logical sessions that match a pattern, their cursors and their operations."
+        "Aborts the transactions of the logical sessions that match a pattern, and ends their cursors and their operations."
     }
 
     fn traits(&self) -> Traits {
@@ -49,12 +49,12 @@ impl Command for KillAllSessionsByPattern {
             }
         }
         if matches_all {
-            transactions::end_all_sessions(cx.server, cx.connection.id);
+            transactions::clear_all_sessions(cx.server, cx.connection.id);
             return Ok(DocBuf::new());
         }
         for id in ids {
             cx.server.connections.kill_session(id);
-            transactions::end_session(cx.server, id);
+            transactions::clear_session(cx.server, id);
         }
         Ok(DocBuf::new())
     }
@@ -67,6 +67,7 @@ mod tests {
     use frond_bson::doc;
 
     use super::*;
+    use crate::cursors::Cursor;
     use crate::testing::TestServer;
 
     #[tokio::test(flavor = "multi_thread")]
@@ -78,13 +79,15 @@ mod tests {
             SessionId::random(),
         ];
         for id in ids {
-            server.server.sessions.touch(id);
+            let mut cursor = Cursor::fixed("db.c", vec![doc! {}]);
+            cursor.session = Some(id);
+            server.server.cursors.insert(cursor);
         }
         let [first, ..] = ids;
         server.run("admin", doc! {NAME: [{"lsid": &first.to_doc()}]});
-        assert_eq!(server.server.sessions.len(), 2);
+        assert_eq!(server.server.cursors.list().len(), 2);
         server.run("admin", doc! {NAME: []});
-        assert_eq!(server.server.sessions.len(), 0);
+        assert_eq!(server.server.cursors.list().len(), 0);
         for (pattern, code) in [
             (doc! {"users": ["x"]}, 238),
             (doc! {"uid": 1}, 238),

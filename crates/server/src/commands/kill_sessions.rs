@@ -8,7 +8,7 @@ use super::{Command, Traits};
 use crate::context::Context;
 use crate::transactions;
 
-/// Ends logical sessions, their cursors and their operations.
+/// Aborts the transactions of logical sessions, and ends their cursors and their operations.
 pub struct KillSessions;
 
 impl Command for KillSessions {
@@ -17,7 +17,7 @@ impl Command for KillSessions {
     }
 
     fn doc(&self) -> &'static str {
-        "Ends logical sessions, their cursors and their operations."
+        "Aborts the transactions of logical sessions, and ends their cursors and their operations."
     }
 
     fn traits(&self) -> Traits {
@@ -27,7 +27,7 @@ impl Command for KillSessions {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         for id in session_list(cx.body.get("killSessions"), "killSessions")? {
             cx.server.connections.kill_session(id);
-            transactions::end_session(cx.server, id);
+            transactions::clear_session(cx.server, id);
         }
         Ok(DocBuf::new())
     }
@@ -44,11 +44,15 @@ mod tests {
     use crate::sessions::SessionId;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn sessions_end() {
+    async fn what_a_session_has_committed_stays_known() {
         let mut server = TestServer::new();
-        let id = SessionId::random();
-        server.server.sessions.touch(id);
-        server.run("admin", doc! {"killSessions": [id.to_doc()]});
-        assert_eq!(server.server.sessions.len(), 0);
+        let lsid = SessionId::random().to_doc();
+        let insert =
+            doc! {"insert": "c", "documents": [{"_id": 1}], "lsid": &lsid, "txnNumber": 1i64};
+        server.run("test", insert.clone());
+        server.run("admin", doc! {"killSessions": [&lsid]});
+        // It is not executed again.
+        let again = server.run("test", insert);
+        assert!(!again.contains_key("writeErrors"), "{again:?}");
     }
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{OpContext, SnapshotReads};
 use frond_wire::DocIter;
 
 use crate::client::Client;
@@ -19,7 +18,8 @@ use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::parking::{JournalWait, Parked};
 use crate::sessions::SessionId;
-use crate::transactions::{Asked, Statement};
+use crate::state::Server;
+use crate::transactions::Statement;
 
 mod common;
 mod operation;
@@ -204,8 +204,14 @@ fn try_command(
     };
     operation.run(client, request, |client, limits| {
         if let Some(Parked::Journal(waited)) = &mut client.state.resumed {
+            let common = common?;
+            let is_read = lane(name, request.body.as_bytes()) == Some(Lane::Read);
+            if is_read && let Some(failure) = waited.failure.take() {
+                close_cursor(client.server, &waited.reply);
+                return Err(failure);
+            }
             let mut reply = after_journal(waited);
-            push_unsatisfied(&common?, request, &mut reply);
+            push_unsatisfied(&common, request, &mut reply);
             return Ok(reply);
         }
         let common = common?;
@@ -220,7 +226,10 @@ fn try_command(
         let statement = match (&common.transaction, common.session) {
             (Some(asked), Some(session)) => {
                 let at = common.transaction_moment(server)?;
-                Some(begin_statement(client, session, asked, at, &context)?)
+                let connection = client.connection;
+                Some(Statement::begin(
+                    server, connection, session, asked, at, &context,
+                )?)
             }
             _ => None,
         };
@@ -252,7 +261,11 @@ fn try_command(
             if let Some(Parked::Tail(tail)) = cx.state.resumed.take() {
                 server.cursors.kill(tail.cursor);
             }
-            return Err(failure.into());
+            let failure = Error::from(failure);
+            return Err(match cx.statement.take() {
+                Some(statement) => statement.explain(failure),
+                None => failure,
+            });
         }
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
         let mut reply = match traits.lane {
@@ -286,19 +299,6 @@ fn try_command(
     })
 }
 
-/// Begins the statement of a transaction, once the session is free.
-fn begin_statement<'a>(
-    client: &Client<'a>,
-    session: SessionId,
-    asked: &Asked,
-    at: Option<SnapshotReads>,
-    limits: &OpContext,
-) -> Result<Statement<'a>> {
-    let (server, connection) = (client.server, client.connection);
-    connection.running.lock().transaction = Some(asked.number);
-    Statement::begin(server, connection, session, asked, at, limits)
-}
-
 /// Ends a statement. One that failed aborts its transaction.
 fn end_statement(statement: Statement<'_>, outcome: Result<DocBuf>) -> Result<DocBuf> {
     match outcome {
@@ -308,6 +308,16 @@ fn end_statement(statement: Statement<'_>, outcome: Result<DocBuf>) -> Result<Do
         }
         // Dropping it aborts the transaction.
         Err(failure) => Err(statement.explain(failure)),
+    }
+}
+
+/// Closes the cursor in a reply that is not sent.
+fn close_cursor(server: &Server, reply: &Doc) {
+    let cursor = reply
+        .get_doc("cursor")
+        .and_then(|cursor| cursor.get_i64("id"));
+    if let Some(id) = cursor.filter(|id| *id != 0) {
+        server.cursors.kill(id);
     }
 }
 

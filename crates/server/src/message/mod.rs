@@ -110,6 +110,7 @@ pub fn announce(
 pub fn handle(client: &mut Client<'_>, message: &[u8], previous: Option<i32>) -> Handled {
     if previous.is_none() && client.state.resumed.is_none() {
         client.server.metrics.bytes_in.add(message.len() as u64);
+        client.state.topology_sent = None;
     }
     let handled = handle_plain(client, message, previous);
     let reply_bytes = handled.reply.as_ref().map_or(0, Vec::len);

@@ -140,7 +140,7 @@ impl Replication {
             }
             // On a full disk the server starts in the term it had.
             let _ = set.store_config(&config);
-            set.become_primary(config)?;
+            set.become_primary(config, store.cluster_time().tick()?);
         }
         Ok(set)
     }
@@ -181,8 +181,11 @@ impl Replication {
             ));
         }
         let config = Config::first(given, &self.name)?;
+        // The time comes first: what fails must fail before the configuration is durable.
+        let elected = self.store.cluster_time().tick()?;
         self.store_config(&config)?;
-        self.become_primary(config)
+        self.become_primary(config, elected);
+        Ok(())
     }
 
     /// Changes the configuration.
@@ -193,9 +196,9 @@ impl Replication {
         let _one = self.changing.lock();
         let member = self.initiated()?;
         let config = member.config.next(given, force)?;
-        self.store_config(&config)?;
-        // So that reads after this see it in their operation time.
+        // So that reads after this see it in their operation time. First, because it may fail: the configuration is durable below.
         self.store.cluster_time().tick()?;
+        self.store_config(&config)?;
         self.publish(Member {
             config,
             elected: member.elected,
@@ -208,14 +211,12 @@ impl Replication {
         replace_one(&self.store, CONFIG_COLLECTION, &config.name, &config.doc)
     }
 
-    fn become_primary(&self, config: Config) -> Result<()> {
-        let elected = self.store.cluster_time().tick()?;
+    fn become_primary(&self, config: Config, elected: Timestamp) {
         self.publish(Member {
             config,
             elected,
             elected_ms: now_ms(),
         });
-        Ok(())
     }
 
     fn publish(&self, member: Member) {

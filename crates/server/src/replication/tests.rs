@@ -7,6 +7,8 @@ use frond_store::{DocumentStore, StoreOptions};
 use std::time::Instant;
 
 use super::*;
+use crate::dispatch::{CommandRequest, run_command};
+use crate::parking::Parked;
 use crate::testing::TestServer;
 
 fn initiated() -> TestServer {
@@ -340,4 +342,38 @@ fn a_set_is_found_again_in_a_later_term() {
         .err()
         .unwrap();
     assert_eq!(failure.code(), ErrorCode::InvalidReplicaSetConfig);
+}
+
+/// What may not be durable yet is not the answer to a linearizable read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_linearizable_read_fails_if_the_journal_does() {
+    let mut server = initiated();
+    server.fill("c", 10);
+    let level = doc! {"level": "linearizable"};
+    let find = doc! {"find": "c", "batchSize": 2, "readConcern": &level};
+    let request = CommandRequest {
+        db: "test",
+        body: &find,
+        sequences: &[],
+        exhaust_allowed: false,
+        legacy: false,
+    };
+    run_command(&mut server.client(), &request);
+    let Some(Parked::Journal(mut wait)) = server.state.park.take() else {
+        panic!("it does not wait");
+    };
+    assert_eq!(server.server.cursors.list().len(), 1);
+    wait.failure = Some(Error::new(ErrorCode::MaxTimeMSExpired, "time"));
+    server.state.resumed = Some(Parked::Journal(wait));
+    let reply = run_command(&mut server.client(), &request).reply;
+    server.state.resumed = None;
+    assert_eq!(
+        (reply.get_f64("ok"), reply.get_i32("code")),
+        (Some(0.0), Some(50)),
+        "{reply:?}"
+    );
+    assert!(!reply.contains_key("cursor"));
+    assert!(server.server.cursors.list().is_empty());
+    let reply = server.run("test", find.clone());
+    assert_eq!(server.batch(&reply, "firstBatch").len(), 2);
 }

@@ -126,7 +126,6 @@ impl Session {
     /// The commit of a transaction that has written was stored.
     pub fn commit_stored(&mut self) {
         self.stored();
-        self.has_more = true;
     }
 
     /// Its records were removed.
@@ -139,29 +138,20 @@ impl Session {
 }
 
 impl Sessions {
-    /// Ends a session. Returns its open transaction, for the caller to abort.
-    pub fn end(&self, id: SessionId, store: &DocumentStore) -> Option<Arc<Open>> {
+    /// Lets the next pass end a session, as its client asks, unless it is used until then. Does not wait for the disk.
+    pub fn end(&self, id: SessionId) {
         let session = self.all.lock().get(&id).cloned();
-        if let Some(session) = session {
-            self.remove(vec![(id, session)], store, |_| true);
+        if let Some(mut session) = session.as_ref().and_then(|session| session.try_lock()) {
+            session.is_ended = true;
         }
-        self.open_transaction(id)
     }
 
-    /// Ends all sessions. Returns their open transactions, for the caller to abort.
-    pub fn end_all(&self, store: &DocumentStore) -> Vec<Arc<Open>> {
-        let all: Vec<_> = {
-            let all = self.all.lock();
-            all.iter().map(|(id, one)| (*id, one.clone())).collect()
-        };
-        self.remove(all, store, |_| true);
-        self.open_transactions()
-    }
-
-    /// Ends sessions that were idle for the timeout. Returns their open transactions, for the caller to abort.
+    /// Ends sessions that were idle for the timeout, or that their clients have ended. Returns their open transactions, for the
+    /// caller to abort.
     pub fn expire(&self, now: Instant, store: &DocumentStore) -> Vec<Arc<Open>> {
-        let is_idle =
-            |session: &Session| now.saturating_duration_since(session.last_used) >= self.timeout;
+        let is_idle = |session: &Session| {
+            session.is_ended || now.saturating_duration_since(session.last_used) >= self.timeout
+        };
         let idle: Vec<_> = {
             let all = self.all.lock();
             let idle = all

@@ -4,16 +4,23 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use super::table::{Kind, SETTINGS, Setting, SettingValue, parse_text};
 
-/// Sections of mongod's configuration that this server does not support.
+/// Sections of mongod's configuration that this server does not support, or not all of, and why an unknown setting of them is
+/// refused.
 const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
-    ("replication", "such setting of replication"),
-    ("sharding", "sharding"),
-    ("security", "this part of security"),
-    ("net.tls", "TLS"),
-    ("net.ssl", "TLS"),
-    ("auditLog", "auditing"),
-    ("snmp", "SNMP"),
-    ("cloud", "free monitoring"),
+    (
+        "replication",
+        "there is no such setting under `replication`",
+    ),
+    ("sharding", "this server has no sharding"),
+    (
+        "security",
+        "this server does not have this part of security",
+    ),
+    ("net.tls", "this server has no TLS"),
+    ("net.ssl", "this server has no TLS"),
+    ("auditLog", "this server has no auditing"),
+    ("snmp", "this server has no SNMP"),
+    ("cloud", "this server has no free monitoring"),
 ];
 
 /// All settings in the text of a configuration file. An unknown key is an error that names it.
@@ -100,9 +107,7 @@ fn unknown(path: &str) -> String {
                 .is_some_and(|rest| rest.starts_with('.'))
     });
     match unsupported {
-        Some((_, what)) => {
-            format!("the option '{path}' is not supported: this server has no {what}")
-        }
+        Some((_, why)) => format!("the option '{path}' is not supported: {why}"),
         None => format!("unknown option '{path}'"),
     }
 }

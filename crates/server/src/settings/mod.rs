@@ -222,6 +222,13 @@ impl Settings {
                 "systemLog.logAppend needs a log file: set systemLog.path".into(),
             ));
         }
+        if settings.replica_set.is_some() && !settings.journal {
+            return Err(SettingsError(
+                "a member of a replica set needs the journal: remove --nojournal (storage.journal.enabled: false), or --replSet \
+                 (replication.replSetName)"
+                    .into(),
+            ));
+        }
         Ok(settings)
     }
 

@@ -149,7 +149,7 @@ fn errors_name_the_setting() {
         ),
         (
             "replication:\n  enableMajorityReadConcern: true",
-            "'replication.enableMajorityReadConcern' is not supported: this server has no such setting of replication",
+            "'replication.enableMajorityReadConcern' is not supported: there is no such setting under `replication`",
         ),
         (
             "net:\n  tls:\n    mode: requireTLS",
@@ -209,6 +209,10 @@ fn errors_name_the_setting() {
             "cannot read the configuration file /nonexistent/f",
         ),
         ("--replSet a/b:1", "without a list of hosts"),
+        (
+            "--replSet rs0 --nojournal",
+            "a member of a replica set needs the journal: remove --nojournal",
+        ),
         ("--shardsvr", "unexpected argument '--shardsvr'"),
     ];
     for (line, expected) in lines {

@@ -365,6 +365,47 @@ async fn transactions_that_are_open_for_too_long_are_aborted() {
     assert_eq!(counts(&mut server).get_i64("totalExpired"), Some(1));
 }
 
+/// A lock of the session may be that of someone who only looks at it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condemned_transaction_is_aborted_when_its_session_is_free() {
+    let mut server = TestServer::new();
+    server.run("test", doc! {"create": "c"});
+    let mut session = Session::new();
+    session.start();
+    session.run(&mut server, insert(1));
+    let used = server.server.sessions.enter(session.id, || Ok(())).unwrap();
+    server.run("admin", doc! {"killAllSessions": []});
+    assert_eq!(server.server.sessions.open_transactions().len(), 1);
+    drop(used);
+    assert_eq!(abort_expired(&server.server, Instant::now()), 0);
+    assert_eq!(server.server.sessions.open_transactions().len(), 0);
+    let status = counts(&mut server);
+    let totals = ["totalAborted", "totalExpired"].map(|name| status.get_i64(name));
+    assert_eq!(totals, [Some(1), Some(0)]);
+}
+
+/// It is committed, and its session ended, after someone else found it open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_ends_once() {
+    let mut server = TestServer::new();
+    server.run("test", doc! {"create": "c"});
+    let mut session = Session::new();
+    session.start();
+    session.run(&mut server, insert(1));
+    let found = server.server.sessions.open_transactions();
+    session.commit(&mut server);
+    let later = Instant::now() + Duration::from_secs(31 * 60);
+    server.server.sessions.expire(later, &server.server.store);
+    assert_eq!(server.server.sessions.len(), 0);
+    abort_soon(&server.server, &found[0], Doom::Expired);
+    let status = counts(&mut server);
+    let totals = ["totalCommitted", "totalAborted", "totalExpired"];
+    assert_eq!(
+        totals.map(|name| status.get_i64(name)),
+        [Some(1), Some(0), Some(0)]
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_session_aborts_its_transaction() {
     let mut server = TestServer::new();
@@ -447,16 +488,23 @@ async fn an_interrupted_statement_aborts_its_transaction() {
             {"$match": {"x": {"$ne": []}}},
         ],
     };
-    for (why, expected) in [
-        ("killOp", 11601),
-        ("killSessions", 11601),
-        ("time", 290),
-        ("maxTimeMS", 50),
+    let sum = doc! {"$reduce": {
+        "input": {"$range": [0, 20_000]}, "initialValue": "$a", "in": {"$add": ["$$value", "$$this"]},
+    }};
+    let long_write = doc! {
+        "update": "c", "updates": [{"q": {"$expr": {"$lt": [&sum, -1]}}, "u": {"$set": {"b": 1}}, "multi": true}],
+    };
+    for (why, command, expected) in [
+        ("killOp", &long, 11601),
+        ("killSessions", &long, 11601),
+        ("time", &long, 290),
+        ("time", &long_write, 290),
+        ("maxTimeMS", &long, 50),
     ] {
         let mut session = Session::new();
         session.start();
         session.run(&mut server, set(1, 1));
-        let mut command = session.statement(long.clone());
+        let mut command = session.statement(command.clone());
         if why == "maxTimeMS" {
             command.push("maxTimeMS", 20);
         }
@@ -526,11 +574,15 @@ async fn a_session_runs_one_statement_at_a_time() {
                 .any(|other| other.running.lock().waits_for == Some("its session"))
         };
         until("the statement waits", waits);
+        // The end of the transaction interrupts the statement that runs, not this one.
+        shared
+            .connections
+            .kill_transaction(session.id, session.number);
         assert!(!running.is_finished());
         drop(used);
         assert_eq!(running.join().unwrap().get_f64("ok"), Some(1.0));
     });
-    // The one that waited for nothing did not abort the transaction.
+    // The statement that waited in vain did not abort the transaction.
     assert_eq!(session.commit(&mut server).get_f64("ok"), Some(1.0));
     let outside = server.run("test", find());
     assert_eq!(ids(&server, &outside), [1, 2]);

@@ -16,7 +16,7 @@ use crate::keyspace::{Durability, Interrupt};
 use crate::namespace::Namespace;
 use crate::plan::Hint;
 use crate::store::DocumentStore;
-use crate::write::delete::delete_through;
+use crate::write::delete::delete_expired_through;
 
 /// The result of a pass over all TTL indexes.
 #[derive(Debug, Default)]
@@ -47,8 +47,8 @@ fn expired(spec: &IndexSpec, seconds: i32, now_ms: i64) -> DocBuf {
 
 impl DocumentStore {
     /// Deletes the documents that have expired by a TTL index. `now_ms` is the time in milliseconds since 1970.
-    /// An error in one index does not stop the others. The context interrupts its waits, also for an open transaction that has
-    /// written such a document.
+    /// An error in one index does not stop the others. Documents that an open transaction has written are left for the next
+    /// pass. The context interrupts its waits.
     pub fn delete_expired(&self, now_ms: i64, context: &OpContext) -> TtlPass {
         let interrupt = Interrupt {
             killed: context.killed.clone(),
@@ -103,7 +103,7 @@ impl DocumentStore {
         };
         let series = collection.settings.time_series.as_ref();
         let path = series.map_or("_id", |series| &series.time_field);
-        delete_through(
+        delete_expired_through(
             self.catalog(),
             &collection.ns,
             &expired_by(path, seconds, now_ms),
@@ -122,7 +122,7 @@ impl DocumentStore {
         context: &OpContext,
     ) -> Result<u64> {
         let filter = expired(&index.spec, seconds, now_ms);
-        delete_through(
+        delete_expired_through(
             self.catalog(),
             &collection.ns,
             &filter,

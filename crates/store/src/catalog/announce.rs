@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::{CatalogState, Collection, View};
 use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
+use crate::points::point;
 
 /// Collections that are about to be created. Dropping it withdraws those that are not published.
 pub(super) struct Announced<'a> {
@@ -36,6 +37,16 @@ impl CatalogState {
         let announced = self.announced.load();
         let found = announced.as_ref()?.iter().find(|one| one.ns == *ns)?;
         self.engine.has_tree(found.primary).then(|| found.clone())
+    }
+
+    /// A collection that a view loaded before does not have: announced, or published since.
+    pub(super) fn announced_or_published(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        if let Some(found) = self.announced(ns) {
+            return Some(found);
+        }
+        point("a collection is neither in the view nor announced");
+        // What was announced when the view was loaded may have been published and withdrawn.
+        self.current.load().get(ns).cloned()
     }
 
     /// The view, which was loaded before the snapshot was taken, with the announced collections that are in the snapshot.

@@ -8,8 +8,8 @@ use frond_error::ErrorCode;
 use parking_lot::RwLock;
 
 use super::{
-    Catalog, Collection, DROPPED, PlanCache, SYSTEM_VIEWS, Shared, Uuid, View, persist, records,
-    scope::unsupported,
+    Catalog, CatalogState, Collection, DROPPED, PlanCache, SYSTEM_VIEWS, Shared, Uuid, View,
+    persist, records, scope::unsupported,
 };
 use crate::error::{Result, command, write_conflict};
 use crate::index::Index;
@@ -81,6 +81,31 @@ fn without_order(options: &Doc) -> DocBuf {
         out.push(name, value);
     }
     out
+}
+
+/// Two databases may not differ only in the case of their letters.
+fn check_database_case(view: &View, ns: &Namespace) -> Result<()> {
+    let clash = view
+        .iter()
+        .find(|other| other.ns.db() != ns.db() && other.ns.db().eq_ignore_ascii_case(ns.db()));
+    match clash {
+        Some(other) => Err(command(
+            ErrorCode::Location(13297),
+            format!(
+                "db already exists with different case already have: [{}] trying to create [{}]",
+                other.ns.db(),
+                ns.db()
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+impl CatalogState {
+    /// Fails if a database of the current view differs from that of the name only in the case of its letters.
+    pub(super) fn check_database_case(&self, ns: &Namespace) -> Result<()> {
+        check_database_case(&self.current.load(), ns)
+    }
 }
 
 impl Catalog {
@@ -194,7 +219,10 @@ impl Catalog {
         }
         ns.check_may_create()?;
         check_place(ns, &parsed)?;
-        self.check_database_case(ns)?;
+        self.state.check_database_case(ns)?;
+        if self.transaction().is_some() {
+            check_database_case(&self.view(), ns)?;
+        }
         match &parsed.view {
             Some(view) => self.create_view(ns, view, &stored)?,
             None => self.create_unchecked(ns, &stored, parsed)?,
@@ -326,25 +354,6 @@ impl Catalog {
         }
     }
 
-    /// Two databases may not differ only in the case of their letters.
-    fn check_database_case(&self, ns: &Namespace) -> Result<()> {
-        let view = self.view();
-        let clash = view
-            .iter()
-            .find(|other| other.ns.db() != ns.db() && other.ns.db().eq_ignore_ascii_case(ns.db()));
-        match clash {
-            Some(other) => Err(command(
-                ErrorCode::Location(13297),
-                format!(
-                    "db already exists with different case already have: [{}] trying to create [{}]",
-                    other.ns.db(),
-                    ns.db()
-                ),
-            )),
-            None => Ok(()),
-        }
-    }
-
     /// The collection, created with no options if it does not exist.
     pub fn ensure_collection(&self, ns: &Namespace) -> Result<Arc<Collection>> {
         loop {
@@ -446,7 +455,7 @@ impl Catalog {
             ));
         }
         to.check_may_create()?;
-        self.check_database_case(to)?;
+        self.state.check_database_case(to)?;
         let target = self.collection(to);
         if target.is_some() && !drop_target {
             return Err(command(

@@ -346,7 +346,10 @@ impl CatalogState {
         };
         match self.current.load().get(&collection.ns) {
             Some(now) => same(now),
-            None => self.announced(&collection.ns).as_ref().is_some_and(same),
+            None => {
+                let now = self.announced_or_published(&collection.ns);
+                now.as_ref().is_some_and(same)
+            }
         }
     }
 }
@@ -417,7 +420,7 @@ impl Catalog {
             return Some(found.clone());
         }
         if self.is_live()
-            && let Some(found) = self.state.announced(ns)
+            && let Some(found) = self.state.announced_or_published(ns)
         {
             return Some(found);
         }

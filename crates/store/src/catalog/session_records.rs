@@ -94,7 +94,7 @@ pub struct SessionHistory {
     pub is_committed: bool,
     /// The statements of a retryable write.
     pub executed: Vec<ExecutedStatements>,
-    /// Whether there are records that the first statement of the next number does not replace.
+    /// Whether there are records of other statements than the first one, which later numbers may not replace.
     pub has_more: bool,
 }
 
@@ -176,7 +176,8 @@ impl Catalog {
             snapshot.cursor(tree, Bound::Included(session), high, Direction::Forward)?;
         while let Some((key, value)) = cursor.next()? {
             let record = Record::read(key, value)?;
-            history.has_more |= record.place != 0;
+            // A session has at most one record of a commit; it has no meaning under a newer number.
+            history.has_more |= !matches!(record.place, 0 | COMMITTED);
             if history.number.is_some_and(|newest| newest > record.number) {
                 continue;
             }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use frond_bson::DocBuf;
+use frond_bson::{DocBuf, doc};
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 use parking_lot::{Mutex, RwLock};
@@ -22,6 +22,10 @@ use crate::keyspace::{Durability, EngineError, EngineTransaction, Snapshot, Tree
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::points::point;
+
+/// The most bytes of warnings that a transaction keeps for its commit. Further ones are left out: they are not in the memory
+/// budget.
+const WARNING_BYTES_MAX: usize = 1 << 20;
 
 /// What one commit of documents changes in memory.
 #[derive(Default)]
@@ -53,6 +57,8 @@ struct Changes {
     warnings: Vec<(Arc<Shared>, Namespace, DocBuf)>,
     /// Size of the warnings.
     warning_bytes: usize,
+    /// Warnings that are not kept.
+    warnings_left_out: u64,
 }
 
 /// A collection that documents were written to.
@@ -99,10 +105,6 @@ impl OpenTransaction {
         run(self.engine.read().as_ref().ok_or_else(ended)?)
     }
 
-    fn stage_set(&self, batch: WriteSet) -> Result<()> {
-        self.with_engine(|engine| engine.stage(batch).map_err(not_staged))
-    }
-
     /// Whether it has created the collection.
     pub(super) fn has_created(&self, collection: &Collection) -> bool {
         self.changes.lock().created.contains_key(&collection.uuid)
@@ -124,7 +126,11 @@ impl OpenTransaction {
         if !self.has_created(collection) && !state.is_current(collection) {
             return Err(write_conflict());
         }
-        self.stage_set(batch)?;
+        // Held to the end: a commit has the writes with what is noted about them, or neither.
+        let engine = self.engine.read();
+        let engine = engine.as_ref().ok_or_else(ended)?;
+        engine.stage(batch).map_err(not_staged)?;
+        point("a commit is staged in a transaction");
         let mut changes = self.changes.lock();
         let written = changes
             .written
@@ -141,7 +147,12 @@ impl OpenTransaction {
             known.extend(&paths);
         }
         for info in effects.warnings {
-            changes.warning_bytes += info.len_bytes();
+            let bytes = changes.warning_bytes + info.len_bytes();
+            if bytes > WARNING_BYTES_MAX {
+                changes.warnings_left_out += 1;
+                continue;
+            }
+            changes.warning_bytes = bytes;
             let warning = (collection.shared.clone(), collection.ns.clone(), info);
             changes.warnings.push(warning);
         }
@@ -160,7 +171,10 @@ impl OpenTransaction {
     /// # Errors
     /// As [`OpenTransaction::stage`].
     pub(super) fn define(&self, collection: Collection, batch: WriteSet) -> Result<()> {
-        self.stage_set(batch)?;
+        // Held to the end, as in `stage`.
+        let engine = self.engine.read();
+        let engine = engine.as_ref().ok_or_else(ended)?;
+        engine.stage(batch).map_err(not_staged)?;
         let collection = Arc::new(collection);
         let mut view = View::clone(&self.view.load());
         view.insert(collection.clone());
@@ -250,19 +264,29 @@ impl OpenTransaction {
         for (shared, ns, info) in &changes.warnings {
             shared.hooks.invalid_document(ns, info);
         }
+        if let Some((shared, ns, _)) = changes.warnings.last()
+            && changes.warnings_left_out > 0
+        {
+            let left_out = i64::try_from(changes.warnings_left_out).unwrap_or(i64::MAX);
+            let info = doc! {"furtherDocumentsOfTheTransaction": left_out};
+            shared.hooks.invalid_document(ns, &info);
+        }
         Ok(writes)
     }
 }
 
 impl Changes {
-    /// Fails if the name of a new collection was taken since. The lock on changes is held, if there are any.
+    /// Fails if the name of a new collection was taken since, or a database whose name differs only in the case of its
+    /// letters was made. The lock on changes is held, if there are any.
     fn check_names(&self, state: &CatalogState) -> Result<()> {
         let view = state.current.load();
         let is_taken = |collection: &Arc<Collection>| view.has_name(&collection.ns);
         match self.created.values().any(is_taken) {
-            true => Err(write_conflict()),
-            false => Ok(()),
+            true => return Err(write_conflict()),
+            false => {}
         }
+        let mut created = self.created.values();
+        created.try_for_each(|collection| state.check_database_case(&collection.ns))
     }
 }
 

@@ -54,11 +54,29 @@ impl Change for Remove {
     }
 }
 
-/// Deletes all documents that match, through one index or as a plan finds them.
+/// Deletes expired documents. Those that an open transaction has written are left for later.
+struct RemoveExpired;
+
+impl Change for RemoveExpired {
+    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
+        Remove.stage(staging, row)
+    }
+
+    fn removes(&self) -> bool {
+        true
+    }
+
+    fn skips_held(&self) -> bool {
+        true
+    }
+}
+
+/// Deletes all documents that match, through one index or as a plan finds them, except those that an open transaction has
+/// written.
 ///
 /// # Errors
 /// Errors of the engine, the limits of the context.
-pub(crate) fn delete_through(
+pub(crate) fn delete_expired_through(
     catalog: &Catalog,
     ns: &Namespace,
     filter: &Doc,
@@ -82,7 +100,7 @@ pub(crate) fn delete_through(
         bypass_validation: true,
         whole: false,
     };
-    Ok(target.change_all(&mut Remove)?.modified)
+    Ok(target.change_all(&mut RemoveExpired)?.modified)
 }
 
 /// Runs a delete. Returns the number of documents deleted.

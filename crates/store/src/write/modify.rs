@@ -18,7 +18,7 @@ use crate::exec::build::{Output, Wanted};
 use crate::exec::operator::{Flow, Pulled, Row};
 use crate::exec::reader::Loading;
 use crate::find::{Planned, Question};
-use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, Snapshot, TreeId};
+use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError, Snapshot, TreeId};
 use crate::namespace::Namespace;
 use crate::plan::required_fields;
 use crate::points::point;
@@ -58,6 +58,12 @@ pub trait Change {
 
     /// Whether the documents are gone then: a search that begins anew does not find them again.
     fn removes(&self) -> bool {
+        false
+    }
+
+    /// Whether a change of many documents leaves out those that an open transaction has written, instead of waiting for its
+    /// end.
+    fn skips_held(&self) -> bool {
         false
     }
 }
@@ -299,6 +305,17 @@ impl Target<'_> {
             {
                 None => continue,
                 Some(Ok(_)) => {}
+                Some(Err(error)) if change.skips_held() && is_held(&error) => {
+                    match at - next {
+                        // It is this one.
+                        0 | 1 => {
+                            next = at.max(next + 1);
+                            retry.reset();
+                        }
+                        _ => retry.note_held(),
+                    }
+                    continue;
+                }
                 Some(Err(error)) => {
                     retry.after(error)?;
                     continue;
@@ -367,6 +384,14 @@ impl Target<'_> {
             meta: None,
         })))
     }
+}
+
+/// Whether a commit failed because an open transaction has written one of its keys.
+fn is_held(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Engine(EngineError::Conflict { held: true, .. })
+    )
 }
 
 /// A document that was found, read again later.

@@ -18,13 +18,18 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 pub struct Retry<'a> {
     catalog: &'a Catalog,
     attempts: u32,
+    /// Waits for open transactions.
+    waits: u32,
 }
 
 impl<'a> Retry<'a> {
     /// Before the first attempt.
     pub fn new(catalog: &'a Catalog) -> Retry<'a> {
-        let attempts = 0;
-        Retry { catalog, attempts }
+        Retry {
+            catalog,
+            attempts: 0,
+            waits: 0,
+        }
     }
 
     /// Waits before the next attempt after a conflict: until the end of an open transaction that has written the document, or
@@ -42,7 +47,8 @@ impl<'a> Retry<'a> {
             held: true,
         }) = &error
         {
-            // As long as the transaction is open, the operation is only waiting.
+            // As long as the transaction is open, the operation is only waiting: this is not one of the attempts.
+            self.waits = self.waits.saturating_add(1);
             return Ok(self.catalog.engine().await_transaction(*tree, key)?);
         }
         self.attempts += 1;
@@ -55,13 +61,19 @@ impl<'a> Retry<'a> {
         Ok(())
     }
 
+    /// Counts a conflict with an open transaction that the operation does not wait for.
+    pub fn note_held(&mut self) {
+        self.waits = self.waits.saturating_add(1);
+    }
+
     /// Begins to count anew, after a commit.
     pub fn reset(&mut self) {
         self.attempts = 0;
+        self.waits = 0;
     }
 
-    /// Conflicts so far.
+    /// Conflicts so far, those with open transactions included.
     pub fn conflicts(&self) -> u32 {
-        self.attempts
+        self.attempts.saturating_add(self.waits)
     }
 }

@@ -594,7 +594,8 @@ impl<'a> Staging<'a> {
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
         }
-        if self.catalog.is_in_transaction() {
+        // A handle of a fixed moment takes none.
+        if !self.catalog.is_live() {
             let effects = Effects {
                 counts: self.counts,
                 multikey: self.multikey,

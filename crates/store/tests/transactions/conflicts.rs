@@ -1,5 +1,7 @@
 //! Who comes second: conflicts between transactions, and writers outside that wait.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::common::{Fixture, ns};
 use super::*;
 use frond_bson::doc;
-use frond_store::{FindAndModifyRequest, Interrupt};
+use frond_store::{CountRequest, FindAndModifyRequest, Interrupt, at_points};
 
 fn set(field: &str, value: i32) -> DocBuf {
     doc! {"$set": doc! {field: value}}
@@ -267,37 +269,114 @@ fn a_waiting_writer_can_be_interrupted() {
     assert_eq!(find(&f.store, &c, &doc! {"n": 1}).unwrap().len(), 1);
 }
 
+/// The whole pass waited for the end of the transaction.
 #[test]
-fn a_ttl_pass_that_waits_can_be_interrupted() {
+fn a_ttl_pass_leaves_out_what_an_open_transaction_has_written() {
     let f = Fixture::new();
     let c = ns("db.c");
     let index = doc! {"key": {"at": 1}, "expireAfterSeconds": 1};
     f.store.create_indexes(&c, &[&index]).unwrap();
-    f.insert(&c, &[doc! {"_id": 1, "at": Value::DateTime(0)}]);
+    let docs: Vec<DocBuf> = (0..100)
+        .map(|id| doc! {"_id": id, "at": Value::DateTime(0)})
+        .collect();
+    f.insert(&c, &docs);
     let transaction = f.store.begin();
     let inside = f.store.in_transaction(&transaction);
     update(&inside, &c, &doc! {"_id": 1}, &set("n", 1)).unwrap();
-    let context = OpContext::new();
-    thread::scope(|scope| {
-        let limits = context.clone();
-        let waiter = scope.spawn({
-            let store = &f.store;
-            move || store.delete_expired(1_000_000, &limits)
-        });
-        thread::sleep(Duration::from_millis(100));
-        assert!(!waiter.is_finished());
-        context.killed.store(true, Ordering::SeqCst);
-        let since = Instant::now();
-        while !waiter.is_finished() && since.elapsed() < Duration::from_secs(10) {
-            thread::yield_now();
-        }
-        let ended = waiter.is_finished();
-        transaction.abort();
-        assert!(ended);
-        assert_eq!(waiter.join().unwrap().deleted, 0);
-    });
+    update(&inside, &c, &doc! {"_id": 50}, &set("n", 1)).unwrap();
+    let mut context = OpContext::new();
+    context.deadline = Some(Instant::now() + Duration::from_secs(60));
+    let done = f.store.delete_expired(1_000_000, &context);
+    assert_eq!((done.deleted, done.failed.len()), (98, 0));
+    transaction.abort();
     let done = f.store.delete_expired(1_000_000, &OpContext::new());
-    assert_eq!((done.deleted, done.failed.len()), (1, 0));
+    assert_eq!((done.deleted, done.failed.len()), (2, 0));
+    assert_sound(&f.store, &[&c]);
+}
+
+/// Its commits did not get smaller, so that one of their documents was always held by some transaction.
+#[test]
+fn a_change_of_many_documents_gets_on_beside_short_transactions() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let docs: Vec<DocBuf> = (0..20).map(|id| doc! {"_id": id}).collect();
+    f.insert(&c, &docs);
+    let hold = |id: i32| {
+        let transaction = f.store.begin();
+        let inside = f.store.in_transaction(&transaction);
+        // The update may have committed the document since the begin.
+        update(&inside, &c, &doc! {"_id": id}, &set("t", 1)).map(|_| transaction)
+    };
+    let mut held = hold(18).unwrap();
+    thread::scope(|scope| {
+        let interrupt = Interrupt::default();
+        let waits = interrupt.waits.clone();
+        let updating = scope.spawn(|| {
+            let filter = doc! {};
+            let change = set("n", 1);
+            let request = UpdateRequest {
+                multi: true,
+                ..update_request(&filter, &change)
+            };
+            interrupt.run(|| f.store.update(&c, &request, LOGGED, &OpContext::new()))
+        });
+        // One of the last two documents is held at any time.
+        let mut rounds = 0;
+        while !updating.is_finished() && rounds < 200 {
+            if waits.get() != Some("an open transaction") {
+                thread::yield_now();
+                continue;
+            }
+            rounds += 1;
+            let next = hold([18, 19][rounds % 2]);
+            held.abort();
+            let since = Instant::now();
+            while waits.get().is_some() && since.elapsed() < Duration::from_millis(50) {
+                thread::yield_now();
+            }
+            if let Ok(next) = next {
+                held = next;
+            }
+        }
+        let has_ended = updating.is_finished();
+        held.abort();
+        assert_eq!(updating.join().unwrap().unwrap().modified, 20);
+        assert!(has_ended, "it waited {rounds} times");
+    });
+}
+
+/// A commit came between the documents and the notes of what they change in memory.
+#[test]
+fn a_commit_from_another_thread_has_a_statement_whole_or_not_at_all() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    f.insert(&c, &[doc! {"_id": 0}]);
+    let transaction = f.store.begin();
+    let inside = f.store.in_transaction(&transaction);
+    let (committing, threads) = (transaction.clone(), Rc::new(RefCell::new(Vec::new())));
+    let started = threads.clone();
+    let acts = at_points(move |point| {
+        if point == "a commit is staged in a transaction" {
+            let transaction = committing.clone();
+            let commit = thread::spawn(move || transaction.commit(LOGGED).map(|_| ()));
+            let since = Instant::now();
+            while !commit.is_finished() && since.elapsed() < Duration::from_millis(100) {
+                thread::yield_now();
+            }
+            started.borrow_mut().push(commit);
+        }
+    });
+    insert(&inside, &c, &[doc! {"_id": 1}]).unwrap();
+    drop(acts);
+    for commit in threads.borrow_mut().drain(..) {
+        commit.join().unwrap().unwrap();
+    }
+    assert_eq!(find(&f.store, &c, &doc! {}).unwrap().len(), 2);
+    let count = f
+        .store
+        .count(&c, &CountRequest::default(), &OpContext::new());
+    assert_eq!(count.unwrap(), 2);
+    assert_sound(&f.store, &[&c]);
 }
 
 #[test]

@@ -170,6 +170,33 @@ fn a_collection_that_exists_is_not_created_again() {
     }
 }
 
+/// A transaction looked only at the databases of its begin.
+#[test]
+fn a_database_whose_name_differs_in_case_is_refused() {
+    let refused = ErrorCode::Location(13297);
+    for created_before in [true, false] {
+        let f = Fixture::new();
+        let transaction = f.store.begin();
+        let inside = f.store.in_transaction(&transaction);
+        let create = || insert(&inside, &ns("Shop.a"), &[doc! {"_id": 1}]);
+        if created_before {
+            create().unwrap();
+            assert_eq!(
+                code(inside.create_collection(&ns("sHop.c"), Doc::empty())),
+                refused
+            );
+        }
+        f.insert(&ns("shop.b"), &[doc! {"_id": 1}]);
+        match created_before {
+            true => assert_eq!(code(transaction.commit(LOGGED)), refused),
+            false => assert_eq!(code(create()), refused),
+        }
+        transaction.abort();
+        assert!(!f.store.collection_exists(&ns("Shop.a")));
+        f.insert(&ns("shop.c"), &[doc! {"_id": 1}]);
+    }
+}
+
 #[test]
 fn a_name_that_was_taken_meanwhile_is_a_conflict() {
     type Take = fn(&DocumentStore);

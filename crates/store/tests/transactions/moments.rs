@@ -103,6 +103,29 @@ fn a_moment_has_all_of_a_transaction_that_creates_collections_or_nothing() {
     assert_sound(&f.store, &[&a, &b]);
 }
 
+/// A reader that had loaded the view missed a collection that was published before it looked for announced ones.
+#[test]
+fn a_collection_that_is_published_meanwhile_is_found() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let (running, name) = (f.store.clone(), c.clone());
+    let acts = at_points(move |point| {
+        let missed = "a collection is neither in the view nor announced";
+        if point == missed && !running.collection_exists(&name) {
+            let transaction = running.begin();
+            insert(
+                &running.in_transaction(&transaction),
+                &name,
+                &[doc! {"_id": 1}],
+            )
+            .unwrap();
+            transaction.commit(LOGGED).unwrap();
+        }
+    });
+    assert_eq!(find(&f.store, &c, &doc! {}).unwrap().len(), 1);
+    drop(acts);
+}
+
 /// While a change of a definition is being committed, a moment has either definition, with the data that belongs to it.
 #[test]
 fn a_moment_during_a_change_of_the_catalog_is_whole() {
