@@ -281,9 +281,8 @@ impl Changes {
     fn check_names(&self, state: &CatalogState) -> Result<()> {
         let view = state.current.load();
         let is_taken = |collection: &Arc<Collection>| view.has_name(&collection.ns);
-        match self.created.values().any(is_taken) {
-            true => return Err(write_conflict()),
-            false => {}
+        if self.created.values().any(is_taken) {
+            return Err(write_conflict());
         }
         let mut created = self.created.values();
         created.try_for_each(|collection| state.check_database_case(&collection.ns))
