@@ -97,7 +97,8 @@ def money_is_neither_lost_nor_made(seed):
     assert len(whole.committed) >= TRANSFERS_WANTED / 2, f"only {len(whole.committed)} transfers"
     gone = whole.counts["snapshots gone"]
     assert gone <= KILLS * PROCESSES * READERS, f"{gone} snapshots were gone, more than restarts explain"
-    for kind in ("sums in a transaction", "sums in a snapshot session", "conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
+    sums = ("sums in a transaction", "sums in a snapshot session")
+    for kind in (*sums, "conflicts", "duplicate cards refused", "transfers given up", "moves ok"):
         assert whole.counts[kind] > 0, f"no {kind}"
 
 

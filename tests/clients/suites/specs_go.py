@@ -40,7 +40,7 @@ PROSE = [
     "TestRetryableWritesProse$/^[^a-m]",
     "TestRetryableWritesSpec$",
     "TestTransactionConvenientApiProse$",
-    "TestCausalConsistency_|^TestNoWritesPerformedLabel$|^TestSession|^TestNewSessionWithLSID$",
+    "TestCausalConsistency_|^TestNoWritesPerformedLabel$|^TestSession(Pool$|s$|sProse|_)|^TestNewSessionWithLSID$",
 ]
 FILES_AT_A_TIME = 6
 WORKERS = 6
