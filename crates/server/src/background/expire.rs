@@ -26,7 +26,7 @@ pub async fn expire(server: Arc<Server>) {
             tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
         server.metrics.cursors_timed_out.add(closed);
         let expired = tokio::task::block_in_place(|| {
-            // What cannot be read or removed now is found again later.
+            // A later search finds the records that cannot be read or removed now.
             let _ = server.sessions.search_expired(&server.store);
             server.sessions.expire(now, &server.store)
         });

@@ -337,7 +337,7 @@ mod tests {
                 .aborted_for_memory
                 .load(std::sync::atomic::Ordering::Relaxed)
         };
-        // What they let go of, and what is flushed meanwhile, is used by others again.
+        // Other operations reuse the memory that the transactions release and that flushes free.
         let mut others = Vec::new();
         while aborted() == 0 {
             assert!(others.len() < 1000);

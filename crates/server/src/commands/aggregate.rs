@@ -114,7 +114,7 @@ pub fn writes(pipeline: &Doc) -> bool {
     matches!(stage, Some(("$out" | "$merge", _)))
 }
 
-/// What a pipeline needs, besides the server's memory.
+/// The resources that a pipeline needs besides the server's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Nothing.
@@ -125,7 +125,7 @@ pub enum Reach {
     Written,
 }
 
-/// What a pipeline needs, judged by the names of its stages.
+/// The resources that a pipeline needs, by the names of its stages.
 pub fn reach(pipeline: &Doc) -> Reach {
     if writes(pipeline) {
         return Reach::Written;
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(server.batch(&reply, "nextBatch").len(), 30);
     }
 
-    /// Who looks for what holds all tickets must not need one.
+    /// A command that shows who holds the tickets must not need one itself.
     #[test]
     fn a_pipeline_over_operations_needs_no_ticket() {
         let lane = |pipeline: DocBuf| {
