@@ -111,12 +111,12 @@ pymongo_tests() {
 
 # Drivers from 2013 and 2018 were packaged for the setuptools of their time.
 python_legacy() {
-    local version
-    rm -rf "$cache/build-venv" "$cache"/pymongo-*
+    local version versions=(2.4.2 3.6.1)
+    rm -rf "$cache/build-venv" "${versions[@]/#/$cache/pymongo-}"
     "$python" -m venv "$cache/build-venv"
     local pip="$cache/build-venv/bin/pip --disable-pip-version-check"
     $pip install -q 'setuptools==45.3.0' 'wheel==0.37.1'
-    for version in 2.4.2 3.6.1; do
+    for version in "${versions[@]}"; do
         $pip install -q --no-build-isolation --no-deps \
             --target "$cache/pymongo-$version" "pymongo==$version"
         # Their C parts do not work with a Python of today; the drivers go on without them.
@@ -211,6 +211,7 @@ setup_clients() {
 
     once pymongo tests/clients/requirements.txt -- python_current
     [ -x "$cache/venv/bin/python" ] || python_current
+    [ -d "$cache/pymongo-tests/test" ] || rm -f "$cache/stamps/pymongo-tests"
     once pymongo-tests tests/clients/pymongo-tests.txt -- pymongo_tests
     once pymongo-legacy scripts/setup.sh -- python_legacy
     [ -d tests/clients/node_modules ] || rm -f "$cache/stamps/node"

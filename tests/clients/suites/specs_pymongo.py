@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 from specs.report import Report
 from specs.servers import run_in_parallel
@@ -34,12 +35,13 @@ class Worker:
 
     def __init__(self, server):
         environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
+        self.log = tempfile.TemporaryFile("w+", errors="replace")
         self.process = subprocess.Popen(
             [sys.executable, os.path.join(HERE, "specs", "pymongo_worker.py"), TESTS],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.log,
             text=True,
         )
 
@@ -52,11 +54,15 @@ class Worker:
             yield reply
             if "done" in reply or "classes" in reply:
                 return
-        raise RuntimeError(f"the tests' process ended with {self.process.wait()} during {order}")
+        status = self.process.wait()
+        self.log.seek(0)
+        last = self.log.read()[-2000:]
+        raise RuntimeError(f"the tests' process ended with {status} during {order}; its last lines:\n{last}")
 
     def close(self):
         self.process.stdin.close()
         self.process.wait(60)
+        self.log.close()
 
 
 def main():
