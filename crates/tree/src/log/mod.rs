@@ -336,7 +336,10 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
                 break;
             }
             let is_dirty = !is_blocked && state.end > state.durable;
-            if is_dirty && shared.wants_sync.load(Ordering::Acquire) {
+            if state.end <= state.durable {
+                // Who asked for a sync had appended its frame before.
+                shared.wants_sync.store(false, Ordering::Release);
+            } else if is_dirty && shared.wants_sync.load(Ordering::Acquire) {
                 next_sync = next_sync.min(sync_from);
             }
             let deadline = match (is_dirty, state.must_retry) {
