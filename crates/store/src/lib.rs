@@ -18,6 +18,7 @@ pub mod keyspace;
 mod memory;
 mod merge;
 mod namespace;
+pub mod oplog;
 pub mod options;
 pub mod plan;
 mod points;
@@ -54,6 +55,7 @@ pub use keyspace::{
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
+pub use oplog::{Oplog, OplogSettings};
 pub use options::NaturalOrder;
 pub use plan::Hint;
 #[doc(hidden)]

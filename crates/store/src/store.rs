@@ -14,6 +14,7 @@ use crate::keyspace::{
     DiskSpace, Engine, EngineOptions, EngineStats, EventListener, LogRecovery, MemoryBudget,
 };
 use crate::merge::merge_operator;
+use crate::oplog::Oplog;
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
 use crate::record::LargeDocuments;
@@ -82,6 +83,7 @@ pub struct DocumentStore {
     catalog: Arc<Catalog>,
     queries: Arc<QuerySettings>,
     cluster_time: Arc<ClusterTime>,
+    oplog: Arc<Oplog>,
 }
 
 impl DocumentStore {
@@ -95,6 +97,7 @@ impl DocumentStore {
         Ok(DocumentStore {
             queries: Arc::new(queries),
             cluster_time: Arc::new(ClusterTime::open(&engine)?),
+            oplog: Arc::new(Oplog::open(&engine)?),
             catalog: Arc::new(Catalog::open(
                 engine,
                 options.large_documents,
@@ -225,6 +228,11 @@ impl DocumentStore {
         &self.cluster_time
     }
 
+    /// The oplog, on or off.
+    pub fn oplog(&self) -> &Arc<Oplog> {
+        &self.oplog
+    }
+
     /// The catalog.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
@@ -236,6 +244,7 @@ impl DocumentStore {
             catalog: Arc::new(catalog),
             queries: self.queries.clone(),
             cluster_time: self.cluster_time.clone(),
+            oplog: self.oplog.clone(),
         }
     }
 
