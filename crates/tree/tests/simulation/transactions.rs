@@ -135,7 +135,7 @@ impl World {
         let mut set = WriteSet::with_snapshot(&snapshot);
         add_to(&mut set, &ops);
         drop(snapshot);
-        match self.commit_as(store, ops, |how| store.commit(set, how)) {
+        match self.commit_as(store, ops, |how| store.commit(set, how).map(drop)) {
             Err(Error::Conflict { held, .. }) => {
                 assert!(held && is_held, "a conflict without a transaction");
                 self.outcome.counts.conflicts += 1;
@@ -222,7 +222,7 @@ impl World {
         let (mut commit, marker) = (open.staged, self.now.marker());
         let extra = write_set(&vec![marker.clone()]);
         commit.push(marker);
-        let commits = |how: Durability| open.transaction.commit(extra, how);
+        let commits = |how: Durability| open.transaction.commit(extra, how).map(drop);
         let outcome = self.commit_as(store, commit, commits);
         let is_conflict = matches!(outcome, Err(Error::Conflict { .. }));
         assert!(!is_conflict, "its accounts were held");

@@ -443,7 +443,7 @@ impl World {
         }
         let commit = self.now.random_commit(&mut self.random, store);
         let set = write_set(&commit);
-        self.commit_as(store, commit, |how| store.commit(set, how))
+        self.commit_as(store, commit, |how| store.commit(set, how).map(drop))
     }
 
     /// One commit; notes what it leads to. After a conflict nothing was done.
