@@ -67,7 +67,6 @@ pub(crate) use persist::{
 };
 pub(crate) use plan_cache::PlanCache;
 use records::Records;
-pub use records::TailSignal;
 pub(crate) use records::{Insertion, record_of_key};
 pub(crate) use scope::Moment;
 use scope::Scope;

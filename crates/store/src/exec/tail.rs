@@ -10,10 +10,11 @@ use super::coll_scan::CollScan;
 use super::executor::TailScan;
 use super::operator::Row;
 use super::reader::{Loading, Reader};
-use crate::catalog::{Catalog, TailSignal, Uuid, record_of_key};
+use crate::catalog::{Catalog, Uuid, record_of_key};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::namespace::Namespace;
+use crate::signal::TailSignal;
 
 /// Reads a capped collection, and what is inserted later.
 pub struct Tail {

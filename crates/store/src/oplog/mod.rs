@@ -5,7 +5,9 @@
 //! as of that one.
 
 pub mod entry;
+pub mod readers;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use frond_bson::{Doc, Timestamp, doc};
@@ -13,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Result, corrupt};
 use crate::keyspace::{CATALOG_TREE, Engine, TreeId};
+use readers::Readers;
 
 /// The value of a tree's number without a tree. Tree 0 is that of the catalog.
 const NONE: u32 = 0;
@@ -41,6 +44,7 @@ pub struct Oplog {
     first: AtomicU64,
     last: AtomicU64,
     settings: Mutex<OplogSettings>,
+    readers: Arc<Readers>,
 }
 
 /// The catalog's entry of the oplog.
@@ -95,6 +99,7 @@ impl Oplog {
                 bytes_max: OplogSettings::BYTES_MIN,
                 min_retention_hours: 0.0,
             })),
+            readers: Arc::default(),
         };
         if let Some(stored) = stored {
             oplog
@@ -137,6 +142,11 @@ impl Oplog {
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
     pub fn durable(&self) -> u64 {
         self.last.load(Ordering::Acquire)
+    }
+
+    /// Who waits for entries. Each commit with entries tells it of them, and the engine of what is durable.
+    pub fn readers(&self) -> &Arc<Readers> {
+        &self.readers
     }
 
     /// How much is kept.
