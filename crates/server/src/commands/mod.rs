@@ -18,6 +18,7 @@ pub mod aggregate;
 pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
+pub mod cluster_parameters;
 pub mod coll_mod;
 mod coll_mod_index;
 pub mod coll_stats;
@@ -121,6 +122,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &find_and_modify::FindAndModify,
     &fsync::Fsync,
     &get_cmd_line_opts::GetCmdLineOpts,
+    &cluster_parameters::GetClusterParameter,
     &default_rw_concern::GetDefaultRwConcern,
     &get_diagnostic_data::GetDiagnosticData,
     &get_last_error::GetLastError,
@@ -164,6 +166,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &access_info::ROLES_INFO,
     &sasl_start::SaslStart,
     &server_status::ServerStatus,
+    &cluster_parameters::SetClusterParameter,
     &default_rw_concern::SetDefaultRwConcern,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
     &shutdown::Shutdown,

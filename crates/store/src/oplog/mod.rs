@@ -4,6 +4,7 @@
 //! the entry together with the documents it tells of. So a snapshot has all entries up to its last one, and the documents
 //! as of that one.
 
+pub mod diff;
 pub mod entry;
 pub mod readers;
 
