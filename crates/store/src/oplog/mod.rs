@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Result, corrupt};
 use crate::keyspace::{CATALOG_TREE, Engine, TreeId};
+use crate::merge::Counts;
 use readers::Readers;
 
 /// The value of a tree's number without a tree. Tree 0 is that of the catalog.
@@ -143,6 +144,15 @@ impl Oplog {
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
     pub fn durable(&self) -> u64 {
         self.last.load(Ordering::Acquire)
+    }
+
+    /// The number of entries and their bytes, about.
+    pub fn counts(&self) -> Counts {
+        let has_entries = i64::from(self.is_on() && self.last() > Timestamp::default());
+        Counts {
+            documents: has_entries,
+            bytes: 0,
+        }
     }
 
     /// Who waits for entries. Each commit with entries tells it of them, and the engine of what is durable.
