@@ -25,6 +25,7 @@ mod points;
 mod queries;
 mod record;
 pub mod reference;
+mod signal;
 mod spill;
 mod store;
 mod text;
@@ -40,7 +41,7 @@ pub use admin::{
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexSelector,
-    ResolvedView, SessionHistory, SessionKey, StatementId, TailSignal,
+    ResolvedView, SessionHistory, SessionKey, StatementId,
 };
 pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
@@ -62,6 +63,7 @@ pub use plan::Hint;
 pub use points::{ActsAtPoints, at_points};
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
+pub use signal::TailSignal;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};
 pub use transaction::{SnapshotReads, Transaction};
 pub use write::WriteError;

@@ -94,12 +94,14 @@ impl DocumentStore {
     /// errors of the engine.
     pub fn open(engine: Engine, options: StoreOptions) -> Result<DocumentStore> {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
+        let oplog = Arc::new(Oplog::open(&engine)?);
         Ok(DocumentStore {
             queries: Arc::new(queries),
             cluster_time: Arc::new(ClusterTime::open(&engine)?),
-            oplog: Arc::new(Oplog::open(&engine)?),
+            oplog: oplog.clone(),
             catalog: Arc::new(Catalog::open(
                 engine,
+                oplog,
                 options.large_documents,
                 options.natural_order,
             )?),

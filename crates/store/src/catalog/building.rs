@@ -167,6 +167,7 @@ impl Catalog {
         fill: impl FnOnce(&Collection, &[Arc<Index>], &mut WriteSet) -> Result<bool>,
     ) -> Result<(Arc<Collection>, Vec<Arc<Index>>)> {
         let _changing = self.begin_change()?;
+        self.check_no_oplog(ns)?;
         let collection = self.existing(ns)?;
         if collection.indexes.iter().any(|index| !index.ready) {
             return Err(command(

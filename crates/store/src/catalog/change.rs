@@ -284,6 +284,7 @@ impl Catalog {
             settings: Arc::new(settings),
             indexes,
             changes: None,
+            oplog: None,
             plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(Shared {
@@ -313,6 +314,7 @@ impl Catalog {
         if let Some(view) = self.definition(ns) {
             return self.modify_view(&view, changes);
         }
+        self.check_no_oplog(ns)?;
         let collection = self.existing(ns)?;
         let (settings, stored) = options::modify(&collection.options, changes)?;
         check_place(ns, &settings)?;
@@ -337,6 +339,7 @@ impl Catalog {
         finish: impl FnOnce(&Collection) -> Result<()>,
     ) -> Result<()> {
         let _changing = self.begin_change()?;
+        self.check_no_oplog(ns)?;
         let collection = self.existing(ns)?;
         let shared = collection.shared.clone();
         {
@@ -375,6 +378,7 @@ impl Catalog {
             self.drop_view(&view)?;
             return Ok(DropInfo { indexes_were: None });
         }
+        self.check_oplog_stays(ns)?;
         let collection = self.existing(ns)?;
         let info = DropInfo {
             indexes_were: Some(index_count(&collection)),
@@ -402,7 +406,16 @@ impl Catalog {
     }
 
     /// Drops all collections of a database. Returns whether there were any.
+    ///
+    /// # Errors
+    /// `IllegalOperation` (20) for the database of the oplog; those of dropping a collection.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
+        if db == "local" && self.state.oplog.is_on() {
+            return Err(command(
+                ErrorCode::IllegalOperation,
+                "Cannot drop 'local' database while replication is active",
+            ));
+        }
         let collections = self.view().database(db);
         for collection in &collections {
             match self.drop_collection(&collection.ns) {
@@ -433,6 +446,14 @@ impl Catalog {
 
     /// As [`Catalog::rename_collection`], with the lock on changes held.
     fn rename_locked(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
+        for ns in [from, to] {
+            if self.state.oplog_collection(ns).is_some() {
+                return Err(command(
+                    ErrorCode::IllegalOperation,
+                    "can't rename live oplog while replicating",
+                ));
+            }
+        }
         self.check_writable(from)?;
         self.check_writable(to)
             .map_err(|error| match error.code() {
@@ -525,6 +546,7 @@ impl Catalog {
     /// `AmbiguousIndexKeyPattern` (181) if a key pattern names several.
     pub fn drop_indexes(&self, ns: &Namespace, which: &IndexSelector) -> Result<usize> {
         let _changing = self.begin_change()?;
+        self.check_no_oplog(ns)?;
         let collection = self.existing(ns)?;
         let before = index_count(&collection);
         let names = match which {

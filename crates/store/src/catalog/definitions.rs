@@ -192,6 +192,7 @@ impl Catalog {
         if !self.is_live() {
             self.check_scope_writable(ns)?;
         }
+        self.check_no_oplog(ns)?;
         if self.view().definition(ns).is_some() {
             return Err(is_a_view(ns));
         }

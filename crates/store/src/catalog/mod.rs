@@ -26,6 +26,7 @@ mod definitions;
 mod hooks;
 mod leaks;
 mod modify;
+mod oplog;
 mod persist;
 mod plan_cache;
 mod records;
@@ -49,6 +50,7 @@ use crate::index::{Index, Usage};
 use crate::keyspace::{Engine, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::oplog::Oplog;
 use crate::options::{CollectionOptions, NaturalOrder};
 use crate::record::LargeDocuments;
 use crate::record::load::DocumentReader;
@@ -67,7 +69,6 @@ pub(crate) use persist::{
 };
 pub(crate) use plan_cache::PlanCache;
 use records::Records;
-pub use records::TailSignal;
 pub(crate) use records::{Insertion, record_of_key};
 pub(crate) use scope::Moment;
 use scope::Scope;
@@ -109,6 +110,8 @@ pub struct Collection {
     /// Where writers note which documents they change, while the collection is copied, see [`Catalog::note_changes`].
     /// The catalog on disk does not know it: after a crash it is dropped.
     pub(crate) changes: Option<TreeId>,
+    /// The oplog, of the collection that shows it.
+    oplog: Option<Arc<Oplog>>,
     /// Plans that were chosen for this version.
     plans: PlanCache,
     /// Number of this version.
@@ -146,6 +149,9 @@ impl Shared {
 impl Collection {
     /// Documents and bytes, as of the last commit.
     pub fn counts(&self) -> Counts {
+        if let Some(oplog) = &self.oplog {
+            return oplog.counts();
+        }
         Counts {
             documents: self.shared.documents.load(Ordering::Relaxed),
             bytes: self.shared.bytes.load(Ordering::Relaxed),
@@ -212,6 +218,7 @@ impl Collection {
             segments: self.segments,
             indexes,
             changes: self.changes,
+            oplog: self.oplog.clone(),
             plans: PlanCache::default(),
             version: self.version + 1,
             shared: self.shared.clone(),
@@ -322,6 +329,9 @@ struct CatalogState {
     natural_order: NaturalOrder,
     /// Where records of sessions are.
     session_tree: SessionTree,
+    oplog: Arc<Oplog>,
+    /// The last definition of the oplog's collection.
+    oplog_collection: ArcSwapOption<Collection>,
 }
 
 impl CatalogState {
@@ -359,6 +369,7 @@ impl Catalog {
     /// restart, see [`crate::DocumentStore::resume_index_builds`].
     pub fn open(
         engine: Engine,
+        oplog: Arc<Oplog>,
         large: LargeDocuments,
         natural_order: NaturalOrder,
     ) -> Result<Catalog> {
@@ -377,6 +388,8 @@ impl Catalog {
                 announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
                 session_tree,
+                oplog,
+                oplog_collection: ArcSwapOption::empty(),
             }),
             scope: Scope::Live,
         };
@@ -415,6 +428,9 @@ impl Catalog {
     /// The current definition of a collection. Tools address a time series by the name that its buckets
     /// have in MongoDB: here it is an alias of the collection.
     pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        if let Some(oplog) = self.state.oplog_collection(ns) {
+            return Some(oplog);
+        }
         let view = self.view();
         if let Some(found) = view.get(ns) {
             return Some(found.clone());

@@ -105,6 +105,7 @@ impl Catalog {
         change: &IndexChange,
     ) -> Result<IndexModified> {
         let _changing = self.begin_change()?;
+        self.check_no_oplog(ns)?;
         let collection = self.existing(ns)?;
         let name = selected(&collection, change)?;
         let mut changed = IndexChanged::default();

@@ -296,6 +296,7 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -
             segments,
             indexes: indexes.remove(&uuid).unwrap_or_default(),
             changes: None,
+            oplog: None,
             plans: PlanCache::default(),
             version: 0,
             shared: Arc::new(shared),

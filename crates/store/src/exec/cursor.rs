@@ -12,11 +12,11 @@ use super::executor::Executor;
 use super::operator::{Flow, Pulled, Row};
 use super::record_id::record_id;
 use super::tail::Tail;
-use crate::catalog::TailSignal;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
+use crate::signal::TailSignal;
 
 /// Where a cursor's documents come from.
 enum Rows {

@@ -6,7 +6,9 @@
 
 pub mod diff;
 pub mod entry;
+pub mod readers;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use frond_bson::{Doc, Timestamp, doc};
@@ -14,6 +16,8 @@ use parking_lot::Mutex;
 
 use crate::error::{Result, corrupt};
 use crate::keyspace::{CATALOG_TREE, Engine, TreeId};
+use crate::merge::Counts;
+use readers::Readers;
 
 /// The value of a tree's number without a tree. Tree 0 is that of the catalog.
 const NONE: u32 = 0;
@@ -42,6 +46,7 @@ pub struct Oplog {
     first: AtomicU64,
     last: AtomicU64,
     settings: Mutex<OplogSettings>,
+    readers: Arc<Readers>,
 }
 
 /// The catalog's entry of the oplog.
@@ -96,6 +101,7 @@ impl Oplog {
                 bytes_max: OplogSettings::BYTES_MIN,
                 min_retention_hours: 0.0,
             })),
+            readers: Arc::default(),
         };
         if let Some(stored) = stored {
             oplog
@@ -138,6 +144,20 @@ impl Oplog {
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
     pub fn durable(&self) -> u64 {
         self.last.load(Ordering::Acquire)
+    }
+
+    /// The number of entries and their bytes, about.
+    pub fn counts(&self) -> Counts {
+        let has_entries = i64::from(self.is_on() && self.last() > Timestamp::default());
+        Counts {
+            documents: has_entries,
+            bytes: 0,
+        }
+    }
+
+    /// Who waits for entries. Each commit with entries tells it of them, and the engine of what is durable.
+    pub fn readers(&self) -> &Arc<Readers> {
+        &self.readers
     }
 
     /// How much is kept.

@@ -3,7 +3,7 @@
 mod capped;
 mod clustered;
 mod modify;
-mod read;
+pub(crate) mod read;
 mod time_series;
 mod validator;
 

@@ -1,0 +1,5 @@
+//! Change streams: `$changeStream` over the oplog.
+
+mod description;
+mod spec;
+mod token;
