@@ -40,6 +40,10 @@ pub const DECODERS: &[(&str, Decoder)] = &[
         if operation::is_sound(bytes) {
             let decoded = operation::decode(bytes).count() as u64;
             assert_eq!(operation::numbers_of(bytes), decoded.max(1));
+            let (ordinary, stamp) = operation::with_stamps(bytes);
+            assert!(operation::is_sound(&ordinary));
+            assert_eq!(operation::decode(&ordinary).count() as u64, decoded);
+            assert_eq!(stamp.is_none(), ordinary.len() == bytes.len());
         }
     }),
     ("block", block),

@@ -118,4 +118,29 @@ mod tests {
         });
         assert_eq!(publisher.visible(), 6);
     }
+
+    #[test]
+    fn a_stamp_counts_when_it_is_durable_and_visible() {
+        let publisher = Publisher::new(0);
+        assert!(!publisher.publish(1, 3));
+        // The sync comes after the publication,
+        publisher.note_synced(3, 10);
+        assert_eq!(publisher.durable_stamp(), 10);
+        // before it,
+        publisher.note_synced(5, 12);
+        assert_eq!(publisher.durable_stamp(), 10);
+        // or in between.
+        std::thread::scope(|scope| {
+            scope.spawn(|| publisher.publish(5, 5));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(publisher.durable_stamp(), 10);
+            assert!(publisher.publish(4, 4));
+        });
+        assert_eq!(publisher.durable_stamp(), 12);
+        publisher.note_synced(7, 14);
+        publisher.note_synced(8, 15);
+        assert!(!publisher.publish(6, 7));
+        assert!(publisher.publish(8, 8));
+        assert_eq!(publisher.durable_stamp(), 15);
+    }
 }

@@ -505,7 +505,7 @@ impl WriteSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::is_sound;
+    use crate::operation::{encode_stamp, is_sound, numbers_of, with_stamps};
     use crate::options::VALUE_BYTES_MAX;
 
     #[test]
@@ -560,6 +560,58 @@ mod tests {
         let mut ends: Vec<usize> = sound.collect();
         assert_eq!(ends.len(), set.len() + 1);
         assert_eq!((ends[0], ends.pop()), (0, Some(set.payload().len())));
+    }
+
+    #[test]
+    fn stamps_are_added_by_the_commit_and_by_the_replay_alike() {
+        const FIRST: u64 = u64::MAX / 3;
+        let mut staged = WriteSet::new();
+        staged.put(TreeId(1), b"12345678", b"an ordinary key");
+        let mut extra = WriteSet::new();
+        extra.put_stamped(TreeId(2), 300, b" and more", b"value");
+        extra.delete_guarded(TreeId(1), b"gone");
+        extra.put_stamped(TreeId(2), 0, b"", b"");
+        staged.append(&extra);
+        assert_eq!((staged.stamps(), extra.stamps()), (301, 301));
+        let bare = staged.payload().to_vec();
+        staged.add_stamps(FIRST);
+        assert_eq!(staged.stamps(), 0);
+        let keys: Vec<Vec<u8>> = decode(staged.payload())
+            .map(|op| match op {
+                Op::Entry { key, .. } => key.to_vec(),
+                _ => panic!("only entries"),
+            })
+            .collect();
+        let second = [&(FIRST + 300).to_be_bytes()[..], b" and more"].concat();
+        let expected = [&b"12345678"[..], &second, b"gone", &FIRST.to_be_bytes()];
+        assert_eq!(keys, expected);
+        let logged = [&bare[..], &encode_stamp(FIRST)].concat();
+        assert!(is_sound(&logged));
+        assert_eq!(numbers_of(&logged), 4);
+        let (replayed, last) = with_stamps(&logged);
+        assert_eq!((&*replayed, last), (staged.payload(), Some(FIRST + 300)));
+        let (same, none) = with_stamps(staged.payload());
+        assert_eq!((&*same, none), (staged.payload(), None));
+
+        // A stamp and stamped puts belong together, the stamp is the end, and a stamped key has room for it.
+        let stamp = encode_stamp(FIRST);
+        let short = [&[OP_PUT_STAMPED, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0][..], &[0; 7]].concat();
+        for unsound in [
+            bare.clone(),
+            [staged.payload(), &stamp].concat(),
+            stamp.to_vec(),
+            [&logged[..], &stamp].concat(),
+            [&stamp[..], &bare, &stamp].concat(),
+            [&short[..], &stamp].concat(),
+            logged[..logged.len() - 1].to_vec(),
+        ] {
+            assert!(!is_sound(&unsound), "{unsound:?}");
+        }
+        let mut set = WriteSet::new();
+        set.put_stamped(TreeId(1), 0, &vec![0; KEY_BYTES_MAX - 7], b"");
+        let refused = set.take_failure();
+        assert!(matches!(refused, Err(Error::TooLarge { what: "key", .. })));
+        assert_eq!((set.stamps(), set.is_empty()), (0, true));
     }
 
     #[test]

@@ -2,17 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Bound::Unbounded;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frond_tree::{Durability, Options, Store, TreeId, TreeOptions, WriteSet};
+use frond_tree::{Direction, Durability, Options, Stamps, Store, TreeId, TreeOptions, WriteSet};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const TREE: TreeId = TreeId(1);
+/// Its keys are stamped, its values are the numbers that are committed.
+const STAMPED: TreeId = TreeId(2);
 /// A key that only transactions write that are not committed.
 const ABORTED: &[u8] = b"aborted";
 const THREADS: u64 = 3;
@@ -21,11 +26,51 @@ const ROUNDS: u64 = 20;
 const DIRECTORY: &str = "FROND_KILL_DIRECTORY";
 const FIRST: &str = "FROND_KILL_FIRST";
 
+/// Continues behind the last stamp that is in the store.
+#[derive(Default)]
+struct Source(AtomicU64);
+
+impl Stamps for Source {
+    fn take(&self, count: u32) -> Option<u64> {
+        Some(self.0.fetch_add(count.into(), Ordering::Relaxed) + 1)
+    }
+}
+
 fn open(directory: &Path) -> Store {
+    let stamps = Arc::new(Source::default());
     let mut options = Options::new(directory);
     options.cache_bytes = 16 << 20;
     options.memtable_bytes = Some(1 << 20);
-    Store::open(options).unwrap()
+    options.stamps = Some(stamps.clone());
+    let store = Store::open(options).unwrap();
+    if !store.has_tree(TREE) {
+        let mut set = WriteSet::new();
+        set.create_tree(TREE, &TreeOptions::default());
+        set.create_tree(STAMPED, &TreeOptions::default());
+        store.commit(set, Durability::Logged).unwrap();
+    }
+    let last = stamped(&store).last().map_or(0, |(stamp, _)| *stamp);
+    // What was replayed is synced.
+    assert!([0, last].contains(&store.durable_stamp()));
+    stamps.0.store(last, Ordering::Relaxed);
+    store
+}
+
+/// The stamps, and the numbers that were committed with them.
+fn stamped(store: &Store) -> Vec<(u64, u64)> {
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap());
+    let snapshot = store.snapshot();
+    let cursor = snapshot.cursor(STAMPED, Unbounded, Unbounded, Direction::Forward);
+    let (mut cursor, mut found) = (cursor.unwrap(), Vec::new());
+    while let Some((key, value)) = cursor.next().unwrap() {
+        found.push((number(key), number(value)));
+    }
+    found
+}
+
+/// How many stamped keys are committed with a number.
+fn stamps_of(number: u64) -> u32 {
+    number as u32 % 4
 }
 
 /// The value of a number: mostly small, and now and then larger than the log's buffer.
@@ -51,8 +96,15 @@ fn commit_in_transaction(store: &Store, number: u64, set: WriteSet) {
     let _ = aborted.stage(lost);
     transaction.stage(set).unwrap();
     transaction
-        .commit(WriteSet::new(), Durability::Logged)
+        .commit(with_stamps(number, WriteSet::new()), Durability::Logged)
         .unwrap();
+}
+
+fn with_stamps(number: u64, mut set: WriteSet) -> WriteSet {
+    for offset in 0..stamps_of(number) {
+        set.put_stamped(STAMPED, offset, b"", &number.to_be_bytes());
+    }
+    set
 }
 
 fn mark_of(number: u64) -> [u8; 9] {
@@ -64,11 +116,6 @@ fn mark_of(number: u64) -> [u8; 9] {
 /// Commits numbers from several threads until it is killed, and reports each one that is acknowledged.
 fn commit_for_ever(directory: &Path, first: u64) {
     let store = open(directory);
-    if !store.has_tree(TREE) {
-        let mut set = WriteSet::new();
-        set.create_tree(TREE, &TreeOptions::default());
-        store.commit(set, Durability::Logged).unwrap();
-    }
     let next = AtomicU64::new(first);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -79,7 +126,10 @@ fn commit_for_ever(directory: &Path, first: u64) {
                     set.put(TREE, &number.to_be_bytes(), &value(number));
                     match number % 3 {
                         0 => commit_in_transaction(&store, number, set),
-                        _ => drop(store.commit(set, Durability::Logged).unwrap()),
+                        _ => {
+                            let set = with_stamps(number, set);
+                            store.commit(set, Durability::Logged).unwrap();
+                        }
                     }
                     let line = format!("acknowledged {number}\n");
                     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
@@ -145,6 +195,30 @@ fn kill_9_loses_nothing_that_was_acknowledged() {
             let mark = snapshot.contains(TREE, &mark_of(number)).unwrap();
             let value = snapshot.contains(TREE, &number.to_be_bytes()).unwrap();
             assert_eq!(mark, value, "{number} in round {round}");
+        }
+        // So is a commit with stamps, which come in a row.
+        let stamped = stamped(&store);
+        let mut rest = stamped.as_slice();
+        let mut found = BTreeSet::new();
+        while let [(first, number), ..] = rest {
+            let (commit, others) = rest.split_at(stamps_of(*number) as usize);
+            assert!(
+                (*first..)
+                    .zip(commit)
+                    .all(|(stamp, found)| (stamp, *number) == *found)
+            );
+            assert!(
+                found.insert(*number) && snapshot.contains(TREE, &number.to_be_bytes()).unwrap()
+            );
+            rest = others;
+        }
+        for number in (first..=last).filter(|number| stamps_of(*number) > 0) {
+            let is_there = snapshot.contains(TREE, &number.to_be_bytes()).unwrap();
+            assert_eq!(
+                is_there,
+                found.contains(&number),
+                "{number} in round {round}"
+            );
         }
     }
     assert!(acknowledged.len() > 20 * ROUNDS as usize);

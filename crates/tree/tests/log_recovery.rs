@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
+use std::ops::Bound::{Included, Unbounded};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use frond_tree::disk::FsDisk;
 use frond_tree::{
-    Durability, Error, EventListener, LogCut, LogRecovery, Options, Store, TreeId, TreeOptions,
-    WriteSet,
+    Direction, Durability, Error, EventListener, LogCut, LogRecovery, Options, Stamps, Store,
+    TreeId, TreeOptions, WriteSet,
 };
 use parking_lot::Mutex;
 
@@ -31,7 +33,20 @@ fn options(directory: &Path, recovery: LogRecovery) -> Options {
     options.memtable_bytes = Some(512 << 10);
     options.inline = true;
     options.log_recovery = recovery;
+    options.stamps = Some(Arc::new(Source));
     options
+}
+
+/// The first stamp: these keys come after those of the numbers.
+const FIRST_STAMP: u64 = 1 << 63;
+static NEXT_STAMP: AtomicU64 = AtomicU64::new(FIRST_STAMP);
+
+struct Source;
+
+impl Stamps for Source {
+    fn take(&self, count: u32) -> Option<u64> {
+        Some(NEXT_STAMP.fetch_add(count.into(), Ordering::Relaxed))
+    }
 }
 
 fn open(directory: &Path, recovery: LogRecovery) -> Result<Store, Error> {
@@ -48,6 +63,7 @@ fn commit(store: &Store, number: u32, how: Durability) {
         value.extend(state.to_be_bytes());
     }
     set.put(TREE, &number.to_be_bytes(), &value);
+    set.put_stamped(TREE, number % 3, b"", &number.to_be_bytes());
     store.commit(set, how).unwrap();
 }
 
@@ -100,6 +116,15 @@ fn count(store: &Store) -> u32 {
     let is_there = |number: &u32| snapshot.get(TREE, &number.to_be_bytes()).unwrap().is_some();
     let first = (0..COMMITS).take_while(is_there).count() as u32;
     assert_eq!((first..COMMITS).find(is_there), None, "a gap after {first}");
+    // The order of the stamps is that of the commits.
+    let from = FIRST_STAMP.to_be_bytes();
+    let cursor = snapshot.cursor(TREE, Included(&from), Unbounded, Direction::Forward);
+    let (mut cursor, mut stamped) = (cursor.unwrap(), 0);
+    while let Some((_, number)) = cursor.next().unwrap() {
+        assert_eq!(number, u32::to_be_bytes(stamped));
+        stamped += 1;
+    }
+    assert_eq!(stamped, first);
     first
 }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frond_store::merge_operator;
 use frond_tree::fuzzing::Sealed;
 use frond_tree::{
-    Compression, Direction, Durability, Options, Store, TreeId, TreeOptions, WriteSet,
+    Compression, Direction, Durability, Options, Stamps, Store, TreeId, TreeOptions, WriteSet,
 };
 
 use crate::memory_disk::MemoryDisk;
@@ -23,6 +24,15 @@ struct Image {
 const CHANGE_BYTES: usize = 6;
 /// More changes than this are not made.
 const CHANGES_MAX: usize = 24;
+
+/// A source of stamps.
+struct Counter(AtomicU64);
+
+impl Stamps for Counter {
+    fn take(&self, count: u32) -> Option<u64> {
+        Some(self.0.fetch_add(count.into(), Ordering::Relaxed))
+    }
+}
 
 fn images() -> &'static [Image] {
     static IMAGES: OnceLock<Vec<Image>> = OnceLock::new();
@@ -42,6 +52,7 @@ fn image(compression: Compression) -> Image {
     options.memtable_bytes = Some(16 << 10);
     options.fanout = 4;
     options.merge = merge_operator();
+    options.stamps = Some(Arc::new(Counter(AtomicU64::new(1))));
     let store = Store::open(options).expect("a new store");
     let trees = [store.allocate_tree(), store.allocate_tree()];
     let tree_options = TreeOptions {
@@ -64,6 +75,7 @@ fn image(compression: Compression) -> Image {
             let value = vec![entry as u8; 20 + (round as usize * 7 + entry as usize * 13) % 150];
             set.put(trees[entry as usize % 2], &key, &value);
         }
+        set.put_stamped(trees[1], round % 3, b"", b"stamped");
         if round % 7 == 3 {
             set.delete_range(trees[1], &[round as u8 * 8], Some(&[round as u8 * 8 + 4]));
         }
