@@ -64,7 +64,8 @@ impl ClusterTime {
             batch.set_frees_space();
             let entry = doc! {"reserved": Timestamp::from_u64(bound)};
             batch.put(CATALOG_TREE, ClusterTime::KEY, entry.as_bytes());
-            Ok(engine.commit(batch, Durability::Synced)?)
+            engine.commit(batch, Durability::Synced)?;
+            Ok(())
         };
         Ok(ClusterTime::new(
             bound,

@@ -51,6 +51,7 @@ impl Error {
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)
+                | EngineError::NoStamp
                 | EngineError::Duplicate { .. } => ErrorCode::InternalError,
             },
         }

@@ -460,7 +460,8 @@ impl Build<'_> {
             }
         }
         change.stage(collection, index, &snapshot, &mut batch)?;
-        Ok(engine.commit(batch, Durability::Logged)?)
+        engine.commit(batch, Durability::Logged)?;
+        Ok(())
     }
 }
 

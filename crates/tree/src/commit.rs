@@ -8,7 +8,7 @@ use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
 use crate::intents::Holder;
 use crate::interrupt::{self, Wait, WaitFor};
-use crate::log;
+use crate::log::{Checksum, Frame, Stamped};
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
 use crate::operation::{self, Op};
@@ -23,6 +23,13 @@ pub enum Durability {
     Logged,
     /// After the sync of the log.
     Synced,
+}
+
+/// What a commit has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Committed {
+    /// The first of the stamps that it has taken, if it had stamped keys.
+    pub first_stamp: Option<u64>,
 }
 
 /// Sealed memtables that may wait before committers have to.
@@ -107,36 +114,51 @@ impl Engine {
     }
 
     /// Commits a write set. One that frees space waits while others make room for it.
-    pub(crate) fn commit(&self, set: &mut WriteSet, how: Durability) -> Result<()> {
+    pub(crate) fn commit(&self, set: &mut WriteSet, how: Durability) -> Result<Committed> {
         // It may wait for room.
         set.count_in(&self.runs.budget);
         set.take_failure()?;
         self.check_running()?;
         if set.is_empty() && set.guards().is_empty() {
-            return Ok(());
+            return Ok(Committed::default());
+        }
+        if set.stamps() > 0 && self.options.stamps.is_none() {
+            return Err(Error::InvalidOption(
+                "a commit with stamped keys needs a source of stamps, and this store has none"
+                    .to_owned(),
+            ));
         }
         if how == Durability::Synced && self.log.get().is_none() {
             return Err(Error::InvalidOption(
                 "a synced commit needs a journal, and this store has none".to_owned(),
             ));
         }
-        let position = self.while_space_is_made(set, || self.append(set))?;
+        let (position, committed) = self.while_space_is_made(set, |set| self.append(set))?;
         if let (Durability::Synced, Some(log)) = (how, self.log.get()) {
-            self.while_space_is_made(set, || log.wait_durable(position))?;
+            self.while_space_is_made(set, |_| log.wait_durable(position))?;
+        }
+        if self.options.inline {
+            // The commit may have synced the log.
+            self.tell_durable_stamp();
         }
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(committed)
+    }
+
+    /// Tells the listener if the durable stamp has grown. The caller holds no locks.
+    pub(crate) fn tell_durable_stamp(&self) {
+        self.durable_stamp.tell();
     }
 
     /// Tries again what failed because the disk is full, for a write set that frees space, as long as an attempt to make
     /// room is of use.
     fn while_space_is_made<T>(
         &self,
-        set: &WriteSet,
-        mut attempt: impl FnMut() -> Result<T>,
+        set: &mut WriteSet,
+        mut attempt: impl FnMut(&mut WriteSet) -> Result<T>,
     ) -> Result<T> {
         loop {
-            match attempt() {
+            match attempt(set) {
                 Err(error) if error.is_disk_full() && set.frees_space() => {
                     if !self.await_space()? {
                         return Err(error);
@@ -148,46 +170,45 @@ impl Engine {
     }
 
     /// Appends a write set to the log, inserts it into the memtable and publishes it. Returns the position in the log
-    /// after it. Nothing of it is stored after an error.
-    fn append(&self, set: &WriteSet) -> Result<u64> {
+    /// after it. Nothing of it is stored after an error, and the write set is as it was.
+    fn append(&self, set: &mut WriteSet) -> Result<(u64, Committed)> {
         if !set.frees_space() {
             self.check_room()?;
         }
         self.check_readable(set)?;
         let ops = set.len() as u64;
         // Other committers need not wait for this, which reads the whole write set.
-        let hash = self.log.get().map(|_| log::checksum(set.payload()));
+        let is_stamped = set.stamps() > 0;
+        let checksum = (self.log.get()).map(|_| Checksum::of(set.payload(), is_stamped));
 
         let mut state = self.make_room(set.memtable_bytes(), set.frees_space())?;
         // From here on the memtable counts a writer, soon there is a frame in the log, and then later commits wait for
         // this one's numbers to be published.
         let fail_stop = FailStop::begin("committing");
         step("a commit has reserved its room");
-        if let Some(conflict) = state.conflict_of(set) {
-            self.version.load().active.cancel(set.memtable_bytes());
-            self.end_large(&mut state, set);
-            fail_stop.finish();
-            return Err(conflict);
-        }
         let first = state.next_sequence;
         // A write set with only guards takes a number too, so that it is ordered among the commits.
         let last = first + ops.max(1) - 1;
         let version = self.version.load_full();
-        let position = match self.log.get().zip(hash) {
-            Some((log, hash)) => match log.append(set.payload(), hash, first, set.frees_space()) {
-                Ok(position) => position,
-                Err(error) => {
-                    version.active.cancel(set.memtable_bytes());
-                    self.end_large(&mut state, set);
-                    fail_stop.finish();
-                    self.note_if_full(&error);
-                    return Err(error);
-                }
-            },
-            None => 0,
+        let logged = match state.conflict_of(set) {
+            Some(conflict) => Err(conflict),
+            None => self.log_frame(&state, set, checksum.as_ref(), first, last),
+        };
+        let (position, stamped) = match logged {
+            Ok(logged) => logged,
+            Err(error) => {
+                version.active.cancel(set.memtable_bytes());
+                self.end_large(&mut state, set);
+                fail_stop.finish();
+                self.note_if_full(&error);
+                return Err(error);
+            }
         };
         step("a commit is in the log");
         state.next_sequence = last + 1;
+        if let Some(stamped) = stamped {
+            state.last_stamp = stamped.last;
+        }
         state.record(set, last);
         version.active.note_last_sequence(last);
         if set.changes_trees() {
@@ -213,6 +234,9 @@ impl Engine {
         drop(state);
         step("a commit has its numbers");
 
+        if let Some(stamped) = stamped {
+            set.add_stamps(stamped.first);
+        }
         let hot = version.active.insert(
             operation::decode(set.payload()),
             set.len(),
@@ -220,8 +244,15 @@ impl Engine {
             set.memtable_bytes(),
         );
         step("a commit is in the memtable");
-        self.publisher.publish(first, last);
+        let mut is_stamp_durable = self.publisher.publish(first, last);
+        if let (Some(stamped), None) = (stamped, self.log.get()) {
+            self.publisher.raise_durable_stamp(stamped.last);
+            is_stamp_durable = true;
+        }
         fail_stop.finish();
+        if is_stamp_durable {
+            self.tell_durable_stamp();
+        }
         if set.memtable_bytes() > LARGE_BYTES {
             self.end_large(&mut self.commit_lock.lock(), set);
         }
@@ -229,7 +260,51 @@ impl Engine {
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
-        Ok(position)
+        let first_stamp = stamped.map(|stamped| stamped.first);
+        Ok((position, Committed { first_stamp }))
+    }
+
+    /// Takes the stamps of a write set and appends it to the log. Returns the position in the log after it. The caller holds
+    /// the commit lock.
+    fn log_frame(
+        &self,
+        state: &CommitState,
+        set: &WriteSet,
+        checksum: Option<&Checksum>,
+        first: u64,
+        last: u64,
+    ) -> Result<(u64, Option<Stamped>)> {
+        // Last, so that other errors leave no gap between the stamps. One after a failure of the log does no harm.
+        let stamped = match set.stamps() {
+            0 => None,
+            count => Some(self.take_stamps(state, count, last)?),
+        };
+        let position = match self.log.get().zip(checksum) {
+            Some((log, checksum)) => {
+                let frame = Frame::new(set.payload(), checksum, first, stamped);
+                log.append(&frame, set.frees_space())?
+            }
+            None => 0,
+        };
+        Ok((position, stamped))
+    }
+
+    /// Takes the stamps of a commit whose last operation has the number `sequence`.
+    fn take_stamps(&self, state: &CommitState, count: u32, sequence: u64) -> Result<Stamped> {
+        let source = self.options.stamps.as_ref();
+        let first = source.and_then(|source| source.take(count));
+        let first = first.ok_or(Error::NoStamp)?;
+        match first.checked_add(u64::from(count) - 1) {
+            Some(last) if first > state.last_stamp => Ok(Stamped {
+                first,
+                last,
+                sequence,
+            }),
+            _ => Err(Error::InvalidOption(format!(
+                "the stamp {first} was given out after {}",
+                state.last_stamp
+            ))),
+        }
     }
 
     /// Lets the next large commit begin, if this is one.

@@ -12,6 +12,7 @@ use crate::checkpoint::Checkpointer;
 use crate::conflicts::RecentCommits;
 use crate::detached::DetachedBytes;
 use crate::disk_space::SpaceWatch;
+use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::{FailStop, step};
 use crate::flusher::Flusher;
 use crate::intents::Intents;
@@ -31,6 +32,8 @@ use crate::{Error, Options, Result, TreeId, WriteSet};
 /// What the commit lock protects.
 pub(crate) struct CommitState {
     pub(crate) next_sequence: u64,
+    /// The last stamp of the commits so far, as far as it is known; 0 before the first one.
+    pub(crate) last_stamp: u64,
     pub(crate) recent: RecentCommits,
     /// The keys that open transactions hold.
     pub(crate) intents: Intents,
@@ -43,6 +46,7 @@ impl CommitState {
     pub(crate) fn new(next_sequence: u64, recent: RecentCommits) -> CommitState {
         CommitState {
             next_sequence,
+            last_stamp: 0,
             recent,
             intents: Intents::default(),
             throttle: WriteThrottle::new(),
@@ -65,7 +69,8 @@ pub(crate) struct Engine {
     pub(crate) commit_lock: Mutex<CommitState>,
     /// Wakes committers that wait for a memtable to be flushed, or for a large commit; used with the commit lock.
     pub(crate) flushed: Condvar,
-    pub(crate) publisher: Publisher,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) durable_stamp: Arc<DurableStamp>,
     /// Set once the replay is over, unless the journal is off.
     pub(crate) log: OnceLock<Log>,
     pub(crate) checkpointer: Mutex<Checkpointer>,

@@ -90,6 +90,8 @@ pub enum Error {
         /// How many bytes it needs in all.
         bytes: usize,
     },
+    /// [`crate::Options::stamps`] has no stamps reserved for the write set. Nothing is stored.
+    NoStamp,
     /// An option has a value outside its bounds.
     InvalidOption(String),
     /// The log cannot be written now, or the memtables are full and cannot be flushed. Nothing that was acknowledged is
@@ -252,6 +254,7 @@ impl fmt::Display for Error {
                 "there is not enough memory left for a {what} of {bytes} bytes; try again when fewer operations run, or \
                  with less"
             ),
+            Error::NoStamp => f.write_str("no stamps are reserved for the write set"),
             Error::InvalidOption(text) => f.write_str(text),
             Error::Stalled {
                 disk_full: true,

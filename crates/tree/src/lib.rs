@@ -43,6 +43,7 @@ mod data_file;
 mod detached;
 pub mod disk;
 mod disk_space;
+mod durable_stamp;
 mod engine;
 mod error;
 mod fail_stop;
@@ -99,7 +100,7 @@ mod write_throttle;
 pub use backup::BackupReport;
 pub use budget::{MemoryBudget, MemoryUse, Reservation};
 pub use bulk::{BulkLoader, Duplicates, Watcher};
-pub use commit::Durability;
+pub use commit::{Committed, Durability};
 pub use compress::Compression;
 pub use cursor::Cursor;
 pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
@@ -115,7 +116,7 @@ pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
 pub use options::{
-    KEY_BYTES_MAX, LogRecovery, Options, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
+    KEY_BYTES_MAX, LogRecovery, Options, Stamps, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
 };
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};

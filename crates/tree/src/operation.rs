@@ -1,5 +1,7 @@
 //! The operations of a commit, as encoded in the payload of its log frame.
 
+use std::borrow::Cow;
+
 use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, compress};
 
@@ -7,9 +9,17 @@ pub(crate) const OP_CREATE_TREE: u8 = 3;
 pub(crate) const OP_DROP_TREE: u8 = 4;
 pub(crate) const OP_DELETE_RANGE: u8 = 5;
 pub(crate) const OP_CREATE_TREE_TO_LOAD: u8 = 6;
+/// The first stamp of a commit. It is the last operation of a payload with stamped puts, and takes no sequence number.
+pub(crate) const OP_STAMP: u8 = 7;
+/// A put whose key begins with an offset (8 bytes, big-endian), to which the first stamp of the commit is added.
+pub(crate) const OP_PUT_STAMPED: u8 = 8;
 
 /// Bytes before an operation's key: its code, the tree, the lengths of key and value.
 pub(crate) const ENTRY_HEADER_BYTES: usize = 11;
+/// Size of a stamp at the start of a key.
+pub(crate) const STAMP_BYTES: usize = 8;
+/// Size of [`OP_STAMP`] in bytes: its code, a tree that is not used, and the stamp.
+pub(crate) const OP_STAMP_BYTES: usize = 5 + STAMP_BYTES;
 
 /// The initial state of a new tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,31 +69,93 @@ pub(crate) fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Decodes a payload that a write set has encoded, or that [`is_sound`] has checked.
+/// Decodes a payload that a write set has encoded, or that [`is_sound`] has checked. Stamped puts have their offsets in
+/// place of their stamps, unless [`with_stamps`] has added these.
 ///
 /// # Panics
 /// The iterator panics at malformed bytes: to end there would drop the rest of a commit.
 pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
-    Ops { rest: payload }
+    Ops {
+        rest: payload,
+        len: payload.len(),
+        stamped_at: None,
+        stamp: None,
+    }
 }
 
 /// Whether a payload that was read is well-formed to its end.
 pub(crate) fn is_sound(payload: &[u8]) -> bool {
     let mut ops = decode(payload);
-    while !ops.rest.is_empty() {
+    let mut is_stamped = false;
+    while !ops.is_at_end() {
         if ops.parse().is_none() {
             return false;
         }
+        is_stamped |= ops.stamped_at.is_some();
     }
-    true
+    is_stamped == ops.stamp.is_some()
+}
+
+/// Encodes [`OP_STAMP`].
+pub(crate) fn encode_stamp(first: u64) -> [u8; OP_STAMP_BYTES] {
+    let mut bytes = [0; OP_STAMP_BYTES];
+    bytes[0] = OP_STAMP;
+    bytes[5..].copy_from_slice(&first.to_le_bytes());
+    bytes
+}
+
+/// Makes the stamped put at `at` an ordinary one: adds the first stamp to its offset. Returns its stamp.
+pub(crate) fn add_stamp(payload: &mut [u8], at: usize, first: u64) -> u64 {
+    payload[at] = Kind::Put.to_byte();
+    let key = at + ENTRY_HEADER_BYTES;
+    let place = &mut payload[key..key + STAMP_BYTES];
+    let mut offset = [0; STAMP_BYTES];
+    offset.copy_from_slice(place);
+    let stamp = u64::from_be_bytes(offset).wrapping_add(first);
+    place.copy_from_slice(&stamp.to_be_bytes());
+    stamp
+}
+
+/// A sound payload of the log with ordinary puts in place of stamped ones, and the last of its stamps.
+pub(crate) fn with_stamps(payload: &[u8]) -> (Cow<'_, [u8]>, Option<u64>) {
+    let mut ops = decode(payload);
+    let mut places = Vec::new();
+    while ops.next().is_some() {
+        places.extend(ops.stamped_at);
+    }
+    let Some(first) = ops.stamp else {
+        return (Cow::Borrowed(payload), None);
+    };
+    let mut ordinary = payload[..payload.len() - OP_STAMP_BYTES].to_vec();
+    let stamps = places
+        .into_iter()
+        .map(|at| add_stamp(&mut ordinary, at, first));
+    let last = stamps.max();
+    (Cow::Owned(ordinary), last)
 }
 
 /// An iterator over encoded operations.
 pub(crate) struct Ops<'a> {
     rest: &'a [u8],
+    len: usize,
+    /// Where the operation that was parsed last begins, if it is a stamped put.
+    stamped_at: Option<usize>,
+    /// The first stamp of the commit, at the end.
+    stamp: Option<u64>,
 }
 
 impl<'a> Ops<'a> {
+    /// Whether there are no more operations. Reads the stamp behind them.
+    fn is_at_end(&mut self) -> bool {
+        if let [OP_STAMP, 0, 0, 0, 0, stamp @ ..] = self.rest
+            && let Ok(stamp) = stamp.try_into()
+        {
+            self.stamp = Some(u64::from_le_bytes(stamp));
+            self.rest = &[];
+        }
+        self.rest.is_empty()
+    }
+
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
@@ -105,6 +177,8 @@ impl<'a> Ops<'a> {
 
     /// The next operation; `None` if it is malformed.
     fn parse(&mut self) -> Option<Op<'a>> {
+        let at = self.len - self.rest.len();
+        self.stamped_at = None;
         let code = *self.take(1)?.first()?;
         let tree = TreeId(self.take_u32()?);
         match code {
@@ -127,8 +201,16 @@ impl<'a> Ops<'a> {
                 Some(Op::DeleteRange { tree, lower, upper })
             }
             _ => {
-                let kind = Kind::from_byte(code)?;
+                let is_stamped = code == OP_PUT_STAMPED;
+                let kind = match is_stamped {
+                    true => Kind::Put,
+                    false => Kind::from_byte(code)?,
+                };
                 let key_len = self.take_u16()?;
+                if is_stamped {
+                    self.stamped_at = (key_len >= STAMP_BYTES).then_some(at);
+                    self.stamped_at?;
+                }
                 let value_len = self.take_u32()? as usize;
                 Some(Op::Entry {
                     tree,
@@ -145,7 +227,7 @@ impl<'a> Iterator for Ops<'a> {
     type Item = Op<'a>;
 
     fn next(&mut self) -> Option<Op<'a>> {
-        if self.rest.is_empty() {
+        if self.is_at_end() {
             return None;
         }
         Some(self.parse().expect("the payload is sound"))

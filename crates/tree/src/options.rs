@@ -55,6 +55,14 @@ impl TreeOptions {
     }
 }
 
+/// Gives out stamps, the first parts of keys that commits make ([`crate::WriteSet::put_stamped`]).
+pub trait Stamps: Send + Sync {
+    /// Takes `count` consecutive stamps and returns the first one, or `None` if so many are not reserved. Called under the
+    /// commit lock: it must be cheap, and must not call the store. No stamp may be given out twice, not even after a
+    /// crash, and each one must be greater than those before.
+    fn take(&self, count: u32) -> Option<u64>;
+}
+
 /// What opening a store does if the part of the log that must be replayed is damaged, or cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogRecovery {
@@ -101,6 +109,8 @@ pub struct Options {
     pub merge: Arc<dyn MergeOperator>,
     /// Is told about damaged blocks.
     pub listener: Arc<dyn EventListener>,
+    /// The source of stamps. Without one, commits with stamped keys are refused.
+    pub stamps: Option<Arc<dyn Stamps>>,
 }
 
 impl Options {
@@ -126,6 +136,7 @@ impl Options {
             log_recovery: LogRecovery::Complete,
             merge: Arc::new(NoMerge),
             listener: Arc::new(NoListener),
+            stamps: None,
         }
     }
 

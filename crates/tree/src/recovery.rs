@@ -11,6 +11,8 @@ use crate::version::Version;
 impl Engine {
     /// Applies a frame of the log, before anything else runs. Returns the next sequence number.
     pub(crate) fn replay_frame(&self, at: u64, sequence: u64, payload: &[u8]) -> Result<u64> {
+        let (payload, last_stamp) = operation::with_stamps(payload);
+        let payload = &*payload;
         let bytes = operation::decode(payload)
             .map(|op| match op {
                 operation::Op::Entry { key, value, .. } => {
@@ -46,7 +48,11 @@ impl Engine {
         version.active.note_last_sequence(last);
         let ops = operation::decode(payload);
         let hot = (version.active).insert(ops, numbers as usize, sequence, bytes);
-        self.commit_lock.lock().next_sequence = last + 1;
+        {
+            let mut state = self.commit_lock.lock();
+            state.next_sequence = last + 1;
+            state.last_stamp = last_stamp.unwrap_or(state.last_stamp);
+        }
         self.publisher.reset(last);
         self.fold_hot(&version.active, hot);
         Ok(last + 1)

@@ -359,7 +359,7 @@ impl Salvage<'_> {
     fn commit(&mut self) -> Result<()> {
         self.ranges = 0;
         let set = std::mem::take(&mut self.set);
-        self.target.commit(set, Durability::Logged)
+        self.target.commit(set, Durability::Logged).map(drop)
     }
 
     fn lose(&mut self, tree: TreeId, lower: &[u8], upper: Option<&[u8]>, only_newer: bool) {
@@ -431,7 +431,8 @@ impl Salvage<'_> {
 
     /// Commits the operations of a frame of the log.
     fn frame(&mut self, payload: &[u8]) -> Result<()> {
-        for op in operation::decode(payload) {
+        let (payload, _) = operation::with_stamps(payload);
+        for op in operation::decode(&payload) {
             match op {
                 Op::Entry {
                     tree,

@@ -13,11 +13,12 @@ use crate::background;
 use crate::budget::{MemoryBudget, MemoryUse};
 use crate::cache::PageCache;
 use crate::checkpoint;
-use crate::commit::Durability;
+use crate::commit::{Committed, Durability};
 use crate::conflicts::{RecentCommits, WindowLimits};
 use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::disk_space::{DiskSpaceStats, SpaceWatch};
+use crate::durable_stamp::DurableStamp;
 use crate::engine::{CommitState, Counters, Engine};
 use crate::error::CLOSE_CALLED;
 use crate::flusher::Flusher;
@@ -137,6 +138,7 @@ impl Store {
         let disk_space = SpaceWatch::new(&disk, options.disk_reserve_bytes, size);
         disk_space.begin();
         let recent = RecentCommits::new(WindowLimits::of_budget(options.cache_bytes), &runs.budget);
+        let publisher = Arc::new(Publisher::new(position.sequence));
         let engine = Arc::new(Engine {
             runs,
             disk_space,
@@ -146,7 +148,8 @@ impl Store {
             spare_sets: Mutex::default(),
             commit_lock: Mutex::new(CommitState::new(position.sequence + 1, recent)),
             flushed: Condvar::new(),
-            publisher: Publisher::new(position.sequence),
+            durable_stamp: Arc::new(DurableStamp::new(publisher.clone())),
+            publisher,
             log: OnceLock::new(),
             checkpointer: Mutex::new(opened.checkpointer),
             flusher: Flusher::default(),
@@ -180,13 +183,17 @@ impl Store {
             };
             let segment_bytes = engine.disk_space.log_file_bytes(segment_bytes);
             let buffer_bytes = engine.disk_space.log_file_bytes(options.memtable_size());
-            let log = Log::open(disk, end, interval, segment_bytes, buffer_bytes)?;
+            let stamps = engine.durable_stamp.clone();
+            let log = Log::open(disk, end, interval, segment_bytes, buffer_bytes, stamps)?;
             let _ = engine.log.set(log);
         } else {
             // The next checkpoint starts at the end of the old log.
             engine.seal_replayed(end);
             engine.flush_all()?;
         }
+        // The replay has synced the log, and without a journal the checkpoint has everything.
+        let recovered = engine.commit_lock.lock().last_stamp;
+        engine.publisher.raise_durable_stamp(recovered);
         background::start(&engine)?;
         Ok(Store {
             handle: Arc::new(Handle { engine }),
@@ -225,8 +232,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Conflict`] if a guarded key was committed after the set's snapshot, or is held by an open transaction;
-    /// [`Error::TooLarge`], [`Error::InvalidOption`], or an error of the disk.
-    pub fn commit(&self, mut set: WriteSet, how: Durability) -> Result<()> {
+    /// [`Error::NoStamp`] if it needs more stamps than are reserved; [`Error::TooLarge`], [`Error::InvalidOption`], or an error
+    /// of the disk.
+    pub fn commit(&self, mut set: WriteSet, how: Durability) -> Result<Committed> {
         let result = self.engine().commit(&mut set, how);
         self.engine().reuse(set);
         result
@@ -241,16 +249,43 @@ impl Store {
         self.engine().await_room()
     }
 
+    /// The last stamp that readers may rely on: all commits with stamps up to it are durable and in every snapshot that is
+    /// taken from now on, and no commit will take a stamp up to it. Without a journal they need not be durable.
+    ///
+    /// When a store is opened this is the last stamp that the replay of the log has found, or 0 if it has found none.
+    /// Everything that is in the store then is durable, so the last key of a tree with stamped keys is a lower bound too.
+    pub fn durable_stamp(&self) -> u64 {
+        self.engine().publisher.durable_stamp()
+    }
+
+    /// Sets the function that is called whenever [`Store::durable_stamp`] has grown, with the stamp. It is called by the log's
+    /// thread or by a committer, without locks, and must be quick; it must not panic. Two calls may overlap, the later one
+    /// with the lower stamp. It may be called until the store is closed, and should not own a [`Store`].
+    pub fn set_stamp_listener(&self, listener: Arc<dyn Fn(u64) + Send + Sync>) {
+        self.engine().durable_stamp.set_listener(listener);
+    }
+
+    /// Asks for a sync of the log soon, which comes at the earliest 10 ms after the one before. Never waits. It has no effect
+    /// without a journal. A store with [`Options::inline`] syncs at once.
+    pub fn request_sync(&self) {
+        if let Some(log) = self.engine().log.get() {
+            log.request_sync();
+            self.engine().tell_durable_stamp();
+        }
+    }
+
     /// Returns when everything that was committed before the call is durable. Without a journal
     /// this is a checkpoint.
     ///
     /// # Errors
     /// Errors of the disk.
     pub fn flush_log(&self) -> Result<()> {
-        match self.engine().log.get() {
+        let flushed = match self.engine().log.get() {
             Some(log) => log.wait_durable(log.end()),
             None => self.checkpoint(),
-        }
+        };
+        self.engine().tell_durable_stamp();
+        flushed
     }
 
     /// As [`Store::flush_log`], without a thread that waits.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::budget::{MemoryUse, Reservation};
-use crate::commit::Durability;
+use crate::commit::{Committed, Durability};
 use crate::engine::Engine;
 use crate::error::PANICKED;
 use crate::hold::ConflictHold;
@@ -138,10 +138,17 @@ impl Transaction {
     /// # Errors
     /// [`Error::Conflict`] if a guarded key was committed by others since, or is held by another open transaction;
     /// [`Error::TooLarge`] if the transaction exceeds the limit of a write set; [`Error::OutOfMemory`] if the budget has no
-    /// room for it.
+    /// room for it; [`Error::InvalidOption`] if it has stamped keys.
     pub fn stage(&self, mut set: WriteSet) -> Result<()> {
         let engine = &self.engine;
         set.take_failure()?;
+        if set.stamps() > 0 {
+            // Their keys are made at the commit, so the transaction could not read them.
+            return Err(Error::InvalidOption(
+                "stamped keys cannot be staged; they can be committed with the transaction"
+                    .to_owned(),
+            ));
+        }
         engine.check_running()?;
         engine.check_readable(&set)?;
         let mut state = self.state.lock();
@@ -193,12 +200,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits the transaction together with the operations of `extra`: all of it or nothing. After an error the transaction
+    /// Commits the transaction together with the operations of `extra`, which may have stamped keys: all of it or nothing. After an error the transaction
     /// is aborted, with the exception that [`Error::Stalled`] names.
     ///
     /// # Errors
     /// As [`Store::commit`].
-    pub fn commit(self, mut extra: WriteSet, how: Durability) -> Result<()> {
+    pub fn commit(self, mut extra: WriteSet, how: Durability) -> Result<Committed> {
         extra.take_failure()?;
         let mut state = self.state.lock();
         state.check()?;

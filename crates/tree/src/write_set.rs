@@ -7,8 +7,8 @@ use crate::budget::{MemoryBudget, MemoryUse, Reservation};
 use crate::bytes::Writer;
 use crate::intents::Holder;
 use crate::operation::{
-    ENTRY_HEADER_BYTES, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD, OP_DELETE_RANGE, OP_DROP_TREE, Op,
-    check_sizes, decode, encode_options,
+    ENTRY_HEADER_BYTES, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD, OP_DELETE_RANGE, OP_DROP_TREE,
+    OP_PUT_STAMPED, Op, STAMP_BYTES, add_stamp, check_sizes, decode, encode_options,
 };
 use crate::options::{KEY_BYTES_MAX, WRITE_SET_BYTES_MAX};
 use crate::snapshot::Snapshot;
@@ -39,6 +39,9 @@ pub struct WriteSet {
     snapshot: Option<Snapshot>,
     /// Where in the payload trees are created and dropped: the commit looks at no other operations for that.
     tree_ops: Vec<Range<usize>>,
+    /// Where in the payload the stamped puts begin, and how many stamps the commit takes.
+    stamped: Vec<usize>,
+    stamps: u32,
     frees_space: bool,
     failure: Option<Error>,
     /// The transaction whose writes these are, and how many of the guards are for keys that it holds: the first ones.
@@ -147,12 +150,17 @@ impl WriteSet {
         let tree_ops = other.tree_ops.iter();
         self.tree_ops
             .extend(tree_ops.map(|at| at.start + payload_at..at.end + payload_at));
+        grow(&mut self.stamped, other.stamped.len());
+        self.stamped
+            .extend(other.stamped.iter().map(|at| at + payload_at));
+        self.stamps = self.stamps.max(other.stamps);
     }
 
     /// Memory of the buffers, in bytes.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let guards = self.guards.capacity() * size_of::<Guard>();
-        self.payload.capacity() + self.extra.capacity() + guards
+        let stamped = self.stamped.capacity() * size_of::<usize>();
+        self.payload.capacity() + self.extra.capacity() + guards + stamped
     }
 
     /// Size of the guarded keys that have no operation.
@@ -223,6 +231,8 @@ impl WriteSet {
         self.range_bytes = 0;
         self.trees.clear();
         self.tree_ops.clear();
+        self.stamped.clear();
+        self.stamps = 0;
         self.frees_space = false;
         self.failure = None;
     }
@@ -239,22 +249,45 @@ impl WriteSet {
 
     /// Sets the value of a key.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        self.push(Kind::Put, tree, [key, &[]], value);
+        self.push(Kind::Put.to_byte(), tree, [key, &[]], value);
     }
 
     /// Sets the value of a key that is given in two parts.
     pub fn put_joined(&mut self, tree: TreeId, key: [&[u8]; 2], value: &[u8]) {
-        self.push(Kind::Put, tree, key, value);
+        self.push(Kind::Put.to_byte(), tree, key, value);
+    }
+
+    /// Sets the value of a key that the commit makes: a stamp (8 bytes, big-endian), and then `suffix`. The commit takes
+    /// consecutive stamps from [`crate::Options::stamps`], one more than the greatest offset of the write set; the stamp of
+    /// this key is the first one plus `offset`. Stamps are taken in the order in which commits become visible. So the keys of a
+    /// tree that has only stamped keys are in the order of their commits, and each snapshot sees a prefix of them.
+    ///
+    /// In a transaction stamped keys can only be part of the commit's extra operations: reads of the transaction could not
+    /// see them.
+    pub fn put_stamped(&mut self, tree: TreeId, offset: u32, suffix: &[u8], value: &[u8]) {
+        let Some(stamps) = offset.checked_add(1) else {
+            self.failure.get_or_insert(Error::TooLarge {
+                what: "offset of a stamp",
+                bytes: offset as usize,
+                limit: offset as usize - 1,
+            });
+            return;
+        };
+        let stamp: [u8; STAMP_BYTES] = u64::from(offset).to_be_bytes();
+        if let Some(key) = self.push(OP_PUT_STAMPED, tree, [&stamp, suffix], value) {
+            self.stamped.push(key.start - ENTRY_HEADER_BYTES);
+            self.stamps = self.stamps.max(stamps);
+        }
     }
 
     /// Removes a key.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
-        self.push(Kind::Delete, tree, [key, &[]], &[]);
+        self.push(Kind::Delete.to_byte(), tree, [key, &[]], &[]);
     }
 
     /// Applies a delta to the value of a key, without reading it.
     pub fn merge(&mut self, tree: TreeId, key: &[u8], delta: &[u8]) {
-        self.push(Kind::Merge, tree, [key, &[]], delta);
+        self.push(Kind::Merge.to_byte(), tree, [key, &[]], delta);
     }
 
     /// Removes every key from `lower` on and below `upper`, or every key from `lower` on for `None`. The cost does
@@ -297,14 +330,14 @@ impl WriteSet {
 
     /// Sets the value of a key that must not have changed since the snapshot.
     pub fn put_guarded(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        if let Some(range) = self.push(Kind::Put, tree, [key, &[]], value) {
+        if let Some(range) = self.push(Kind::Put.to_byte(), tree, [key, &[]], value) {
             self.push_guard(tree, key, range, false);
         }
     }
 
     /// Removes a key that must not have changed since the snapshot.
     pub fn delete_guarded(&mut self, tree: TreeId, key: &[u8]) {
-        if let Some(range) = self.push(Kind::Delete, tree, [key, &[]], &[]) {
+        if let Some(range) = self.push(Kind::Delete.to_byte(), tree, [key, &[]], &[]) {
             self.push_guard(tree, key, range, false);
         }
     }
@@ -353,7 +386,7 @@ impl WriteSet {
 
     fn push(
         &mut self,
-        kind: Kind,
+        code: u8,
         tree: TreeId,
         key: [&[u8]; 2],
         value: &[u8],
@@ -376,7 +409,7 @@ impl WriteSet {
             return None;
         }
         let mut header = [0; ENTRY_HEADER_BYTES];
-        header[0] = kind.to_byte();
+        header[0] = code;
         header[1..5].copy_from_slice(&tree.0.to_le_bytes());
         header[5..7].copy_from_slice(&(key_len as u16).to_le_bytes());
         header[7..].copy_from_slice(&(value.len() as u32).to_le_bytes());
@@ -434,6 +467,19 @@ impl WriteSet {
 
     pub(crate) fn payload(&self) -> &[u8] {
         &self.payload
+    }
+
+    /// How many stamps the commit takes.
+    pub(crate) fn stamps(&self) -> u32 {
+        self.stamps
+    }
+
+    /// Makes the keys of the stamped puts, which are ordinary ones from then on.
+    pub(crate) fn add_stamps(&mut self, first: u64) {
+        for at in self.stamped.drain(..) {
+            add_stamp(&mut self.payload, at, first);
+        }
+        self.stamps = 0;
     }
 
     pub(crate) fn memtable_bytes(&self) -> usize {

@@ -11,6 +11,7 @@ mod model;
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
 use frond_tree::disk::{Disk, FsDisk};
@@ -23,9 +24,11 @@ use rand::rngs::SmallRng;
 use support::SimDisk;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 4;
+const FORMAT_VERSION: u32 = 5;
 /// The supported versions.
-const VERSIONS: [u32; 3] = [2, 3, FORMAT_VERSION];
+const VERSIONS: [u32; 4] = [2, 3, 4, FORMAT_VERSION];
+/// From this version on there are stamps.
+const STAMPS_VERSION: u32 = 5;
 
 const CODECS: [Compression; 5] = [
     Compression::Zstd,
@@ -42,6 +45,8 @@ const EMPTY: TreeId = TreeId(9);
 /// Those are only in the log.
 const LOGGED: TreeId = TreeId(10);
 const LOGGED_TO_LOAD: TreeId = TreeId(11);
+/// Its keys are stamped; some of them are only in the log.
+const STAMPED: TreeId = TreeId(12);
 /// In another page of trees.
 const FAR: TreeId = TreeId(700);
 
@@ -56,7 +61,19 @@ fn options(disk: Arc<dyn Disk>) -> Options {
     options.fanout = 4;
     options.inline = true;
     options.merge = Arc::new(Adder);
+    options.stamps = Some(Arc::new(Stamps(AtomicU64::new(STAMPS_FROM))));
     options
+}
+
+/// So large that the offsets carry over into the bytes before.
+const STAMPS_FROM: u64 = (7 << 32) - 3;
+
+struct Stamps(AtomicU64);
+
+impl frond_tree::Stamps for Stamps {
+    fn take(&self, count: u32) -> Option<u64> {
+        Some(self.0.fetch_add(count.into(), Ordering::Relaxed))
+    }
 }
 
 fn tree_options(compression: Compression) -> TreeOptions {
@@ -72,6 +89,9 @@ struct Writer {
     store: Store,
     model: Model,
     state: u64,
+    version: u32,
+    /// The next one.
+    stamp: u64,
 }
 
 impl Writer {
@@ -85,6 +105,30 @@ impl Writer {
     fn commit(&mut self, ops: Vec<Op>, how: Durability) {
         self.store.commit(write_set(&ops), how).unwrap();
         self.model.apply(&ops);
+    }
+
+    /// Commits with stamped keys and others.
+    fn stamped(&mut self, commits: u64) {
+        if self.version < STAMPS_VERSION {
+            return;
+        }
+        for number in 0..commits {
+            let create = [Op::Create(STAMPED, tree_options(Compression::Lz4))];
+            let is_there = self.model.trees.contains_key(&STAMPED);
+            let mut ops: Vec<Op> = create.into_iter().filter(|_| !is_there).collect();
+            ops.push(self.op(TreeId(1)));
+            let mut set = write_set(&ops);
+            for offset in 0..=number as u32 % 5 {
+                let value = format!("{number}.{offset}").into_bytes();
+                let suffix = &b"suffix"[..offset as usize];
+                set.put_stamped(STAMPED, offset, suffix, &value);
+                let key = [&self.stamp.to_be_bytes()[..], suffix].concat();
+                ops.push(Op::Put(STAMPED, key, value));
+                self.stamp += 1;
+            }
+            self.store.commit(set, Durability::Logged).unwrap();
+            self.model.apply(&ops);
+        }
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -168,6 +212,7 @@ impl Writer {
             self.rare(tree);
         }
         self.random(TreeId(1), 150);
+        self.stamped(20);
         self.store.checkpoint().unwrap();
         // All of this stays in buffers.
         for tree in [TreeId(1), TreeId(2)] {
@@ -196,17 +241,22 @@ impl Writer {
         let mut guard = WriteSet::with_snapshot(&self.store.snapshot());
         guard.guard(TreeId(1), b"key");
         self.store.commit(guard, Durability::Logged).unwrap();
+        self.stamped(7);
         self.store.flush_log().unwrap();
+        // These are in the buffer only.
+        self.stamped(3);
     }
 }
 
 /// What the fixture must hold, and the files that today's code writes for it.
-fn generate() -> (Model, SimDisk) {
+fn generate(version: u32) -> (Model, SimDisk) {
     let disk = SimDisk::new(1);
     let mut writer = Writer {
         store: Store::open(options(Arc::new(disk.clone()))).unwrap(),
         model: Model::default(),
         state: 0x9E37_79B9_7F4A_7C15,
+        version,
+        stamp: STAMPS_FROM,
     };
     writer.checkpoint();
     writer.log();
@@ -215,7 +265,7 @@ fn generate() -> (Model, SimDisk) {
 }
 
 fn write_fixture() {
-    let (_, disk) = generate();
+    let (_, disk) = generate(FORMAT_VERSION);
     let _ = std::fs::remove_dir_all(fixture(FORMAT_VERSION));
     std::fs::create_dir_all(fixture(FORMAT_VERSION)).unwrap();
     for (name, len) in disk.files() {
@@ -276,7 +326,7 @@ fn stores_of_known_format_versions_are_read_and_written() {
 
 fn check_reads_and_writes(version: u32) {
     let directory = copy_of_fixture(version);
-    let (mut model, _) = generate();
+    let (mut model, _) = generate(version);
     let report = Store::verify(&on_disk(directory.path()), &mut |_| {}).unwrap();
     assert_eq!(report.problems, []);
     assert!(report.log_frames > 15, "{report:?}");
@@ -285,6 +335,11 @@ fn check_reads_and_writes(version: u32) {
     let mut random = SmallRng::seed_from_u64(1);
     let store = Store::open(on_disk(directory.path())).unwrap();
     check_store(&store, &model, &mut random).unwrap();
+    let stamped = model.trees.get(&STAMPED);
+    let last = stamped.and_then(|stamped| stamped.keys().next_back());
+    let last = last.map_or(0, |key| u64::from_be_bytes(key[..8].try_into().unwrap()));
+    assert_eq!(store.durable_stamp(), last);
+    assert_eq!(last > STAMPS_FROM, version >= STAMPS_VERSION);
     let first = store.tree_stats(TreeId(1));
     assert!(first.height > 2 && first.pending_bytes > 0, "{first:?}");
     assert_eq!(store.tree_stats(EMPTY).height, 0);

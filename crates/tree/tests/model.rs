@@ -462,7 +462,7 @@ fn increments_from_many_threads_are_all_there() {
                         set.put_guarded(tree, b"counter", next.to_string().as_bytes());
                         set.put(tree, &random_key(&mut random), &[b'7'; 100]);
                         match store.commit(set, Durability::Logged) {
-                            Ok(()) => break,
+                            Ok(_) => break,
                             Err(frond_tree::Error::Conflict { .. }) => {}
                             Err(error) => panic!("{error}"),
                         }

@@ -55,7 +55,7 @@ fn commit(store: &Store, number: u32) -> Result<(), Error> {
     let mut set = WriteSet::new();
     set.put(TREE, format!("key {number:06}").as_bytes(), &[b'v'; 200]);
     set.merge(TREE, b"updated", &number.to_be_bytes());
-    store.commit(set, Durability::Logged)
+    store.commit(set, Durability::Logged).map(drop)
 }
 
 fn check(store: &Store, count: u32) {

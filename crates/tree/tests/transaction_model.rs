@@ -241,9 +241,9 @@ struct World {
 }
 
 /// What became of a commit or a stage: the conflict, if there was one.
-fn conflict(result: Result<(), Error>) -> Option<bool> {
+fn conflict<T>(result: Result<T, Error>) -> Option<bool> {
     match result {
-        Ok(()) => None,
+        Ok(_) => None,
         Err(Error::Conflict { held, .. }) => Some(held),
         Err(error) => panic!("{error}"),
     }

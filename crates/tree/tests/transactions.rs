@@ -32,7 +32,7 @@ fn with_tree(options: Options) -> (Store, TreeId) {
 fn put(store: &Store, tree: TreeId, key: &[u8], value: &[u8]) -> Result<(), Error> {
     let mut set = WriteSet::with_snapshot(&store.snapshot());
     set.put_guarded(tree, key, value);
-    store.commit(set, Durability::Logged)
+    store.commit(set, Durability::Logged).map(drop)
 }
 
 fn stage_put(on: &Transaction, tree: TreeId, key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -42,7 +42,9 @@ fn stage_put(on: &Transaction, tree: TreeId, key: &[u8], value: &[u8]) -> Result
 }
 
 fn commit(transaction: Transaction) -> Result<(), Error> {
-    transaction.commit(WriteSet::new(), Durability::Logged)
+    transaction
+        .commit(WriteSet::new(), Durability::Logged)
+        .map(drop)
 }
 
 fn text(snapshot: &Snapshot, tree: TreeId) -> String {
@@ -65,9 +67,9 @@ fn text(snapshot: &Snapshot, tree: TreeId) -> String {
     forward.join(" ")
 }
 
-fn held(result: Result<(), Error>) -> Option<bool> {
+fn held<T>(result: Result<T, Error>) -> Option<bool> {
     match result {
-        Ok(()) => None,
+        Ok(_) => None,
         Err(Error::Conflict { held, .. }) => Some(held),
         Err(error) => panic!("{error}"),
     }
@@ -447,7 +449,7 @@ fn a_bank_keeps_its_money() {
                 store.await_transaction(tree, &key).unwrap();
                 Ok(false)
             }
-            result => result.map(|()| true),
+            result => result.map(|_| true),
         }
     };
     let paid = thread::scope(|scope| {

@@ -15,6 +15,7 @@ pub mod abort_transaction;
 pub mod absent;
 pub mod access_info;
 pub mod aggregate;
+pub mod apply_ops;
 pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
@@ -92,7 +93,7 @@ mod write;
 pub static COMMANDS: &[&dyn Command] = &[
     &abort_transaction::AbortTransaction,
     &aggregate::Aggregate,
-    &refused::APPLY_OPS,
+    &apply_ops::ApplyOps,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
     &clone_collection_as_capped::CloneCollectionAsCapped,

@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use frond_bson::{Doc, DocBuf, RawElement, Value, tag};
+use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, Value, tag};
 
 use crate::error::{Result, corrupt};
 use crate::record::has_twins;
@@ -383,6 +383,7 @@ fn to_document(diff: &Doc, doc: &Doc) -> Option<DocBuf> {
             out.push_raw(&after);
         } else if let Some(diff) = inner.get(name) {
             push_inner(&mut out, field.name(), &field, diff)?;
+            check_size(&out)?;
         } else {
             out.push_raw(&field);
         }
@@ -395,6 +396,11 @@ fn to_document(diff: &Doc, doc: &Doc) -> Option<DocBuf> {
     }
     inserted.iter_raw().for_each(|field| out.push_raw(&field));
     Some(out)
+}
+
+/// Refuses to go on with what can be no document: a client may send any difference.
+fn check_size(out: &Doc) -> Option<()> {
+    (out.len_bytes() <= 2 * MAX_DOCUMENT_BYTES).then_some(())
 }
 
 /// Adds a value with a difference applied. One of another type than the difference stays, as in MongoDB.
@@ -460,7 +466,7 @@ fn to_array(diff: &Doc, array: &Doc) -> Option<DocBuf> {
         while count < *index {
             push(&mut out, &|out, name| {
                 out.push(name, Value::Null);
-                Some(())
+                check_size(out)
             })?;
             count += 1;
         }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::frame::Frame;
 use super::group::FRAME_HEADER_BYTES;
 use crate::bytes::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, SharedMap};
@@ -147,58 +148,44 @@ impl Buffer {
     }
 
     /// Whether there is room for a frame.
-    pub(super) fn has_room(&self, payload: &[u8]) -> bool {
+    pub(super) fn has_room(&self, frame: &Frame<'_>) -> bool {
         let entries = (self.frames + 1) * ENTRY_BYTES;
-        self.bytes + FRAME_HEADER_BYTES + payload.len() + entries <= self.map.bytes().len()
+        self.bytes + frame.len() + entries <= self.map.bytes().len()
     }
 
     /// Whether there would be room for a frame if this were empty.
-    pub(super) fn could_hold(&self, payload: &[u8]) -> bool {
-        FRAME_HEADER_BYTES + payload.len() + ENTRY_BYTES <= self.map.bytes().len()
+    pub(super) fn could_hold(&self, frame: &Frame<'_>) -> bool {
+        frame.len() + ENTRY_BYTES <= self.map.bytes().len()
     }
 
-    /// Adds a frame, for which there must be room. Returns its size.
-    pub(super) fn push(&mut self, payload: &[u8], frame: Place) -> usize {
-        let Place {
-            position,
-            sequence,
-            previous,
-            hash,
-        } = frame;
+    /// Adds the frame at a position, for which there must be room. `previous` is the checksum of the payload before.
+    pub(super) fn push(&mut self, frame: &Frame<'_>, position: u64, previous: u64) {
         if self.is_empty() {
-            (self.position, self.sequence) = (position, sequence);
+            (self.position, self.sequence) = (position, frame.sequence);
         }
         let entry = Entry {
             position,
-            sequence,
+            sequence: frame.sequence,
             previous,
-            hash,
+            hash: frame.hash,
             offset: self.bytes as u32,
-            len: payload.len() as u32,
+            len: frame.payload_len() as u32,
         };
         self.map.write(self.bytes, &entry.len.to_le_bytes());
-        self.map.write(self.bytes + FRAME_HEADER_BYTES, payload);
+        self.bytes += FRAME_HEADER_BYTES;
+        for part in frame.parts() {
+            self.map.write(self.bytes, part);
+            self.bytes += part.len();
+        }
         self.frames += 1;
         let at = self.map.bytes().len() - self.frames * ENTRY_BYTES;
         self.map.write(at, &entry.encode(self.epoch));
-        let len = FRAME_HEADER_BYTES + payload.len();
-        self.bytes += len;
-        len
     }
 
     /// Forgets the frames: they are in a segment.
     pub(super) fn clear(&mut self) {
         (self.bytes, self.frames) = (0, 0);
     }
-}
-
-/// Where a frame is in the log, and the checksums of its payload and of the one before.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) position: u64,
-    pub(super) sequence: u64,
-    pub(super) previous: u64,
-    pub(super) hash: u64,
 }
 
 /// Makes or reuses the file, begins a new epoch, and maps both halves. What the last epoch left is in the segments.

@@ -5,6 +5,7 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use super::frame::Frame;
 use crate::bytes::{Reader, Writer};
 use crate::options::WRITE_SET_BYTES_MAX;
 use crate::{Compression, compress};
@@ -13,7 +14,7 @@ use crate::{Compression, compress};
 pub(super) const HEADER_BYTES: usize = 52;
 /// Size of a frame's header in bytes.
 pub(super) const FRAME_HEADER_BYTES: usize = 4;
-/// The longest payload of a frame: a write set, and the header of its last operation.
+/// The longest payload of a frame: a write set, the header of its last operation, and a stamp.
 pub(super) const PAYLOAD_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + 64;
 /// The largest buffer of the log.
 pub(super) const BUFFER_BYTES_MAX: usize = 8 << 20;
@@ -174,12 +175,14 @@ pub(super) fn is_compressed(bytes: usize) -> bool {
 }
 
 /// The bytes before the payload in a group of one frame, which is not compressed.
-pub(super) fn seal_large(payload: &[u8], place: Place) -> Vec<u8> {
-    let mut header = Header::of(place, FRAME_HEADER_BYTES + payload.len());
-    let len = (payload.len() as u32).to_le_bytes();
+pub(super) fn seal_large(frame: &Frame<'_>, place: Place) -> Vec<u8> {
+    let mut header = Header::of(place, frame.len());
+    let len = (frame.payload_len() as u32).to_le_bytes();
     let mut checksum = Xxh3::new();
     checksum.update(&len);
-    checksum.update(payload);
+    for part in frame.parts() {
+        checksum.update(part);
+    }
     header.checksum = checksum.digest();
     let mut bytes = vec![0; HEADER_BYTES];
     header.encode(&mut bytes);

@@ -6,6 +6,7 @@
 
 mod buffer;
 mod cut;
+mod frame;
 mod group;
 mod replay;
 mod segment;
@@ -20,17 +21,16 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::disk::Disk;
+use crate::durable_stamp::DurableStamp;
 use crate::error::{CLOSE_CALLED, is_passing};
 use crate::fail_stop::FailStop;
 use crate::interrupt::{Wait, WaitFor};
 use crate::{Error, Result};
-use buffer::Place;
 pub(crate) use cut::{cut_damaged, was_cut};
+pub(crate) use frame::{Checksum, Frame, Stamped};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use parking_lot::Mutex;
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};
 use state::{Shared, Stall, State};
@@ -44,11 +44,8 @@ const BUFFER_BYTES_MIN: usize = 64 << 10;
 const INLINE_FRAMES: usize = 16;
 /// The log thread waits so long before it tries again what failed; each time twice as long, up to the second one.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-
-/// The checksum of a payload, which a committer computes before it takes the commit lock.
-pub(crate) fn checksum(payload: &[u8]) -> u64 {
-    xxh3_64(payload)
-}
+/// A sync that was asked for comes so long after the one before at the earliest.
+const SYNC_PAUSE: Duration = Duration::from_millis(10);
 
 /// The open log.
 pub(crate) struct Log {
@@ -71,6 +68,7 @@ impl Log {
         interval: Option<Duration>,
         segment_bytes: usize,
         buffer_bytes: usize,
+        stamps: Arc<DurableStamp>,
     ) -> Result<Log> {
         let half = buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
         let buffers = match buffer::open(&*disk, half.next_multiple_of(4096))? {
@@ -95,7 +93,7 @@ impl Log {
                 reserved.err().and_then(|error| Stall::of_reserve(&error))
             }
         };
-        let shared = Arc::new(Shared::new(end, writer, buffers, stall));
+        let shared = Arc::new(Shared::new(end, writer, buffers, stall, stamps));
         let write_bytes = WRITE_BYTES.min(half / 4);
         let Some(interval) = interval else {
             return Ok(Log {
@@ -127,23 +125,16 @@ impl Log {
         })
     }
 
-    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. `hash` is the
-    /// [`checksum`] of the payload. A frame that `may_use_reserve` frees space: it is taken on a full disk too, as long as
+    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. A frame that `may_use_reserve` frees space: it is taken on a full disk too, as long as
     /// the log's reserve lasts.
     ///
     /// # Errors
     /// After an error nothing was appended. [`Error::Stalled`] if the log cannot be written for now.
-    pub(crate) fn append(
-        &self,
-        payload: &[u8],
-        hash: u64,
-        sequence: u64,
-        may_use_reserve: bool,
-    ) -> Result<u64> {
-        if payload.len() > PAYLOAD_BYTES_MAX {
+    pub(crate) fn append(&self, frame: &Frame<'_>, may_use_reserve: bool) -> Result<u64> {
+        if frame.payload_len() > PAYLOAD_BYTES_MAX {
             return Err(Error::TooLarge {
                 what: "write set",
-                bytes: payload.len(),
+                bytes: frame.payload_len(),
                 limit: PAYLOAD_BYTES_MAX,
             });
         }
@@ -163,12 +154,11 @@ impl Log {
                 return Err(stall.error());
             }
             let buffer = state.filling.as_mut();
-            let Some(buffer) = buffer.filter(|buffer| buffer.could_hold(payload)) else {
+            let Some(buffer) = buffer.filter(|buffer| buffer.could_hold(frame)) else {
                 drop(state);
-                let frame = (payload, sequence, hash);
                 return self.shared.append_to_segment(frame, may_use_reserve);
             };
-            if buffer.has_room(payload) {
+            if buffer.has_room(frame) {
                 break;
             }
             if let Some(stall) = state.stall.as_ref().filter(|stall| !stall.can_write) {
@@ -186,19 +176,14 @@ impl Log {
                 Wait::begin(WaitFor::Log)?.on(&self.shared.progress, &mut state)?;
             }
         }
-        let place = Place {
-            position: state.end,
-            sequence,
-            previous: std::mem::replace(&mut state.last, hash),
-            hash,
-        };
+        let (position, previous) = (state.end, state.last);
         let Some(buffer) = &mut state.filling else {
             return Err(Error::Closed("the log has no buffer".to_owned()));
         };
         let was_empty = buffer.is_empty();
-        let len = buffer.push(payload, place) as u64;
+        buffer.push(frame, position, previous);
         let (bytes, frames) = (buffer.len(), buffer.count());
-        state.end += len;
+        state.note_appended(frame);
         let end = state.end;
         drop(state);
         if self.is_inline {
@@ -277,6 +262,18 @@ impl Log {
         }
     }
 
+    /// Asks for a sync soon, and does not wait for it. Without a log thread it syncs at once.
+    pub(crate) fn request_sync(&self) {
+        if self.is_inline {
+            // The state has the failure.
+            let _ = self.shared.work(true);
+        } else if !self.shared.wants_sync.swap(true, Ordering::AcqRel) {
+            // The log thread either sees it or waits already.
+            drop(self.shared.state.lock());
+            self.shared.work.notify_one();
+        }
+    }
+
     /// Allows segments that end at or before `position` to be deleted.
     pub(crate) fn release_before(&self, position: u64) {
         let mut state = self.shared.state.lock();
@@ -327,6 +324,8 @@ impl Drop for Log {
 /// could not be written.
 fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
     let mut next_sync = Instant::now() + interval;
+    // The earliest time for a sync that was asked for.
+    let mut sync_from = Instant::now();
     let mut pause = RETRY_PAUSES.0;
     let mut retry_at = Instant::now() + pause;
     loop {
@@ -337,6 +336,12 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
                 break;
             }
             let is_dirty = !is_blocked && state.end > state.durable;
+            if state.end <= state.durable {
+                // Who asked for a sync had appended its frame before.
+                shared.wants_sync.store(false, Ordering::Release);
+            } else if is_dirty && shared.wants_sync.load(Ordering::Acquire) {
+                next_sync = next_sync.min(sync_from);
+            }
             let deadline = match (is_dirty, state.must_retry) {
                 (false, false) => None,
                 (true, false) => Some(next_sync),
@@ -358,11 +363,19 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
         let is_due = Instant::now() >= next_sync;
         let must_sync = state.wanted > state.durable || stop || is_due;
         drop(state);
+        if must_sync {
+            // What is appended from here on may need another one.
+            shared.wants_sync.store(false, Ordering::Release);
+        }
         if is_due {
             next_sync = Instant::now() + interval;
         }
         // The state has the failure.
         let _ = shared.work(must_sync);
+        if must_sync {
+            sync_from = Instant::now() + SYNC_PAUSE;
+        }
+        shared.stamps.tell();
         let state = shared.state.lock();
         if stop || state.check().is_err() {
             return;

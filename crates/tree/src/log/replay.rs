@@ -361,6 +361,7 @@ mod tests {
 
     use super::*;
     use crate::disk::FsDisk;
+    use crate::log::frame::{Checksum, Frame};
     use crate::log::segment::SegmentWriter;
     use crate::{TreeId, WriteSet, operation};
 
@@ -546,14 +547,11 @@ mod tests {
         let (mut position, mut previous) = (0, 0);
         let malformed = [&payload(1)[..], &[0]].concat();
         for (number, payload) in [payload(1), malformed].iter().enumerate() {
-            let hash = xxhash_rust::xxh3::xxh3_64(payload);
-            let place = buffer::Place {
-                position,
-                sequence: 1 + 2 * number as u64,
-                previous: std::mem::replace(&mut previous, hash),
-                hash,
-            };
-            position += buffer.push(payload, place) as u64;
+            let checksum = Checksum::of(payload, false);
+            let frame = Frame::new(payload, &checksum, 1 + 2 * number as u64, None);
+            buffer.push(&frame, position, previous);
+            position += frame.len() as u64;
+            previous = frame.hash;
         }
         drop(buffer);
         match replay(&disk, 0, |_, sequence, _| Ok(sequence + 2)) {

@@ -4,7 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::frame::Frame;
 use super::group::{self, Place};
+use crate::bytes::Writer;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
@@ -165,20 +167,24 @@ impl SegmentWriter {
     /// Writes a frame as one group, or leaves nothing of it. On a full disk the reserve is used if the frame may do that.
     pub(super) fn write_frame(
         &mut self,
-        payload: &[u8],
-        sequence: u64,
+        frame: &Frame<'_>,
         may_use_reserve: bool,
     ) -> Result<(), Failure> {
-        let bytes = group::FRAME_HEADER_BYTES + payload.len();
+        let bytes = frame.len();
+        let place = self.place(frame.sequence);
+        let parts = frame.parts();
         let written = if group::is_compressed(bytes) || bytes <= PACKED_BYTES_MAX {
             let mut frames = Vec::with_capacity(bytes);
-            group::push_frame(&mut frames, payload);
+            frames.put_u32(frame.payload_len() as u32);
+            for part in parts {
+                frames.extend_from_slice(part);
+            }
             let mut packed = Vec::new();
-            let whole = group::seal(&frames, &mut packed, self.place(sequence));
+            let whole = group::seal(&frames, &mut packed, place);
             self.append(&[whole], may_use_reserve)
         } else {
-            let header = group::seal_large(payload, self.place(sequence));
-            self.append(&[&header, payload], may_use_reserve)
+            let header = group::seal_large(frame, place);
+            self.append(&[&header, parts[0], parts[1]], may_use_reserve)
         };
         if let Err(Failure::Retryable(error)) = written {
             // The caller is told that the commit did not take place, so a replay must not find it.
@@ -230,7 +236,7 @@ impl SegmentWriter {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let mut at = self.len;
         self.has_tail = true;
-        for part in parts {
+        for part in parts.iter().filter(|part| !part.is_empty()) {
             file.write_at(part, at)
                 .map_err(retryable(format!("writing {bytes} bytes to the log")))?;
             at += part.len() as u64;

@@ -1,12 +1,16 @@
 //! The state of an open log, and the work on it: of the log thread, or of committers where there is none.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::buffer::Buffer;
-use super::group::FRAME_HEADER_BYTES;
+use super::frame::{Frame, Stamped};
 use super::segment::{Failure, SegmentWriter};
+use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::{FailStop, step};
 use crate::{Error, Result};
 
@@ -18,6 +22,10 @@ pub(super) struct Shared {
     pub(super) work: Condvar,
     /// Wakes committers that wait for space in the buffer or for a sync.
     pub(super) progress: Condvar,
+    /// Somebody wants a sync soon.
+    pub(super) wants_sync: AtomicBool,
+    /// Is told which stamps are durable.
+    pub(super) stamps: Arc<DurableStamp>,
 }
 
 #[derive(Default)]
@@ -33,6 +41,10 @@ pub(super) struct State {
     pub(super) last: u64,
     /// Everything before this position is durable.
     pub(super) durable: u64,
+    /// The newest stamped commit, and the position after its frame, until the next write of the buffers.
+    stamped: Option<(u64, Stamped)>,
+    /// The newest ones at earlier writes, until they are durable.
+    written_stamps: VecDeque<(u64, Stamped)>,
     /// A committer waits until this position is durable.
     pub(super) wanted: u64,
     /// A committer waits until the other buffer takes frames, because its own does not fit into this one.
@@ -93,6 +105,24 @@ impl State {
         }
     }
 
+    /// Notes that a frame was appended.
+    pub(super) fn note_appended(&mut self, frame: &Frame<'_>) {
+        self.end += frame.len() as u64;
+        self.last = frame.hash;
+        if let Some(stamped) = frame.stamped {
+            self.stamped = Some((self.end, stamped));
+        }
+    }
+
+    /// The newest stamped commit that has become durable.
+    fn take_durable_stamp(&mut self) -> Option<Stamped> {
+        let durable = self.durable;
+        let are = |(position, _): &(u64, Stamped)| *position <= durable;
+        let count = self.written_stamps.iter().take_while(|it| are(it)).count();
+        let newest = self.written_stamps.drain(..count).next_back();
+        newest.map(|(_, stamped)| stamped)
+    }
+
     /// Whether the log thread has work that does not need the log to be writable.
     pub(super) fn must_work(&self) -> bool {
         self.stop || self.retry_now || self.keep_from > self.kept_from
@@ -114,6 +144,7 @@ impl Shared {
         writer: SegmentWriter,
         buffers: Option<[Buffer; 2]>,
         stall: Option<Stall>,
+        stamps: Arc<DurableStamp>,
     ) -> Shared {
         let (filling, free) = match buffers {
             Some([filling, free]) => (Some(filling), Some(free)),
@@ -133,6 +164,8 @@ impl Shared {
             state: Mutex::new(state),
             work: Condvar::new(),
             progress: Condvar::new(),
+            wants_sync: AtomicBool::new(false),
+            stamps,
         }
     }
 
@@ -169,6 +202,10 @@ impl Shared {
         state.kept_from = keep_from;
         state.leave_segment &= !leave_segment || result.is_err();
         state.durable = writer.durable;
+        // Who waits for the sync of a commit finds its stamps durable.
+        if let Some(stamped) = state.take_durable_stamp() {
+            self.stamps.note_synced(stamped.sequence, stamped.last);
+        }
         state.must_retry = result.is_err() || reserved.is_err();
         state.stall = match (&result, &reserved) {
             (Err(failure), _) => Some(Stall::of(failure.error(), false)),
@@ -202,6 +239,9 @@ impl Shared {
             self.write_buffer(writer, buffer)?;
         }
         let mut state = self.state.lock();
+        if let Some(newest) = state.stamped.take() {
+            state.written_stamps.push_back(newest);
+        }
         if state.filling.as_ref().is_none_or(Buffer::is_empty) {
             return Ok(());
         }
@@ -232,7 +272,7 @@ impl Shared {
     /// Appends a frame that no buffer can hold: it is in the segment when this returns, and so is everything before.
     pub(super) fn append_to_segment(
         &self,
-        (payload, sequence, hash): (&[u8], u64, u64),
+        frame: &Frame<'_>,
         may_use_reserve: bool,
     ) -> Result<u64> {
         let mut writer = self.writer.lock();
@@ -245,7 +285,7 @@ impl Shared {
         let written = self
             .write_buffers(&mut writer)
             .and_then(|()| writer.check_end(position))
-            .and_then(|()| writer.write_frame(payload, sequence, may_use_reserve));
+            .and_then(|()| writer.write_frame(frame, may_use_reserve));
         guard.finish();
         let mut state = self.state.lock();
         if let Err(failure) = written {
@@ -262,8 +302,7 @@ impl Shared {
             self.report(state);
             return checked.and(Err(error));
         }
-        state.end += (FRAME_HEADER_BYTES + payload.len()) as u64;
-        state.last = hash;
+        state.note_appended(frame);
         // The log thread syncs it at the next interval.
         self.work.notify_one();
         Ok(state.end)

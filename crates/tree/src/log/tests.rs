@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::buffer::BUFFER_FILE;
-use super::{Log, checksum, replay, replay_giving_room};
+use super::{Checksum, Frame, Log, replay, replay_giving_room};
 use crate::disk::{Disk, DiskFile, FsDisk, SharedMap};
+use crate::durable_stamp::DurableStamp;
+use crate::publisher::Publisher;
 use crate::{Error, Result, TreeId, WriteSet, operation};
 
 /// A disk that has no room for anything new while it is full.
@@ -20,6 +22,10 @@ struct FillingDisk {
 }
 
 const NOT_BAD: u64 = u64::MAX;
+
+fn stamps() -> Arc<DurableStamp> {
+    Arc::new(DurableStamp::new(Arc::new(Publisher::new(0))))
+}
 
 impl FillingDisk {
     fn new(directory: &tempfile::TempDir, is_full: &Arc<AtomicBool>) -> FillingDisk {
@@ -132,7 +138,11 @@ fn payload(number: u64) -> Vec<u8> {
 }
 
 fn append_to(log: &Log, payload: &[u8], number: u64, may_use_reserve: bool) -> Result<u64> {
-    log.append(payload, checksum(payload), number, may_use_reserve)
+    let checksum = Checksum::of(payload, false);
+    log.append(
+        &Frame::new(payload, &checksum, number, None),
+        may_use_reserve,
+    )
 }
 
 fn is_full(error: &Error) -> bool {
@@ -163,7 +173,7 @@ fn the_reserve_takes_what_frees_space_on_a_full_disk() {
         let directory = tempfile::tempdir().unwrap();
         let full = Arc::new(AtomicBool::new(false));
         let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
-        let log = Log::open(Arc::clone(&disk), 0, interval, 1 << 20, 64 << 10).unwrap();
+        let log = Log::open(Arc::clone(&disk), 0, interval, 1 << 20, 64 << 10, stamps()).unwrap();
         let next = Cell::new(1);
         let append = |may_use_reserve| -> Result<u64> {
             let number = next.get();
@@ -220,7 +230,7 @@ fn a_replay_on_a_full_disk_is_given_room() {
     let directory = tempfile::tempdir().unwrap();
     let full = Arc::new(AtomicBool::new(false));
     let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
-    let log = Log::open(Arc::clone(&disk), 0, None, 64 << 10, 64 << 10).unwrap();
+    let log = Log::open(Arc::clone(&disk), 0, None, 64 << 10, 64 << 10, stamps()).unwrap();
     full.store(true, Ordering::Relaxed);
     let mut next = 1;
     while append_to(&log, &payload(next), next, true).is_ok() {
@@ -245,7 +255,7 @@ fn a_log_that_is_closed_on_a_full_disk_loses_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let full = Arc::new(AtomicBool::new(false));
         let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
-        let log = Log::open(Arc::clone(&disk), 0, interval, 64 << 10, 64 << 10).unwrap();
+        let log = Log::open(Arc::clone(&disk), 0, interval, 64 << 10, 64 << 10, stamps()).unwrap();
         full.store(true, Ordering::Relaxed);
         let mut next = 1;
         while append_to(&log, &payload(next), next, true).is_ok() {
@@ -269,7 +279,7 @@ fn a_frame_that_does_not_fit_does_not_wait_for_the_interval() {
     let directory = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
     let interval = Duration::from_secs(60);
-    let log = Log::open(disk, 0, Some(interval), 1 << 20, 64 << 10).unwrap();
+    let log = Log::open(disk, 0, Some(interval), 1 << 20, 64 << 10, stamps()).unwrap();
     let start = Instant::now();
     // Too little to be written at once, and then too much for the rest of the buffer.
     append_to(&log, &[1; 10_000], 1, false).unwrap();
@@ -291,7 +301,15 @@ fn an_unreadable_sector_of_the_buffer_loses_nothing() {
         let filling = FillingDisk::new(&directory, &full);
         let bad_byte = Arc::clone(&filling.bad);
         let disk: Arc<dyn Disk> = Arc::new(filling);
-        let log = Log::open(Arc::clone(&disk), 0, None, HALF as usize, HALF as usize).unwrap();
+        let log = Log::open(
+            Arc::clone(&disk),
+            0,
+            None,
+            HALF as usize,
+            HALF as usize,
+            stamps(),
+        )
+        .unwrap();
         full.store(true, Ordering::Relaxed);
         let mut next = 1;
         while append_to(&log, &payload(next), next, true).is_ok() {
@@ -315,7 +333,7 @@ fn an_unreadable_sector_of_the_buffer_loses_nothing() {
 fn a_buffer_with_holes_is_made_anew() {
     let directory = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
-    let open = || Log::open(Arc::clone(&disk), 0, None, 1 << 20, 64 << 10).unwrap();
+    let open = || Log::open(Arc::clone(&disk), 0, None, 1 << 20, 64 << 10, stamps()).unwrap();
     open().close().unwrap();
     let file = disk.open(BUFFER_FILE, false).unwrap();
     let size = file.len().unwrap();

@@ -30,7 +30,7 @@ fn put(store: &Store, number: u64, how: Durability) -> Result<()> {
         set.create_tree(TREE, &TreeOptions::default());
     }
     set.put(TREE, &number.to_be_bytes(), &[7; 1000]);
-    store.commit(set, how)
+    store.commit(set, how).map(drop)
 }
 
 fn has(store: &Store, number: u64) -> bool {

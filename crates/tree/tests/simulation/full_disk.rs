@@ -54,14 +54,14 @@ fn value(number: u64) -> Vec<u8> {
 fn put(store: &Store, tree: TreeId, number: u64) -> Result<()> {
     let mut set = WriteSet::new();
     set.put(tree, &number.to_be_bytes(), &value(number));
-    store.commit(set, Durability::Synced)
+    store.commit(set, Durability::Synced).map(drop)
 }
 
 fn free(store: &Store, change: impl FnOnce(&mut WriteSet)) -> Result<()> {
     let mut set = WriteSet::new();
     change(&mut set);
     set.set_frees_space();
-    store.commit(set, Durability::Synced)
+    store.commit(set, Durability::Synced).map(drop)
 }
 
 fn is_full(error: &Error) -> bool {
@@ -329,7 +329,7 @@ fn a_deletion_larger_than_the_reserve_succeeds_on_a_full_disk() {
             }
         }
         match store.commit(set, Durability::Logged) {
-            Ok(()) => there += SMALL_BATCH,
+            Ok(_) => there += SMALL_BATCH,
             Err(error) => {
                 assert!(is_full(&error), "{error}");
                 break;

@@ -35,7 +35,7 @@ fn put(store: &Store, number: u64, len: usize, how: Durability) -> Result<()> {
     let mut random = SmallRng::seed_from_u64(number);
     let value: Vec<u8> = (0..len).map(|_| random.random()).collect();
     set.put(TREE, &number.to_be_bytes(), &value);
-    store.commit(set, how)
+    store.commit(set, how).map(drop)
 }
 
 fn has(store: &Store, number: u64) -> bool {

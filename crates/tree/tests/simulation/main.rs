@@ -12,6 +12,7 @@ mod flips;
 mod full_disk;
 mod log;
 mod model;
+mod stamps;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;

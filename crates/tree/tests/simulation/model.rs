@@ -21,6 +21,9 @@ const MARKER: &[u8] = b"~commits";
 /// The trees of the accounts, if there is a bank.
 pub const BANK: [TreeId; 2] = [TreeId(2), TreeId(3)];
 
+/// The tree of the stamped keys, if there is a bank.
+pub const STAMPED: TreeId = TreeId(4);
+
 /// Accounts, and what all of them have together.
 pub const ACCOUNTS: u8 = 8;
 pub const SUM: i64 = 1000 * ACCOUNTS as i64;
@@ -108,7 +111,7 @@ impl MergeOperator for Adder {
 
 /// The operations that found the bank.
 fn found_bank(random: &mut SmallRng) -> Commit {
-    let trees = BANK.map(|tree| Op::Create(tree, random_options(random)));
+    let trees = [BANK[0], BANK[1], STAMPED].map(|tree| Op::Create(tree, random_options(random)));
     let balance = (SUM / i64::from(ACCOUNTS)).to_le_bytes().to_vec();
     let accounts =
         (0..ACCOUNTS).map(|number| Op::Put(bank_of(number), account(number), balance.clone()));
@@ -122,6 +125,8 @@ pub enum Op {
     CreateToLoad(TreeId, TreeOptions),
     Drop(TreeId),
     Put(TreeId, Vec<u8>, Vec<u8>),
+    /// A put of a stamped key by its offset. The commit makes it a put.
+    PutStamped(TreeId, u32, Vec<u8>),
     Delete(TreeId, Vec<u8>),
     Merge(TreeId, Vec<u8>, i64),
     DeleteRange(TreeId, Vec<u8>, Option<Vec<u8>>),
@@ -147,6 +152,7 @@ pub fn add_to(set: &mut WriteSet, commit: &Commit) {
                 set.put_guarded(*tree, key, value);
             }
             Op::Put(tree, key, value) => set.put(*tree, key, value),
+            Op::PutStamped(tree, offset, value) => set.put_stamped(*tree, *offset, b"", value),
             Op::Delete(tree, key) => set.delete(*tree, key),
             Op::Merge(tree, key, delta) => set.merge(*tree, key, &delta.to_le_bytes()),
             Op::DeleteRange(tree, lower, upper) => set.delete_range(*tree, lower, upper.as_deref()),
@@ -183,6 +189,7 @@ impl Model {
                     self.loading.remove(tree);
                 }
                 Op::Put(tree, ..)
+                | Op::PutStamped(tree, ..)
                 | Op::Delete(tree, _)
                 | Op::Merge(tree, ..)
                 | Op::DeleteRange(tree, ..) => {
@@ -208,7 +215,7 @@ impl Model {
     pub fn random_commit(&self, random: &mut SmallRng, store: &Store) -> Commit {
         let mut commit = Vec::new();
         let mut trees: Vec<TreeId> = self.trees.keys().copied().collect();
-        trees.retain(|tree| !self.has_bank || !BANK.contains(tree));
+        trees.retain(|tree| !self.has_bank || !BANK.contains(tree) && *tree != STAMPED);
         let first = self.commits == 0;
         if first && self.has_bank {
             commit.extend(found_bank(random));
@@ -318,6 +325,7 @@ fn change(tree: TreeId, content: &mut Tree, op: &Op) {
             }
         }
         Op::Create(..) | Op::CreateToLoad(..) | Op::Drop(_) => unreachable!("not about keys"),
+        Op::PutStamped(..) => unreachable!("its key is not known"),
     }
 }
 

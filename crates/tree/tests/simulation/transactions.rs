@@ -132,6 +132,7 @@ impl World {
         };
         let is_held = World::are_held(held, &accounts, None);
         ops.push(self.now.marker());
+        self.add_stamped(&mut ops);
         let mut set = WriteSet::with_snapshot(&snapshot);
         add_to(&mut set, &ops);
         drop(snapshot);
@@ -208,6 +209,7 @@ impl World {
             Op::Create(tree, _) | Op::CreateToLoad(tree, _) => created.insert(*tree),
             Op::Drop(_) => true,
             Op::Put(tree, ..)
+            | Op::PutStamped(tree, ..)
             | Op::Delete(tree, _)
             | Op::Merge(tree, ..)
             | Op::DeleteRange(tree, ..) => {
@@ -219,14 +221,16 @@ impl World {
             self.outcome.counts.aborts += 1;
             return Ok(());
         }
-        let (mut commit, marker) = (open.staged, self.now.marker());
-        let extra = write_set(&vec![marker.clone()]);
-        commit.push(marker);
+        let mut extra = vec![self.now.marker()];
+        self.add_stamped(&mut extra);
+        let commit = [open.staged, extra.clone()].concat();
+        let extra = write_set(&extra);
         let commits = |how: Durability| open.transaction.commit(extra, how);
+        let before = self.now.commits;
         let outcome = self.commit_as(store, commit, commits);
         let is_conflict = matches!(outcome, Err(Error::Conflict { .. }));
         assert!(!is_conflict, "its accounts were held");
-        self.outcome.counts.transactions += u64::from(outcome.is_ok());
+        self.outcome.counts.transactions += self.now.commits - before;
         outcome
     }
 

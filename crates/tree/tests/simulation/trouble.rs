@@ -59,6 +59,9 @@ counts! {
     kills: "of them of the process alone",
     torn_stores: "in the middle of a write to the mapped log",
     commits: "commits",
+    stamped: "of them with stamped keys",
+    no_stamps: "commits refused for lack of stamps",
+    durable_stamps: "times that the durable stamp proved a commit durable",
     range_deletes: "range deletes",
     transactions: "transactions committed",
     aborts: "transactions aborted",
@@ -350,6 +353,7 @@ impl World {
         self.may_panic = false;
         self.panicked = has_panicked();
         let attempt = self.attempt.take();
+        let attempt = attempt.map(|commit| self.stamps.resolved(commit));
         match done {
             Ok(done) => {
                 self.outcome.counts.contained_panics += u64::from(self.panicked);

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use frond_tree::{
-    Duplicates, Durability, Error, Options, Problem, ProblemKind, Snapshot, Store, TreeId,
+    Committed, Duplicates, Durability, Error, Options, Problem, ProblemKind, Snapshot, Store,
+    TreeId,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -14,6 +15,7 @@ use crate::model::{
     Adder, Commit, Model, Op, Tree, check_damaged_store, check_tree, commits_in,
     panic_in_merge_after, random_value, write_set,
 };
+use crate::stamps::Source;
 use crate::support::SimDisk;
 use crate::transactions::Held;
 use crate::trouble::{Outcome, Trouble, is_rot, is_rotten};
@@ -44,6 +46,11 @@ pub struct World {
     pub doubt: bool,
     /// The number of the last commit that changed an account, in this life.
     pub transfers: BTreeMap<u8, u64>,
+    /// Gives out stamps, in all lives.
+    pub stamps: Arc<Source>,
+    /// The last stamp of `base`, and the durable stamp in this life.
+    pub base_stamp: u64,
+    pub durable_stamp: u64,
     /// Whether the last transaction was aborted for another reason than a conflict.
     pub has_ended: bool,
     /// Whether this life knows what survived the last one.
@@ -103,6 +110,9 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
         loaded: BTreeMap::new(),
         now: Model::default(),
         transfers: BTreeMap::new(),
+        stamps: Arc::default(),
+        base_stamp: 0,
+        durable_stamp: 0,
         has_ended: false,
         doubt: false,
         looked: false,
@@ -134,6 +144,7 @@ impl World {
         options.journal = self.journal;
         options.journal_commit_interval = std::time::Duration::from_millis(1);
         options.merge = Arc::new(Adder);
+        options.stamps = Some(self.stamps.clone());
         options
     }
 
@@ -147,6 +158,7 @@ impl World {
 
     fn live(&mut self) {
         (self.looked, self.syncs_fail, self.is_there) = (false, false, false);
+        self.durable_stamp = 0;
         self.transfers.clear();
         let trouble = self.next_trouble();
         let reach = match self.random.random_range(0..3) {
@@ -223,6 +235,7 @@ impl World {
         let unread = check_damaged_store(store, &model, &mut self.random, &allowed)?;
         self.outcome.counts.unreadable_keys += unread;
         self.check_sum(&store.snapshot())?;
+        self.look_at_stamps(store, survived);
         self.loaded.clear();
         self.now = model.clone();
         (self.base, self.safe, self.doubt) = (model, 0, false);
@@ -312,7 +325,11 @@ impl World {
     /// One thing that a user does.
     pub fn act(&mut self, store: &Store, held: &mut Held) -> Result<(), Error> {
         match self.random.random_range(0..100) {
-            0..62 => self.commit(store),
+            0..61 => self.commit(store),
+            61 => {
+                store.request_sync();
+                Ok(())
+            }
             62..86 => self.transact(store, held),
             86 => self.load(store),
             87 => self.saved(store.compact()),
@@ -441,17 +458,18 @@ impl World {
         if self.doubt {
             return Err(Error::Closed("a commit is in doubt".to_owned()));
         }
-        let commit = self.now.random_commit(&mut self.random, store);
+        let mut commit = self.now.random_commit(&mut self.random, store);
+        self.add_stamped(&mut commit);
         let set = write_set(&commit);
         self.commit_as(store, commit, |how| store.commit(set, how))
     }
 
-    /// One commit; notes what it leads to. After a conflict nothing was done.
+    /// One commit; notes what it leads to. After a conflict nothing was done, and nothing without stamps.
     pub fn commit_as(
         &mut self,
         store: &Store,
         commit: Commit,
-        commits: impl FnOnce(Durability) -> Result<(), Error>,
+        commits: impl FnOnce(Durability) -> Result<Committed, Error>,
     ) -> Result<(), Error> {
         let ranges = |op: &&Op| matches!(op, Op::DeleteRange(..));
         let ranges = commit.iter().filter(ranges).count() as u64;
@@ -459,14 +477,19 @@ impl World {
             true => Durability::Synced,
             false => Durability::Logged,
         };
+        self.stamps.begin(self.random.random_bool(0.02));
         self.attempt = Some(commit.clone());
         let outcome = commits(how);
         self.attempt = None;
+        let is_stamped = commit.iter().any(|op| matches!(op, Op::PutStamped(..)));
+        let commit = self.stamps.resolved(commit);
         // What happens to the model is not the engine's.
         panic_in_merge_after(None);
         match &outcome {
-            Ok(()) => {
+            Ok(committed) => {
+                assert_eq!(committed.first_stamp.is_some(), is_stamped);
                 self.outcome.counts.commits += 1;
+                self.outcome.counts.stamped += u64::from(is_stamped);
                 self.outcome.counts.range_deletes += ranges;
                 self.took_place(commit);
                 if self.journal && !self.disk.has_crashed() {
@@ -475,8 +498,13 @@ impl World {
                 if how == Durability::Synced {
                     self.safe = self.pending.len();
                 }
+                self.note_durable_stamp(store, how == Durability::Synced);
             }
             Err(Error::Conflict { .. }) => {}
+            Err(Error::NoStamp) => {
+                self.outcome.counts.no_stamps += 1;
+                return Ok(());
+            }
             // Nothing was done, or the commit waits for its sync.
             Err(Error::Stalled { .. }) if !self.disk.has_crashed() => {
                 // If this cannot be read, then the trees have the trouble, and not the log.
@@ -491,7 +519,7 @@ impl World {
                 self.doubt = true;
             }
         }
-        outcome
+        outcome.map(drop)
     }
 
     /// A commit took place.
@@ -570,6 +598,7 @@ impl World {
                 self.safe = self.pending.len() - usize::from(self.doubt);
             }
         }
+        self.note_durable_stamp(&store, false);
         self.outcome.counts.crashes += 1;
         self.outcome.counts.set_apart += u64::from(!store.damage().is_empty());
         let is_kill = !self.syncs_fail && self.chance(0.35);

@@ -330,3 +330,15 @@ fn applying_a_difference_restores_the_document_byte_for_byte() {
     }
     assert!(told > 10_000);
 }
+
+/// A client sends differences by `applyOps`.
+#[test]
+fn a_gap_of_an_array_cannot_exhaust_the_memory() {
+    let huge = doc! {"sa": {"a": true, "u4000000000": 1}};
+    assert!(apply(&huge, &doc! {"a": []}).is_err());
+    let gap = doc! {"sa": {"a": true, "u2": 1}};
+    assert_eq!(
+        apply(&gap, &doc! {"a": []}).unwrap(),
+        doc! {"a": [Value::Null, Value::Null, 1]}
+    );
+}
