@@ -25,6 +25,7 @@ mod changes;
 mod definitions;
 mod hooks;
 mod leaks;
+mod logged;
 mod modify;
 mod persist;
 mod plan_cache;
@@ -49,6 +50,7 @@ use crate::index::{Index, Usage};
 use crate::keyspace::{Engine, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::oplog::Oplog;
 use crate::options::{CollectionOptions, NaturalOrder};
 use crate::record::LargeDocuments;
 use crate::record::load::DocumentReader;
@@ -60,6 +62,8 @@ pub(crate) use changes::{note, noted_id};
 pub use definitions::{ResolvedView, ViewDefinition};
 pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
+pub use logged::LastWritten;
+pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
 pub(crate) use persist::{
@@ -304,6 +308,8 @@ pub(crate) struct WritersHeld<'a> {
 pub struct Catalog {
     state: Arc<CatalogState>,
     scope: Scope,
+    /// Is told the timestamps of the entries that this handle writes into the oplog.
+    written: Option<LastWritten>,
 }
 
 /// What all handles of a catalog share.
@@ -322,6 +328,7 @@ struct CatalogState {
     natural_order: NaturalOrder,
     /// Where records of sessions are.
     session_tree: SessionTree,
+    oplog: Arc<Oplog>,
 }
 
 impl CatalogState {
@@ -359,6 +366,7 @@ impl Catalog {
     /// restart, see [`crate::DocumentStore::resume_index_builds`].
     pub fn open(
         engine: Engine,
+        oplog: Arc<Oplog>,
         large: LargeDocuments,
         natural_order: NaturalOrder,
     ) -> Result<Catalog> {
@@ -377,8 +385,10 @@ impl Catalog {
                 announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
                 session_tree,
+                oplog,
             }),
             scope: Scope::Live,
+            written: None,
         };
         // After a cut of the log a temporary collection may be what is left of another one.
         if !catalog.state.engine.was_log_cut() {
