@@ -4,14 +4,25 @@
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
-
+mod crashes;
 mod formats;
-
+#[allow(dead_code, reason = "of a model only the random operations are used")]
+#[path = "../large_documents/model.rs"]
+mod model;
+#[path = "../large_documents/operations.rs"]
+mod operations;
 mod pre_images;
+mod random;
 mod replay;
 mod switching;
 mod transactions;
 mod trimming;
+#[allow(dead_code, reason = "of a model only the random operations are used")]
+#[path = "../large_documents/updates.rs"]
+mod updates;
+#[allow(dead_code, reason = "of a model only the random operations are used")]
+#[path = "../large_documents/values.rs"]
+mod values;
 
 use std::ops::Bound;
 

@@ -33,7 +33,9 @@ fn name(random: &mut Random) -> Namespace {
 /// The documents of a collection.
 fn docs_of(store: &DocumentStore, c: &Namespace) -> Docs {
     let mut docs = Docs::new();
-    let mut cursor = store.find(c, &Default::default(), &OpContext::new()).unwrap();
+    let mut cursor = store
+        .find(c, &Default::default(), &OpContext::new())
+        .unwrap();
     while let Some(doc) = cursor.next().unwrap() {
         docs.insert(key_of(&doc.get("_id").unwrap()), doc);
     }
@@ -147,7 +149,16 @@ fn the_entries_lead_to_what_is_stored() {
                 }
             })
             .collect();
-        for kind in ["i", "u", "d", "diff", "applyOps", "create", "drop", "renameCollection"] {
+        for kind in [
+            "i",
+            "u",
+            "d",
+            "diff",
+            "applyOps",
+            "create",
+            "drop",
+            "renameCollection",
+        ] {
             assert!(kinds.contains(kind), "{kind} of {kinds:?}");
         }
     }
