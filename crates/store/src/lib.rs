@@ -42,7 +42,7 @@ pub use admin::{
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexSelector,
-    ResolvedView, SessionHistory, SessionKey, StatementId,
+    LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
 pub use change_stream::is_change_stream;
 pub use cluster_time::ClusterTime;
@@ -58,7 +58,7 @@ pub use keyspace::{
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
-pub use oplog::{Oplog, OplogSettings};
+pub use oplog::{Oplog, OplogSettings, Trimmed};
 pub use options::NaturalOrder;
 pub use plan::Hint;
 #[doc(hidden)]
