@@ -148,12 +148,14 @@ impl<'a> Subject<'a> {
                     && coll.is_none_or(|coll| is_shown(coll, spec.show_system_events))
             }
         };
-        if self.is_view && (matches!(scope, WatchScope::Collection(_)) || !spec.show_expanded_events)
+        if self.is_view
+            && (matches!(scope, WatchScope::Collection(_)) || !spec.show_expanded_events)
         {
             // A stream that shows system events shows the document of the definition.
             return false;
         }
-        is_watched(self.db, self.coll) || self.to.is_some_and(|(db, coll)| is_watched(db, Some(coll)))
+        is_watched(self.db, self.coll)
+            || self.to.is_some_and(|(db, coll)| is_watched(db, Some(coll)))
     }
 
     /// Whether a stream ends with this event.
@@ -289,7 +291,9 @@ pub fn build(change: &Change<'_>, subject: &Subject<'_>, spec: &Spec) -> Result<
     let is_document = entry.kind() != Kind::Command && !subject.is_view;
     let key = match is_document {
         true => {
-            let id = entry.id().ok_or_else(|| corrupt("an entry of the oplog without an _id"))?;
+            let id = entry
+                .id()
+                .ok_or_else(|| corrupt("an entry of the oplog without an _id"))?;
             let mut key = DocBuf::new();
             key.push_value("_id", &id);
             Some(key)

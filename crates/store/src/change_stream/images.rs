@@ -40,7 +40,11 @@ pub fn add(
         false => None,
     };
     if before.is_none() && spec.before_change == BeforeChange::Required {
-        return Err(not_found("a pre-image for all update, delete and replace events", "pre-image", event));
+        return Err(not_found(
+            "a pre-image for all update, delete and replace events",
+            "pre-image",
+            event,
+        ));
     }
     if is_update && spec.full_document != FullDocument::Default {
         let after = match (spec.full_document, &before) {
@@ -49,12 +53,20 @@ pub fn add(
             (_, None) => None,
         };
         if after.is_none() && spec.full_document == FullDocument::Required {
-            return Err(not_found("a post-image for all update events", "post-image", event));
+            return Err(not_found(
+                "a post-image for all update events",
+                "post-image",
+                event,
+            ));
         }
         push(&mut event.doc, "fullDocument", after.as_deref());
     }
     if shows_before {
-        push(&mut event.doc, "fullDocumentBeforeChange", before.as_deref());
+        push(
+            &mut event.doc,
+            "fullDocumentBeforeChange",
+            before.as_deref(),
+        );
     }
     Ok(())
 }

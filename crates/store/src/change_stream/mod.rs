@@ -18,7 +18,7 @@ mod token;
 
 use std::sync::Arc;
 
-use frond_bson::{ArrayBuf, Doc, Value};
+use frond_bson::{ArrayBuf, Doc, Value, doc};
 use frond_error::ErrorCode;
 use frond_query::aggregate::{ExecContext, NoHost, Pipeline, Source};
 use frond_query::matcher::Filter;
@@ -109,6 +109,11 @@ fn parse(request: &AggregateRequest<'_>) -> Result<Parsed> {
         splits = true;
     }
     rest = others;
+    // Behind another stage, so that those are refused that have to be the first one.
+    let mut placed = ArrayBuf::new();
+    placed.push(&doc! {"$match": {}});
+    rest.values().for_each(|stage| placed.push_value(&stage));
+    Pipeline::parse(&placed, &environment)?;
     let parsed = Pipeline::parse(&rest, &environment)?;
     for stage in rest.values() {
         let name = stage.as_doc().and_then(|stage| Some(stage.first()?.0));
@@ -137,7 +142,8 @@ fn parse(request: &AggregateRequest<'_>) -> Result<Parsed> {
 /// The conditions of the first stages that are about nothing but the type and the namespace of an event.
 fn on_head(stages: &Pipeline) -> Option<Arc<Filter>> {
     let (front, _) = stages.clone().split_front();
-    let is_on_head = |path: &str| path == "operationType" || path == "ns" || path.starts_with("ns.");
+    let is_on_head =
+        |path: &str| path == "operationType" || path == "ns" || path.starts_with("ns.");
     let mut kept = front.filter.conditions();
     kept.retain(|condition| {
         let required = Filter::of_conditions([*condition]).required_fields();

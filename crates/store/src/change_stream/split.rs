@@ -17,7 +17,10 @@ pub const EVENT_BYTES_MAX: usize = (16 << 20) + (8 << 10);
 /// # Errors
 /// 7182500 if a field does not fit into a fragment, 7182502 if there are no fields.
 pub fn split(event: &DocBuf, token: &Token) -> Result<VecDeque<(DocBuf, Token)>> {
-    let mut fields: Vec<_> = event.iter_raw().filter(|field| field.name() != "_id").collect();
+    let mut fields: Vec<_> = event
+        .iter_raw()
+        .filter(|field| field.name() != "_id")
+        .collect();
     if fields.is_empty() {
         return Err(command(
             ErrorCode::Location(7_182_502),
@@ -116,8 +119,14 @@ mod tests {
         }
         let text = "x".repeat(17 << 20);
         let event = doc! {"_id": token.to_doc(), "fullDocument": text.as_str()};
-        assert_eq!(split(&event, &token).unwrap_err().code(), ErrorCode::Location(7_182_500));
+        assert_eq!(
+            split(&event, &token).unwrap_err().code(),
+            ErrorCode::Location(7_182_500)
+        );
         let event = doc! {"_id": token.to_doc()};
-        assert_eq!(split(&event, &token).unwrap_err().code(), ErrorCode::Location(7_182_502));
+        assert_eq!(
+            split(&event, &token).unwrap_err().code(),
+            ErrorCode::Location(7_182_502)
+        );
     }
 }
