@@ -4,6 +4,7 @@
 mod admin;
 mod aggregate;
 pub mod catalog;
+mod change_stream;
 mod clock;
 mod cluster_time;
 mod context;
@@ -41,8 +42,9 @@ pub use admin::{
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexSelector,
-    ResolvedView, SessionHistory, SessionKey, StatementId,
+    LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
+pub use change_stream::is_change_stream;
 pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
@@ -56,7 +58,7 @@ pub use keyspace::{
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
-pub use oplog::{Oplog, OplogSettings};
+pub use oplog::{Oplog, OplogSettings, Trimmed};
 pub use options::NaturalOrder;
 pub use plan::Hint;
 #[doc(hidden)]

@@ -373,26 +373,40 @@ impl<'a> RawEntry<'a> {
 
     /// The operations of a transaction in this entry, in order. Their positions are those of their pre-images.
     pub fn operations(&self) -> impl Iterator<Item = Result<RawEntry<'a>>> + use<'a> {
-        let mut rest = match self.kind {
-            Kind::Transaction => self.rest,
+        let entry = *self;
+        let mut offset = Some(0);
+        std::iter::from_fn(move || {
+            let next = entry.operation_at(offset?);
+            offset = match &next {
+                Ok(Some((_, end))) => Some(*end),
+                _ => None,
+            };
+            next.map(|next| next.map(|(operation, _)| operation))
+                .transpose()
+        })
+    }
+
+    /// The operation of a transaction at an offset, 0 for the first one in this entry, and the offset of the next one. `None` at
+    /// the end.
+    ///
+    /// # Errors
+    /// `DataCorruptionDetected` (301).
+    pub fn operation_at(&self, offset: usize) -> Result<Option<(RawEntry<'a>, usize)>> {
+        let rest = match self.kind {
+            Kind::Transaction => self.rest.get(offset..).unwrap_or_default(),
             _ => &[],
         };
-        std::iter::from_fn(move || {
-            if rest.is_empty() {
-                return None;
-            }
-            let mut next = || {
-                let len = u32::from_le_bytes(*take(&mut rest)?) as usize;
-                let (operation, after) = rest.split_at_checked(len)?;
-                rest = after;
-                RawEntry::parse(operation)
-            };
-            let next = next();
-            if next.is_none() {
-                rest = &[];
-            }
-            Some(next.ok_or_else(|| corrupt("an operation of a transaction in the oplog")))
-        })
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let read = || {
+            let (len, rest) = rest.split_first_chunk()?;
+            let len = u32::from_le_bytes(*len) as usize;
+            let operation = RawEntry::parse(rest.get(..len)?)?;
+            Some((operation, offset + 4 + len))
+        };
+        let read = read().ok_or_else(|| corrupt("an operation of a transaction in the oplog"))?;
+        Ok(Some(read))
     }
 
     /// Adds the fields `op` to `o2` of MongoDB's document.
@@ -503,6 +517,7 @@ pub fn document(ts: u64, raw: &RawEntry<'_>, term: i64) -> Result<DocBuf> {
 pub struct Operations {
     /// Each with its length before it.
     bytes: Vec<u8>,
+    count: u32,
 }
 
 /// Some of the operations, for one entry.
@@ -526,21 +541,23 @@ impl Operations {
         if let Some(place) = self.bytes.get_mut(at..at + 4) {
             place.copy_from_slice(&len.to_le_bytes());
         }
+        self.count += 1;
     }
 
     /// Adds those of a later statement.
     pub fn append(&mut self, later: &Operations) {
         self.bytes.extend_from_slice(&later.bytes);
+        self.count += later.count;
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
     }
 
     /// Their size.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     /// Divides them into entries, none of which exceeds `bytes_max` in MongoDB's format, except for one operation alone.
@@ -564,14 +581,14 @@ impl Operations {
         parts
     }
 
-    /// Makes the entries of the transaction. `put` takes the number of each in the chain, the number of operations before it,
-    /// and its value.
+    /// Makes the entries of the transaction. `put` takes the number of each in the chain, which of the operations it has, and
+    /// its value.
     pub fn entries(
         &self,
         bytes_max: usize,
         wall_ms: i64,
         session: Option<Session>,
-        mut put: impl FnMut(u32, u32, &[u8]),
+        mut put: impl FnMut(u32, std::ops::Range<u32>, &[u8]),
     ) {
         let parts = self.parts(bytes_max);
         let (last, mut operations) = (parts.len().saturating_sub(1), 0);
@@ -599,7 +616,7 @@ impl Operations {
             value.extend_from_slice(&position.to_le_bytes());
             value.extend_from_slice(&operations.to_le_bytes());
             value.extend_from_slice(part.bytes);
-            put(position, before, &value);
+            put(position, before..operations, &value);
         }
     }
 }
