@@ -204,6 +204,8 @@ pub struct ClientState {
     pub unacknowledged: bool,
     /// Set when the operation of the message was begun before it could be handled.
     pub announced: bool,
+    /// Set by a getMore whose cursor is a change stream, which its errors tell.
+    pub reads_change_stream: bool,
 }
 
 impl ClientState {

@@ -59,6 +59,8 @@ pub struct Cursor {
     pub time_left: Option<Duration>,
     /// Whether a getMore without documents waits for some: `awaitData`.
     pub awaits: bool,
+    /// Whether it is a change stream.
+    pub is_change_stream: bool,
     source: Source,
     /// A document that did not fit into the last batch.
     pending: Option<DocBuf>,
@@ -102,6 +104,7 @@ impl Cursor {
             originating: Arc::default(),
             time_left: None,
             awaits: false,
+            is_change_stream: false,
             source,
             pending: None,
             ended: false,
@@ -320,6 +323,7 @@ struct Entry {
     last_used: Instant,
     state: State,
     awaits: bool,
+    is_change_stream: bool,
     /// Wakes the getMore that waits for documents.
     waiting: Option<Arc<Notify>>,
 }
@@ -430,6 +434,17 @@ impl Drop for CheckedOut<'_> {
             self.table.all.lock().remove(&self.id);
         }
     }
+}
+
+/// A cursor, as a getMore sees it first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// `database.collection`.
+    pub namespace: String,
+    /// Whether a getMore without documents waits for some.
+    pub awaits: bool,
+    /// Whether it is a change stream.
+    pub is_change_stream: bool,
 }
 
 /// The number of open cursors, for `serverStatus`.
@@ -550,6 +565,7 @@ impl Cursors {
             originating: cursor.originating.clone(),
             last_used: Instant::now(),
             awaits: cursor.awaits,
+            is_change_stream: cursor.is_change_stream,
             waiting: None,
             state: State::Idle(Box::new(cursor)),
         };
@@ -607,9 +623,13 @@ impl Cursors {
         }
     }
 
-    /// Whether a getMore without documents waits for some.
-    pub fn awaits(&self, id: i64) -> bool {
-        self.all.lock().get(&id).is_some_and(|entry| entry.awaits)
+    /// What a getMore has to know of a cursor before it takes it out.
+    pub fn describe(&self, id: i64) -> Option<Described> {
+        self.all.lock().get(&id).map(|entry| Described {
+            namespace: entry.namespace.clone(),
+            awaits: entry.awaits,
+            is_change_stream: entry.is_change_stream,
+        })
     }
 
     /// The namespace of a cursor.
@@ -665,11 +685,13 @@ impl Cursors {
         self.kill_if(|entry| entry.session == Some(session) && entry.transaction == Some(number))
     }
 
-    /// Closes the cursors of a collection, or of a database when the name ends in a dot.
+    /// Closes the cursors of a collection, or of a database when the name ends in a dot. Change streams go on: they tell of
+    /// the end of their collection.
     pub fn kill_namespace(&self, namespace: &str) -> u64 {
         self.kill_if(|entry| {
-            entry.namespace == namespace
-                || (namespace.ends_with('.') && entry.namespace.starts_with(namespace))
+            !entry.is_change_stream
+                && (entry.namespace == namespace
+                    || (namespace.ends_with('.') && entry.namespace.starts_with(namespace)))
         })
     }
 

@@ -1,5 +1,5 @@
-//! The fail points `failCommand` and `onPrimaryTransactionalWrite`: commands and retryable writes that fail, wait or lose their
-//! connection on demand, for tests of applications and drivers. Only with `--setParameter enableTestCommands=1`. MongoDB's
+//! The fail points `failCommand`, `onPrimaryTransactionalWrite` and `failGetMoreAfterCursorCheckout`: commands, retryable writes
+//! and reads of cursors that fail, wait or lose their connection on demand, for tests of applications and drivers. Only with `--setParameter enableTestCommands=1`. MongoDB's
 //! driver specifications describe them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,20 +127,31 @@ struct FailCommand {
     effect: Effect,
 }
 
-/// The data of `onPrimaryTransactionalWrite`.
+/// The data of `onPrimaryTransactionalWrite` and `failGetMoreAfterCursorCheckout`.
 #[derive(Debug)]
-struct FailWrite {
+struct FailStep {
     mode: Mode,
     acted: u64,
-    effect: WriteEffect,
+    effect: StepEffect,
 }
 
-/// The effect on a statement of a retryable write.
+impl FailStep {
+    /// Its effect, if it is active now.
+    fn act(&mut self) -> Option<StepEffect> {
+        if !self.mode.acts() {
+            return None;
+        }
+        self.acted += 1;
+        Some(self.effect)
+    }
+}
+
+/// The effect on a statement of a retryable write, or on a getMore that has its cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteEffect {
+pub struct StepEffect {
     /// The connection is closed instead of a reply.
     pub close: bool,
-    /// The statement is not executed, and fails with this code.
+    /// The step is not executed, and fails with this code.
     pub error: Option<i32>,
 }
 
@@ -150,7 +161,8 @@ pub struct FailPoints {
     /// Whether a fail point is set.
     on: AtomicBool,
     fail_command: Mutex<Option<FailCommand>>,
-    fail_write: Mutex<Option<FailWrite>>,
+    fail_write: Mutex<Option<FailStep>>,
+    fail_get_more: Mutex<Option<FailStep>>,
 }
 
 impl FailPoints {
@@ -222,10 +234,10 @@ impl FailPoints {
         let args = Arguments::new("onPrimaryTransactionalWrite", data.unwrap_or(Doc::empty()));
         args.only(&["closeConnection", "failBeforeCommitExceptionCode"])?;
         let code = args.i64("failBeforeCommitExceptionCode")?;
-        let new = FailWrite {
+        let new = FailStep {
             mode,
             acted: 0,
-            effect: WriteEffect {
+            effect: StepEffect {
                 close: args.flag("closeConnection")?.unwrap_or(true),
                 error: code.map(|code| i32::try_from(code).unwrap_or(i32::MAX)),
             },
@@ -235,28 +247,54 @@ impl FailPoints {
         Ok(old.map_or(0, |old| old.acted))
     }
 
+    /// Sets `failGetMoreAfterCursorCheckout`. Returns how often it acted before.
+    ///
+    /// # Errors
+    /// `BadValue` and `TypeMismatch` for data that it does not accept.
+    pub fn set_on_get_more(&self, mode: Mode, data: Option<&Doc>) -> Result<u64> {
+        let args = Arguments::new(
+            "failGetMoreAfterCursorCheckout",
+            data.unwrap_or(Doc::empty()),
+        );
+        args.only(&["errorCode", "closeConnection"])?;
+        let code = args.i64("errorCode")?;
+        let new = FailStep {
+            mode,
+            acted: 0,
+            effect: StepEffect {
+                close: args.flag("closeConnection")?.unwrap_or(false),
+                error: code.map(|code| i32::try_from(code).unwrap_or(i32::MAX)),
+            },
+        };
+        let old = self.fail_get_more.lock().replace(new);
+        self.note();
+        Ok(old.map_or(0, |old| old.acted))
+    }
+
     /// Notes whether any fail point is set.
     fn note(&self) {
         let is_set = |mode: Mode| mode != Mode::Off;
         let command = self.fail_command.lock();
-        let write = self.fail_write.lock();
+        let steps = [self.fail_write.lock(), self.fail_get_more.lock()];
         let is_on = command.as_ref().is_some_and(|point| is_set(point.mode))
-            || write.as_ref().is_some_and(|point| is_set(point.mode));
+            || (steps.iter()).any(|step| step.as_ref().is_some_and(|step| is_set(step.mode)));
         self.on.store(is_on, Ordering::Relaxed);
     }
 
     /// The effect on a statement of a retryable write.
-    pub fn of_write(&self) -> Option<WriteEffect> {
+    pub fn of_write(&self) -> Option<StepEffect> {
         if !self.is_on() {
             return None;
         }
-        let mut current = self.fail_write.lock();
-        let point = current.as_mut()?;
-        if !point.mode.acts() {
+        self.fail_write.lock().as_mut()?.act()
+    }
+
+    /// The effect on a getMore that has its cursor.
+    pub fn of_get_more(&self) -> Option<StepEffect> {
+        if !self.is_on() {
             return None;
         }
-        point.acted += 1;
-        Some(point.effect)
+        self.fail_get_more.lock().as_mut()?.act()
     }
 
     /// Whether any command may fail.

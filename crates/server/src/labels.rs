@@ -1,8 +1,9 @@
 //! `errorLabels`: what a driver may do about an error.
 //!
-//! MongoDB's server sends two of the labels that drivers heed. `TransientTransactionError` says that the whole transaction
-//! may be run again, `RetryableWriteError` that the same command may be sent again. `UnknownTransactionCommitResult` is
-//! added by drivers themselves, after a commit whose outcome they do not know.
+//! `TransientTransactionError` says that the whole transaction may be run again, `RetryableWriteError` that the same command
+//! may be sent again, `ResumableChangeStreamError` that a change stream may be opened again behind its last event, and
+//! `NonResumableChangeStreamError` that it may not. `UnknownTransactionCommitResult` is added by drivers themselves, after a
+//! commit whose outcome they do not know.
 
 use frond_bson::{ArrayBuf, Doc, DocBuf};
 use frond_error::ErrorCode;
@@ -12,6 +13,42 @@ pub const TRANSIENT_TRANSACTION: &str = "TransientTransactionError";
 
 /// The same command may be sent again.
 pub const RETRYABLE_WRITE: &str = "RetryableWriteError";
+
+/// A change stream may be opened again behind its last event.
+pub const RESUMABLE_CHANGE_STREAM: &str = "ResumableChangeStreamError";
+
+/// A change stream cannot go on, also when it is opened again.
+pub const NON_RESUMABLE_CHANGE_STREAM: &str = "NonResumableChangeStreamError";
+
+/// The label of an error as far as change streams are concerned. `is_change_stream` tells whether the command opens or reads
+/// one; it is asked only if the answer matters.
+pub fn of_change_stream(
+    code: ErrorCode,
+    is_change_stream: impl FnOnce() -> bool,
+) -> Option<&'static str> {
+    const STALE_SHARD_VERSION: i32 = 63;
+    const FAILED_TO_SATISFY_READ_PREFERENCE: i32 = 133;
+    const STALE_EPOCH: i32 = 150;
+    const RETRY_CHANGE_STREAM: i32 = 234;
+    const STALE_CONFIG: i32 = 13388;
+    let may_resume = code.is_retriable()
+        || matches!(
+            code.code(),
+            STALE_SHARD_VERSION
+                | FAILED_TO_SATISFY_READ_PREFERENCE
+                | STALE_EPOCH
+                | RETRY_CHANGE_STREAM
+                | STALE_CONFIG
+        );
+    // Of every command, as in MongoDB: other commands do not fail with these.
+    const CHANGE_STREAM_FATAL_ERROR: i32 = 280;
+    const CHANGE_STREAM_HISTORY_LOST: i32 = 286;
+    match code.code() {
+        CHANGE_STREAM_FATAL_ERROR | CHANGE_STREAM_HISTORY_LOST => Some(NON_RESUMABLE_CHANGE_STREAM),
+        _ if may_resume && is_change_stream() => Some(RESUMABLE_CHANGE_STREAM),
+        _ => None,
+    }
+}
 
 /// What a command is part of, as far as its labels depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +218,33 @@ mod tests {
             Part::End.label(Some(gone), Some(ErrorCode::from_code(64))),
             None
         );
+    }
+
+    #[test]
+    fn errors_of_change_streams_tell_whether_to_resume() {
+        for code in [
+            6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10107, 11600, 11602, 13388, 13435,
+            13436,
+        ] {
+            let code = ErrorCode::from_code(code);
+            assert_eq!(
+                of_change_stream(code, || true),
+                Some(RESUMABLE_CHANGE_STREAM)
+            );
+            assert_eq!(of_change_stream(code, || false), None, "{code:?}");
+        }
+        for code in [280, 286] {
+            let code = ErrorCode::from_code(code);
+            assert_eq!(
+                of_change_stream(code, || true),
+                Some(NON_RESUMABLE_CHANGE_STREAM)
+            );
+        }
+        // A driver resumes after CursorNotFound by itself.
+        for code in [2, 43, 50, 136, 216, 237, 260, 11601, 40573] {
+            let code = ErrorCode::from_code(code);
+            assert_eq!(of_change_stream(code, || true), None, "{code:?}");
+        }
     }
 
     #[test]

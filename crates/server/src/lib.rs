@@ -9,6 +9,7 @@ mod client;
 #[cfg(test)]
 mod client_fields;
 mod clock;
+mod cluster_parameters;
 mod commands;
 mod concern;
 mod connection;
@@ -31,6 +32,7 @@ mod message;
 mod metrics;
 mod net;
 pub mod offline;
+mod own_documents;
 mod parking;
 mod pool;
 mod random;

@@ -169,6 +169,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map_err(|error| match error {
             StartError::Thread(error) => FatalError::thread(&error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
+            StartError::ClusterParameters(error) => FatalError::new(exit::DATA_ERROR, error),
         })?;
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;

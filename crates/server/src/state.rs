@@ -9,6 +9,7 @@ use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
 use tokio::sync::watch;
 
+use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::exec::Executor;
@@ -34,6 +35,8 @@ pub struct Server {
     pub cursors: Cursors,
     /// The replica set that it is the member of; none for a standalone server.
     pub replication: Option<Replication>,
+    /// Parameters that are stored.
+    pub cluster_parameters: ClusterParameters,
     /// Logical sessions.
     pub sessions: Sessions,
     /// Connections.
@@ -75,6 +78,8 @@ pub enum StartError {
     Thread(std::io::Error),
     /// The store belongs to another replica set, or its configuration cannot be used.
     ReplicaSet(Error),
+    /// The stored parameters cannot be read.
+    ClusterParameters(Error),
 }
 
 impl Server {
@@ -102,6 +107,8 @@ impl Server {
             Replication::open(&store, name, reached).map_err(StartError::ReplicaSet)
         });
         let replication = replication.transpose()?;
+        let cluster_parameters =
+            ClusterParameters::load(&store).map_err(StartError::ClusterParameters)?;
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
@@ -116,6 +123,7 @@ impl Server {
             cursors: Cursors::new(store.memory()),
             store,
             replication,
+            cluster_parameters,
             sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
             metrics,

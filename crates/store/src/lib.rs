@@ -4,6 +4,7 @@
 mod admin;
 mod aggregate;
 pub mod catalog;
+mod change_stream;
 mod clock;
 mod cluster_time;
 mod context;
@@ -18,12 +19,14 @@ pub mod keyspace;
 mod memory;
 mod merge;
 mod namespace;
+pub mod oplog;
 pub mod options;
 pub mod plan;
 mod points;
 mod queries;
 mod record;
 pub mod reference;
+mod signal;
 mod spill;
 mod store;
 mod text;
@@ -39,8 +42,9 @@ pub use admin::{
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexSelector,
-    ResolvedView, SessionHistory, SessionKey, StatementId, TailSignal,
+    LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
+pub use change_stream::is_change_stream;
 pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
@@ -54,12 +58,14 @@ pub use keyspace::{
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
+pub use oplog::{Oplog, OplogSettings, Trimmed};
 pub use options::NaturalOrder;
 pub use plan::Hint;
 #[doc(hidden)]
 pub use points::{ActsAtPoints, at_points};
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
+pub use signal::TailSignal;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};
 pub use transaction::{SnapshotReads, Transaction};
 pub use write::WriteError;

@@ -241,6 +241,17 @@ impl Update {
         found.into_iter()
     }
 
+    /// The paths of the operators, with `$`, `$[]` and `$[name]` as they were given, and whether each adds elements to an
+    /// array (`$push`, `$addToSet`). `None` for a replacement and for a pipeline.
+    pub fn operator_paths(&self) -> Option<Vec<(&str, bool)>> {
+        let Kind::Operators { fields, .. } = &self.kind else {
+            return None;
+        };
+        let mut found = Vec::new();
+        fields.each_leaf(&mut |leaf, _| found.push((&*leaf.path, leaf.appends())));
+        Some(found)
+    }
+
     /// The document that an upsert with this update starts from when `filter` matches nothing.
     ///
     /// # Errors

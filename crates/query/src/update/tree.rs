@@ -37,6 +37,11 @@ impl Leaf {
         let number = self.modifier.increment()?;
         (!storable::is_prefixed(&self.path)).then_some(number)
     }
+
+    /// Whether the operator adds elements to an array.
+    pub(crate) fn appends(&self) -> bool {
+        self.modifier.appends()
+    }
 }
 
 /// Children by field name, in the order in which missing fields are added.

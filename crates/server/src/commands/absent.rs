@@ -51,10 +51,6 @@ static ABSENT: &[Absent] = &[
         advice: "query settings are not supported; name an index with hint",
     },
     Absent {
-        names: &["getClusterParameter", "setClusterParameter"],
-        advice: "cluster parameters are not supported; set maxTimeMS on the operation instead of defaultMaxTimeMS",
-    },
-    Absent {
         names: &[
             "createSearchIndexes",
             "dropSearchIndex",

@@ -114,6 +114,19 @@ pub fn writes(pipeline: &Doc) -> bool {
     matches!(stage, Some(("$out" | "$merge", _)))
 }
 
+/// Whether a command is an `aggregate` that opens a change stream.
+pub fn opens_change_stream(body: &Doc) -> bool {
+    let is_aggregate = body.first().is_some_and(|(name, _)| name == "aggregate");
+    is_aggregate && body.get_array("pipeline").is_some_and(watches)
+}
+
+/// Whether the pipeline begins with `$changeStream`.
+fn watches(pipeline: &Doc) -> bool {
+    let first = pipeline.values().next();
+    let stage = first.and_then(|stage| stage.as_doc()?.first());
+    matches!(stage, Some(("$changeStream", _)))
+}
+
 /// The resources that a pipeline needs besides the server's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {

@@ -17,7 +17,8 @@ impl Command for ConfigureFailPoint {
     }
 
     fn doc(&self) -> &'static str {
-        "Makes commands fail on demand (`failCommand`, `onPrimaryTransactionalWrite`), for tests; only with `enableTestCommands`."
+        "Makes commands fail on demand (`failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`), for \
+         tests; only with `enableTestCommands`."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -41,12 +42,15 @@ impl Command for ConfigureFailPoint {
         let set = match cx.body.first() {
             Some((_, Value::String("failCommand"))) => FailPoints::set,
             Some((_, Value::String("onPrimaryTransactionalWrite"))) => FailPoints::set_on_write,
+            Some((_, Value::String("failGetMoreAfterCursorCheckout"))) => {
+                FailPoints::set_on_get_more
+            }
             Some((_, Value::String(name))) => {
                 return Err(Error::new(
                     ErrorCode::FailPointSetFailed,
                     format!(
-                        "{name} not found; this server has the fail points 'failCommand' and \
-                         'onPrimaryTransactionalWrite'"
+                        "{name} not found; this server has the fail points 'failCommand', \
+                         'onPrimaryTransactionalWrite' and 'failGetMoreAfterCursorCheckout'"
                     ),
                 ));
             }
@@ -150,6 +154,39 @@ mod tests {
         ] {
             assert_eq!(server.code("admin", command.clone()), code, "{command:?}");
         }
+    }
+
+    /// As the driver specifications of change streams use it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn reads_of_cursors_fail_when_they_have_their_cursor() {
+        let mut server = TestServer::with(|settings| settings.test_commands = true);
+        server.fill("c", 30);
+        let set = |data: &frond_bson::DocBuf| {
+            let name = "failGetMoreAfterCursorCheckout";
+            doc! {"configureFailPoint": name, "mode": {"times": 1}, "data": data}
+        };
+        let open = |server: &mut TestServer| {
+            let reply = server.run("test", doc! {"find": "c", "batchSize": 2});
+            reply.get_doc("cursor").unwrap().get_i64("id").unwrap()
+        };
+        server.run(
+            "admin",
+            set(&doc! {"errorCode": 91, "closeConnection": false}),
+        );
+        assert_eq!(
+            server.code("test", doc! {"getMore": 1i64, "collection": "c"}),
+            43
+        );
+        let id = open(&mut server);
+        let command = doc! {"getMore": id, "collection": "c"};
+        let reply = server.reply("test", command);
+        assert_eq!(reply.get_i32("code"), Some(91));
+        assert_eq!(reply.get("errorLabels"), None, "it is no change stream");
+        server.run("admin", set(&doc! {"closeConnection": true}));
+        let id = open(&mut server);
+        let command = doc! {"getMore": id, "collection": "c"};
+        assert!(server.answer("test", &command, false).close);
+        assert_eq!(server.code("admin", set(&doc! {"nonsense": 1})), 40415);
     }
 
     /// As the driver specifications of retryable writes use it.

@@ -1,6 +1,7 @@
 //! `getMore`
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use frond_bson::{ArrayBuf, DocBuf, Value};
@@ -64,17 +65,16 @@ impl Command for GetMore {
         if resumed.is_some() && !cx.server.cursors.unpark(id) {
             return Err(killed());
         }
-        let awaits = cx.server.cursors.awaits(id);
-        if cx.max_time.is_some() && !awaits && cx.server.cursors.namespace(id).is_some() {
+        let described = cx.server.cursors.describe(id);
+        let described = described.ok_or_else(|| cx.server.cursors.missing(id))?;
+        cx.state.reads_change_stream = described.is_change_stream;
+        let awaits = described.awaits;
+        if cx.max_time.is_some() && !awaits {
             return Err(Error::bad_value(
                 "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
             ));
         }
-        let namespace = cx
-            .server
-            .cursors
-            .namespace(id)
-            .ok_or_else(|| cx.server.cursors.missing(id))?;
+        let namespace = described.namespace;
         let asked = format!("{}.{collection}", cx.db);
         if namespace != asked {
             return Err(Error::new(
@@ -120,6 +120,15 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
     if let Err(failure) = check_session(cx, id, out.cursor()?) {
         out.put_back();
         return Err(failure);
+    }
+    if let Some(effect) = cx.server.fail_points.of_get_more() {
+        cx.connection.closes.fetch_or(effect.close, Relaxed);
+        if let Some(code) = effect.error {
+            return Err(Error::new(
+                ErrorCode::from_code(code),
+                "Hit the 'failGetMoreAfterCursorCheckout' failpoint",
+            ));
+        }
     }
     let batch = {
         let cursor = out.cursor()?;

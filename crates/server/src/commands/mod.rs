@@ -15,9 +15,11 @@ pub mod abort_transaction;
 pub mod absent;
 pub mod access_info;
 pub mod aggregate;
+pub mod apply_ops;
 pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
+pub mod cluster_parameters;
 pub mod coll_mod;
 mod coll_mod_index;
 pub mod coll_stats;
@@ -91,7 +93,7 @@ mod write;
 pub static COMMANDS: &[&dyn Command] = &[
     &abort_transaction::AbortTransaction,
     &aggregate::Aggregate,
-    &refused::APPLY_OPS,
+    &apply_ops::ApplyOps,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
     &clone_collection_as_capped::CloneCollectionAsCapped,
@@ -121,6 +123,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &find_and_modify::FindAndModify,
     &fsync::Fsync,
     &get_cmd_line_opts::GetCmdLineOpts,
+    &cluster_parameters::GetClusterParameter,
     &default_rw_concern::GetDefaultRwConcern,
     &get_diagnostic_data::GetDiagnosticData,
     &get_last_error::GetLastError,
@@ -164,6 +167,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &access_info::ROLES_INFO,
     &sasl_start::SaslStart,
     &server_status::ServerStatus,
+    &cluster_parameters::SetClusterParameter,
     &default_rw_concern::SetDefaultRwConcern,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
     &shutdown::Shutdown,

@@ -106,8 +106,10 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
             .map_or_else(Effect::default, |effect| *effect),
         None => effect(client, request).unwrap_or_default(),
     };
-    let label = |code| Part::of(request.body).label(Some(code), None);
+    client.state.reads_change_stream = false;
     if let Some(failure) = effect.failure().or_else(|| closing(&effect)) {
+        client.state.reads_change_stream = has_change_stream_cursor(client.server, request.body);
+        let label = |code| label(request, client.state.reads_change_stream, code);
         return Answer {
             wait: effect.block,
             close: effect.close,
@@ -137,12 +139,38 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
                 close,
             }
         }
-        Err(failure) => Answer {
-            wait: effect.block,
-            close,
-            ..Answer::labelled(failure, label, None)
-        },
+        Err(failure) => {
+            let label = |code| label(request, client.state.reads_change_stream, code);
+            Answer {
+                wait: effect.block,
+                close,
+                ..Answer::labelled(failure, label, None)
+            }
+        }
     }
+}
+
+/// The label of a command's error. `reads_change_stream` tells whether it is a getMore of a change stream.
+fn label(
+    request: &CommandRequest<'_>,
+    reads_change_stream: bool,
+    code: ErrorCode,
+) -> Option<&'static str> {
+    let label = Part::of(request.body).label(Some(code), None);
+    label.or_else(|| {
+        labels::of_change_stream(code, || {
+            reads_change_stream || commands::aggregate::opens_change_stream(request.body)
+        })
+    })
+}
+
+/// Whether a command is a getMore of a change stream.
+fn has_change_stream_cursor(server: &Server, body: &Doc) -> bool {
+    let id = body
+        .get_i64("getMore")
+        .filter(|_| body.first().is_some_and(|(name, _)| name == "getMore"));
+    id.and_then(|id| server.cursors.describe(id))
+        .is_some_and(|cursor| cursor.is_change_stream)
 }
 
 /// The effect of a fail point on this command.

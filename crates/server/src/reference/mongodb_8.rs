@@ -81,8 +81,8 @@ static CHANGES: &[Change] = &[
         support: Support::Operators(&["$queryStats", "$querySettings"]),
     },
     Change {
-        what: "`defaultMaxTimeMS` and other cluster parameters",
-        support: Support::Commands(&["getClusterParameter", "setClusterParameter"]),
+        what: "the cluster parameter `defaultMaxTimeMS`",
+        support: Support::No("`setClusterParameter` is error 4; set `maxTimeMS` on the operation"),
     },
     Change {
         what: "compaction",

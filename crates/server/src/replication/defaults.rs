@@ -5,8 +5,8 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::DocumentStore;
 use parking_lot::RwLock;
 
-use super::{find_one, replace_one};
 use crate::clock::now_ms;
+use crate::own_documents::{find_one, replace_one};
 
 /// Where they are stored.
 const COLLECTION: (&str, &str) = ("config", "settings");

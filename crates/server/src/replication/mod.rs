@@ -13,13 +13,12 @@ use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, ObjectId, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{
-    DocumentStore, Durability, FindRequest, Namespace, OpContext, SnapshotReads, UpdateRequest,
-};
+use frond_store::{DocumentStore, SnapshotReads};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::clock::now_ms;
+use crate::own_documents::{find_one, replace_one};
 
 pub use config::Config;
 pub use defaults::Defaults;
@@ -348,47 +347,6 @@ impl Replication {
 
 fn shown(time: Timestamp) -> String {
     format!("Timestamp({}, {})", time.time, time.increment)
-}
-
-/// The only, or the first, document of a collection that passes a filter.
-fn find_one(
-    store: &DocumentStore,
-    (db, coll): (&str, &str),
-    filter: DocBuf,
-) -> Result<Option<DocBuf>> {
-    let request = FindRequest {
-        filter: Some(&filter),
-        limit: Some(1),
-        ..FindRequest::default()
-    };
-    let ns = Namespace::new(db, coll)?;
-    Ok(store.find(&ns, &request, &OpContext::new())?.next()?)
-}
-
-/// Replaces the document with this `_id`, or inserts it. Durable when it returns.
-fn replace_one(
-    store: &DocumentStore,
-    (db, coll): (&str, &str),
-    id: &str,
-    document: &Doc,
-) -> Result<()> {
-    let filter = doc! {"_id": id};
-    let request = UpdateRequest {
-        filter: &filter,
-        update: Value::Document(document),
-        sort: None,
-        upsert: true,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: true,
-        keep_empty_timestamps: true,
-        collation: None,
-    };
-    let ns = Namespace::new(db, coll)?;
-    store.update(&ns, &request, Durability::Logged, &OpContext::new())?;
-    Ok(store.flush_log()?)
 }
 
 #[cfg(test)]

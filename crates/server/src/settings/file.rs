@@ -126,6 +126,7 @@ fn value(kind: Kind, leaf: &Yaml) -> Result<SettingValue, String> {
         (Kind::Switch(_), "no" | "off") => "false".to_string(),
         // `mode: off` may be read as a boolean.
         (Kind::Choice(words), "false") if words.contains(&"off") => "off".to_string(),
+        (Kind::Choice(words), "true") if words.contains(&"on") => "on".to_string(),
         _ => text,
     };
     parse_text(kind, &text)

@@ -39,6 +39,18 @@ pub enum LogRotate {
     Reopen,
 }
 
+/// Whether the server keeps an oplog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OplogMode {
+    /// As a member of a replica set, from its initiation on.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
 /// The path of the Unix socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UnixSocket {
@@ -114,6 +126,12 @@ pub struct Settings {
     pub natural_order: NaturalOrder,
     /// The name of the replica set that this server is the only member of; none for a standalone server.
     pub replica_set: Option<String>,
+    /// See [`OplogMode`].
+    pub oplog: OplogMode,
+    /// Size in bytes beyond which the oldest entries of a new oplog are removed; none means a share of the file system.
+    pub oplog_bytes: Option<u64>,
+    /// Entries of the oplog that are younger than this are not removed, whatever its size.
+    pub oplog_min_retention: Duration,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, SettingValue>,
     /// The configuration file that was read.
@@ -155,6 +173,9 @@ impl Default for Settings {
             large_documents: LargeDocuments::default(),
             natural_order: NaturalOrder::default(),
             replica_set: None,
+            oplog: OplogMode::Auto,
+            oplog_bytes: None,
+            oplog_min_retention: Duration::ZERO,
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),
@@ -226,6 +247,13 @@ impl Settings {
             return Err(SettingsError(
                 "a member of a replica set needs the journal: remove --nojournal (storage.journal.enabled: false), or --replSet \
                  (replication.replSetName)"
+                    .into(),
+            ));
+        }
+        if settings.oplog == OplogMode::On && !settings.journal {
+            return Err(SettingsError(
+                "the oplog needs the journal: remove --nojournal (storage.journal.enabled: false), or --oplog \
+                 (replication.oplog)"
                     .into(),
             ));
         }

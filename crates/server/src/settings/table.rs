@@ -9,7 +9,7 @@ use frond_bson::MAX_DOCUMENT_BYTES;
 use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
-use super::{LogFormat, LogRotate, Settings, SettingsError, UnixSocket};
+use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -560,15 +560,41 @@ pub static SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        flag: "oplog",
+        key: "replication.oplog",
+        aliases: &[],
+        kind: Kind::Choice(&["auto", "on", "off"]),
+        help: "Keep an oplog, which change streams need: in a replica set (auto, the default), always (on; --oplog alone \
+               means this), or never (off)",
+        apply: |s, v| {
+            s.oplog = match text(v)? {
+                "on" => OplogMode::On,
+                "off" => OplogMode::Off,
+                _ => OplogMode::Auto,
+            };
+            Ok(())
+        },
+    },
+    Setting {
         flag: "oplogSize",
         key: "replication.oplogSizeMB",
         aliases: &[],
-        kind: Kind::Integer(0, 1 << 40),
-        help: "Accepted without effect: there is no oplog yet",
+        kind: Kind::Integer(1, 1 << 30),
+        help: "Size in MiB of a new oplog (default 5% of the free space, 990 to 51200); replSetResizeOplog changes it later",
         apply: |s, v| {
-            integer::<u64>(v)?;
-            s.notes
-                .push("replication.oplogSizeMB has no effect: this server has no oplog yet".into());
+            let mib: u64 = integer(v)?;
+            s.oplog_bytes = Some(mib << 20);
+            Ok(())
+        },
+    },
+    Setting {
+        flag: "oplogMinRetentionHours",
+        key: "storage.oplogMinRetentionHours",
+        aliases: &[],
+        kind: Kind::Number(0.0, 1e6),
+        help: "Keep entries of the oplog for at least so many hours, also beyond its size (default 0: only the size counts)",
+        apply: |s, v| {
+            s.oplog_min_retention = Duration::from_secs_f64(number(v)? * 3600.0);
             Ok(())
         },
     },
@@ -620,6 +646,11 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
         Kind::Integer(..) | Kind::Number(..) => {
             argument.value_name("N").allow_negative_numbers(true)
         }
+        // `--oplog` alone switches it on, as the flags of mongod that need no value.
+        Kind::Choice(words) if words.contains(&"on") => argument
+            .value_name("WORD")
+            .num_args(0..=1)
+            .default_missing_value("on"),
         Kind::Choice(_) => argument.value_name("WORD"),
     })
 }

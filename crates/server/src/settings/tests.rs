@@ -86,6 +86,33 @@ fn parameters_are_set_on_the_command_line() {
 }
 
 #[test]
+fn the_oplog_is_on_or_off_or_as_the_set_needs_it() {
+    let s = from_line("").unwrap();
+    assert_eq!((s.oplog, s.oplog_bytes), (OplogMode::Auto, None));
+    assert_eq!(s.oplog_min_retention, Duration::ZERO);
+    for (line, mode) in [
+        ("--oplog", OplogMode::On),
+        ("--oplog --dbpath /d", OplogMode::On),
+        ("--oplog on", OplogMode::On),
+        ("--oplog=off", OplogMode::Off),
+        ("--replSet rs0 --oplog auto", OplogMode::Auto),
+    ] {
+        assert_eq!(from_line(line).unwrap().oplog, mode, "{line}");
+    }
+    let s = from_file(
+        "replication:\n  oplog: on\n  oplogSizeMB: 64\nstorage:\n  oplogMinRetentionHours: 1.5\n",
+        "",
+    )
+    .unwrap();
+    assert_eq!((s.oplog, s.oplog_bytes), (OplogMode::On, Some(64 << 20)));
+    assert_eq!(s.oplog_min_retention, Duration::from_secs(5400));
+    let s = from_file("replication:\n  oplog: false\n", "").unwrap();
+    assert_eq!(s.oplog, OplogMode::Off);
+    let s = from_file("replication:\n  oplog: true\n", "").unwrap();
+    assert_eq!(s.oplog, OplogMode::On);
+}
+
+#[test]
 fn a_packaged_configuration_file_is_read() {
     let s = from_file(
         "# mongod.conf\nstorage:\n  dbPath: /var/lib/mongodb\n  journal:\n    enabled: true\n\
@@ -212,6 +239,13 @@ fn errors_name_the_setting() {
         (
             "--replSet rs0 --nojournal",
             "a member of a replica set needs the journal: remove --nojournal",
+        ),
+        ("--oplog maybe", "--oplog must be one of auto, on, off"),
+        ("--oplogSize 0", "--oplogSize must be a whole number"),
+        ("--oplogMinRetentionHours -1", "must be a number from 0"),
+        (
+            "--oplog --nojournal",
+            "the oplog needs the journal: remove --nojournal",
         ),
         ("--shardsvr", "unexpected argument '--shardsvr'"),
     ];

@@ -70,7 +70,8 @@ impl DocumentStore {
     /// None at present.
     pub fn list_databases(&self) -> Result<Vec<DatabaseInfo>> {
         let mut found: BTreeMap<String, DatabaseInfo> = BTreeMap::new();
-        for collection in self.view().iter() {
+        let oplog = self.catalog().oplog_collection();
+        for collection in self.view().iter().chain(&oplog) {
             let name = collection.ns.db();
             let info = found
                 .entry(name.to_owned())
@@ -92,7 +93,13 @@ impl DocumentStore {
     pub fn list_collections(&self, db: &str) -> Result<Vec<CollectionInfo>> {
         check_database_name(db)?;
         let view = self.view();
-        let collections = view.database(db);
+        let mut collections = view.database(db);
+        let oplog = self.catalog().oplog_collection();
+        if let Some(oplog) = oplog.filter(|oplog| oplog.ns.db() == db) {
+            collections.retain(|other| other.ns != oplog.ns);
+            let place = collections.partition_point(|other| other.ns < oplog.ns);
+            collections.insert(place, oplog);
+        }
         let collections = collections.iter().map(|collection| CollectionInfo {
             name: collection.ns.coll().to_owned(),
             kind: match collection.settings.time_series {
@@ -102,7 +109,8 @@ impl DocumentStore {
             options: collection.options.clone(),
             uuid: Some(collection.uuid),
             id_index: (collection.settings.clustered.is_none()
-                && collection.settings.time_series.is_none())
+                && collection.settings.time_series.is_none()
+                && collection.oplog().is_none())
             .then(|| collection.id_index()),
         });
         let views = view.definitions(db);

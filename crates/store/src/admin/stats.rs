@@ -125,7 +125,9 @@ impl DocumentStore {
             views: view.definitions(db).len() as u64,
             ..DatabaseStats::default()
         };
-        for collection in view.database(db) {
+        let oplog = self.catalog().oplog_collection();
+        let oplog = oplog.filter(|oplog| oplog.ns.db() == db);
+        for collection in view.database(db).into_iter().chain(oplog) {
             let stats = of(self.engine(), &collection);
             total.collections += 1;
             total.objects += stats.count;

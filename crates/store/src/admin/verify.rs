@@ -22,6 +22,7 @@ use crate::index::{Index, entry};
 use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::oplog::entry::RawEntry;
 use crate::record;
 use crate::store::DocumentStore;
 
@@ -104,6 +105,11 @@ impl DocumentStore {
             )
         })?;
         let mut report = VerifyReport::default();
+        if collection.oplog().is_some() {
+            let read = read_oplog(&collection, &snapshot, &mut report);
+            report.unless_damaged(read)?;
+            return Ok(report);
+        }
         let indexes: Vec<&Index> = collection.ready_indexes().map(|index| &**index).collect();
         // A transaction changes the counter when it is committed.
         let pending = self.catalog().pending_counts(&collection);
@@ -190,6 +196,23 @@ fn read_entries(snapshot: &Snapshot, index: &Index) -> Result<Sum> {
 fn all(snapshot: &Snapshot, tree: TreeId) -> Result<Cursor> {
     let (low, high) = (Bound::Unbounded, Bound::Unbounded);
     Ok(snapshot.cursor(tree, low, high, Direction::Forward)?)
+}
+
+/// Reads all entries of the oplog.
+fn read_oplog(
+    collection: &Collection,
+    snapshot: &Snapshot,
+    report: &mut VerifyReport,
+) -> Result<()> {
+    let mut cursor = all(snapshot, collection.primary)?;
+    while let Some((_, value)) = cursor.next()? {
+        report.documents += 1;
+        if let Err(error) = RawEntry::read(value) {
+            report.invalid_documents += 1;
+            report.wrong(error.to_string());
+        }
+    }
+    Ok(())
 }
 
 /// Reads all documents. Returns the checksum of the expected entries of each index.

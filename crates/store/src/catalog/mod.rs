@@ -25,7 +25,9 @@ mod changes;
 mod definitions;
 mod hooks;
 mod leaks;
+mod logged;
 mod modify;
+mod oplog;
 mod persist;
 mod plan_cache;
 mod records;
@@ -49,6 +51,7 @@ use crate::index::{Index, Usage};
 use crate::keyspace::{Engine, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::oplog::Oplog;
 use crate::options::{CollectionOptions, NaturalOrder};
 use crate::record::LargeDocuments;
 use crate::record::load::DocumentReader;
@@ -60,6 +63,8 @@ pub(crate) use changes::{note, noted_id};
 pub use definitions::{ResolvedView, ViewDefinition};
 pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
+pub use logged::LastWritten;
+pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
 pub(crate) use persist::{
@@ -67,7 +72,6 @@ pub(crate) use persist::{
 };
 pub(crate) use plan_cache::PlanCache;
 use records::Records;
-pub use records::TailSignal;
 pub(crate) use records::{Insertion, record_of_key};
 pub(crate) use scope::Moment;
 use scope::Scope;
@@ -109,6 +113,8 @@ pub struct Collection {
     /// Where writers note which documents they change, while the collection is copied, see [`Catalog::note_changes`].
     /// The catalog on disk does not know it: after a crash it is dropped.
     pub(crate) changes: Option<TreeId>,
+    /// The oplog, of the collection that shows it.
+    oplog: Option<Arc<Oplog>>,
     /// Plans that were chosen for this version.
     plans: PlanCache,
     /// Number of this version.
@@ -146,6 +152,9 @@ impl Shared {
 impl Collection {
     /// Documents and bytes, as of the last commit.
     pub fn counts(&self) -> Counts {
+        if let Some(oplog) = &self.oplog {
+            return oplog.counts();
+        }
         Counts {
             documents: self.shared.documents.load(Ordering::Relaxed),
             bytes: self.shared.bytes.load(Ordering::Relaxed),
@@ -212,6 +221,7 @@ impl Collection {
             segments: self.segments,
             indexes,
             changes: self.changes,
+            oplog: self.oplog.clone(),
             plans: PlanCache::default(),
             version: self.version + 1,
             shared: self.shared.clone(),
@@ -304,6 +314,8 @@ pub(crate) struct WritersHeld<'a> {
 pub struct Catalog {
     state: Arc<CatalogState>,
     scope: Scope,
+    /// Is told the timestamps of the entries that this handle writes into the oplog.
+    written: Option<LastWritten>,
 }
 
 /// What all handles of a catalog share.
@@ -322,6 +334,9 @@ struct CatalogState {
     natural_order: NaturalOrder,
     /// Where records of sessions are.
     session_tree: SessionTree,
+    oplog: Arc<Oplog>,
+    /// The last definition of the oplog's collection.
+    oplog_collection: ArcSwapOption<Collection>,
 }
 
 impl CatalogState {
@@ -359,6 +374,7 @@ impl Catalog {
     /// restart, see [`crate::DocumentStore::resume_index_builds`].
     pub fn open(
         engine: Engine,
+        oplog: Arc<Oplog>,
         large: LargeDocuments,
         natural_order: NaturalOrder,
     ) -> Result<Catalog> {
@@ -377,8 +393,11 @@ impl Catalog {
                 announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
                 session_tree,
+                oplog,
+                oplog_collection: ArcSwapOption::empty(),
             }),
             scope: Scope::Live,
+            written: None,
         };
         // After a cut of the log a temporary collection may be what is left of another one.
         if !catalog.state.engine.was_log_cut() {
@@ -415,6 +434,9 @@ impl Catalog {
     /// The current definition of a collection. Tools address a time series by the name that its buckets
     /// have in MongoDB: here it is an alias of the collection.
     pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        if let Some(oplog) = self.state.oplog_collection(ns) {
+            return Some(oplog);
+        }
         let view = self.view();
         if let Some(found) = view.get(ns) {
             return Some(found.clone());

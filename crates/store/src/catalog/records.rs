@@ -8,13 +8,9 @@
 //! (The alternative, a second tree from record ids to `_id`s, would need a third one from `_id`s to record ids for
 //! deletes, and a look-up for each document of a scan.)
 
-use std::collections::HashMap;
-use std::future::Future;
 use std::ops::Bound;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use frond_bson::{Collator, DocBuf, Value, key};
 use parking_lot::{Mutex, MutexGuard};
@@ -23,6 +19,7 @@ use super::Collection;
 use crate::error::{Result, corrupt};
 use crate::index::spec::IndexSpec;
 use crate::keyspace::{Direction, Snapshot, TreeId};
+use crate::signal::TailSignal;
 
 /// What the versions of a collection in the order of insertion share.
 #[derive(Debug, Default)]
@@ -40,77 +37,6 @@ pub(super) struct Records {
 pub(crate) struct Insertion {
     /// The search for the oldest document starts at this key; no document lies below it.
     pub first: Vec<u8>,
-}
-
-/// Tells tailable cursors of insertions.
-#[derive(Debug, Default)]
-pub struct TailSignal {
-    insertions: AtomicU64,
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    wakers: HashMap<u64, Waker>,
-    next: u64,
-}
-
-/// A future that waits for insertions; dropping it cancels the wait.
-#[derive(Debug)]
-pub struct Newer {
-    signal: Arc<TailSignal>,
-    seen: u64,
-    id: Option<u64>,
-}
-
-impl TailSignal {
-    /// The number of insertions so far.
-    pub fn insertions(&self) -> u64 {
-        self.insertions.load(Ordering::SeqCst)
-    }
-
-    /// Ready when there are more insertions than `seen`, or the collection is gone.
-    pub fn newer(self: &Arc<TailSignal>, seen: u64) -> Newer {
-        Newer {
-            signal: self.clone(),
-            seen,
-            id: None,
-        }
-    }
-
-    /// Wakes all waiting cursors.
-    pub(crate) fn notify(&self) {
-        let mut waiting = self.waiting.lock();
-        self.insertions.fetch_add(1, Ordering::SeqCst);
-        waiting.wakers.drain().for_each(|(_, waker)| waker.wake());
-    }
-}
-
-impl Future for Newer {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let signal = self.signal.clone();
-        let mut waiting = signal.waiting.lock();
-        if signal.insertions() != self.seen {
-            return Poll::Ready(());
-        }
-        let id = self.id.unwrap_or(waiting.next);
-        if self.id.is_none() {
-            waiting.next += 1;
-            self.id = Some(id);
-        }
-        waiting.wakers.insert(id, context.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Drop for Newer {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            self.signal.waiting.lock().wakers.remove(&id);
-        }
-    }
 }
 
 /// The key of a record id, encoded as a date: a 64-bit integer whose encoding loses nothing.
@@ -188,8 +114,6 @@ impl Collection {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
-    use std::task::Wake;
 
     #[test]
     fn record_ids_ascend_as_keys() {
@@ -201,33 +125,5 @@ mod tests {
             assert_eq!(record_of_key(&record_key(record)), Some(record));
         }
         assert_eq!(record_of_key(b""), None);
-    }
-
-    #[derive(Default)]
-    struct Flag(AtomicBool);
-
-    impl Wake for Flag {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-    }
-
-    #[test]
-    fn who_waits_is_woken_once() {
-        let signal = Arc::new(TailSignal::default());
-        let flag = Arc::new(Flag::default());
-        let waker = Waker::from(flag.clone());
-        let mut context = Context::from_waker(&waker);
-        let mut first = signal.newer(signal.insertions());
-        let mut second = signal.newer(signal.insertions());
-        assert!(Pin::new(&mut first).poll(&mut context).is_pending());
-        assert!(Pin::new(&mut first).poll(&mut context).is_pending());
-        assert!(Pin::new(&mut second).poll(&mut context).is_pending());
-        assert_eq!(signal.waiting.lock().wakers.len(), 2);
-        drop(second);
-        assert_eq!(signal.waiting.lock().wakers.len(), 1);
-        signal.notify();
-        assert!(flag.0.load(Ordering::SeqCst));
-        assert!(Pin::new(&mut first).poll(&mut context).is_ready());
     }
 }

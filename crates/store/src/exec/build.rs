@@ -20,6 +20,7 @@ use super::limit::Limit;
 use super::metadata::AddMetadata;
 use super::near::NearScan;
 use super::operator::Node;
+use super::oplog_scan::OplogScan;
 use super::projection::{Projection, ReturnKey};
 use super::reader::{Loading, Reader};
 use super::record_id::RecordId;
@@ -179,6 +180,9 @@ impl Builder<'_> {
             Access::CollScan(direction) => {
                 let reader = self.reader(everything());
                 Node::leaf(CollScan::new(primary, direction, reader))
+            }
+            Access::Oplog(access) => {
+                Node::leaf(OplogScan::new(access, self.filter, self.wanted.documents))
             }
             Access::IdRange {
                 ranges,

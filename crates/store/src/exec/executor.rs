@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::ExecStats;
 use super::coll_scan::CollScan;
-use super::operator::{ExecContext, Flow, Inputs, Node, OpStats, Operator, Pulled, Row, Sink};
+use super::operator::{
+    ExecContext, Flow, Inputs, Node, OpStats, Operator, Pulled, Row, RowRef, Sink,
+};
+use super::oplog_scan::OplogScan;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
@@ -147,9 +150,17 @@ impl Executor {
     }
 }
 
+/// What a tailable cursor reads.
+pub enum TailSource {
+    /// The documents of a capped collection.
+    Documents(CollScan),
+    /// The oplog.
+    Oplog(Box<OplogScan>),
+}
+
 /// A scan of a capped collection from a position on.
 pub struct TailScan {
-    scan: CollScan,
+    scan: TailSource,
     cx: ExecContext,
     stats: OpStats,
     keeps_keys: bool,
@@ -158,7 +169,7 @@ pub struct TailScan {
 impl TailScan {
     /// A scan that has not begun.
     pub fn new(
-        scan: CollScan,
+        scan: TailSource,
         collection: Arc<Collection>,
         snapshot: Snapshot,
         limits: OpContext,
@@ -180,16 +191,23 @@ impl TailScan {
         let keeps_keys = self.keeps_keys;
         let mut next = None;
         let (inputs, stats) = (&mut Inputs::default(), &mut self.stats);
-        self.scan.pull(&self.cx, inputs, stats, &mut |row| {
+        let sink = &mut |row: RowRef<'_>| {
             next = Some(row.to_row(keeps_keys));
             Ok(Flow::Pause)
-        })?;
+        };
+        match &mut self.scan {
+            TailSource::Documents(scan) => scan.pull(&self.cx, inputs, stats, sink)?,
+            TailSource::Oplog(scan) => scan.pull(&self.cx, inputs, stats, sink)?,
+        };
         Ok(next)
     }
 
     /// The key of the last document examined; `None` before the first one.
     pub fn position(&self) -> Option<&[u8]> {
-        self.scan.position()
+        match &self.scan {
+            TailSource::Documents(scan) => scan.position(),
+            TailSource::Oplog(scan) => scan.position(),
+        }
     }
 
     /// The snapshot that it reads.

@@ -1,6 +1,6 @@
 //! Running plans: operators that compose, one file each.
 //!
-//! [`operator`] has the trait and the rows that operators exchange. Rows come from [`coll_scan`], [`id_lookup`],
+//! [`operator`] has the trait and the rows that operators exchange. Rows come from [`coll_scan`], [`oplog_scan`], [`id_lookup`],
 //! [`id_scan`], [`index_scan`], [`distinct_scan`], [`near`] or [`eof`]; [`union`] and [`sort_merge`] combine several of
 //! these; [`fetch`] reads documents, [`text_match`] tests them for a text; [`sort`], [`skip`], [`limit`],
 //! [`projection`], [`metadata`], [`record_id`] and [`count`] make the result of them. [`build`] makes the
@@ -27,6 +27,7 @@ pub mod limit;
 pub mod metadata;
 pub mod near;
 pub mod operator;
+pub mod oplog_scan;
 pub mod projection;
 pub mod reader;
 pub mod record_id;

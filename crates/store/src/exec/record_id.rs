@@ -4,6 +4,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::oplog_scan::time_of_key;
 use crate::catalog::record_of_key;
 use crate::error::Result;
 
@@ -35,6 +36,8 @@ impl Operator for RecordId {
 /// The record id of a document, from its key. Where documents are stored by `_id`, the number is computed from that,
 /// and is always the same for a document.
 pub fn record_id(key: &[u8], by_record: bool) -> i64 {
-    let record = record_of_key(key).filter(|_| by_record);
+    // That of an entry of the oplog is its timestamp, as in MongoDB.
+    let record = time_of_key(key).map(u64::cast_signed);
+    let record = record.or_else(|| record_of_key(key)).filter(|_| by_record);
     record.unwrap_or_else(|| (xxh3_64(key) >> 1) as i64)
 }

@@ -7,13 +7,19 @@ use frond_query::matcher::Filter;
 
 use super::ExecStats;
 use super::coll_scan::CollScan;
-use super::executor::TailScan;
+use super::executor::{TailScan, TailSource};
 use super::operator::Row;
-use super::reader::{Loading, Reader};
-use crate::catalog::{Catalog, TailSignal, Uuid, record_of_key};
+use super::oplog_scan::{OplogScan, time_of_key};
+use super::reader::{Loading, Reader as DocReader};
+use super::record_id::record_id;
+use crate::catalog::{Catalog, Uuid};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
+use crate::keyspace::Direction;
 use crate::namespace::Namespace;
+use crate::oplog::readers::{Place, Reader};
+use crate::plan::oplog::TimeBounds;
+use crate::signal::TailSignal;
 
 /// Reads a capped collection, and what is inserted later.
 pub struct Tail {
@@ -33,6 +39,8 @@ pub struct Tail {
     is_interrupted: bool,
     stats: ExecStats,
     keeps_keys: bool,
+    /// Keeps the signal of the oplog alive, if that is read.
+    _reader: Option<Reader>,
 }
 
 impl Tail {
@@ -61,13 +69,26 @@ impl Tail {
         if collection.counts().documents == 0 {
             return Ok(None);
         }
+        let reader = match collection.oplog() {
+            None => None,
+            Some(oplog) => {
+                oplog.make_durable()?;
+                let last = || oplog.last().to_u64();
+                Some(oplog.readers().watch(Place::Everything, last))
+            }
+        };
+        let signal = match &reader {
+            Some(reader) => reader.signal(),
+            None => collection.tail(),
+        };
         Ok(Some(Tail {
             catalog,
             ns: ns.clone(),
             uuid: collection.uuid,
             filter,
             context: context.clone(),
-            signal: collection.tail().clone(),
+            signal: signal.clone(),
+            _reader: reader,
             seen: 0,
             position: None,
             scan: None,
@@ -134,6 +155,7 @@ impl Tail {
             empty => {
                 self.is_interrupted = false;
                 self.seen = self.signal.insertions();
+                let durable = self.catalog.oplog_durable();
                 let read = self.catalog.read(&self.ns)?;
                 let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == self.uuid)
                 else {
@@ -144,10 +166,24 @@ impl Tail {
                 {
                     return Err(lost(position));
                 }
-                let filter = self.filter.clone();
-                let reader = Reader::new(filter.clone(), Some(filter), Loading::Everything);
                 let position = self.position.as_deref();
-                let behind = CollScan::behind(collection.primary, position, reader);
+                let behind = match collection.oplog() {
+                    Some(_) => {
+                        let bounds = TimeBounds::of(self.filter.predicates());
+                        let (tree, direction) = (collection.primary, Direction::Forward);
+                        let access = bounds.access(tree, durable, direction);
+                        let position = position.and_then(time_of_key);
+                        let scan = OplogScan::behind(access, position, &self.filter);
+                        TailSource::Oplog(Box::new(scan))
+                    }
+                    None => {
+                        let filter = self.filter.clone();
+                        let reader =
+                            DocReader::new(filter.clone(), Some(filter), Loading::Everything);
+                        let scan = CollScan::behind(collection.primary, position, reader);
+                        TailSource::Documents(scan)
+                    }
+                };
                 empty.insert(Box::new(TailScan::new(
                     behind,
                     collection,
@@ -177,7 +213,7 @@ fn gone(uuid: &Uuid) -> Error {
 }
 
 fn lost(position: &[u8]) -> Error {
-    let record = record_of_key(position).unwrap_or_default();
+    let record = record_id(position, true);
     command(
         ErrorCode::CappedPositionLost,
         format!(

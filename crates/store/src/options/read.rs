@@ -7,7 +7,7 @@ use crate::error::{Error, Result, command};
 
 /// An option: its name with that of its command (`create.capped`), and its value.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(crate) struct Given<'a> {
     pub owner: &'a str,
     pub name: &'a str,
     pub value: Value<'a>,
@@ -32,6 +32,14 @@ impl<'a> Given<'a> {
             Value::Bool(on) => Ok(on),
             value if value.is_number() => Ok(value.truthy()),
             _ => Err(self.wrong_type("types '[bool, long, int, decimal, double]'")),
+        }
+    }
+
+    /// A boolean, and nothing that stands for one.
+    pub fn boolean(&self) -> Result<bool> {
+        match self.value {
+            Value::Bool(on) => Ok(on),
+            _ => Err(self.wrong_type("type 'bool'")),
         }
     }
 
@@ -102,6 +110,17 @@ impl<'a> Given<'a> {
         })
     }
 
+    /// A field that is given twice.
+    pub fn duplicate(&self) -> Error {
+        command(
+            ErrorCode::IDLDuplicateField,
+            format!(
+                "BSON field '{}.{}' is a duplicate field",
+                self.owner, self.name
+            ),
+        )
+    }
+
     /// A field that the document at hand does not have.
     pub fn unknown(&self) -> Error {
         command(
@@ -115,7 +134,7 @@ impl<'a> Given<'a> {
 }
 
 /// A required field is missing.
-pub(super) fn missing(owner: &str, name: &str) -> Error {
+pub(crate) fn missing(owner: &str, name: &str) -> Error {
     command(
         ErrorCode::IDLFailedToParse,
         format!("BSON field '{owner}.{name}' is missing but a required field"),

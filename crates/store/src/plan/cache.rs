@@ -17,7 +17,7 @@ pub fn identity(access: &Access) -> u64 {
 fn add_access(access: &Access, hasher: &mut Xxh3) {
     match access {
         Access::Eof => hasher.update(b"eof"),
-        Access::CollScan(_) => hasher.update(b"collscan"),
+        Access::CollScan(_) | Access::Oplog(_) => hasher.update(b"collscan"),
         Access::Id(_) | Access::IdRange { .. } => hasher.update(b"id"),
         Access::Index(access) => {
             hasher.update(b"index");

@@ -84,6 +84,9 @@ pub fn choose(
     query: Query<'_>,
     trial: impl FnOnce(&[Candidate]) -> Result<usize>,
 ) -> Result<Plan> {
+    if let Some(oplog) = collection.oplog() {
+        return super::oplog::plan(collection, oplog, &query);
+    }
     if let Some((path, near)) = query.filter.near() {
         return super::near::plan(collection, &query, path, near);
     }
@@ -232,7 +235,7 @@ fn simple(access: Access) -> Plan {
 }
 
 /// The scan that `$natural` asks for, as hint or as sort.
-fn hinted_scan(query: &Query<'_>) -> Result<Option<Access>> {
+pub(super) fn hinted_scan(query: &Query<'_>) -> Result<Option<Access>> {
     let natural = query.sort.natural().map(|direction| match direction {
         key::Direction::Ascending => Direction::Forward,
         key::Direction::Descending => Direction::Backward,

@@ -2,15 +2,16 @@
 //!
 //! [`choose`] picks an index for the conditions of the filter, [`sorted`] finds the order that an index gives,
 //! [`merge`] the order that several scans give together, [`partial`] whether a partial index has all matching documents,
-//! [`residual`] the conditions that the bounds do not decide. [`key_range`] has the keys that are read,
-//! [`required_fields`] the fields of the documents. [`cache`] identifies plans and shapes of queries. Nothing here reads data: operators and
-//! trial runs are in `exec`.
+//! [`residual`] the conditions that the bounds do not decide, [`oplog`] the bounds of a scan of the oplog. [`key_range`] has
+//! the keys that are read, [`required_fields`] the fields of the documents. [`cache`] identifies plans and shapes of queries.
+//! Nothing here reads data: operators and trial runs are in `exec`.
 
 pub mod cache;
 pub mod choose;
 pub mod key_range;
 pub mod merge;
 pub mod near;
+pub mod oplog;
 mod order;
 pub mod partial;
 pub(crate) mod required_fields;
@@ -150,6 +151,8 @@ pub enum Access {
     Eof,
     /// Every document of the collection.
     CollScan(Direction),
+    /// Entries of the oplog.
+    Oplog(oplog::OplogAccess),
     /// The document whose `_id` has this encoding.
     Id(Vec<u8>),
     /// Documents whose `_id` is in these ranges.

@@ -47,6 +47,7 @@ use std::ops::Bound;
 
 use crate::error::Result;
 use crate::keyspace::{Direction, Snapshot, TreeId};
+pub(crate) use diff::has_twins;
 use header::Header;
 pub(crate) use header::{counted_bytes, is_header as is_in_parts, may_have_bytes};
 

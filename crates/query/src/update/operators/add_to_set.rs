@@ -65,6 +65,10 @@ struct AddToSet {
 }
 
 impl Modifier for AddToSet {
+    fn appends(&self) -> bool {
+        true
+    }
+
     fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>> {
         let present = match target.value {
             None => None,

@@ -88,6 +88,11 @@ pub(crate) trait Modifier: Debug + Send + Sync {
     fn increment(&self) -> Option<Number> {
         None
     }
+
+    /// Whether it adds elements to an array.
+    fn appends(&self) -> bool {
+        false
+    }
 }
 
 /// The document that an update is applied to, before any change.

@@ -185,6 +185,10 @@ fn magnitude(number: i64) -> usize {
 }
 
 impl Modifier for Push {
+    fn appends(&self) -> bool {
+        true
+    }
+
     fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>> {
         let present = match target.value {
             None => Doc::empty(),

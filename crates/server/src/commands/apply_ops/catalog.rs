@@ -1,0 +1,128 @@
+//! Entries of `applyOps` that change the catalog: `op: "c"`.
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
+
+use crate::commands;
+use crate::concern::WriteConcern;
+use crate::context::Context;
+
+/// Applies an entry whose `o` is a command.
+pub(super) fn apply(cx: &mut Context<'_>, entry: &Doc, bypass_validation: bool) -> Result<()> {
+    let ns = entry.get_str("ns").unwrap_or_default();
+    let db = ns.split_once('.').map_or(ns, |(db, _)| db);
+    let Some(object) = entry.get_doc("o").filter(|object| !object.is_empty()) else {
+        return Err(Error::failed_to_parse(
+            "the field 'o' of an oplog entry with a command must be an object",
+        ));
+    };
+    let (name, value) = object.first().unwrap_or(("", Value::Null));
+    let (command, accepted): (DocBuf, &[ErrorCode]) = match name {
+        "applyOps" => {
+            super::apply_all(cx, object, bypass_validation)?;
+            return Ok(());
+        }
+        // The index is created by the entry that ends its build.
+        "startIndexBuild" | "abortIndexBuild" => return Ok(()),
+        "create" => {
+            if matches!(entry.get("ui"), Some(Value::Binary { .. })) {
+                return Err(Error::not_supported(
+                    "a UUID ('ui') in an oplog entry that creates a collection",
+                ));
+            }
+            (object.to_owned(), &[ErrorCode::NamespaceExists])
+        }
+        "collMod" => (
+            object.to_owned(),
+            &[ErrorCode::IndexNotFound, ErrorCode::NamespaceNotFound],
+        ),
+        "createIndexes" => (create_index(value, object), &[]),
+        "commitIndexBuild" => (
+            doc! {
+                "createIndexes": value, "indexes": object.get("indexes").unwrap_or(Value::Null),
+            },
+            &[],
+        ),
+        "drop" | "dropDatabase" | "convertToCapped" => {
+            (object.to_owned(), &[ErrorCode::NamespaceNotFound])
+        }
+        "dropIndexes" | "dropIndex" | "deleteIndexes" | "deleteIndex" => (
+            doc! {"dropIndexes": value, "index": object.get("index").unwrap_or(Value::Null)},
+            &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound],
+        ),
+        "renameCollection" => (
+            rename(object),
+            &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists],
+        ),
+        other => {
+            return Err(Error::not_supported(format!(
+                "the command '{other}' in an oplog entry"
+            )));
+        }
+    };
+    let db = if name == "renameCollection" {
+        "admin"
+    } else {
+        db
+    };
+    match run(cx, db, &command) {
+        Err(error) if accepted.contains(&error.code()) => Ok(()),
+        done => done,
+    }
+}
+
+/// An entry has the fields of one index beside the name of the collection.
+fn create_index(collection: Value<'_>, object: &Doc) -> DocBuf {
+    let mut index = DocBuf::new();
+    for (name, value) in object.iter().skip(1) {
+        index.push(name, value);
+    }
+    doc! {"createIndexes": collection, "indexes": [&index]}
+}
+
+/// An entry names the collection that is replaced by its UUID.
+fn rename(object: &Doc) -> DocBuf {
+    let mut command = DocBuf::new();
+    for (name, value) in object.iter() {
+        match (name, value) {
+            ("dropTarget", Value::Binary { .. }) => command.push(name, true),
+            _ => command.push(name, value),
+        }
+    }
+    command
+}
+
+/// Runs another command.
+fn run(cx: &mut Context<'_>, db: &str, body: &Doc) -> Result<()> {
+    let name = body.first().map_or("", |(name, _)| name);
+    let Some((_, command)) = commands::find(name) else {
+        return Err(Error::failed_to_parse("Unrecognized command in op"));
+    };
+    let mut inner = Context {
+        server: cx.server,
+        connection: cx.connection,
+        state: &mut *cx.state,
+        name: commands::proper_name(command),
+        db,
+        body,
+        sequences: &[],
+        session: None,
+        txn_number: None,
+        statement: None,
+        moment: None,
+        write_concern: WriteConcern::DEFAULT,
+        limits: cx.limits.clone(),
+        max_time: None,
+        exhaust_allowed: false,
+        legacy: false,
+        more_to_come: false,
+    };
+    if let Some((field, _)) = body
+        .iter()
+        .skip(1)
+        .find(|(field, _)| !command.traits().takes_any_field && !command.fields().contains(field))
+    {
+        return Err(inner.args().unknown(field));
+    }
+    command.run(&mut inner).map(drop)
+}

@@ -1,0 +1,451 @@
+//! Readers that wait for entries of the oplog, and what wakes them.
+//!
+//! A reader waits for a place: a collection, a database, or everything. A commit marks the places of its entries, if anybody
+//! reads there; when the entries are durable, the readers of the marked places are woken. So a stream on a collection that
+//! nobody writes sleeps, however much is written elsewhere, and writers pay one load of an atomic while there are no readers.
+//!
+//! A thread of its own wakes, so that neither a commit nor the log waits for it. Each waked reader costs a command. So a place
+//! with many readers is notified less often: a thousand readers of one collection do not take the processor from its writers.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::signal::TailSignal;
+
+/// The least time between two notifications of one place.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// The most time between them.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The time between them for each reader that was woken.
+const PAUSE_FOR_EACH: Duration = Duration::from_micros(500);
+
+/// The part of the store that a reader waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// A collection, by its name.
+    Collection(Box<str>),
+    /// A database.
+    Database(Box<str>),
+    /// Everything.
+    Everything,
+}
+
+/// The namespaces of the entries of one commit.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Vec<Box<str>>);
+
+impl Places {
+    /// Adds that of an entry.
+    pub fn add(&mut self, ns: &str) {
+        // Most commits are about one collection, so the last one is the first to look at.
+        if !self.0.iter().rev().any(|known| **known == *ns) {
+            self.0.push(ns.into());
+        }
+    }
+
+    /// Adds those of another commit.
+    pub fn append(&mut self, other: Places) {
+        other.0.iter().for_each(|ns| self.add(ns));
+    }
+
+    /// Whether entries may be about any collection: a command can be about two of them, in two databases.
+    fn is_everywhere(&self) -> bool {
+        self.0.iter().any(|ns| ns.ends_with(".$cmd"))
+    }
+}
+
+/// All readers of an oplog.
+#[derive(Debug, Default)]
+pub struct Readers {
+    /// The number of readers.
+    count: AtomicUsize,
+    /// Entries up to this time are durable.
+    durable: AtomicU64,
+    state: Mutex<State>,
+    /// Signals changes of [`State::due`].
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    places: HashMap<Place, Watched>,
+    /// Places with entries that are not durable yet.
+    marked: Vec<Place>,
+    /// Places that have to be notified, and when.
+    due: HashMap<Place, Instant>,
+    /// Whether the thread runs that wakes readers.
+    wakes: bool,
+}
+
+/// A place with readers.
+#[derive(Debug)]
+struct Watched {
+    signal: Arc<TailSignal>,
+    readers: usize,
+    /// The times of the first and the last entry that readers have not been told of.
+    marked: Option<(u64, u64)>,
+    /// No notification is sent before this.
+    not_before: Option<Instant>,
+}
+
+/// A reader. Its place is watched until it is dropped.
+#[derive(Debug)]
+pub struct Reader {
+    readers: Arc<Readers>,
+    place: Place,
+    signal: Arc<TailSignal>,
+}
+
+impl Reader {
+    /// Is notified when there are durable entries that the reader may not have seen.
+    pub fn signal(&self) -> &Arc<TailSignal> {
+        &self.signal
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.readers.state.lock();
+        self.readers.count.fetch_sub(1, Ordering::SeqCst);
+        if let Some(watched) = state.places.get_mut(&self.place) {
+            watched.readers -= 1;
+            if watched.readers == 0 {
+                state.places.remove(&self.place);
+                state.due.remove(&self.place);
+            }
+        }
+        if state.places.is_empty() {
+            // The thread has nothing to do any more.
+            self.readers.changed.notify_all();
+        }
+    }
+}
+
+impl Readers {
+    /// Begins to watch a place. `last` gives the time of the last commit: the reader is told of it when it is durable,
+    /// because the commit may have looked for readers before.
+    pub fn watch(self: &Arc<Readers>, place: Place, last: impl FnOnce() -> u64) -> Reader {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        let mut state = self.state.lock();
+        let watched = state
+            .places
+            .entry(place.clone())
+            .or_insert_with(|| Watched {
+                signal: Arc::default(),
+                readers: 0,
+                marked: None,
+                not_before: None,
+            });
+        watched.readers += 1;
+        let signal = watched.signal.clone();
+        self.mark(&mut state, &place, last());
+        self.begin_waking(&mut state);
+        drop(state);
+        Reader {
+            readers: self.clone(),
+            place,
+            signal,
+        }
+    }
+
+    /// Whether there are readers. A commit that finds none need not tell of its entries.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Tells of a commit, the last entry of which has this time. Without `places` its entries may be of any namespace. Returns
+    /// whether a reader waits for them to become durable.
+    pub fn committed(self: &Arc<Readers>, places: Option<&Places>, time: u64) -> bool {
+        if !self.any() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let marked: Vec<Place> = match places.filter(|places| !places.is_everywhere()) {
+            None => state.places.keys().cloned().collect(),
+            Some(places) => {
+                let of = |ns: &str| {
+                    let db = ns.split('.').next().unwrap_or_default();
+                    [Place::Collection(ns.into()), Place::Database(db.into())]
+                };
+                let all = places.0.iter().flat_map(|ns| of(ns));
+                all.chain([Place::Everything]).collect()
+            }
+        };
+        let mut is_read = false;
+        for place in &marked {
+            is_read |= self.mark(&mut state, place, time);
+        }
+        self.begin_waking(&mut state);
+        is_read
+    }
+
+    /// Tells that entries up to this time are durable.
+    pub fn advance(self: &Arc<Readers>, durable: u64) {
+        self.durable.fetch_max(durable, Ordering::SeqCst);
+        if !self.any() {
+            return;
+        }
+        let mut state = self.state.lock();
+        let marked = std::mem::take(&mut state.marked);
+        for place in marked {
+            let Some(watched) = state.places.get_mut(&place) else {
+                continue;
+            };
+            let Some((first, last)) = watched.marked else {
+                continue;
+            };
+            if first > durable {
+                state.marked.push(place);
+                continue;
+            }
+            watched.marked = (last > durable).then(|| (durable + 1, last));
+            let not_before = watched.not_before;
+            if last > durable {
+                state.marked.push(place.clone());
+            }
+            state.make_due(place, not_before);
+        }
+        self.begin_waking(&mut state);
+    }
+
+    /// Marks a place. Returns whether it has readers.
+    fn mark(&self, state: &mut State, place: &Place, time: u64) -> bool {
+        let Some(watched) = state.places.get_mut(place) else {
+            return false;
+        };
+        // The lock is held, so that an entry is either durable here, or marked when `advance` looks.
+        if time <= self.durable.load(Ordering::SeqCst) {
+            let not_before = watched.not_before;
+            state.make_due(place.clone(), not_before);
+            return true;
+        }
+        match &mut watched.marked {
+            Some((first, last)) => (*first, *last) = ((*first).min(time), (*last).max(time)),
+            none => {
+                *none = Some((time, time));
+                state.marked.push(place.clone());
+            }
+        }
+        true
+    }
+
+    /// Lets the thread look at what is due.
+    fn begin_waking(self: &Arc<Readers>, state: &mut State) {
+        if state.due.is_empty() {
+            return;
+        }
+        if state.wakes {
+            self.changed.notify_all();
+            return;
+        }
+        let readers = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("oplog-readers".to_owned());
+        match thread.spawn(move || wake(&readers)) {
+            Ok(_) => state.wakes = true,
+            // Without a thread the caller does it.
+            Err(_) => {
+                let (due, _) = state.take_due(Instant::now() + PAUSE_MAX);
+                due.iter().for_each(|(_, signal)| {
+                    signal.notify();
+                });
+            }
+        }
+    }
+}
+
+impl State {
+    fn make_due(&mut self, place: Place, not_before: Option<Instant>) {
+        let now = Instant::now();
+        let at = not_before.map_or(now, |not_before| not_before.max(now));
+        self.due.entry(place).or_insert(at);
+    }
+
+    /// Takes the places that are due. Returns when the next one is, too.
+    fn take_due(&mut self, now: Instant) -> (Vec<(Place, Arc<TailSignal>)>, Option<Instant>) {
+        let due = self.due.extract_if(|_, at| *at <= now);
+        let due = due.filter_map(|(place, _)| {
+            let signal = self.places.get(&place)?.signal.clone();
+            Some((place, signal))
+        });
+        (due.collect(), self.due.values().min().copied())
+    }
+
+    /// Notes that readers of a place were woken.
+    fn woken(&mut self, place: &Place, count: usize) {
+        let pause = PAUSE_FOR_EACH.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        let not_before = Instant::now() + pause.clamp(PAUSE_MIN, PAUSE_MAX);
+        if let Some(watched) = self.places.get_mut(place) {
+            watched.not_before = Some(not_before);
+            if let Some(at) = self.due.get_mut(place) {
+                *at = not_before;
+            }
+        }
+    }
+}
+
+/// Wakes readers until there are none, or the store is gone.
+fn wake(readers: &Weak<Readers>) {
+    while let Some(readers) = readers.upgrade() {
+        let mut state = readers.state.lock();
+        if state.places.is_empty() {
+            state.due.clear();
+            state.wakes = false;
+            return;
+        }
+        match state.take_due(Instant::now()) {
+            (due, _) if !due.is_empty() => {
+                // Commits do not wait meanwhile.
+                drop(state);
+                for (place, signal) in due {
+                    let count = signal.notify();
+                    readers.state.lock().woken(&place, count);
+                }
+            }
+            (_, Some(next)) => drop(readers.changed.wait_until(&mut state, next)),
+            (_, None) => readers.changed.wait(&mut state),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn collection(ns: &str) -> Place {
+        Place::Collection(ns.into())
+    }
+
+    fn committed(readers: &Arc<Readers>, ns: &str, time: u64) -> bool {
+        let mut places = Places::default();
+        places.add(ns);
+        readers.committed(Some(&places), time)
+    }
+
+    /// Waits until the signal has been sent more than `seen` times.
+    fn is_told(reader: &Reader, seen: u64) -> bool {
+        for _ in 0..2000 {
+            if reader.signal().insertions() > seen {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+
+    fn stays_quiet(reader: &Reader, seen: u64) -> bool {
+        std::thread::sleep(Duration::from_millis(30));
+        reader.signal().insertions() == seen
+    }
+
+    #[test]
+    fn a_reader_is_told_of_its_place_when_it_is_durable() {
+        let readers = Arc::new(Readers::default());
+        assert!(!committed(&readers, "d.a", 1), "nobody reads");
+        readers.advance(1);
+        let a = readers.watch(collection("d.a"), || 1);
+        assert!(is_told(&a, 0), "it looks once");
+        let b = readers.watch(collection("d.b"), || 1);
+        let d = readers.watch(Place::Database("d".into()), || 1);
+        let all = readers.watch(Place::Everything, || 1);
+        assert!(is_told(&b, 0) && is_told(&d, 0) && is_told(&all, 0));
+
+        assert!(committed(&readers, "d.a", 2));
+        assert!(stays_quiet(&a, 1), "it is not durable");
+        readers.advance(2);
+        assert!(is_told(&a, 1) && is_told(&d, 1) && is_told(&all, 1));
+        assert!(stays_quiet(&b, 1), "another collection");
+
+        assert!(committed(&readers, "e.c", 3));
+        readers.advance(3);
+        assert!(is_told(&all, 2));
+        assert!(stays_quiet(&a, 2) && stays_quiet(&d, 2));
+    }
+
+    #[test]
+    fn a_command_and_a_commit_of_unknown_places_are_told_of_everywhere() {
+        let readers = Arc::new(Readers::default());
+        let reader = readers.watch(collection("d.a"), || 0);
+        assert!(is_told(&reader, 0));
+        assert!(committed(&readers, "e.$cmd", 1));
+        readers.advance(1);
+        assert!(is_told(&reader, 1));
+        assert!(readers.committed(None, 2));
+        readers.advance(2);
+        assert!(is_told(&reader, 2));
+        assert!(!readers.committed(Some(&Places::default()), 3));
+    }
+
+    #[test]
+    fn entries_that_are_durable_in_part_are_told_of_twice() {
+        let readers = Arc::new(Readers::default());
+        let reader = readers.watch(Place::Everything, || 0);
+        assert!(is_told(&reader, 0));
+        committed(&readers, "d.a", 5);
+        committed(&readers, "d.a", 9);
+        readers.advance(6);
+        assert!(is_told(&reader, 1));
+        readers.advance(8);
+        assert!(is_told(&reader, 2));
+        readers.advance(9);
+        assert!(is_told(&reader, 3));
+        readers.advance(20);
+        assert!(stays_quiet(&reader, 4));
+    }
+
+    #[test]
+    fn the_commit_before_the_first_look_is_told_of() {
+        let readers = Arc::new(Readers::default());
+        // The commit of time 7 found no reader; it is not durable.
+        let reader = readers.watch(collection("d.a"), || 7);
+        assert!(stays_quiet(&reader, 0));
+        readers.advance(7);
+        assert!(is_told(&reader, 0));
+    }
+
+    #[test]
+    fn many_readers_are_told_less_often() {
+        let readers = Arc::new(Readers::default());
+        let reader = readers.watch(Place::Everything, || 0);
+        assert!(is_told(&reader, 0));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut waiting: Vec<_> = (0..600)
+            .map(|_| Box::pin(reader.signal().newer(1)))
+            .collect();
+        for one in &mut waiting {
+            assert!(one.as_mut().poll(&mut context).is_pending());
+        }
+        committed(&readers, "d.a", 1);
+        readers.advance(1);
+        assert!(is_told(&reader, 1), "the first time at once");
+        let told = Instant::now();
+        committed(&readers, "d.a", 2);
+        readers.advance(2);
+        assert!(is_told(&reader, 2));
+        let pause = told.elapsed();
+        assert!(pause >= Duration::from_millis(200), "{pause:?}");
+    }
+
+    #[test]
+    fn a_place_without_readers_is_forgotten() {
+        let readers = Arc::new(Readers::default());
+        let first = readers.watch(collection("d.a"), || 0);
+        let second = readers.watch(collection("d.a"), || 0);
+        assert!(Arc::ptr_eq(first.signal(), second.signal()));
+        drop(first);
+        assert!(committed(&readers, "d.a", 1));
+        drop(second);
+        assert!(!readers.any() && !committed(&readers, "d.a", 2));
+        assert!(readers.state.lock().places.is_empty());
+        // The thread that woke readers ends, and another one begins.
+        let third = readers.watch(collection("d.a"), || 0);
+        committed(&readers, "d.a", 3);
+        readers.advance(3);
+        assert!(is_told(&third, 0));
+    }
+}
