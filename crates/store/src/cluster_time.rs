@@ -4,7 +4,11 @@
 //! it. Every time that is given out lies below a bound that was made durable first. After a crash the clock continues
 //! at that bound, so it does not repeat a time, also if the wall clock was set back. The bound is raised for some seconds at
 //! once; a tick below it is one compare-and-swap.
+//!
+//! Entries of the oplog have such times. The engine takes them under its commit lock, from the [`Times`] that it shares with
+//! the clock, and never waits there for the bound: a writer sees to it before ([`ClusterTime::reserve_for_commit`]).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use frond_bson::{Doc, Timestamp, Value, doc};
@@ -12,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::clock::now_ms;
 use crate::error::{Result, corrupt};
-use crate::keyspace::{CATALOG_TREE, Durability, Engine, WriteSet};
+use crate::keyspace::{CATALOG_TREE, Durability, Engine, Stamps, WriteSet};
 
 /// Seconds by which the durable bound is raised.
 const RESERVED_SECONDS: u64 = 30;
@@ -26,15 +30,64 @@ const MAX: u64 = (i32::MAX as u64) << 32 | i32::MAX as u64;
 /// Keeps the bound durable.
 type Persist = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
 
-/// The clock of a store.
-pub struct ClusterTime {
+/// The seconds that a commit may wait between [`ClusterTime::reserve_for_commit`] and its stamps.
+const COMMIT_SECONDS: u64 = 5;
+
+/// The times that were given out, and those that may be. The engine and the clock share them.
+pub(crate) struct Times {
     /// The last time that was given out; 0 before the first one.
     last: AtomicU64,
     /// Times up to this one may be given out.
     reserved: AtomicU64,
+    seconds: fn() -> u64,
+}
+
+impl Times {
+    /// None may be given out before the clock is open.
+    pub fn new() -> Arc<Times> {
+        Arc::new(Times::with_clock(|| {
+            u64::try_from(now_ms() / 1000).unwrap_or(0)
+        }))
+    }
+
+    fn with_clock(seconds: fn() -> u64) -> Times {
+        Times {
+            last: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            seconds,
+        }
+    }
+
+    /// The next time, which may not be reserved.
+    fn next(&self, last: u64) -> u64 {
+        let now = ((self.seconds)() << 32 | 1).min(MAX);
+        now.max(last.saturating_add(1))
+    }
+}
+
+impl Stamps for Times {
+    fn take(&self, count: u32) -> Option<u64> {
+        let order = Ordering::SeqCst;
+        let mut last = self.last.load(order);
+        loop {
+            let first = self.next(last);
+            let end = first.checked_add(u64::from(count).saturating_sub(1))?;
+            if end > self.reserved.load(order) {
+                return None;
+            }
+            match self.last.compare_exchange_weak(last, end, order, order) {
+                Ok(_) => return Some(first),
+                Err(now) => last = now,
+            }
+        }
+    }
+}
+
+/// The clock of a store.
+pub struct ClusterTime {
+    times: Arc<Times>,
     /// Held while the bound is raised.
     raising: Mutex<()>,
-    seconds: fn() -> u64,
     persist: Persist,
 }
 
@@ -42,11 +95,11 @@ impl ClusterTime {
     /// The key of the durable bound in the catalog tree.
     pub(crate) const KEY: &[u8] = &[7];
 
-    /// The clock of an engine, as it was left.
+    /// The clock of an engine, as it was left. `times` are the engine's source of stamps, too, if it has one.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn open(engine: &Engine) -> Result<ClusterTime> {
+    pub(crate) fn open(engine: &Engine, times: Arc<Times>) -> Result<ClusterTime> {
         let stored = match engine.has_tree(CATALOG_TREE) {
             true => engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?,
             false => None,
@@ -67,26 +120,22 @@ impl ClusterTime {
             engine.commit(batch, Durability::Synced)?;
             Ok(())
         };
-        Ok(ClusterTime::new(
-            bound,
-            || u64::try_from(now_ms() / 1000).unwrap_or(0),
-            Box::new(persist),
-        ))
+        Ok(ClusterTime::new(bound, times, Box::new(persist)))
     }
 
-    fn new(bound: u64, seconds: fn() -> u64, persist: Persist) -> ClusterTime {
+    fn new(bound: u64, times: Arc<Times>, persist: Persist) -> ClusterTime {
+        times.last.store(bound, Ordering::SeqCst);
+        times.reserved.store(bound, Ordering::SeqCst);
         ClusterTime {
-            last: AtomicU64::new(bound),
-            reserved: AtomicU64::new(bound),
+            times,
             raising: Mutex::new(()),
-            seconds,
             persist,
         }
     }
 
     /// The last time that was given out; the null timestamp before the first one.
     pub fn last(&self) -> Timestamp {
-        Timestamp::from_u64(self.last.load(Ordering::SeqCst))
+        Timestamp::from_u64(self.times.last.load(Ordering::SeqCst))
     }
 
     /// A time after all times that were given out.
@@ -95,13 +144,11 @@ impl ClusterTime {
     /// Errors of the engine, if the durable bound cannot be raised. The clock stays as it is.
     pub fn tick(&self) -> Result<Timestamp> {
         loop {
-            let last = self.last.load(Ordering::SeqCst);
-            let now = ((self.seconds)() << 32 | 1).min(MAX);
-            let next = now.max(last.saturating_add(1));
+            let last = self.times.last.load(Ordering::SeqCst);
+            let next = self.times.next(last);
             self.reserve(next)?;
             let order = Ordering::SeqCst;
-            if self
-                .last
+            if (self.times.last)
                 .compare_exchange_weak(last, next, order, order)
                 .is_ok()
             {
@@ -116,9 +163,9 @@ impl ClusterTime {
     /// As [`ClusterTime::tick`].
     pub fn advance(&self, to: Timestamp) -> Result<()> {
         let to = to.to_u64().min(MAX);
-        if to > self.last.load(Ordering::SeqCst) {
+        if to > self.times.last.load(Ordering::SeqCst) {
             self.reserve(to)?;
-            self.last.fetch_max(to, Ordering::SeqCst);
+            self.times.last.fetch_max(to, Ordering::SeqCst);
         }
         Ok(())
     }
@@ -128,19 +175,28 @@ impl ClusterTime {
     /// # Errors
     /// As [`ClusterTime::tick`].
     pub fn reserve_ahead(&self) -> Result<()> {
-        let last = self.last.load(Ordering::SeqCst);
+        let last = self.times.last.load(Ordering::SeqCst);
         if last == 0 {
             return Ok(());
         }
-        let soon = last.max((self.seconds)() << 32) + (AHEAD_SECONDS << 32);
-        if soon > self.reserved.load(Ordering::SeqCst) {
+        let soon = last.max((self.times.seconds)() << 32) + (AHEAD_SECONDS << 32);
+        if soon > self.times.reserved.load(Ordering::SeqCst) {
             self.raise(soon)?;
         }
         Ok(())
     }
 
+    /// Sees to it that a commit which begins now finds stamps. A commit that waits for longer than some seconds may not.
+    ///
+    /// # Errors
+    /// As [`ClusterTime::tick`].
+    pub(crate) fn reserve_for_commit(&self) -> Result<()> {
+        let last = self.times.last.load(Ordering::SeqCst);
+        self.reserve(self.times.next(last).saturating_add(COMMIT_SECONDS << 32))
+    }
+
     fn reserve(&self, time: u64) -> Result<()> {
-        if time <= self.reserved.load(Ordering::SeqCst) {
+        if time <= self.times.reserved.load(Ordering::SeqCst) {
             return Ok(());
         }
         self.raise(time)
@@ -149,12 +205,12 @@ impl ClusterTime {
     #[cold]
     fn raise(&self, time: u64) -> Result<()> {
         let _one = self.raising.lock();
-        if time <= self.reserved.load(Ordering::SeqCst) {
+        if time <= self.times.reserved.load(Ordering::SeqCst) {
             return Ok(());
         }
         let bound = time.saturating_add(RESERVED_SECONDS << 32);
         (self.persist)(bound)?;
-        self.reserved.store(bound, Ordering::SeqCst);
+        self.times.reserved.store(bound, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -196,7 +252,11 @@ mod tests {
             Ok(())
         };
         (
-            ClusterTime::new(bound, seconds, Box::new(persist)),
+            ClusterTime::new(
+                bound,
+                Arc::new(Times::with_clock(seconds)),
+                Box::new(persist),
+            ),
             kept,
             writes,
         )
@@ -249,11 +309,32 @@ mod tests {
     #[test]
     fn a_bound_that_cannot_be_stored_leaves_the_clock() {
         let full = |_| Err(command(ErrorCode::OutOfDiskSpace, "full"));
-        let clock = ClusterTime::new(at(50, 1).to_u64(), || 100, Box::new(full));
+        let times = Arc::new(Times::with_clock(|| 100));
+        let clock = ClusterTime::new(at(50, 1).to_u64(), times, Box::new(full));
         assert!(clock.tick().is_err());
         assert!(clock.advance(at(60, 1)).is_err());
         assert_eq!(clock.last(), at(50, 1));
         clock.advance(at(50, 1)).unwrap();
+    }
+
+    #[test]
+    fn stamps_are_times_below_the_bound() {
+        let (clock, kept, writes) = clock(0, || 100);
+        assert_eq!(clock.times.take(1), None, "nothing is reserved");
+        clock.reserve_for_commit().unwrap();
+        assert_eq!(clock.times.take(3), Some(at(100, 1).to_u64()));
+        assert_eq!(clock.tick().unwrap(), at(100, 4));
+        assert_eq!(clock.times.take(1), Some(at(100, 5).to_u64()));
+        clock.reserve_for_commit().unwrap();
+        assert_eq!(writes.load(Ordering::SeqCst), 1, "far enough");
+        // Near the bound no stamps are given out that could come again after a crash.
+        let bound = kept.load(Ordering::SeqCst);
+        clock.advance(Timestamp::from_u64(bound - 1)).unwrap();
+        assert_eq!(clock.times.take(2), None);
+        assert_eq!(clock.times.take(1), Some(bound));
+        assert_eq!(clock.times.take(1), None);
+        clock.reserve_for_commit().unwrap();
+        assert_eq!(clock.times.take(u32::MAX), Some(bound + 1));
     }
 
     #[test]

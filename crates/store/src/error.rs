@@ -34,7 +34,8 @@ impl Error {
         match self {
             Error::Command(error) => error.code(),
             Error::Engine(error) => match error {
-                EngineError::Conflict { .. } => ErrorCode::WriteConflict,
+                // The commit has waited for longer than stamps are reserved ahead.
+                EngineError::Conflict { .. } | EngineError::NoStamp => ErrorCode::WriteConflict,
                 EngineError::Corrupt { .. }
                 | EngineError::CorruptMessage { .. }
                 | EngineError::Unreadable { .. } => ErrorCode::DataCorruptionDetected,
@@ -51,7 +52,6 @@ impl Error {
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)
-                | EngineError::NoStamp
                 | EngineError::Duplicate { .. } => ErrorCode::InternalError,
             },
         }
@@ -61,7 +61,9 @@ impl Error {
     pub fn message(&self) -> String {
         match self {
             Error::Command(error) => error.message().to_owned(),
-            Error::Engine(EngineError::Conflict { .. }) => CONFLICT.to_owned(),
+            Error::Engine(EngineError::Conflict { .. } | EngineError::NoStamp) => {
+                CONFLICT.to_owned()
+            }
             Error::Engine(EngineError::Closed(failure))
                 if self.code() == ErrorCode::InternalError =>
             {
@@ -83,7 +85,7 @@ impl Error {
 
     /// Whether another transaction was faster. Such an operation may be tried again from its start.
     pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Error::Engine(EngineError::Conflict { .. }))
+        self.code() == ErrorCode::WriteConflict
     }
 
     /// Whether stored data is damaged or cannot be read.

@@ -6,11 +6,11 @@
 //! copied or boxed on the way.
 
 pub use frond_tree::{
-    BulkLoader, Compression, Cursor, Damage, DamagePlace, Direction, DiskSpaceStats as DiskSpace,
-    Duplicates, Durability, Error as EngineError, EventListener, IdentityHasher, Interrupt,
-    KEY_BYTES_MAX, LogCut, LogRecovery, Malformed, MemoryBudget, MemoryUse, MergeOperator,
-    NoListener, Options as EngineOptions, Reservation, Snapshot, StoreStats as EngineStats, TreeId,
-    TreeOptions, TreeStats, Waits, WriteSet, disk,
+    BulkLoader, Committed, Compression, Cursor, Damage, DamagePlace, Direction,
+    DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
+    IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed, MemoryBudget,
+    MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation, Snapshot, Stamps,
+    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet, disk,
 };
 pub use frond_tree::{
     Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,

@@ -41,7 +41,7 @@ pub use admin::{
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexSelector,
-    ResolvedView, SessionHistory, SessionKey, StatementId,
+    LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
 pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
@@ -56,7 +56,7 @@ pub use keyspace::{
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
-pub use oplog::{Oplog, OplogSettings};
+pub use oplog::{Oplog, OplogSettings, Trimmed};
 pub use options::NaturalOrder;
 pub use plan::Hint;
 #[doc(hidden)]

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::Catalog;
-use crate::cluster_time::ClusterTime;
+use crate::catalog::{Catalog, LastWritten};
+use crate::cluster_time::{ClusterTime, Times};
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
 use crate::keyspace::{
     DiskSpace, Engine, EngineOptions, EngineStats, EventListener, LogRecovery, MemoryBudget,
 };
 use crate::merge::merge_operator;
-use crate::oplog::Oplog;
+use crate::oplog::{Oplog, OplogSettings};
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
 use crate::record::LargeDocuments;
@@ -83,22 +83,30 @@ pub struct DocumentStore {
     catalog: Arc<Catalog>,
     queries: Arc<QuerySettings>,
     cluster_time: Arc<ClusterTime>,
-    oplog: Arc<Oplog>,
 }
 
 impl DocumentStore {
-    /// Opens the store on an engine, which must have been opened with [`merge_operator`].
+    /// Opens the store on an engine, which must have been opened with [`merge_operator`]. It cannot write to an oplog.
     ///
     /// # Errors
     /// `UnsupportedFormat` (12) for a catalog of another version, `DataCorruptionDetected` (301),
     /// errors of the engine.
     pub fn open(engine: Engine, options: StoreOptions) -> Result<DocumentStore> {
+        DocumentStore::open_with(engine, Times::new(), options)
+    }
+
+    /// As [`DocumentStore::open`], with the engine's source of stamps.
+    fn open_with(
+        engine: Engine,
+        times: Arc<Times>,
+        options: StoreOptions,
+    ) -> Result<DocumentStore> {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
-        let oplog = Arc::new(Oplog::open(&engine)?);
+        let cluster_time = Arc::new(ClusterTime::open(&engine, times)?);
+        let oplog = Arc::new(Oplog::open(&engine, cluster_time.clone())?);
         Ok(DocumentStore {
             queries: Arc::new(queries),
-            cluster_time: Arc::new(ClusterTime::open(&engine)?),
-            oplog: oplog.clone(),
+            cluster_time,
             catalog: Arc::new(Catalog::open(
                 engine,
                 oplog,
@@ -114,11 +122,13 @@ impl DocumentStore {
     /// # Errors
     /// As [`DocumentStore::open`].
     pub fn open_engine(engine: EngineOptions, options: StoreOptions) -> Result<DocumentStore> {
+        let times = Times::new();
         let engine = Engine::open(EngineOptions {
             merge: merge_operator(),
+            stamps: Some(times.clone()),
             ..engine
         })?;
-        let store = DocumentStore::open(engine, options)?;
+        let store = DocumentStore::open_with(engine, times, options)?;
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
         if !store.engine().was_log_cut() {
             // A server must start on a full disk. What stays is dropped by a later start.
@@ -232,7 +242,33 @@ impl DocumentStore {
 
     /// The oplog, on or off.
     pub fn oplog(&self) -> &Arc<Oplog> {
-        &self.oplog
+        self.catalog.oplog()
+    }
+
+    /// Turns the oplog on, if it is off. From here on every change has an entry. Transactions that are open fail with a write
+    /// conflict. One that is on keeps its settings ([`Oplog::resize`]), and is on again when the store is opened.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn turn_on_oplog(&self, settings: OplogSettings) -> Result<()> {
+        self.catalog.turn_on_oplog(settings)
+    }
+
+    /// Turns the oplog off, if it is on, and drops its entries and pre-images: later changes would be missing in it.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn turn_off_oplog(&self) -> Result<()> {
+        self.catalog.turn_off_oplog()
+    }
+
+    /// A handle of the same scope, and the timestamp of the last entry that requests of this handle write into the oplog. That
+    /// of a transaction is known at its commit only ([`crate::Transaction::committed_at`]).
+    #[must_use]
+    pub fn noting_writes(&self) -> (DocumentStore, LastWritten) {
+        let written = LastWritten::default();
+        let catalog = self.catalog.noting(written.clone());
+        (self.with_catalog(catalog), written)
     }
 
     /// The catalog.
@@ -246,7 +282,6 @@ impl DocumentStore {
             catalog: Arc::new(catalog),
             queries: self.queries.clone(),
             cluster_time: self.cluster_time.clone(),
-            oplog: self.oplog.clone(),
         }
     }
 

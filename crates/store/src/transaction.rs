@@ -5,9 +5,12 @@
 
 use std::sync::Arc;
 
+use frond_bson::Timestamp;
+
 use crate::catalog::{Catalog, Moment, OpenTransaction};
 use crate::error::{Result, not_durable};
 use crate::keyspace::{Durability, WriteSet};
+use crate::oplog::entry::Session;
 use crate::store::DocumentStore;
 
 /// A transaction over all collections, with snapshot isolation. Cheap to clone; when the last clone and the last handle of
@@ -70,24 +73,31 @@ impl Transaction {
     /// after its end; errors of the engine. It is aborted then. Only after `WriteConcernTimeout` (64) it is committed, but
     /// could not be made durable yet.
     pub fn commit(&self, durability: Durability) -> Result<()> {
-        self.commit_with(durability, |_| {})
+        self.commit_with(durability, None, |_| {})
     }
 
     /// As [`Transaction::commit`], together with what `extra` puts into the same write set, such as the record of a session.
+    /// `session` is that of its entry in the oplog.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
     pub(crate) fn commit_with(
         &self,
         durability: Durability,
+        session: Option<Session>,
         extra: impl FnOnce(&mut WriteSet),
     ) -> Result<()> {
-        let writes = self.catalog.commit_transaction(&self.open, extra)?;
+        let writes = (self.catalog).commit_transaction(&self.open, session, extra)?;
         if writes && durability == Durability::Synced {
             // The commit is applied whether or not the sync succeeds.
             self.catalog.engine().flush_log().map_err(not_durable)?;
         }
         Ok(())
+    }
+
+    /// The timestamp of its last entry in the oplog; `None` if it has none, and before the commit.
+    pub fn committed_at(&self) -> Option<Timestamp> {
+        self.open.committed_at()
     }
 
     /// The catalog that it is a transaction of.

@@ -5,17 +5,19 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use frond_bson::doc;
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
 use super::change::index_count;
 use super::scope::unsupported;
-use super::{Catalog, Collection, INDEXES_MAX, OpenTransaction, Uuid, persist};
+use super::{Catalog, Collection, INDEXES_MAX, OpenTransaction, Uuid, logged, persist};
 use crate::error::{Result, command};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
 use crate::keyspace::{Direction, TreeId, WriteSet};
 use crate::namespace::Namespace;
+use crate::oplog::Batch;
 use crate::text;
 
 /// The result of registering new indexes.
@@ -69,7 +71,7 @@ impl Catalog {
             return Ok(registered);
         }
         self.replace_with(&collection, || {
-            let mut batch = WriteSet::new();
+            let mut batch = self.batch(ns);
             for index in &new {
                 batch.create_tree(index.tree, &index.spec.tree);
             }
@@ -83,6 +85,11 @@ impl Catalog {
                     *index = Arc::new(self.begin_building(&mut batch, index));
                 }
                 registered.building.clone_from(&new);
+            }
+            if filled && collection.counts().documents == 0 {
+                logged::log_create_indexes(&mut batch, &collection, &new);
+            } else if filled {
+                logged::log_built_indexes(&mut batch, &collection, &new);
             }
             for index in &new {
                 persist::put_index(&mut batch, &collection.uuid, index);
@@ -115,15 +122,16 @@ impl Catalog {
         if documents.next()?.is_some() {
             return refused("non-empty");
         }
-        let mut batch = WriteSet::new();
+        let mut batch = self.batch(&collection.ns);
         let mut all = collection.indexes.clone();
         for index in new {
             let ready = Arc::new(index.to_ready());
             batch.create_tree(ready.tree, &ready.spec.tree);
             persist::put_index(&mut batch, &collection.uuid, &ready);
+            logged::log_create_indexes(&mut batch, collection, [&ready]);
             all.push(ready);
         }
-        transaction.define(collection.with_indexes(all), batch)
+        transaction.define(&self.state, collection.with_indexes(all), batch)
     }
 
     /// Registers an index that is to come in the place of another one when it is built. From here on writers keep it up to
@@ -147,7 +155,7 @@ impl Catalog {
         check_not_replaced(&collection, replaced)?;
         let mut new = Index::new(spec, self.state.engine.allocate_tree(), false);
         new.replaces = Some(replaced.tree);
-        let mut batch = WriteSet::new();
+        let mut batch = Batch::new(None);
         let new = Arc::new(self.begin_building(&mut batch, &new));
         // The catalog on disk has only the index that it replaces.
         (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree));
@@ -185,7 +193,7 @@ impl Catalog {
         };
         self.replace_with(&collection, || {
             let mut new: Vec<Arc<Index>> = collection.indexes.iter().map(fresh).collect();
-            let mut batch = WriteSet::new();
+            let mut batch = Batch::new(None);
             for index in &new {
                 batch.create_tree(index.tree, &index.spec.tree);
             }
@@ -303,7 +311,7 @@ impl Catalog {
         let (collection, built) = self.built(uuid, built)?;
         let mut closed = Vec::new();
         self.replace_with(&collection, || {
-            let mut batch = WriteSet::new();
+            let mut batch = Batch::new(None);
             let mut all = collection.indexes.clone();
             for index in &mut all {
                 let is_built = built.iter().any(|other| other.tree == index.tree);
@@ -356,7 +364,7 @@ impl Catalog {
         let mut count = 0;
         self.replace_with(&collection, || {
             last(&collection, &built)?;
-            let mut batch = WriteSet::new();
+            let mut batch = self.batch(&collection.ns);
             let mut all = collection.indexes.clone();
             let mut gone = Vec::new();
             for index in &mut all {
@@ -379,7 +387,11 @@ impl Catalog {
                 gone.extend(index.replaces);
                 *index = Arc::new(ready);
             }
+            let new = built.iter().filter(|index| index.replaces.is_none());
+            logged::log_built_indexes(&mut batch, &collection, new);
             for index in all.iter().filter(|index| gone.contains(&index.tree)) {
+                let unique = doc! {"unique": true};
+                logged::log_modify_index(&mut batch, &collection, index, &unique);
                 persist::drop_index_trees(&mut batch, index);
                 persist::delete_index(&mut batch, uuid, index);
             }
@@ -410,7 +422,7 @@ impl Catalog {
             if collection.indexes.iter().all(|index| index.ready) {
                 continue;
             }
-            let mut batch = WriteSet::new();
+            let mut batch = Batch::new(None);
             // A server must start on a full disk. The new trees are empty.
             batch.set_frees_space();
             let mut all = collection.indexes.clone();

@@ -9,13 +9,14 @@ use parking_lot::RwLock;
 
 use super::{
     Catalog, CatalogState, Collection, DROPPED, PlanCache, SYSTEM_VIEWS, Shared, Uuid, View,
-    persist, records, scope::unsupported,
+    logged, persist, records, scope::unsupported,
 };
 use crate::error::{Result, command, write_conflict};
 use crate::index::Index;
 use crate::index::spec::ID_INDEX_NAME;
-use crate::keyspace::{Durability, WriteSet};
+use crate::keyspace::WriteSet;
 use crate::namespace::Namespace;
+use crate::oplog::Batch;
 use crate::options::{self, CollectionOptions, NaturalOrder};
 use crate::points::point;
 use crate::text;
@@ -51,7 +52,7 @@ pub enum IndexSelector {
     Names(Vec<String>),
 }
 
-fn random_uuid() -> Uuid {
+pub(super) fn random_uuid() -> Uuid {
     let mut uuid: Uuid = rand::random();
     // Version 4 (random), variant 1, by RFC 9562.
     uuid[6] = uuid[6] & 0x0f | 0x40;
@@ -110,8 +111,9 @@ impl CatalogState {
 
 impl Catalog {
     /// Commits a change, then publishes it.
-    fn commit(&self, batch: WriteSet, publish: impl FnOnce(&mut View)) -> Result<()> {
-        self.state.engine.commit(batch, Durability::Logged)?;
+    fn commit(&self, batch: Batch, publish: impl FnOnce(&mut View)) -> Result<()> {
+        let (set, log) = batch.into_parts();
+        self.commit_logged(set, log.as_ref())?;
         self.publish(publish);
         Ok(())
     }
@@ -127,7 +129,7 @@ impl Catalog {
         &self,
         before: &Arc<Collection>,
         after: Option<Collection>,
-        batch: WriteSet,
+        batch: Batch,
     ) -> Result<()> {
         self.replace_with(before, || Ok((after, batch)))
     }
@@ -136,7 +138,7 @@ impl Catalog {
     pub(super) fn replace_with(
         &self,
         before: &Arc<Collection>,
-        change: impl FnOnce() -> Result<(Option<Collection>, WriteSet)>,
+        change: impl FnOnce() -> Result<(Option<Collection>, Batch)>,
     ) -> Result<()> {
         let shared = before.shared.clone();
         self.replace_held(before, &mut shared.gate.write(), change)
@@ -147,7 +149,7 @@ impl Catalog {
         &self,
         before: &Arc<Collection>,
         gate: &mut u64,
-        change: impl FnOnce() -> Result<(Option<Collection>, WriteSet)>,
+        change: impl FnOnce() -> Result<(Option<Collection>, Batch)>,
     ) -> Result<()> {
         let shared = &before.shared;
         let (after, batch) = change()?;
@@ -262,7 +264,7 @@ impl Catalog {
         stored: &Doc,
         settings: CollectionOptions,
     ) -> Result<()> {
-        let mut batch = WriteSet::new();
+        let mut batch = self.batch(ns);
         let uuid = random_uuid();
         let primary = self.state.engine.allocate_tree();
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
@@ -299,9 +301,10 @@ impl Catalog {
             batch.create_tree(segments, &collection.settings.segments_tree());
         }
         persist::put_collection(&mut batch, &collection);
+        logged::log_create(&mut batch, &collection);
         match self.transaction() {
             None => self.commit(batch, |view| view.insert(Arc::new(collection))),
-            Some(transaction) => transaction.define(collection, batch),
+            Some(transaction) => transaction.define(&self.state, collection, batch),
         }
     }
 
@@ -322,8 +325,9 @@ impl Catalog {
             return Ok(());
         }
         let after = collection.with_options(stored, settings);
-        let mut batch = WriteSet::new();
+        let mut batch = self.batch(ns);
         persist::put_collection(&mut batch, &after);
+        logged::log_modify(&mut batch, &collection, changes);
         self.replace(&collection, Some(after), batch)
     }
 
@@ -386,8 +390,9 @@ impl Catalog {
         if ns.coll() == SYSTEM_VIEWS {
             self.publish(|view| view.undefine(|gone| gone.db() == ns.db()));
         }
-        let mut batch = WriteSet::new();
+        let mut batch = self.batch(ns);
         stage_drop(&mut batch, &collection);
+        logged::log_drop(&mut batch, &collection);
         self.replace(&collection, None, batch)?;
         Ok(info)
     }
@@ -426,7 +431,11 @@ impl Catalog {
                 }
             }
         }
-        Ok(!collections.is_empty())
+        if collections.is_empty() {
+            return Ok(false);
+        }
+        self.log_drop_database(db)?;
+        Ok(true)
     }
 
     /// Renames a collection, also into another database.
@@ -484,10 +493,11 @@ impl Catalog {
                 "target namespace exists",
             ));
         }
-        let mut batch = WriteSet::new();
+        let mut batch = self.batch(from);
         if let Some(target) = &target {
             stage_drop(&mut batch, target);
         }
+        logged::log_rename(&mut batch, &source, to, target.as_deref());
         let renamed = source.with_name(to.clone());
         persist::delete_collection(&mut batch, from);
         persist::put_collection(&mut batch, &renamed);
@@ -530,11 +540,15 @@ impl Catalog {
         if gone.is_empty() {
             return Ok(());
         }
-        let mut batch = WriteSet::new();
+        let mut batch = self.batch(&collection.ns);
         batch.set_frees_space();
         for index in &gone {
             persist::drop_index_trees(&mut batch, index);
             persist::delete_index(&mut batch, &collection.uuid, index);
+            // Nobody has heard of one that was not built.
+            if index.ready {
+                logged::log_drop_index(&mut batch, collection, index);
+            }
         }
         self.replace(collection, Some(collection.with_indexes(kept)), batch)
     }

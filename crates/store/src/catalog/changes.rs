@@ -14,6 +14,7 @@ use frond_error::ErrorCode;
 use super::{Catalog, Uuid, persist};
 use crate::error::{Error, Result, command};
 use crate::keyspace::{Durability, TreeId, TreeOptions, WriteSet};
+use crate::oplog::Batch;
 
 /// The first byte of a note, so that it is not taken for a document.
 const NOTE: u8 = 0;
@@ -74,7 +75,7 @@ impl Catalog {
             return Ok(Switched::Refused);
         }
         let tree = self.state.engine.allocate_tree();
-        let mut batch = WriteSet::new();
+        let mut batch = Batch::new(None);
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_working(&mut batch, tree);
         self.replace(
@@ -97,7 +98,7 @@ impl Catalog {
         let Some(tree) = collection.changes else {
             return Ok(());
         };
-        let mut batch = WriteSet::new();
+        let mut batch = Batch::new(None);
         batch.set_frees_space();
         batch.drop_tree(tree);
         persist::delete_working(&mut batch, tree);

@@ -7,10 +7,10 @@ use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_error::ErrorCode;
 use frond_query::aggregate::Pipeline;
 
-use super::{Catalog, View, persist};
+use super::{Catalog, View, logged, persist};
 use crate::clock::environment;
 use crate::error::{Error, Result, command};
-use crate::keyspace::{Durability, Engine, WriteSet};
+use crate::keyspace::Engine;
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, ViewOptions};
@@ -284,7 +284,7 @@ impl Catalog {
         after: Option<&ViewDefinition>,
     ) -> Result<()> {
         let written = self.write(system_views, |collection| {
-            let mut batch = WriteSet::new();
+            let mut batch = self.batch(system_views);
             let mut change = Counts::default();
             if let Some(before) = before {
                 batch.delete(collection.primary, &before.key());
@@ -298,7 +298,13 @@ impl Catalog {
                 batch.set_frees_space();
             }
             persist::change_counter(&mut batch, &collection.uuid, change);
-            self.state.engine.commit(batch, Durability::Logged)?;
+            let (before, after) = (
+                before.map(ViewDefinition::to_doc),
+                after.map(ViewDefinition::to_doc),
+            );
+            logged::log_view(&mut batch, collection, before.as_deref(), after.as_deref());
+            let (set, log) = batch.into_parts();
+            self.commit_logged(set, log.as_ref())?;
             collection.count(change);
             Ok(())
         });

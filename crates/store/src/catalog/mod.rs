@@ -25,6 +25,7 @@ mod changes;
 mod definitions;
 mod hooks;
 mod leaks;
+mod logged;
 mod modify;
 mod oplog;
 mod persist;
@@ -62,6 +63,8 @@ pub(crate) use changes::{note, noted_id};
 pub use definitions::{ResolvedView, ViewDefinition};
 pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
+pub use logged::LastWritten;
+pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
 pub use modify::{IndexChange, IndexChanged};
 pub(crate) use persist::{
@@ -311,6 +314,8 @@ pub(crate) struct WritersHeld<'a> {
 pub struct Catalog {
     state: Arc<CatalogState>,
     scope: Scope,
+    /// Is told the timestamps of the entries that this handle writes into the oplog.
+    written: Option<LastWritten>,
 }
 
 /// What all handles of a catalog share.
@@ -392,6 +397,7 @@ impl Catalog {
                 oplog_collection: ArcSwapOption::empty(),
             }),
             scope: Scope::Live,
+            written: None,
         };
         // After a cut of the log a temporary collection may be what is left of another one.
         if !catalog.state.engine.was_log_cut() {

@@ -7,12 +7,12 @@ use frond_error::{Error as CommandError, ErrorCode};
 
 use super::building::check_not_replaced;
 use super::change::name_of_key;
-use super::{Catalog, Collection, IndexSelector, persist};
+use super::{Catalog, Collection, IndexSelector, logged, persist};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command, corrupt};
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::index::{Index, entry, ttl};
-use crate::keyspace::{Direction, Engine, WriteSet};
+use crate::keyspace::{Direction, Engine};
 use crate::namespace::Namespace;
 
 /// Entries between two checks for interruption.
@@ -168,7 +168,12 @@ impl Catalog {
         if !change.dry_run && spec.doc != index.spec.doc {
             self.replace_with(&collection, || {
                 let after = index.with_spec(spec);
-                let mut batch = WriteSet::new();
+                let mut batch = self.batch(ns);
+                let mut changes = DocBuf::new();
+                for (option, value) in &options {
+                    changes.push(option, value.unwrap_or(Value::Bool(false)));
+                }
+                logged::log_modify_index(&mut batch, &collection, index, &changes);
                 persist::put_index(&mut batch, &collection.uuid, &after);
                 Ok((Some(collection.with_index(index, after)), batch))
             })?;

@@ -10,6 +10,8 @@
 //! | `0x06` tree (4 bytes, big-endian) | `{}`: a command needs the tree while it runs; after a crash it is dropped |
 //! | `0x07` | `{reserved}`: the bound of the cluster time, see [`crate::cluster_time`] |
 //! | `0x08` | `{tree}`: the tree of [`super::session_records`] |
+//! | `0x09` | `{tree, preImages, bytesMax, minRetentionHours}`: the oplog, see [`crate::oplog`] |
+//! | `0x0a` timestamp (8 bytes, big-endian) | `{entries, bytes, endedMs}`: a section of the oplog, see [`crate::oplog::marks`] |
 //!
 //! Values are BSON documents, except those of `0x04` and `0x05`. The number of an index is that of its tree, so
 //! indexes are listed in the order of their creation.
@@ -24,7 +26,7 @@ use parking_lot::RwLock;
 
 use super::records::unique_id;
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View};
-use crate::cluster_time::ClusterTime;
+use crate::cluster_time::{ClusterTime, Times};
 use crate::error::{Result, command, corrupt};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
@@ -33,6 +35,7 @@ use crate::keyspace::{
 };
 use crate::merge::{self, Counts};
 use crate::namespace::Namespace;
+use crate::oplog;
 use crate::options::CollectionOptions;
 use crate::record::LargeDocuments;
 use frond_error::ErrorCode;
@@ -50,7 +53,7 @@ const WORKING: u8 = 6;
 const SESSIONS_KEY: &[u8] = &[8];
 
 /// Binary subtype of a UUID.
-const UUID_SUBTYPE: u8 = 4;
+pub(super) const UUID_SUBTYPE: u8 = 4;
 
 /// The key of a collection's entry.
 fn collection_key(ns: &Namespace) -> Vec<u8> {
@@ -119,9 +122,11 @@ pub(crate) fn repair(engine: &Engine) -> Result<()> {
     if session_tree(&engine.snapshot()).is_err() {
         batch.delete(CATALOG_TREE, SESSIONS_KEY);
     }
-    if ClusterTime::open(engine).is_err() {
+    if ClusterTime::open(engine, Times::new()).is_err() {
         batch.delete(CATALOG_TREE, ClusterTime::KEY);
     }
+    // What is left of the documents is not what the oplog tells.
+    oplog::stage_removal(&mut batch, engine)?;
     engine.commit(batch, Durability::Logged)?;
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::error::{Result, command};
 use crate::keyspace::{Snapshot, WriteSet};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::oplog::entry::Session;
 
 /// The scope of a handle.
 #[derive(Clone)]
@@ -64,6 +65,7 @@ impl Catalog {
         Catalog {
             state: self.state.clone(),
             scope,
+            written: self.written.clone(),
         }
     }
 
@@ -83,15 +85,17 @@ impl Catalog {
     }
 
     /// Commits a transaction together with what `extra` puts into its write set. Returns whether anything was written.
+    /// `session` is that of its entry in the oplog.
     ///
     /// # Errors
     /// `WriteConflict` (112), `NoSuchTransaction` (251), errors of the engine. The transaction is aborted then.
     pub(crate) fn commit_transaction(
         &self,
         transaction: &OpenTransaction,
+        session: Option<Session>,
         extra: impl FnOnce(&mut WriteSet),
     ) -> Result<bool> {
-        transaction.commit(&self.state, extra)
+        transaction.commit(&self.state, session, extra)
     }
 
     /// The transaction of this handle.

@@ -8,9 +8,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use frond_bson::{DocBuf, doc};
+use frond_bson::{DocBuf, Timestamp, doc};
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 use parking_lot::{Mutex, RwLock};
@@ -18,9 +19,13 @@ use parking_lot::{Mutex, RwLock};
 use super::{CatalogState, Collection, Moment, Shared, Uuid, View, persist};
 use crate::error::{Error, Result, command, write_conflict};
 use crate::index::Index;
-use crate::keyspace::{Durability, EngineError, EngineTransaction, Snapshot, TreeId, WriteSet};
+use crate::keyspace::{
+    Durability, EngineError, EngineTransaction, MemoryUse, Reservation, Snapshot, TreeId, WriteSet,
+};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::oplog::entry::Session;
+use crate::oplog::{Added, Batch, Log, TransactionLog, Trees};
 use crate::points::point;
 
 /// The most bytes of warnings that a transaction keeps for its commit. Further ones are left out: they are not in the memory
@@ -36,6 +41,8 @@ pub(crate) struct Effects {
     pub multikey: Vec<(Arc<Index>, MultikeyPaths)>,
     /// Warnings about documents that fail the validator.
     pub warnings: Vec<DocBuf>,
+    /// The entries of the oplog.
+    pub log: Option<Log>,
 }
 
 /// A transaction. Its requests come one after the other; its end may come at any time, from any thread.
@@ -44,6 +51,10 @@ pub(crate) struct OpenTransaction {
     view: ArcSwap<View>,
     /// `None` after its end.
     engine: RwLock<Option<EngineTransaction>>,
+    /// The oplog at its begin. If it is another one at the commit, operations are missing.
+    oplog: Option<Trees>,
+    /// The timestamp of its entry, 0 before the commit.
+    committed_at: AtomicU64,
     changes: Mutex<Changes>,
 }
 
@@ -54,6 +65,9 @@ struct Changes {
     /// The collections that it has created.
     created: BTreeMap<Uuid, Arc<Collection>>,
     multikey: HashMap<TreeId, (Arc<Index>, MultikeyPaths)>,
+    /// Its operations, for the oplog, and the memory that they take.
+    log: TransactionLog,
+    log_memory: Option<Reservation>,
     warnings: Vec<(Arc<Shared>, Namespace, DocBuf)>,
     /// Size of the warnings.
     warning_bytes: usize,
@@ -75,6 +89,8 @@ impl OpenTransaction {
         OpenTransaction {
             view: ArcSwap::from(moment.view()),
             engine: RwLock::new(Some(state.engine.begin(moment.snapshot()))),
+            oplog: state.oplog.trees(),
+            committed_at: AtomicU64::new(0),
             changes: Mutex::default(),
         }
     }
@@ -82,6 +98,19 @@ impl OpenTransaction {
     /// Its views.
     pub(super) fn view(&self) -> &ArcSwap<View> {
         &self.view
+    }
+
+    /// The oplog that has its entry.
+    pub(super) fn logged_to(&self) -> Option<Trees> {
+        self.oplog
+    }
+
+    /// The timestamp of its last entry in the oplog; `None` if it has none, and before the commit.
+    pub fn committed_at(&self) -> Option<Timestamp> {
+        match self.committed_at.load(Ordering::Acquire) {
+            0 => None,
+            at => Some(Timestamp::from_u64(at)),
+        }
     }
 
     /// A snapshot with the writes so far.
@@ -132,6 +161,7 @@ impl OpenTransaction {
         engine.stage(batch).map_err(not_staged)?;
         point("a commit is staged in a transaction");
         let mut changes = self.changes.lock();
+        changes.log(state, effects.log)?;
         let written = changes
             .written
             .entry(collection.uuid)
@@ -170,11 +200,18 @@ impl OpenTransaction {
     ///
     /// # Errors
     /// As [`OpenTransaction::stage`].
-    pub(super) fn define(&self, collection: Collection, batch: WriteSet) -> Result<()> {
+    pub(super) fn define(
+        &self,
+        state: &CatalogState,
+        collection: Collection,
+        batch: Batch,
+    ) -> Result<()> {
         // Held to the end, as in `stage`.
         let engine = self.engine.read();
         let engine = engine.as_ref().ok_or_else(ended)?;
-        engine.stage(batch).map_err(not_staged)?;
+        let (set, log) = batch.into_parts();
+        engine.stage(set).map_err(not_staged)?;
+        self.changes.lock().log(state, log)?;
         let collection = Arc::new(collection);
         let mut view = View::clone(&self.view.load());
         view.insert(collection.clone());
@@ -199,7 +236,8 @@ impl OpenTransaction {
     pub fn bytes(&self) -> usize {
         let engine = self.engine.read();
         let staged = engine.as_ref().map_or(0, EngineTransaction::bytes);
-        staged + self.changes.lock().warning_bytes
+        let changes = self.changes.lock();
+        staged + changes.warning_bytes + changes.log.bytes()
     }
 
     /// Lets go of the memtables of its begin that are flushed meanwhile.
@@ -221,10 +259,11 @@ impl OpenTransaction {
     }
 
     /// Commits it together with what `extra` puts into the write set. Returns whether anything was written. After an error it
-    /// is aborted.
+    /// is aborted. `session` is that of its entry in the oplog.
     pub(super) fn commit(
         &self,
         state: &CatalogState,
+        session: Option<Session>,
         extra: impl FnOnce(&mut WriteSet),
     ) -> Result<bool> {
         let engine = self.engine.write().take().ok_or_else(ended)?;
@@ -247,10 +286,24 @@ impl OpenTransaction {
             }
         }
         let writes = !engine.is_empty() || !set.is_empty();
+        // It cannot be turned on or off while the gates, or the lock on changes, are held.
+        if writes && state.oplog.trees() != self.oplog {
+            return Err(write_conflict());
+        }
+        let added = match self.oplog {
+            Some(trees) => changes.log.put(&mut set, trees, session),
+            None => Added::default(),
+        };
+        if added.entries > 0 {
+            state.oplog.prepare()?;
+        }
         point("a transaction is about to be committed");
         let created: Vec<_> = changes.created.values().cloned().collect();
         let announced = state.announce(created);
-        engine.commit(set, Durability::Logged).map_err(not_staged)?;
+        let committed = engine.commit(set, Durability::Logged).map_err(not_staged)?;
+        if let Some(at) = state.oplog.note(committed.first_stamp, added) {
+            self.committed_at.store(at.to_u64(), Ordering::Release);
+        }
         for written in changes.written.values() {
             written.shared.count(written.counts);
         }
@@ -276,6 +329,26 @@ impl OpenTransaction {
 }
 
 impl Changes {
+    /// Adds operations for the oplog.
+    fn log(&mut self, state: &CatalogState, log: Option<Log>) -> Result<()> {
+        let Some(log) = log else {
+            return Ok(());
+        };
+        let log = log.into_operations();
+        let memory = (self.log_memory).get_or_insert_with(|| {
+            let budget = state.engine.memory();
+            budget.reserve(MemoryUse::Transactions, 0)
+        });
+        if !memory.try_grow(log.bytes()) {
+            return Err(command(
+                ErrorCode::TransactionTooLargeForCache,
+                "there is not enough memory left for the transaction's entry in the oplog; divide it into smaller transactions",
+            ));
+        }
+        self.log.append(log);
+        Ok(())
+    }
+
     /// Fails if the name of a new collection was taken since, or a database whose name differs only in the case of its
     /// letters was made. The lock on changes is held, if there are any.
     fn check_names(&self, state: &CatalogState) -> Result<()> {

@@ -503,6 +503,7 @@ pub fn document(ts: u64, raw: &RawEntry<'_>, term: i64) -> Result<DocBuf> {
 pub struct Operations {
     /// Each with its length before it.
     bytes: Vec<u8>,
+    count: u32,
 }
 
 /// Some of the operations, for one entry.
@@ -526,21 +527,23 @@ impl Operations {
         if let Some(place) = self.bytes.get_mut(at..at + 4) {
             place.copy_from_slice(&len.to_le_bytes());
         }
+        self.count += 1;
     }
 
     /// Adds those of a later statement.
     pub fn append(&mut self, later: &Operations) {
         self.bytes.extend_from_slice(&later.bytes);
+        self.count += later.count;
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
     }
 
     /// Their size.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     /// Divides them into entries, none of which exceeds `bytes_max` in MongoDB's format, except for one operation alone.
@@ -564,14 +567,14 @@ impl Operations {
         parts
     }
 
-    /// Makes the entries of the transaction. `put` takes the number of each in the chain, the number of operations before it,
-    /// and its value.
+    /// Makes the entries of the transaction. `put` takes the number of each in the chain, which of the operations it has, and
+    /// its value.
     pub fn entries(
         &self,
         bytes_max: usize,
         wall_ms: i64,
         session: Option<Session>,
-        mut put: impl FnMut(u32, u32, &[u8]),
+        mut put: impl FnMut(u32, std::ops::Range<u32>, &[u8]),
     ) {
         let parts = self.parts(bytes_max);
         let (last, mut operations) = (parts.len().saturating_sub(1), 0);
@@ -599,7 +602,7 @@ impl Operations {
             value.extend_from_slice(&position.to_le_bytes());
             value.extend_from_slice(&operations.to_le_bytes());
             value.extend_from_slice(part.bytes);
-            put(position, before, &value);
+            put(position, before..operations, &value);
         }
     }
 }

@@ -2,21 +2,39 @@
 //!
 //! It lies in a tree of its own. The key of an entry is its timestamp, which the engine gives out in the commit that stores
 //! the entry together with the documents it tells of. So a snapshot has all entries up to its last one, and the documents
-//! as of that one.
+//! as of that one. Every change of a document has an entry of its own; a transaction is one entry, or a chain.
+//!
+//! While it is on, another tree holds documents as they were before their changes, for collections that ask for it
+//! ([`pre_images`]). To turn the oplog off drops both trees: an oplog with a gap is of no use.
 
 pub mod diff;
 pub mod entry;
+mod log;
+mod marks;
+mod pre_images;
 pub mod readers;
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use frond_bson::{Doc, Timestamp, doc};
+use frond_bson::{Doc, DocBuf, Timestamp, doc};
+use frond_error::ErrorCode;
 use parking_lot::Mutex;
 
-use crate::error::{Result, corrupt};
-use crate::keyspace::{CATALOG_TREE, Engine, TreeId};
+use crate::clock::now_ms;
+use crate::cluster_time::ClusterTime;
+use crate::error::{Error, Result, command, corrupt};
+use crate::keyspace::{
+    CATALOG_TREE, Direction, Durability, Engine, EngineError, Snapshot, TreeId, TreeOptions,
+    WriteSet,
+};
 use crate::merge::Counts;
+use crate::namespace::Namespace;
+use entry::{Entry, Kind};
+pub(crate) use log::{Batch, Change, Log, TransactionLog};
+use marks::Marks;
+pub use marks::Trimmed;
 use readers::Readers;
 
 /// The value of a tree's number without a tree. Tree 0 is that of the catalog.
@@ -32,27 +50,57 @@ pub struct OplogSettings {
 }
 
 impl OplogSettings {
-    /// The smallest size that can be set, as in MongoDB.
+    /// The smallest size that a server sets, as in MongoDB.
     pub const BYTES_MIN: u64 = 990 << 20;
+}
+
+/// The two trees of the oplog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trees {
+    /// The entries.
+    pub entries: TreeId,
+    /// The documents before their changes.
+    pub pre_images: TreeId,
+}
+
+/// How much a commit adds to the oplog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Added {
+    /// Entries. Their timestamps are consecutive.
+    pub entries: u32,
+    /// Bytes of their values.
+    pub bytes: u64,
+}
+
+impl Added {
+    /// Counts one more entry.
+    pub fn count(&mut self, bytes: usize) {
+        self.entries += 1;
+        self.bytes += bytes as u64;
+    }
 }
 
 /// The oplog of a store, on or off.
 pub struct Oplog {
+    engine: Engine,
+    cluster_time: Arc<ClusterTime>,
     /// The tree of the entries, [`NONE`] while it is off.
-    tree: AtomicU32,
-    /// The tree of the documents before their changes.
+    entries: AtomicU32,
+    /// The tree of the pre-images.
     pre_images: AtomicU32,
     /// The timestamps of the first and of the last entry.
     first: AtomicU64,
     last: AtomicU64,
+    /// The last entry when the store was opened: all that was in it then is durable.
+    opened_at: u64,
     settings: Mutex<OplogSettings>,
     readers: Arc<Readers>,
+    marks: Marks,
 }
 
 /// The catalog's entry of the oplog.
 struct Stored {
-    tree: TreeId,
-    pre_images: TreeId,
+    trees: Trees,
     settings: OplogSettings,
 }
 
@@ -60,14 +108,47 @@ impl Stored {
     fn read(entry: &Doc) -> Option<Stored> {
         let tree = |name| u32::try_from(entry.get_i64(name)?).ok().map(TreeId);
         Some(Stored {
-            tree: tree("tree")?,
-            pre_images: tree("preImages")?,
+            trees: Trees {
+                entries: tree("tree")?,
+                pre_images: tree("preImages")?,
+            },
             settings: OplogSettings {
                 bytes_max: u64::try_from(entry.get_i64("bytesMax")?).ok()?,
                 min_retention_hours: entry.get_f64("minRetentionHours")?,
             },
         })
     }
+
+    /// The entry of an engine.
+    fn of(engine: &Engine) -> Result<Option<Stored>> {
+        let stored = match engine.has_tree(CATALOG_TREE) {
+            true => engine.snapshot().get(CATALOG_TREE, Oplog::KEY)?,
+            false => None,
+        };
+        let Some(stored) = stored else {
+            return Ok(None);
+        };
+        let entry = Doc::validate(&stored).ok().and_then(Stored::read);
+        let entry = entry.ok_or_else(|| corrupt("the catalog entry of the oplog"))?;
+        Ok(Some(entry))
+    }
+
+    fn put(&self, batch: &mut WriteSet) {
+        let entry = doc! {
+            "tree": i64::from(self.trees.entries.0),
+            "preImages": i64::from(self.trees.pre_images.0),
+            "bytesMax": i64::try_from(self.settings.bytes_max).unwrap_or(i64::MAX),
+            "minRetentionHours": self.settings.min_retention_hours,
+        };
+        batch.put(CATALOG_TREE, Oplog::KEY, entry.as_bytes());
+    }
+}
+
+/// Whether changes of a collection have entries: not those of what belongs to this server alone.
+pub(crate) fn has_entries(ns: &Namespace) -> bool {
+    ns.db() != "local"
+        && ns.coll() != "system.profile"
+        && !(ns.db() == "config" && ns.coll().starts_with("system."))
 }
 
 impl Oplog {
@@ -78,43 +159,72 @@ impl Oplog {
     ///
     /// # Errors
     /// `DataCorruptionDetected` (301), errors of the engine.
-    pub(crate) fn open(engine: &Engine) -> Result<Oplog> {
-        let stored = match engine.has_tree(CATALOG_TREE) {
-            true => engine.snapshot().get(CATALOG_TREE, Oplog::KEY)?,
-            false => None,
-        };
-        let wrong = || corrupt("the catalog entry of the oplog");
-        let stored = match stored {
-            None => None,
-            Some(entry) => {
-                let entry = Doc::validate(&entry).map_err(|_| wrong())?;
-                Some(Stored::read(entry).ok_or_else(wrong)?)
-            }
-        };
+    pub(crate) fn open(engine: &Engine, cluster_time: Arc<ClusterTime>) -> Result<Oplog> {
+        let stored = Stored::of(engine)?;
+        // A log that was cut may have lost a tree.
+        let stored = stored.filter(|stored| {
+            engine.has_tree(stored.trees.entries) && engine.has_tree(stored.trees.pre_images)
+        });
         let settings = stored.as_ref().map(|stored| stored.settings);
-        let oplog = Oplog {
-            tree: AtomicU32::new(NONE),
+        let mut oplog = Oplog {
+            engine: engine.clone(),
+            cluster_time,
+            entries: AtomicU32::new(NONE),
             pre_images: AtomicU32::new(NONE),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            opened_at: 0,
             settings: Mutex::new(settings.unwrap_or(OplogSettings {
                 bytes_max: OplogSettings::BYTES_MIN,
                 min_retention_hours: 0.0,
             })),
             readers: Arc::default(),
+            marks: Marks::default(),
         };
         if let Some(stored) = stored {
+            let snapshot = engine.snapshot();
             oplog
-                .pre_images
-                .store(stored.pre_images.0, Ordering::Release);
-            oplog.tree.store(stored.tree.0, Ordering::Release);
+                .marks
+                .load(&snapshot, stored.trees.entries, stored.settings.bytes_max)?;
+            let last = snapshot.key_upper_bound(stored.trees.entries)?;
+            let last = last.as_deref().and_then(timestamp_of_key);
+            oplog.opened_at = last.unwrap_or(0);
+            oplog.last.store(oplog.opened_at, Ordering::Release);
+            oplog.load_first(&snapshot, stored.trees.entries)?;
+            oplog.set_trees(Some(stored.trees));
         }
         Ok(oplog)
     }
 
-    /// The tree of the entries; `None` while it is off.
+    fn set_trees(&self, trees: Option<Trees>) {
+        let (entries, pre_images) = match trees {
+            Some(trees) => (trees.entries.0, trees.pre_images.0),
+            None => (NONE, NONE),
+        };
+        self.pre_images.store(pre_images, Ordering::Release);
+        self.entries.store(entries, Ordering::Release);
+    }
+
+    /// The trees; `None` while it is off.
+    pub(crate) fn trees(&self) -> Option<Trees> {
+        Some(Trees {
+            entries: self.tree()?,
+            pre_images: TreeId(self.pre_images.load(Ordering::Acquire)),
+        })
+    }
+
+    /// Finds the first entry.
+    fn load_first(&self, snapshot: &Snapshot, tree: TreeId) -> Result<()> {
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let mut cursor = snapshot.cursor(tree, low, high, Direction::Forward)?;
+        let first = cursor.next()?.and_then(|(key, _)| timestamp_of_key(key));
+        self.first.store(first.unwrap_or(0), Ordering::Release);
+        Ok(())
+    }
+
+    /// The tree of the entries, keyed by their timestamps; `None` while it is off.
     pub fn tree(&self) -> Option<TreeId> {
-        match self.tree.load(Ordering::Acquire) {
+        match self.entries.load(Ordering::Acquire) {
             NONE => None,
             tree => Some(TreeId(tree)),
         }
@@ -123,12 +233,6 @@ impl Oplog {
     /// Whether writes have entries.
     pub fn is_on(&self) -> bool {
         self.tree().is_some()
-    }
-
-    /// The tree of the pre-images; `None` while the oplog is off.
-    pub fn pre_images(&self) -> Option<TreeId> {
-        self.tree()?;
-        Some(TreeId(self.pre_images.load(Ordering::Acquire)))
     }
 
     /// The timestamp of the oldest entry; the null timestamp while the oplog is off.
@@ -143,15 +247,16 @@ impl Oplog {
 
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
     pub fn durable(&self) -> u64 {
-        self.last.load(Ordering::Acquire)
+        self.engine.durable_stamp().max(self.opened_at)
     }
 
     /// The number of entries and their bytes, about.
     pub fn counts(&self) -> Counts {
-        let has_entries = i64::from(self.is_on() && self.last() > Timestamp::default());
+        let total = self.marks.total();
+        let known = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         Counts {
-            documents: has_entries,
-            bytes: 0,
+            documents: known(total.entries),
+            bytes: known(total.bytes),
         }
     }
 
@@ -164,11 +269,190 @@ impl Oplog {
     pub fn settings(&self) -> OplogSettings {
         *self.settings.lock()
     }
+
+    /// Bytes of the entries.
+    pub fn size_bytes(&self) -> u64 {
+        self.marks.total().bytes
+    }
+
+    /// About how many entries there are.
+    pub fn entries_estimate(&self) -> u64 {
+        self.marks.total().entries
+    }
+
+    /// Changes how much is kept. What is beyond is removed by the next steps of [`Oplog::trim`].
+    ///
+    /// # Errors
+    /// `IllegalOperation` (20) while it is off; errors of the engine.
+    pub fn resize(&self, settings: OplogSettings) -> Result<()> {
+        let trees = self.trees().ok_or_else(is_off)?;
+        let mut kept = self.settings.lock();
+        let mut batch = WriteSet::new();
+        batch.set_frees_space();
+        Stored { trees, settings }.put(&mut batch);
+        self.engine.commit(batch, Durability::Logged)?;
+        *kept = settings;
+        Ok(())
+    }
+
+    /// Turns it on, in a commit of its own with the first entry. The caller sees to it that nothing else commits meanwhile.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn turn_on(&self, settings: OplogSettings) -> Result<()> {
+        let trees = Trees {
+            entries: self.engine.allocate_tree(),
+            pre_images: self.engine.allocate_tree(),
+        };
+        let mut batch = WriteSet::new();
+        for tree in [trees.entries, trees.pre_images] {
+            batch.create_tree(tree, &TreeOptions::default());
+        }
+        Stored { trees, settings }.put(&mut batch);
+        let mut added = Added::default();
+        // As MongoDB: whoever reads from an earlier time on has missed nothing.
+        let message = doc! {"msg": "initiating set"};
+        put_noop(&mut batch, trees.entries, &message, &mut added);
+        self.marks.clear();
+        *self.settings.lock() = settings;
+        let first = self.commit(batch, added)?.unwrap_or_default();
+        self.first.store(first.to_u64(), Ordering::Release);
+        self.set_trees(Some(trees));
+        Ok(())
+    }
+
+    /// Turns it off: all entries and pre-images are dropped. The caller sees to it that nothing else commits meanwhile.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn turn_off(&self) -> Result<()> {
+        let mut batch = WriteSet::new();
+        batch.set_frees_space();
+        stage_removal(&mut batch, &self.engine)?;
+        self.engine.commit(batch, Durability::Logged)?;
+        self.set_trees(None);
+        self.marks.clear();
+        self.first.store(0, Ordering::Release);
+        self.last.store(0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Commits a write set that has the entries `added`. Returns the timestamp of the last one.
+    ///
+    /// # Errors
+    /// Errors of the engine. `WriteConflict` (112) if the commit waited for longer than times are reserved ahead: nothing is
+    /// stored then.
+    pub(crate) fn commit(&self, batch: WriteSet, added: Added) -> Result<Option<Timestamp>> {
+        if added.entries == 0 {
+            self.engine.commit(batch, Durability::Logged)?;
+            return Ok(None);
+        }
+        self.prepare()?;
+        let committed = self.engine.commit(batch, Durability::Logged)?;
+        Ok(self.note(committed.first_stamp, added))
+    }
+
+    /// Sees to it that a commit finds timestamps.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        self.cluster_time.reserve_for_commit()
+    }
+
+    /// Notes a commit. Returns the timestamp of its last entry.
+    pub(crate) fn note(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
+        let last = first? + u64::from(added.entries.max(1)) - 1;
+        self.last.fetch_max(last, Ordering::AcqRel);
+        self.marks.add(last, added, now_ms());
+        Some(Timestamp::from_u64(last))
+    }
+
+    /// Appends an entry that tells of no change.
+    ///
+    /// # Errors
+    /// `IllegalOperation` (20) while it is off; errors of the engine.
+    pub fn append_noop(&self, message: &Doc) -> Result<Timestamp> {
+        let tree = self.tree().ok_or_else(is_off)?;
+        let (mut batch, mut added) = (WriteSet::new(), Added::default());
+        put_noop(&mut batch, tree, message, &mut added);
+        match self.commit(batch, added) {
+            Ok(at) => Ok(at.unwrap_or_default()),
+            // It was turned off meanwhile.
+            Err(Error::Engine(EngineError::UnknownTree(_))) => Err(is_off()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A step of removing the oldest entries beyond the settings, for a task in the background. `now_ms` is the time in
+    /// milliseconds since 1970.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn trim(&self, now_ms: i64) -> Result<Trimmed> {
+        let Some(trees) = self.trees() else {
+            return Ok(Trimmed::default());
+        };
+        let trimmed = self
+            .marks
+            .trim(&self.engine, trees.entries, self.settings(), now_ms)?;
+        if trimmed.entries > 0 {
+            self.load_first(&self.engine.snapshot(), trees.entries)?;
+        }
+        Ok(trimmed)
+    }
+}
+
+/// The timestamp in a key of the oplog's tree.
+pub(crate) fn timestamp_of_key(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*key.first_chunk()?))
+}
+
+fn put_noop(batch: &mut WriteSet, tree: TreeId, message: &Doc, added: &mut Added) {
+    let noop = Entry {
+        kind: Kind::Noop,
+        ns: "",
+        uuid: None,
+        wall_ms: Some(now_ms()),
+        session: None,
+        has_pre_image: false,
+        o2: None,
+        o: message,
+    };
+    let mut value = Vec::new();
+    noop.encode(&mut value);
+    batch.put_stamped(tree, added.entries, &[], &value);
+    added.count(value.len());
+}
+
+/// Adds the removal of the oplog's trees, and of all that the catalog has of it, to a write set.
+///
+/// # Errors
+/// Errors of the engine.
+pub(crate) fn stage_removal(batch: &mut WriteSet, engine: &Engine) -> Result<()> {
+    if let Ok(Some(stored)) = Stored::of(engine) {
+        for tree in [stored.trees.entries, stored.trees.pre_images] {
+            if engine.has_tree(tree) {
+                batch.drop_tree(tree);
+            }
+        }
+    }
+    batch.delete(CATALOG_TREE, Oplog::KEY);
+    marks::stage_removal(batch);
+    Ok(())
+}
+
+/// Error 20.
+pub(crate) fn is_off() -> Error {
+    command(
+        ErrorCode::IllegalOperation,
+        "this server has no oplog; start it with --replSet or with --oplog",
+    )
 }
 
 impl std::fmt::Debug for Oplog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = doc! {"first": self.first(), "last": self.last()};
+        let shown: DocBuf = doc! {"first": self.first(), "last": self.last()};
         write!(f, "Oplog{shown:?}")
     }
 }

@@ -24,7 +24,7 @@ pub use validator::{Validation, ValidationAction, ValidationLevel, Validator};
 /// Options that work, for the page on compatibility.
 pub(crate) const SUPPORTED: &[&str] = &[
     "capped",
-    "changeStreamPreAndPostImages (kept; there are no change streams)",
+    "changeStreamPreAndPostImages",
     "clusteredIndex",
     "collation",
     "compression",
@@ -318,6 +318,11 @@ impl CollectionOptions {
             ));
         }
         Ok(())
+    }
+
+    /// Whether documents are kept for change streams as they were before a change.
+    pub fn keeps_pre_images(&self) -> bool {
+        self.pre_images
     }
 
     /// Whether documents lie under record ids in the order of insertion, and not under their `_id`.

@@ -54,8 +54,14 @@ fn of_indexes(collection: &Collection, touches: &dyn Fn(&str) -> bool) -> Option
     Some(fields)
 }
 
-/// The fields that an update requires. `whole` if the result is the whole document.
-pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> ChangeFields {
+/// The fields that an update requires. `whole` if the result is the whole document; `is_blind` if fields that integers are
+/// added to need not be read.
+pub fn of_update(
+    update: &Update,
+    collection: &Collection,
+    whole: bool,
+    is_blind: bool,
+) -> ChangeFields {
     let touched = update.paths_touched();
     let Some(mut fields) = of_indexes(collection, &|path| touched.affects(path)) else {
         return ChangeFields::everything();
@@ -74,7 +80,7 @@ pub fn of_update(update: &Update, collection: &Collection, whole: bool) -> Chang
         };
         let one = Increment::new(path, integer);
         // A field that is required for another reason is read.
-        if fields.meets(&one.path) {
+        if !is_blind || fields.meets(&one.path) {
             fields.add(&one.dotted);
         } else {
             increments.push(one);

@@ -76,10 +76,7 @@ struct Differ<'d, 'c> {
 impl<'d> Differ<'d, '_> {
     /// Whether a container lies at the path, or below it.
     fn leads_to_container(&self) -> bool {
-        let mut behind = self.parts.containers.range(self.path.clone()..);
-        behind
-            .next()
-            .is_some_and(|(path, _)| path.starts_with(&self.path))
+        self.parts.leads_to_container(&self.path)
     }
 
     fn push(&mut self, action: Action, value: Option<&RawElement<'d>>, appends: bool, grown: i64) {

@@ -30,6 +30,16 @@ pub struct Parts {
     pub blind: Arc<BTreeSet<Vec<u8>>>,
 }
 
+impl Parts {
+    /// Whether a container lies at a path, or below it: then all of the value may not have been read.
+    pub fn leads_to_container(&self, path: &[u8]) -> bool {
+        let mut behind = self.containers.range(path.to_vec()..);
+        behind
+            .next()
+            .is_some_and(|(found, _)| found.starts_with(path))
+    }
+}
+
 /// Reads documents from their records in a snapshot.
 #[derive(Clone, Copy)]
 pub struct DocumentReader<'a> {

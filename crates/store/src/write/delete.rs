@@ -15,6 +15,7 @@ use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::plan::Hint;
 use crate::plan::required_fields;
+use crate::record::field_set::ChangeFields;
 
 /// What `delete` was asked for.
 #[derive(Clone, Debug)]
@@ -39,7 +40,10 @@ impl Change for Remove {
         match &row.stored {
             None => staging.delete(&row.key, &row.doc, None)?,
             Some(stored) => {
-                let wanted = required_fields::of_delete(staging.collection());
+                let wanted = match staging.keeps_pre_images() {
+                    true => ChangeFields::everything(),
+                    false => required_fields::of_delete(staging.collection()),
+                };
                 let (doc, parts) = staging
                     .document_reader()
                     .for_change(&row.key, stored, &wanted)?;

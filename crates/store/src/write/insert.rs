@@ -4,6 +4,7 @@ use frond_bson::{Doc, DocBuf, ObjectId, RawElement, Value, tag};
 use frond_error::ErrorCode;
 use frond_query::update::check_id;
 
+use super::recording::session_of;
 use super::staging::{Buffers, Staged, Staging, check_size, primary_key};
 use super::{Retry, WriteError};
 use crate::catalog::{Catalog, Collection, SessionRecords, StatementId, Uuid, not_found};
@@ -11,6 +12,7 @@ use crate::clock::next_timestamp;
 use crate::error::{Error, Result, command};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
 use crate::namespace::Namespace;
+use crate::oplog::entry::Session;
 
 /// How to insert.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,15 @@ pub struct InsertRecording<'a> {
 }
 
 impl InsertRecording<'_> {
+    /// The statement of the document at a position of the request, for the oplog.
+    fn session(&self, at: usize) -> Option<Session> {
+        let statement = *self.numbers.get(at)?;
+        Some(session_of(&StatementId {
+            statement,
+            ..self.of
+        }))
+    }
+
     /// Adds records of the documents from `first` to `end` that did not fail to their commit: one for consecutive numbers.
     fn add(
         &self,
@@ -249,6 +260,9 @@ impl Inserter<'_> {
         for (offset, doc) in docs.iter().enumerate() {
             if staging.is_full() {
                 break;
+            }
+            if let Some((_, recording)) = &self.recording {
+                staging.set_session(recording.session(first + offset));
             }
             let staged = prepare(
                 doc,

@@ -2,8 +2,9 @@
 
 use frond_bson::Doc;
 
-use super::staging::{Change, Staged, Staging};
+use super::staging::{Change, Staged, Staging, Updated};
 use crate::error::Result;
+use crate::oplog::diff::IsWhole;
 use crate::record::load::{DocumentReader, Parts};
 
 impl Staging<'_> {
@@ -12,8 +13,8 @@ impl Staging<'_> {
         self.collection.document_reader(&self.snapshot)
     }
 
-    /// Stages the change of a large document of which `old` and `new` are parts. `None` if it has to be
-    /// written whole.
+    /// Stages the change of a large document of which `old` and `new` are parts, unless it was read as a `whole`. `None` if it
+    /// has to be written whole.
     ///
     /// # Errors
     /// As [`Staging::update`]; 17419 if the document becomes too large.
@@ -23,19 +24,26 @@ impl Staging<'_> {
         old: &Doc,
         parts: &Parts,
         new: &Doc,
-        touches: &dyn Fn(&str) -> bool,
+        updated: Updated<'_>,
+        whole: bool,
     ) -> Result<Option<Staged>> {
         let writer = self.collection.document_writer();
         let Some(update) = writer.partial_update(old, parts, new)? else {
             return Ok(None);
         };
+        let is_whole = |path: &[u8]| !parts.leads_to_container(path);
+        let is_whole: Option<IsWhole<'_>> = if whole { None } else { Some(&is_whole) };
+        let Some(written) = self.updated(old, new, updated.how, is_whole) else {
+            return Ok(None);
+        };
         let warning = self.validate(new, Some(old))?;
+        let touches = updated.touches;
         let change = Change { old, touches };
         if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
             return Ok(Some(Staged::NextCommit));
         }
         self.removes_only = false;
-        self.note_change(key, new);
+        self.note_change(key, new, &written);
         let buffers = (&mut self.buffers.key, &mut self.buffers.value);
         self.counts.bytes += writer.update(&mut self.batch, key, update, buffers)?;
         for position in 0..self.collection.indexes.len() {

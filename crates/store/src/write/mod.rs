@@ -10,6 +10,7 @@ pub(crate) mod duplicate;
 pub mod find_and_modify;
 pub mod insert;
 mod large;
+mod logged;
 mod modify;
 pub(crate) mod recording;
 pub(crate) mod replace;

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::exec::operator::Row;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
+use crate::oplog::entry::Session;
 use crate::store::DocumentStore;
 use crate::transaction::Transaction;
 
@@ -38,6 +39,15 @@ impl<'a, O> Recording<'a, O> {
     }
 }
 
+/// A statement, as entries of the oplog name it.
+pub(super) fn session_of(statement: &StatementId) -> Session {
+    Session {
+        id: statement.session,
+        number: statement.number,
+        statement: Some(statement.statement),
+    }
+}
+
 /// Adds the record of one statement to its commit.
 pub struct Recorder<'a, O> {
     to: SessionRecords,
@@ -45,6 +55,11 @@ pub struct Recorder<'a, O> {
 }
 
 impl<O> Recorder<'_, O> {
+    /// The statement, for the oplog.
+    pub fn session(&self) -> Session {
+        session_of(&self.recording.of)
+    }
+
     /// Adds the record of a statement with this outcome.
     pub fn add(&self, staging: &mut Staging<'_>, outcome: &O) {
         let result = (self.recording.result)(outcome);
@@ -74,6 +89,7 @@ pub struct RecordedChange<'c, C, O> {
 
 impl<C: Change, O> Change for RecordedChange<'_, C, O> {
     fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
+        staging.set_session(Some(self.recorder.session()));
         let effect = self.change.stage(staging, row)?;
         if effect == Effect::Staged {
             let outcome = (self.outcome)(self.change, row)?;
@@ -205,7 +221,11 @@ impl Transaction {
             return Ok(false);
         }
         let to = self.catalog().session_records()?;
-        self.commit_with(durability, |batch| to.put_commit(batch, &of))?;
+        let session = Session {
+            statement: None,
+            ..session_of(&of)
+        };
+        self.commit_with(durability, Some(session), |batch| to.put_commit(batch, &of))?;
         Ok(true)
     }
 }

@@ -2,8 +2,9 @@
 
 use frond_bson::{Collator, Doc};
 
+use super::logged::How;
 use super::modify::{Change, Effect, Target};
-use super::staging::Staging;
+use super::staging::{Staging, Updated};
 use crate::catalog::Catalog;
 use crate::clock::environment;
 use crate::context::OpContext;
@@ -17,7 +18,11 @@ struct Replace<'a>(&'a Doc);
 
 impl Change for Replace<'_> {
     fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
-        let staged = staging.update(&row.key, &row.doc, None, self.0, &|_| true)?;
+        let updated = Updated {
+            touches: &|_| true,
+            how: How::Replaced,
+        };
+        let staged = staging.update(&row.key, &row.doc, None, self.0, updated)?;
         Ok(staged.into())
     }
 }

@@ -12,6 +12,7 @@ use parking_lot::MutexGuard;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::duplicate;
+use super::logged::{How, Written};
 use crate::catalog::{self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId};
 use crate::error::{Error, Result, command, not_durable};
 use crate::index::keys::IndexKeys;
@@ -22,6 +23,7 @@ use crate::keyspace::{
     IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
 };
 use crate::merge::Counts;
+use crate::oplog::Log;
 use crate::options::Invalid;
 use crate::record;
 use crate::record::load::Parts;
@@ -52,6 +54,15 @@ pub struct Buffers {
 
 /// Keys are already hashes, so hashing is the identity.
 type HashSet64 = HashSet<u64, BuildHasherDefault<IdentityHasher>>;
+
+/// What an update did with a document.
+#[derive(Clone, Copy)]
+pub(super) struct Updated<'a> {
+    /// Whether a value at a path may differ.
+    pub touches: &'a dyn Fn(&str) -> bool,
+    /// How it made the new one.
+    pub how: How<'a>,
+}
 
 /// The change of a document.
 #[derive(Clone, Copy)]
@@ -92,6 +103,9 @@ pub struct Staging<'a> {
     pub(super) removes_only: bool,
     /// The last of the oldest documents that this commit removes.
     removed_to: Vec<u8>,
+    /// The oplog when the commit was begun, and the entries of the commit.
+    oplog: Option<TreeId>,
+    pub(super) log: Option<Log>,
 }
 
 /// A hash of a key of one tree.
@@ -111,7 +125,10 @@ impl<'a> Staging<'a> {
         buffers
             .new_keys
             .resize_with(collection.indexes.len(), IndexKeys::default);
+        let oplog = catalog.oplog().tree();
         Staging {
+            oplog,
+            log: oplog.and_then(|_| catalog.log(&collection.ns)),
             catalog,
             collection,
             snapshot,
@@ -160,6 +177,8 @@ impl<'a> Staging<'a> {
             return Ok(self);
         }
         let entries = documents * (self.collection.indexes.len() + 1);
+        // The oplog has each document once more.
+        let bytes = if self.log.is_some() { 2 * bytes } else { bytes };
         let room = (bytes + entries * ENTRY_BYTES).min(COMMIT_BYTES_MAX + bytes / documents);
         self.batch = self.catalog.engine().write_set(&self.snapshot, room);
         if !self.collection.is_by_record() {
@@ -285,7 +304,7 @@ impl<'a> Staging<'a> {
         if self.saw_primary(key) {
             return Ok(Staged::NextCommit);
         }
-        self.put_document(key, doc, None)?;
+        self.put_document(key, doc, None, &Written::Inserted(doc))?;
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, doc, None);
         }
@@ -354,7 +373,7 @@ impl<'a> Staging<'a> {
             let Some((key, doc)) = oldest.next()? else {
                 break;
             };
-            self.delete(key, Doc::from_trusted(doc), None)?;
+            self.remove(key, Doc::from_trusted(doc), None, &Written::Unlogged)?;
             self.removed_to.clear();
             self.removed_to.extend_from_slice(key);
         }
@@ -375,24 +394,26 @@ impl<'a> Staging<'a> {
     }
 
     /// Stages the change of a document from `old` to `new`, which have the same `_id`. Indexes none of
-    /// whose paths `touches` are left alone. `parts` tells how it is stored, if not as it is.
+    /// whose paths `updated` touches are left alone. `parts` tells how it is stored, if not as it is.
     ///
     /// # Errors
     /// As [`Staging::insert`].
-    pub fn update(
+    pub(super) fn update(
         &mut self,
         key: &[u8],
         old: &Doc,
         parts: Option<&Parts>,
         new: &Doc,
-        touches: &dyn Fn(&str) -> bool,
+        updated: Updated<'_>,
     ) -> Result<Staged> {
         let warning = self.validate(new, Some(old))?;
+        let touches = updated.touches;
         let change = Change { old, touches };
         if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
             return Ok(Staged::NextCommit);
         }
-        self.put_document(key, new, parts)?;
+        let written = self.updated(old, new, updated.how, None);
+        self.put_document(key, new, parts, &written.unwrap_or(Written::Unlogged))?;
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, new, Some(change));
         }
@@ -409,6 +430,16 @@ impl<'a> Staging<'a> {
     /// # Errors
     /// Errors of the index keys: none that the insert did not have.
     pub fn delete(&mut self, key: &[u8], old: &Doc, parts: Option<&Parts>) -> Result<()> {
+        self.remove(key, old, parts, &Written::Deleted(old))
+    }
+
+    fn remove(
+        &mut self,
+        key: &[u8],
+        old: &Doc,
+        parts: Option<&Parts>,
+        written: &Written<'_>,
+    ) -> Result<()> {
         let collection = self.collection;
         for index in &collection.indexes {
             let Buffers {
@@ -433,21 +464,28 @@ impl<'a> Staging<'a> {
         }
         let writer = collection.document_writer();
         writer.delete(&mut self.batch, key, parts, &mut self.buffers.key)?;
-        self.note_change(key, old);
+        self.note_change(key, old, written);
         self.counts.remove_document(counted_bytes(old, parts));
         self.documents += 1;
         Ok(())
     }
 
-    fn put_document(&mut self, key: &[u8], doc: &Doc, old: Option<&Parts>) -> Result<()> {
+    fn put_document(
+        &mut self,
+        key: &[u8],
+        doc: &Doc,
+        old: Option<&Parts>,
+        written: &Written<'_>,
+    ) -> Result<()> {
         self.removes_only = false;
-        self.note_change(key, doc);
+        self.note_change(key, doc, written);
         let writer = self.collection.document_writer();
         writer.put(&mut self.batch, key, doc, old, &mut self.buffers.key)
     }
 
-    /// Notes that a document changes, for a copy of the collection that is under way. `doc` has its `_id`.
-    pub(super) fn note_change(&mut self, key: &[u8], doc: &Doc) {
+    /// Notes that a document changes, for the oplog, and for a copy of the collection that is under way. `doc` has its `_id`.
+    pub(super) fn note_change(&mut self, key: &[u8], doc: &Doc, written: &Written<'_>) {
+        self.log(written);
         if let Some(changes) = self.collection.changes {
             catalog::note(&mut self.batch, changes, key, &id_document(doc));
         }
@@ -600,6 +638,7 @@ impl<'a> Staging<'a> {
                 counts: self.counts,
                 multikey: self.multikey,
                 warnings: self.warnings,
+                log: self.log,
             };
             self.catalog.stage(self.collection, self.batch, effects)?;
             return Ok(self.documents);
@@ -610,9 +649,8 @@ impl<'a> Staging<'a> {
         if self.removes_only {
             self.batch.set_frees_space();
         }
-        self.catalog
-            .engine()
-            .commit(self.batch, Durability::Logged)?;
+        catalog::check_same(self.oplog, self.catalog)?;
+        self.catalog.commit_logged(self.batch, self.log.as_ref())?;
         self.collection.count(self.counts);
         if let Some(insertion) = &mut self.insertion
             && !self.removed_to.is_empty()

@@ -1,14 +1,17 @@
 //! `update`: one document or many, and upserts.
 
+use std::cell::OnceCell;
+
 use frond_bson::{Collator, Doc, DocBuf, ObjectId, OwnedValue, Value};
 use frond_error::ErrorCode;
 use frond_query::update::{ApplyContext, Update};
 
 use super::Retry;
 use super::insert::prepare;
+use super::logged::How;
 use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::recording::{Recorder, Recording};
-use super::staging::{Buffers, Staged, Staging};
+use super::staging::{Buffers, Staged, Staging, Updated};
 use crate::catalog::Catalog;
 use crate::clock::{environment, next_timestamp, now_ms};
 use crate::context::OpContext;
@@ -17,6 +20,7 @@ use crate::exec::operator::Row;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
+use crate::oplog::diff::SetPaths;
 use crate::plan::required_fields;
 use crate::record::field_set::ChangeFields;
 
@@ -70,8 +74,18 @@ pub(super) struct Apply<'a> {
     pub keeps_result: bool,
     /// The document after the last change, if it is returned.
     pub result: Option<DocBuf>,
-    /// The parts of large documents that are required, and the collection version they were computed for.
-    wanted: Option<(u64, ChangeFields)>,
+    /// The parts of large documents that are required, and what they were computed for.
+    wanted: Option<(WantedFor, ChangeFields)>,
+    /// The paths of the operators, when they were required for the oplog.
+    set: OnceCell<Option<SetPaths>>,
+}
+
+/// What the required parts of large documents depend on.
+#[derive(Clone, Copy, PartialEq)]
+struct WantedFor {
+    /// Version of the collection.
+    version: u64,
+    is_logged: bool,
 }
 
 impl<'a> Apply<'a> {
@@ -86,6 +100,28 @@ impl<'a> Apply<'a> {
             keeps_result: false,
             result: None,
             wanted: None,
+            set: OnceCell::new(),
+        }
+    }
+
+    /// How the update makes a new document.
+    fn how(&self) -> How<'_> {
+        let set = self.set.get_or_init(|| {
+            let paths = self.update.operator_paths();
+            paths.map(SetPaths::new)
+        });
+        match set {
+            Some(set) => How::Operators(set),
+            None if self.update.is_replacement() => How::Replaced,
+            None => How::Computed,
+        }
+    }
+
+    /// As [`Apply::how`], if the oplog asks for it.
+    fn how_in(&self, staging: &Staging<'_>) -> How<'_> {
+        match staging.is_logged() {
+            true => self.how(),
+            false => How::Replaced,
         }
     }
 
@@ -104,37 +140,49 @@ impl<'a> Apply<'a> {
         row: &Row,
         stored: &[u8],
     ) -> Result<Effect> {
-        let version = staging.collection().version();
-        let known = self.wanted.take().filter(|(known, _)| *known == version);
-        let (_, wanted) = self.wanted.insert(known.unwrap_or_else(|| {
-            let wanted =
-                required_fields::of_update(self.update, staging.collection(), self.keeps_result);
-            (version, wanted)
+        let wanted_for = WantedFor {
+            version: staging.collection().version(),
+            is_logged: staging.is_logged(),
+        };
+        let known = (self.wanted.take()).filter(|(known, _)| *known == wanted_for);
+        self.wanted = Some(known.unwrap_or_else(|| {
+            // The oplog has the values after additions.
+            let is_blind = !wanted_for.is_logged;
+            let whole = self.keeps_result || staging.keeps_pre_images();
+            let collection = staging.collection();
+            let wanted = required_fields::of_update(self.update, collection, whole, is_blind);
+            (wanted_for, wanted)
         }));
+        let wanted = self.wanted.as_ref().map(|(_, wanted)| wanted);
+        let everything = ChangeFields::everything();
+        let wanted = wanted.unwrap_or(&everything);
+        let whole = wanted.want.is_all();
         let (doc, parts) = staging
             .document_reader()
             .for_change(&row.key, stored, wanted)?;
         let applied = self.update.apply(&doc, &self.context)?;
-        let touches = |path: &str| applied.paths_touched.affects(path);
+        let updated = Updated {
+            touches: &|path: &str| applied.paths_touched.affects(path),
+            how: self.how_in(staging),
+        };
         let effect = if !applied.modified {
             Effect::None
         } else if let Some(staged) =
-            staging.update_parts(&row.key, &doc, &parts, &applied.doc, &touches)?
+            staging.update_parts(&row.key, &doc, &parts, &applied.doc, updated, whole)?
         {
             staged.into()
-        } else if wanted.want.is_all() {
+        } else if whole {
             staging
-                .update(&row.key, &doc, Some(&parts), &applied.doc, &touches)?
+                .update(&row.key, &doc, Some(&parts), &applied.doc, updated)?
                 .into()
         } else {
-            let everything = ChangeFields::everything();
             let (doc, parts) =
                 staging
                     .document_reader()
                     .for_change(&row.key, stored, &everything)?;
             let applied = self.update.apply(&doc, &self.context)?;
             staging
-                .update(&row.key, &doc, Some(&parts), &applied.doc, &touches)?
+                .update(&row.key, &doc, Some(&parts), &applied.doc, updated)?
                 .into()
         };
         if self.keeps_result {
@@ -152,9 +200,12 @@ impl Change for Apply<'_> {
         }
         let applied = self.update.apply(&row.doc, &self.context)?;
         let effect = if applied.modified {
-            let touches = |path: &str| applied.paths_touched.affects(path);
+            let updated = Updated {
+                touches: &|path: &str| applied.paths_touched.affects(path),
+                how: self.how_in(staging),
+            };
             staging
-                .update(&row.key, &row.doc, None, &applied.doc, &touches)?
+                .update(&row.key, &row.doc, None, &applied.doc, updated)?
                 .into()
         } else {
             Effect::None
@@ -287,6 +338,7 @@ pub(super) fn insert_upserted<O>(
         let done = target.catalog.write(target.ns, |collection| {
             let mut staging = Staging::for_insertion(target.catalog, collection, &mut buffers)?
                 .bypassing_validation(target.bypass_validation);
+            staging.set_session(recorder.map(Recorder::session));
             // Nothing else is staged, so it cannot have to wait for the next commit.
             let staged = staging.insert(&key, doc)?;
             debug_assert_eq!(staged, Staged::Done);

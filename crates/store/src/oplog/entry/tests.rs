@@ -159,8 +159,8 @@ fn a_transaction_is_one_entry_or_a_chain() {
     });
     let entries = |bytes_max| {
         let mut found = Vec::new();
-        operations.entries(bytes_max, 1, session, |position, before, value| {
-            found.push((position, before, value.to_vec()));
+        operations.entries(bytes_max, 1, session, |position, range, value| {
+            found.push((position, range.start, value.to_vec()));
         });
         found
     };

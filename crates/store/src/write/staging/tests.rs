@@ -34,7 +34,11 @@ fn writes(index: &DocBuf, old: &Doc, new: &Doc, touched: &str) -> usize {
         let relative = |a: &str, b: &str| a == b || a.starts_with(&format!("{b}."));
         relative(path, touched) || relative(touched, path)
     };
-    let staged = staging.update(&key, old, None, new, &below).unwrap();
+    let updated = Updated {
+        touches: &below,
+        how: How::Replaced,
+    };
+    let staged = staging.update(&key, old, None, new, updated).unwrap();
     assert_eq!(staged, Staged::Done);
     // The document itself is one of them.
     staging.batch.len() - 1

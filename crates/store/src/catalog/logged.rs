@@ -1,0 +1,365 @@
+//! Commits with entries in the oplog: those of documents, and those of the catalog's own changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
+use parking_lot::RwLockWriteGuard;
+
+use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid};
+use crate::error::{Result, write_conflict};
+use crate::index::Index;
+use crate::keyspace::WriteSet;
+use crate::namespace::Namespace;
+use crate::oplog::entry::Kind;
+use crate::oplog::{self, Batch, Change, Log, Oplog, OplogSettings};
+
+/// The timestamp of the last entry that a handle of the store has written into the oplog.
+#[derive(Clone, Debug, Default)]
+pub struct LastWritten(Arc<AtomicU64>);
+
+impl LastWritten {
+    /// The timestamp; `None` if there was no entry.
+    pub fn get(&self) -> Option<Timestamp> {
+        match self.0.load(Ordering::Acquire) {
+            0 => None,
+            at => Some(Timestamp::from_u64(at)),
+        }
+    }
+
+    pub(super) fn note(&self, at: Timestamp) {
+        self.0.fetch_max(at.to_u64(), Ordering::AcqRel);
+    }
+}
+
+/// The namespace of commands on a database.
+fn commands_of(db: &str) -> String {
+    format!("{db}.$cmd")
+}
+
+/// The name under which documents of a collection have their entries. Measurements of a time series have that of the buckets
+/// in MongoDB: it is an alias here, and hides them from change streams.
+pub(crate) fn name_in_oplog(collection: &Collection) -> std::borrow::Cow<'_, str> {
+    let ns = &collection.ns;
+    match collection.settings.time_series {
+        None => ns.as_str().into(),
+        Some(_) => format!("{}.system.buckets.{}", ns.db(), ns.coll()).into(),
+    }
+}
+
+/// What a command has on the catalog, for its entry.
+pub(super) struct Command<'a> {
+    pub db: &'a str,
+    pub uuid: Option<&'a Uuid>,
+    pub o: &'a Doc,
+    pub o2: Option<&'a Doc>,
+}
+
+/// Adds the entry of a command.
+pub(super) fn log_command(batch: &mut Batch, command: &Command<'_>) {
+    if batch.is_logged() {
+        batch.log(&Change {
+            kind: Kind::Command,
+            ns: &commands_of(command.db),
+            uuid: command.uuid,
+            o: command.o,
+            o2: command.o2,
+            before: None,
+        });
+    }
+}
+
+fn of_collection(batch: &mut Batch, collection: &Collection, o: &Doc, o2: Option<&Doc>) {
+    let command = Command {
+        db: collection.ns.db(),
+        uuid: Some(&collection.uuid),
+        o,
+        o2,
+    };
+    log_command(batch, &command);
+}
+
+fn number_of_records(collection: &Collection) -> DocBuf {
+    doc! {"numRecords": collection.counts().documents}
+}
+
+/// A collection is created.
+pub(super) fn log_create(batch: &mut Batch, collection: &Collection) {
+    if !batch.is_logged() {
+        return;
+    }
+    let mut o = doc! {"create": collection.ns.coll()};
+    o.push_all(&collection.options);
+    if collection.settings.clustered.is_none() && collection.settings.time_series.is_none() {
+        o.push("idIndex", &*collection.id_index());
+    }
+    of_collection(batch, collection, &o, None);
+}
+
+/// A collection is dropped.
+pub(super) fn log_drop(batch: &mut Batch, collection: &Collection) {
+    if batch.is_logged() {
+        let o = doc! {"drop": collection.ns.coll()};
+        of_collection(batch, collection, &o, Some(&number_of_records(collection)));
+    }
+}
+
+/// A collection gets another name, and takes the place of another one.
+pub(super) fn log_rename(
+    batch: &mut Batch,
+    from: &Collection,
+    to: &Namespace,
+    target: Option<&Collection>,
+) {
+    if !batch.is_logged() {
+        return;
+    }
+    let mut o = doc! {
+        "renameCollection": from.ns.as_str(),
+        "to": to.as_str(),
+        "stayTemp": false,
+    };
+    if let Some(target) = target {
+        o.push("dropTarget", uuid_value(&target.uuid));
+    }
+    let o2 = target.map(number_of_records);
+    of_collection(batch, from, &o, o2.as_deref());
+}
+
+/// Options of a collection or a view are changed.
+pub(super) fn log_modify(batch: &mut Batch, collection: &Collection, changes: &Doc) {
+    if batch.is_logged() {
+        let mut o = doc! {"collMod": collection.ns.coll()};
+        o.push_all(changes);
+        let o2 = doc! {"collectionOptions_old": &collection.options};
+        of_collection(batch, collection, &o, Some(&o2));
+    }
+}
+
+/// Options of an index are changed. `changes` are fields of `index` of `collMod`.
+pub(super) fn log_modify_index(
+    batch: &mut Batch,
+    collection: &Collection,
+    before: &Index,
+    changes: &Doc,
+) {
+    if !batch.is_logged() {
+        return;
+    }
+    let mut o = doc! {"collMod": collection.ns.coll()};
+    o.push_doc("index", |index| {
+        index.push("name", &*before.spec.name);
+        index.push_all(changes);
+    });
+    let mut o2 = doc! {"collectionOptions_old": &collection.options};
+    o2.push_doc("indexOptions_old", |old| {
+        for (name, value) in before.spec.doc.iter() {
+            if changes.contains_key(name) {
+                old.push(name, value);
+            }
+        }
+    });
+    of_collection(batch, collection, &o, Some(&o2));
+}
+
+/// The specification of an index in an entry: with its version.
+fn spec_of(index: &Index) -> DocBuf {
+    let mut spec = DocBuf::new();
+    if !index.spec.doc.contains_key("v") {
+        spec.push("v", 2);
+    }
+    spec.push_all(&index.spec.doc);
+    spec
+}
+
+/// Indexes of an empty collection are created.
+pub(super) fn log_create_indexes<'a>(
+    batch: &mut Batch,
+    collection: &Collection,
+    indexes: impl IntoIterator<Item = &'a Arc<Index>>,
+) {
+    if batch.is_logged() {
+        for index in indexes {
+            let mut o = doc! {"createIndexes": collection.ns.coll()};
+            o.push_all(&spec_of(index));
+            of_collection(batch, collection, &o, None);
+        }
+    }
+}
+
+/// Indexes of a collection with documents are ready for use.
+pub(super) fn log_built_indexes<'a>(
+    batch: &mut Batch,
+    collection: &Collection,
+    indexes: impl IntoIterator<Item = &'a Arc<Index>>,
+) {
+    let mut indexes = indexes.into_iter().peekable();
+    if !batch.is_logged() || indexes.peek().is_none() {
+        return;
+    }
+    let build: Uuid = super::change::random_uuid();
+    let mut o = doc! {"commitIndexBuild": collection.ns.coll()};
+    o.push("indexBuildUUID", uuid_value(&build));
+    o.push_array("indexes", |out| {
+        indexes.for_each(|index| out.push(&*spec_of(index)));
+    });
+    of_collection(batch, collection, &o, None);
+}
+
+/// An index is dropped.
+pub(super) fn log_drop_index(batch: &mut Batch, collection: &Collection, index: &Index) {
+    if batch.is_logged() {
+        let o = doc! {"dropIndexes": collection.ns.coll(), "index": &*index.spec.name};
+        of_collection(batch, collection, &o, Some(&spec_of(index)));
+    }
+}
+
+/// A view is created, changed or dropped: its document in `system.views`.
+pub(super) fn log_view(
+    batch: &mut Batch,
+    system_views: &Collection,
+    before: Option<&Doc>,
+    after: Option<&Doc>,
+) {
+    let id;
+    let (kind, o) = match (before, after) {
+        (None, Some(after)) => (Kind::Insert, after),
+        (Some(_), Some(after)) => (Kind::Replace, after),
+        (Some(before), None) => {
+            id = doc! {"_id": before.get("_id").unwrap_or(Value::Null)};
+            (Kind::Delete, &*id)
+        }
+        (None, None) => return,
+    };
+    debug_assert_eq!(system_views.ns.coll(), SYSTEM_VIEWS);
+    batch.log(&Change {
+        kind,
+        ns: system_views.ns.as_str(),
+        uuid: Some(&system_views.uuid),
+        o,
+        o2: None,
+        before: None,
+    });
+}
+
+fn uuid_value(uuid: &Uuid) -> Value<'_> {
+    Value::Binary {
+        subtype: super::persist::UUID_SUBTYPE,
+        bytes: uuid,
+    }
+}
+
+impl CatalogState {
+    /// Commits a write set with the entries of a log. Returns the timestamp of the last one.
+    ///
+    /// # Errors
+    /// As [`Oplog::commit`].
+    fn commit(&self, set: WriteSet, log: Option<&Log>) -> Result<Option<Timestamp>> {
+        self.oplog
+            .commit(set, log.map(Log::added).unwrap_or_default())
+    }
+}
+
+impl Catalog {
+    /// The oplog.
+    pub fn oplog(&self) -> &Arc<Oplog> {
+        &self.state.oplog
+    }
+
+    /// The log of a commit that changes this collection or its documents; `None` if its changes have no entries.
+    pub(crate) fn log(&self, ns: &Namespace) -> Option<Log> {
+        let trees = match self.transaction() {
+            None => self.state.oplog.trees(),
+            Some(transaction) => transaction.logged_to(),
+        };
+        let trees = trees.filter(|_| oplog::has_entries(ns))?;
+        Some(Log::new(trees, self.is_in_transaction()))
+    }
+
+    /// An empty write set for a change of this collection's definition.
+    pub(super) fn batch(&self, ns: &Namespace) -> Batch {
+        Batch::new(self.log(ns))
+    }
+
+    /// Commits documents, or a change of the catalog. Outside of transactions.
+    ///
+    /// # Errors
+    /// As [`Oplog::commit`].
+    pub(crate) fn commit_logged(&self, set: WriteSet, log: Option<&Log>) -> Result<()> {
+        let last = self.state.commit(set, log)?;
+        if let (Some(last), Some(written)) = (last, &self.written) {
+            written.note(last);
+        }
+        Ok(())
+    }
+
+    /// A handle of the same scope that notes what it writes.
+    pub(crate) fn noting(&self, written: LastWritten) -> Catalog {
+        Catalog {
+            written: Some(written),
+            ..self.clone()
+        }
+    }
+
+    /// Turns the oplog on, if it is off. From here on all changes have entries; transactions that are open fail with a
+    /// write conflict.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn turn_on_oplog(&self, settings: OplogSettings) -> Result<()> {
+        self.while_nothing_is_written(|oplog| match oplog.is_on() {
+            true => Ok(()),
+            false => oplog.turn_on(settings),
+        })
+    }
+
+    /// Turns the oplog off, if it is on. Its entries and pre-images are dropped.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn turn_off_oplog(&self) -> Result<()> {
+        self.while_nothing_is_written(|oplog| match oplog.is_on() {
+            true => oplog.turn_off(),
+            false => Ok(()),
+        })
+    }
+
+    /// Runs a change of the oplog while there are no writers of documents, and no other changes of the catalog. Writers look
+    /// at the oplog again under their collection's gate, and begin anew if it is another one.
+    fn while_nothing_is_written(&self, change: impl FnOnce(&Oplog) -> Result<()>) -> Result<()> {
+        let _changing = self.begin_change()?;
+        let view = self.view();
+        let mut collections: Vec<_> = view.iter().collect();
+        // Transactions hold gates in the same order.
+        collections.sort_unstable_by_key(|collection| collection.uuid);
+        let _gates: Vec<RwLockWriteGuard<'_, u64>> = (collections.iter())
+            .map(|collection| collection.shared.gate.write())
+            .collect();
+        change(&self.state.oplog)
+    }
+
+    /// Appends the entry of a dropped database, whose collections are gone already.
+    pub(super) fn log_drop_database(&self, db: &str) -> Result<()> {
+        let Ok(ns) = Namespace::new(db, "c") else {
+            return Ok(());
+        };
+        let mut batch = self.batch(&ns);
+        let command = Command {
+            db,
+            uuid: None,
+            o: &doc! {"dropDatabase": 1},
+            o2: None,
+        };
+        log_command(&mut batch, &command);
+        let (set, log) = batch.into_parts();
+        self.commit_logged(set, log.as_ref())
+    }
+}
+
+/// Fails if the oplog was turned on or off since a commit was begun.
+pub(crate) fn check_same(before: Option<crate::keyspace::TreeId>, catalog: &Catalog) -> Result<()> {
+    match catalog.oplog().tree() == before {
+        true => Ok(()),
+        false => Err(write_conflict()),
+    }
+}

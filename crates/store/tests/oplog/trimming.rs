@@ -1,0 +1,107 @@
+//! Removing the oldest entries.
+
+use frond_bson::doc;
+
+use super::*;
+use crate::common::ns;
+
+const SMALL: OplogSettings = OplogSettings {
+    bytes_max: 1 << 20,
+    min_retention_hours: 0.0,
+};
+
+fn fill(store: &DocumentStore, from: i32, count: i32) {
+    let c = ns("db.c");
+    let text = "x".repeat(1000);
+    for n in (from..from + count).step_by(100) {
+        let docs: Vec<DocBuf> = (n..n + 100).map(|n| doc! {"_id": n, "t": &text}).collect();
+        insert(store, &c, &docs);
+    }
+}
+
+/// The bytes of all values.
+fn size(store: &DocumentStore) -> u64 {
+    values(store)
+        .iter()
+        .map(|(_, value)| value.len() as u64)
+        .sum()
+}
+
+fn check_sizes(store: &DocumentStore) {
+    let oplog = store.oplog();
+    let all = values(store);
+    assert_eq!(oplog.size_bytes(), size(store));
+    assert_eq!(oplog.entries_estimate(), all.len() as u64);
+    assert_eq!(oplog.first().to_u64(), all[0].0);
+    assert_eq!(oplog.last().to_u64(), all.last().unwrap().0);
+}
+
+#[test]
+fn the_oldest_entries_beyond_the_size_are_removed() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    store.turn_on_oplog(SMALL).unwrap();
+    fill(store, 0, 3000);
+    check_sizes(store);
+    let before = values(store);
+    assert!(size(store) > 3 << 20);
+    let trimmed = store.oplog().trim(i64::MAX).unwrap();
+    let after = values(store);
+    assert_eq!(trimmed.entries as usize, before.len() - after.len());
+    assert_eq!(
+        trimmed.to.map(Timestamp::to_u64),
+        Some(before[before.len() - after.len() - 1].0)
+    );
+    assert_eq!(after, before[before.len() - after.len()..]);
+    let left = size(store);
+    assert!(
+        left <= SMALL.bytes_max && left > SMALL.bytes_max - (256 << 10),
+        "{left}"
+    );
+    check_sizes(store);
+    assert_eq!(store.oplog().trim(i64::MAX).unwrap().entries, 0);
+
+    // The sizes are known after a restart, also those of entries since the last step.
+    fill(store, 3000, 500);
+    let fixture = fixture.reopen();
+    let store = &fixture.store;
+    check_sizes(store);
+    fill(store, 3500, 2000);
+    assert!(store.oplog().trim(i64::MAX).unwrap().entries > 1500);
+    assert!(size(store) <= SMALL.bytes_max);
+    check_sizes(store);
+    let fixture = fixture.reopen();
+    check_sizes(&fixture.store);
+}
+
+#[test]
+fn young_entries_are_kept() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let hours = OplogSettings {
+        min_retention_hours: 2.0,
+        ..SMALL
+    };
+    store.turn_on_oplog(hours).unwrap();
+    fill(store, 0, 3000);
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as i64;
+    let hour = 3_600_000;
+    assert_eq!(store.oplog().trim(now + hour).unwrap().entries, 0);
+    assert!(store.oplog().trim(now + 3 * hour).unwrap().entries > 1000);
+    assert!(size(store) <= SMALL.bytes_max);
+}
+
+#[test]
+fn a_smaller_size_takes_effect_at_the_next_step() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    fill(store, 0, 3000);
+    assert_eq!(store.oplog().trim(i64::MAX).unwrap().entries, 0);
+    store.oplog().resize(SMALL).unwrap();
+    fill(store, 3000, 1000);
+    assert!(store.oplog().trim(i64::MAX).unwrap().entries > 2000);
+    check_sizes(store);
+}
