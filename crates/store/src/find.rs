@@ -191,6 +191,10 @@ impl Question {
         let Some((collection, snapshot)) = catalog.read(ns)? else {
             return Ok(None);
         };
+        if let Some(oplog) = collection.oplog() {
+            // The snapshot has all writes that were acknowledged, and so should the result.
+            oplog.make_durable()?;
+        }
         self.bind(&collection)?;
         let memory = OperationMemory::new(catalog.engine().memory());
         self.budget.memory.get_or_insert_with(|| memory.shared());

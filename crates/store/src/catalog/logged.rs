@@ -255,8 +255,12 @@ impl CatalogState {
     /// # Errors
     /// As [`Oplog::commit`].
     fn commit(&self, set: WriteSet, log: Option<&Log>) -> Result<Option<Timestamp>> {
-        self.oplog
-            .commit(set, log.map(Log::added).unwrap_or_default())
+        let added = log.map(Log::added).unwrap_or_default();
+        let last = self.oplog.commit(set, added)?;
+        if let Some(last) = last {
+            self.oplog.tell(last, log.and_then(Log::places));
+        }
+        Ok(last)
     }
 }
 
@@ -273,7 +277,11 @@ impl Catalog {
             Some(transaction) => transaction.logged_to(),
         };
         let trees = trees.filter(|_| oplog::has_entries(ns))?;
-        Some(Log::new(trees, self.is_in_transaction()))
+        let log = Log::new(trees, self.is_in_transaction());
+        Some(match self.state.oplog.readers().any() {
+            true => log.noting_places(),
+            false => log,
+        })
     }
 
     /// An empty write set for a change of this collection's definition.

@@ -36,8 +36,10 @@ impl CatalogState {
         if let Some(known) = known.filter(is_current) {
             return Some(known);
         }
-        let options = doc! {"capped": true, "size": size, "autoIndexId": false};
+        let mut options = doc! {"capped": true, "size": size};
         let settings = CollectionOptions::parse(&options).ok()?;
+        // As MongoDB shows it; not an option that can be given.
+        options.push("autoIndexId", false);
         let collection = Arc::new(Collection {
             ns: ns.clone(),
             uuid: UUID,

@@ -303,6 +303,7 @@ impl OpenTransaction {
         let committed = engine.commit(set, Durability::Logged).map_err(not_staged)?;
         if let Some(at) = state.oplog.note(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
+            state.oplog.tell(at, Some(changes.log.places()));
         }
         for written in changes.written.values() {
             written.shared.count(written.counts);

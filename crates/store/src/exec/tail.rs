@@ -69,10 +69,14 @@ impl Tail {
         if collection.counts().documents == 0 {
             return Ok(None);
         }
-        let reader = collection.oplog().map(|oplog| {
-            let last = || oplog.last().to_u64();
-            oplog.readers().watch(Place::Everything, last)
-        });
+        let reader = match collection.oplog() {
+            None => None,
+            Some(oplog) => {
+                oplog.make_durable()?;
+                let last = || oplog.last().to_u64();
+                Some(oplog.readers().watch(Place::Everything, last))
+            }
+        };
         let signal = match &reader {
             Some(reader) => reader.signal(),
             None => collection.tail(),

@@ -373,26 +373,40 @@ impl<'a> RawEntry<'a> {
 
     /// The operations of a transaction in this entry, in order. Their positions are those of their pre-images.
     pub fn operations(&self) -> impl Iterator<Item = Result<RawEntry<'a>>> + use<'a> {
-        let mut rest = match self.kind {
-            Kind::Transaction => self.rest,
+        let entry = *self;
+        let mut offset = Some(0);
+        std::iter::from_fn(move || {
+            let next = entry.operation_at(offset?);
+            offset = match &next {
+                Ok(Some((_, end))) => Some(*end),
+                _ => None,
+            };
+            next.map(|next| next.map(|(operation, _)| operation))
+                .transpose()
+        })
+    }
+
+    /// The operation of a transaction at an offset, 0 for the first one in this entry, and the offset of the next one. `None` at
+    /// the end.
+    ///
+    /// # Errors
+    /// `DataCorruptionDetected` (301).
+    pub fn operation_at(&self, offset: usize) -> Result<Option<(RawEntry<'a>, usize)>> {
+        let rest = match self.kind {
+            Kind::Transaction => self.rest.get(offset..).unwrap_or_default(),
             _ => &[],
         };
-        std::iter::from_fn(move || {
-            if rest.is_empty() {
-                return None;
-            }
-            let mut next = || {
-                let len = u32::from_le_bytes(*take(&mut rest)?) as usize;
-                let (operation, after) = rest.split_at_checked(len)?;
-                rest = after;
-                RawEntry::parse(operation)
-            };
-            let next = next();
-            if next.is_none() {
-                rest = &[];
-            }
-            Some(next.ok_or_else(|| corrupt("an operation of a transaction in the oplog")))
-        })
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let read = || {
+            let (len, rest) = rest.split_first_chunk()?;
+            let len = u32::from_le_bytes(*len) as usize;
+            let operation = RawEntry::parse(rest.get(..len)?)?;
+            Some((operation, offset + 4 + len))
+        };
+        let read = read().ok_or_else(|| corrupt("an operation of a transaction in the oplog"))?;
+        Ok(Some(read))
     }
 
     /// Adds the fields `op` to `o2` of MongoDB's document.

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use frond_bson::{Doc, DocBuf};
 
 use super::entry::{Entry, Kind, OPERATION_BYTES_MAX, Operations, Session};
+use super::readers::Places;
 use super::{Added, Trees, pre_images};
 use crate::clock::now_ms;
 use crate::keyspace::WriteSet;
@@ -50,6 +51,8 @@ pub struct Log {
     added: Added,
     /// The operations of a transaction.
     operations: Option<TransactionLog>,
+    /// The namespaces of the entries, if somebody waits for entries.
+    places: Option<Places>,
     buffer: Vec<u8>,
 }
 
@@ -62,8 +65,22 @@ impl Log {
             session: None,
             added: Added::default(),
             operations: is_in_transaction.then(TransactionLog::default),
+            places: None,
             buffer: Vec::new(),
         }
+    }
+
+    /// The same, noting the namespaces of its entries for those who wait for them.
+    pub fn noting_places(self) -> Log {
+        Log {
+            places: Some(Places::default()),
+            ..self
+        }
+    }
+
+    /// The namespaces of its entries, if they were noted.
+    pub fn places(&self) -> Option<&Places> {
+        self.places.as_ref()
     }
 
     /// From here on the entries are those of a statement of a retryable write, or of none.
@@ -80,6 +97,9 @@ impl Log {
         self.buffer.clear();
         let entry = change.entry(self.wall_ms, self.session);
         entry.encode(&mut self.buffer);
+        if let Some(places) = &mut self.places {
+            places.add(change.ns);
+        }
         let offset = self.added.entries;
         batch.put_stamped(self.trees.entries, offset, &[], &self.buffer);
         self.added.count(self.buffer.len());
@@ -110,6 +130,7 @@ impl Log {
 #[derive(Debug, Default)]
 pub struct TransactionLog {
     operations: Operations,
+    places: Places,
     /// Documents before their changes, with the positions of the operations.
     before: Vec<(u32, [u8; 16], DocBuf)>,
     before_bytes: usize,
@@ -122,6 +143,7 @@ impl TransactionLog {
             self.before_bytes += before.len_bytes();
             self.before.push((position, *uuid, before.to_owned()));
         }
+        self.places.add(change.ns);
         self.operations.push(&change.entry(0, None));
     }
 
@@ -129,10 +151,16 @@ impl TransactionLog {
     pub fn append(&mut self, later: TransactionLog) {
         let count = self.operations.count();
         self.operations.append(&later.operations);
+        self.places.append(later.places);
         let moved = later.before.into_iter();
         self.before
             .extend(moved.map(|(position, uuid, doc)| (count + position, uuid, doc)));
         self.before_bytes += later.before_bytes;
+    }
+
+    /// The namespaces of its operations.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Bytes of memory that it takes.

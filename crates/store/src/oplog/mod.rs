@@ -35,7 +35,7 @@ use entry::{Entry, Kind};
 pub(crate) use log::{Batch, Change, Log, TransactionLog};
 use marks::Marks;
 pub use marks::Trimmed;
-use readers::Readers;
+use readers::{Places, Readers};
 
 /// The value of a tree's number without a tree. Tree 0 is that of the catalog.
 const NONE: u32 = 0;
@@ -181,6 +181,12 @@ impl Oplog {
             readers: Arc::default(),
             marks: Marks::default(),
         };
+        let readers = Arc::downgrade(&oplog.readers);
+        engine.set_stamp_listener(Arc::new(move |durable| {
+            if let Some(readers) = readers.upgrade() {
+                readers.advance(durable);
+            }
+        }));
         if let Some(stored) = stored {
             let snapshot = engine.snapshot();
             oplog
@@ -248,6 +254,17 @@ impl Oplog {
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
     pub fn durable(&self) -> u64 {
         self.engine.durable_stamp().max(self.opened_at)
+    }
+
+    /// Makes all entries durable that were committed before, for a reader who expects to find them.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn make_durable(&self) -> Result<()> {
+        match self.last().to_u64() > self.durable() {
+            true => Ok(self.engine.flush_log()?),
+            false => Ok(()),
+        }
     }
 
     /// The number of entries and their bytes, about.
@@ -352,6 +369,15 @@ impl Oplog {
         Ok(self.note(committed.first_stamp, added))
     }
 
+    /// Tells those who wait of the entries of a commit, the last of which has this time. Without `places` they may be of any
+    /// namespace.
+    pub(crate) fn tell(&self, last: Timestamp, places: Option<&Places>) {
+        if self.readers.any() && self.readers.committed(places, last.to_u64()) {
+            // What a reader waits for should not wait for the interval of the journal.
+            self.engine.request_sync();
+        }
+    }
+
     /// Sees to it that a commit finds timestamps.
     ///
     /// # Errors
@@ -377,7 +403,11 @@ impl Oplog {
         let (mut batch, mut added) = (WriteSet::new(), Added::default());
         put_noop(&mut batch, tree, message, &mut added);
         match self.commit(batch, added) {
-            Ok(at) => Ok(at.unwrap_or_default()),
+            Ok(at) => {
+                let at = at.unwrap_or_default();
+                self.tell(at, Some(&Places::default()));
+                Ok(at)
+            }
             // It was turned off meanwhile.
             Err(Error::Engine(EngineError::UnknownTree(_))) => Err(is_off()),
             Err(error) => Err(error),

@@ -34,6 +34,30 @@ pub enum Place {
     Everything,
 }
 
+/// The namespaces of the entries of one commit.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Vec<Box<str>>);
+
+impl Places {
+    /// Adds that of an entry.
+    pub fn add(&mut self, ns: &str) {
+        // Most commits are about one collection, so the last one is the first to look at.
+        if !self.0.iter().rev().any(|known| **known == *ns) {
+            self.0.push(ns.into());
+        }
+    }
+
+    /// Adds those of another commit.
+    pub fn append(&mut self, other: Places) {
+        other.0.iter().for_each(|ns| self.add(ns));
+    }
+
+    /// Whether entries may be about any collection: a command can be about two of them, in two databases.
+    fn is_everywhere(&self) -> bool {
+        self.0.iter().any(|ns| ns.ends_with(".$cmd"))
+    }
+}
+
 /// All readers of an oplog.
 #[derive(Debug, Default)]
 pub struct Readers {
@@ -134,21 +158,26 @@ impl Readers {
         self.count.load(Ordering::SeqCst) > 0
     }
 
-    /// Tells of a commit with an entry of this namespace (of a command `database.$cmd`), and of this time. Returns whether
-    /// a reader waits for it to become durable.
-    pub fn committed(self: &Arc<Readers>, ns: &str, time: u64) -> bool {
+    /// Tells of a commit, the last entry of which has this time. Without `places` its entries may be of any namespace. Returns
+    /// whether a reader waits for them to become durable.
+    pub fn committed(self: &Arc<Readers>, places: Option<&Places>, time: u64) -> bool {
         if !self.any() {
             return false;
         }
-        let db = ns.split('.').next().unwrap_or_default();
-        let places = [
-            Place::Collection(ns.into()),
-            Place::Database(db.into()),
-            Place::Everything,
-        ];
         let mut state = self.state.lock();
+        let marked: Vec<Place> = match places.filter(|places| !places.is_everywhere()) {
+            None => state.places.keys().cloned().collect(),
+            Some(places) => {
+                let of = |ns: &str| {
+                    let db = ns.split('.').next().unwrap_or_default();
+                    [Place::Collection(ns.into()), Place::Database(db.into())]
+                };
+                let all = places.0.iter().flat_map(|ns| of(ns));
+                all.chain([Place::Everything]).collect()
+            }
+        };
         let mut is_read = false;
-        for place in &places {
+        for place in &marked {
             is_read |= self.mark(&mut state, place, time);
         }
         self.begin_waking(&mut state);
@@ -292,6 +321,12 @@ mod tests {
         Place::Collection(ns.into())
     }
 
+    fn committed(readers: &Arc<Readers>, ns: &str, time: u64) -> bool {
+        let mut places = Places::default();
+        places.add(ns);
+        readers.committed(Some(&places), time)
+    }
+
     /// Waits until the signal has been sent more than `seen` times.
     fn is_told(reader: &Reader, seen: u64) -> bool {
         for _ in 0..2000 {
@@ -311,7 +346,7 @@ mod tests {
     #[test]
     fn a_reader_is_told_of_its_place_when_it_is_durable() {
         let readers = Arc::new(Readers::default());
-        assert!(!readers.committed("d.a", 1), "nobody reads");
+        assert!(!committed(&readers, "d.a", 1), "nobody reads");
         readers.advance(1);
         let a = readers.watch(collection("d.a"), || 1);
         assert!(is_told(&a, 0), "it looks once");
@@ -320,16 +355,30 @@ mod tests {
         let all = readers.watch(Place::Everything, || 1);
         assert!(is_told(&b, 0) && is_told(&d, 0) && is_told(&all, 0));
 
-        assert!(readers.committed("d.a", 2));
+        assert!(committed(&readers, "d.a", 2));
         assert!(stays_quiet(&a, 1), "it is not durable");
         readers.advance(2);
         assert!(is_told(&a, 1) && is_told(&d, 1) && is_told(&all, 1));
         assert!(stays_quiet(&b, 1), "another collection");
 
-        assert!(readers.committed("e.c", 3));
+        assert!(committed(&readers, "e.c", 3));
         readers.advance(3);
         assert!(is_told(&all, 2));
         assert!(stays_quiet(&a, 2) && stays_quiet(&d, 2));
+    }
+
+    #[test]
+    fn a_command_and_a_commit_of_unknown_places_are_told_of_everywhere() {
+        let readers = Arc::new(Readers::default());
+        let reader = readers.watch(collection("d.a"), || 0);
+        assert!(is_told(&reader, 0));
+        assert!(committed(&readers, "e.$cmd", 1));
+        readers.advance(1);
+        assert!(is_told(&reader, 1));
+        assert!(readers.committed(None, 2));
+        readers.advance(2);
+        assert!(is_told(&reader, 2));
+        assert!(!readers.committed(Some(&Places::default()), 3));
     }
 
     #[test]
@@ -337,8 +386,8 @@ mod tests {
         let readers = Arc::new(Readers::default());
         let reader = readers.watch(Place::Everything, || 0);
         assert!(is_told(&reader, 0));
-        readers.committed("d.a", 5);
-        readers.committed("d.a", 9);
+        committed(&readers, "d.a", 5);
+        committed(&readers, "d.a", 9);
         readers.advance(6);
         assert!(is_told(&reader, 1));
         readers.advance(8);
@@ -371,11 +420,11 @@ mod tests {
         for one in &mut waiting {
             assert!(one.as_mut().poll(&mut context).is_pending());
         }
-        readers.committed("d.a", 1);
+        committed(&readers, "d.a", 1);
         readers.advance(1);
         assert!(is_told(&reader, 1), "the first time at once");
         let told = Instant::now();
-        readers.committed("d.a", 2);
+        committed(&readers, "d.a", 2);
         readers.advance(2);
         assert!(is_told(&reader, 2));
         let pause = told.elapsed();
@@ -389,13 +438,13 @@ mod tests {
         let second = readers.watch(collection("d.a"), || 0);
         assert!(Arc::ptr_eq(first.signal(), second.signal()));
         drop(first);
-        assert!(readers.committed("d.a", 1));
+        assert!(committed(&readers, "d.a", 1));
         drop(second);
-        assert!(!readers.any() && !readers.committed("d.a", 2));
+        assert!(!readers.any() && !committed(&readers, "d.a", 2));
         assert!(readers.state.lock().places.is_empty());
         // The thread that woke readers ends, and another one begins.
         let third = readers.watch(collection("d.a"), || 0);
-        readers.committed("d.a", 3);
+        committed(&readers, "d.a", 3);
         readers.advance(3);
         assert!(is_told(&third, 0));
     }
