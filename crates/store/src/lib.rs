@@ -4,6 +4,7 @@
 mod admin;
 mod aggregate;
 pub mod catalog;
+mod change_stream;
 mod clock;
 mod cluster_time;
 mod context;
@@ -43,6 +44,7 @@ pub use catalog::{
     CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexSelector,
     LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
+pub use change_stream::is_change_stream;
 pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};

@@ -84,7 +84,8 @@ impl<'a> Builder<'a> {
     fn array(&mut self, diff: &'a Doc) -> Result<()> {
         if let Some(size) = diff.get_i32("l") {
             let path = self.dotted();
-            self.truncated.push(&doc! {"field": path.as_str(), "newSize": size});
+            self.truncated
+                .push(&doc! {"field": path.as_str(), "newSize": size});
             self.disambiguate(&path);
         }
         for field in diff.iter_raw() {
@@ -187,23 +188,35 @@ mod tests {
                 doc! {"sarr": {"a": true, "l": 2, "u0": 7, "s1": {"u": {"x": 8}}}},
                 doc! {"arr.0": 7, "arr.1.x": 8},
                 vec![],
-                [&*doc! {"field": "arr", "newSize": 2}].into_iter().collect(),
+                [&*doc! {"field": "arr", "newSize": 2}]
+                    .into_iter()
+                    .collect(),
                 doc! {},
             ),
             (
                 doc! {"u": {"a.b": 1, "1": 2}, "sc": {"u": {"0": 3, "01": 4}}, "se.f": {"a": true, "l": 1, "u0": 5}},
                 doc! {"a.b": 1, "1": 2, "c.0": 3, "c.01": 4, "e.f.0": 5},
                 vec![],
-                [&*doc! {"field": "e.f", "newSize": 1}].into_iter().collect(),
+                [&*doc! {"field": "e.f", "newSize": 1}]
+                    .into_iter()
+                    .collect(),
                 doc! {"a.b": ["a.b"], "c.0": ["c", "0"], "e.f": ["e.f"], "e.f.0": ["e.f", 0]},
             ),
         ] {
             let removed: ArrayBuf = removed.into_iter().collect();
             let mut expected = doc! {"updatedFields": updated, "removedFields": removed};
             expected.push("truncatedArrays", &truncated);
-            assert_eq!(update_description(&diff, false).unwrap(), expected, "{diff:?}");
+            assert_eq!(
+                update_description(&diff, false).unwrap(),
+                expected,
+                "{diff:?}"
+            );
             expected.push("disambiguatedPaths", &*disambiguated);
-            assert_eq!(update_description(&diff, true).unwrap(), expected, "{diff:?}");
+            assert_eq!(
+                update_description(&diff, true).unwrap(),
+                expected,
+                "{diff:?}"
+            );
         }
     }
 

@@ -270,7 +270,10 @@ mod tests {
 
     #[test]
     fn wrong_options_have_the_codes_of_mongodb() {
-        let time = Timestamp { time: 5, increment: 6 };
+        let time = Timestamp {
+            time: 5,
+            increment: 6,
+        };
         for (spec, code) in [
             (doc! {"a": 1}, 40415),
             (doc! {"resumeAfter": "x"}, 14),
@@ -283,10 +286,22 @@ mod tests {
             (doc! {"showExpandedEvents": 1}, 14),
             (doc! {"allChangesForCluster": "yes"}, 14),
             (doc! {"matchCollectionUUIDForUpdateLookup": 1}, 14),
-            (doc! {"fullDocument": "default", "fullDocument": "default"}, 40413),
-            (doc! {"resumeAfter": token(false, true), "startAfter": token(false, true)}, 50865),
-            (doc! {"resumeAfter": token(false, true), "startAtOperationTime": time}, 40674),
-            (doc! {"startAfter": token(false, true), "startAtOperationTime": time}, 40674),
+            (
+                doc! {"fullDocument": "default", "fullDocument": "default"},
+                40413,
+            ),
+            (
+                doc! {"resumeAfter": token(false, true), "startAfter": token(false, true)},
+                50865,
+            ),
+            (
+                doc! {"resumeAfter": token(false, true), "startAtOperationTime": time},
+                40674,
+            ),
+            (
+                doc! {"startAfter": token(false, true), "startAtOperationTime": time},
+                40674,
+            ),
         ] {
             let error = Spec::parse(&spec).unwrap_err();
             assert_eq!(error.code().code(), code, "{spec:?}: {error}");
@@ -301,7 +316,10 @@ mod tests {
         };
         let cluster = || doc! {"allChangesForCluster": true};
         let ns = Namespace::new("d", "c").unwrap();
-        assert_eq!(check(doc! {}, "d", Some("c")), Ok(WatchScope::Collection(ns)));
+        assert_eq!(
+            check(doc! {}, "d", Some("c")),
+            Ok(WatchScope::Collection(ns))
+        );
         let database = WatchScope::Database("d".to_owned());
         assert_eq!(check(doc! {}, "d", None), Ok(database));
         assert_eq!(check(cluster(), "admin", None), Ok(WatchScope::Cluster));
@@ -319,9 +337,15 @@ mod tests {
             spec.push(name, &*token(from_invalidate, uuid));
             spec
         };
-        assert_eq!(check(resume("resumeAfter", true, true), "d", None), Err(260));
+        assert_eq!(
+            check(resume("resumeAfter", true, true), "d", None),
+            Err(260)
+        );
         assert!(check(resume("startAfter", true, true), "d", None).is_ok());
-        assert_eq!(check(resume("resumeAfter", false, false), "d", Some("c")), Err(260));
+        assert_eq!(
+            check(resume("resumeAfter", false, false), "d", Some("c")),
+            Err(260)
+        );
         assert!(check(resume("resumeAfter", false, false), "d", None).is_ok());
     }
 }

@@ -6,7 +6,7 @@
 //! `{operationType, documentKey}` or `{operationType, operationDescription}`, and the number of a fragment. Numbers that are
 //! not integers, and rare types, are binary data in it: nothing reads them back, they are only compared.
 
-use frond_bson::{Doc, DocBuf, Timestamp, Value, doc, hex, key};
+use frond_bson::{Doc, DocBuf, Value, doc, hex, key};
 use frond_error::ErrorCode;
 
 use crate::catalog::Uuid;
@@ -141,7 +141,11 @@ impl Token {
         }
         push_integer(i64::from(self.position), &mut out);
         if self.version >= 1 {
-            out.push(if self.from_invalidate { tag::TRUE } else { tag::FALSE });
+            out.push(if self.from_invalidate {
+                tag::TRUE
+            } else {
+                tag::FALSE
+            });
         }
         match &self.uuid {
             Some(uuid) => push_binary(4, uuid, &mut out),
@@ -313,7 +317,8 @@ fn push_value(value: &Value<'_>, out: &mut Vec<u8>) {
         Value::Binary { subtype, bytes } => push_binary(*subtype, bytes, out),
         Value::Document(doc) => {
             out.push(tag::OBJECT);
-            doc.iter().for_each(|(name, value)| push_field(name, &value, out));
+            doc.iter()
+                .for_each(|(name, value)| push_field(name, &value, out));
             out.push(0);
         }
         Value::Array(doc) => {
@@ -322,7 +327,9 @@ fn push_value(value: &Value<'_>, out: &mut Vec<u8>) {
             out.push(0);
         }
         number if integer(number).is_some() => {
-            integer(number).into_iter().for_each(|number| push_integer(number, out));
+            integer(number)
+                .into_iter()
+                .for_each(|number| push_integer(number, out));
         }
         other => {
             let mut encoded = Vec::new();
@@ -362,7 +369,9 @@ impl<'a> Reader<'a> {
             return None;
         }
         let mut token = Token::high_water_mark(u64::from_be_bytes(self.array()?));
-        token.version = u8::try_from(self.number()?).ok().filter(|version| *version <= VERSION)?;
+        token.version = u8::try_from(self.number()?)
+            .ok()
+            .filter(|version| *version <= VERSION)?;
         if token.version >= 1 {
             token.is_event = match self.number()? {
                 0 => false,
@@ -432,7 +441,9 @@ impl<'a> Reader<'a> {
             tag::ZERO => Some(0),
             byte @ tag::POSITIVE_1..=tag::POSITIVE_8 => {
                 let bytes = self.take(usize::from(byte - tag::POSITIVE_1) + 1)?;
-                let shifted = bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+                let shifted = bytes
+                    .iter()
+                    .fold(0, |all, byte| all << 8 | u64::from(*byte));
                 (shifted & 1 == 0).then_some(shifted >> 1)
             }
             _ => None,
@@ -455,7 +466,12 @@ impl<'a> Reader<'a> {
             return None;
         }
         match self.byte()? {
-            tag::MIN_KEY | tag::MAX_KEY | tag::UNDEFINED | tag::NULL | tag::FALSE | tag::TRUE
+            tag::MIN_KEY
+            | tag::MAX_KEY
+            | tag::UNDEFINED
+            | tag::NULL
+            | tag::FALSE
+            | tag::TRUE
             | tag::ZERO => {}
             byte @ tag::NEGATIVE_8..=tag::NEGATIVE_1 => {
                 self.take(usize::from(tag::NEGATIVE_1 - byte) + 1)?;
@@ -491,15 +507,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The time of a high-water mark or of `startAtOperationTime`, as clients see it.
-pub fn timestamp(time: u64) -> Timestamp {
-    Timestamp::from_u64(time)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use frond_bson::ObjectId;
+    use frond_bson::{ObjectId, Timestamp};
 
     use super::*;
 
@@ -547,7 +558,7 @@ mod tests {
             doc! {"_id": 1.5},
             doc! {"_id": "a\0b"},
             doc! {"_id": {"a": [1, Value::Null, {"b": true}]}},
-            doc! {"_id": Value::DateTime(-1), "b": Value::Timestamp(timestamp(7))},
+            doc! {"_id": Value::DateTime(-1), "b": Value::Timestamp(Timestamp::from_u64(7))},
             doc! {"_id": Value::Binary { subtype: 0, bytes: &[1; 300] }},
             doc! {"_id": Value::Regex { pattern: "a", options: "i" }},
             doc! {"_id": Value::MinKey, "b": Value::MaxKey},
@@ -574,9 +585,7 @@ mod tests {
 
     #[test]
     fn tokens_sort_by_time_kind_and_position() {
-        let event = |time, position| {
-            Token::of_event(time, position, Some(UUID), "insert", None)
-        };
+        let event = |time, position| Token::of_event(time, position, Some(UUID), "insert", None);
         let ordered = [
             Token::high_water_mark(time(1, 1)),
             event(time(1, 1), 0),
@@ -611,14 +620,23 @@ mod tests {
         let whole = Token::of_event(time(5, 6), 3, Some(UUID), "update", identity).to_bytes();
         for length in 1..whole.len() {
             let part = hex(&whole[..length]);
-            assert_eq!(code(doc! {"_data": part.as_str()}), ErrorCode::InvalidResumeToken);
+            assert_eq!(
+                code(doc! {"_data": part.as_str()}),
+                ErrorCode::InvalidResumeToken
+            );
         }
         let longer = hex(&[&whole[..], &[0]].concat());
-        assert_eq!(code(doc! {"_data": longer.as_str()}), ErrorCode::InvalidResumeToken);
+        assert_eq!(
+            code(doc! {"_data": longer.as_str()}),
+            ErrorCode::InvalidResumeToken
+        );
         let mark_with_event = Token {
             is_event: false,
             ..Token::of_event(time(5, 6), 0, None, "insert", None)
         };
-        assert_eq!(code(mark_with_event.to_doc()), ErrorCode::InvalidResumeToken);
+        assert_eq!(
+            code(mark_with_event.to_doc()),
+            ErrorCode::InvalidResumeToken
+        );
     }
 }

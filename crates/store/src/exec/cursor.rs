@@ -52,6 +52,29 @@ pub trait DocStream: Send {
     fn release_memory(&mut self) -> Result<()> {
         Ok(())
     }
+
+    /// Called when nothing more is taken for now.
+    fn rest(&mut self) {}
+
+    /// As [`QueryCursor::is_tailable`].
+    fn is_tailable(&self) -> bool {
+        false
+    }
+
+    /// As [`QueryCursor::tail_signal`].
+    fn signal(&self) -> Option<(Arc<TailSignal>, u64)> {
+        None
+    }
+
+    /// As [`QueryCursor::resume_token`].
+    fn resume_token(&self) -> Option<DocBuf> {
+        None
+    }
+
+    /// As [`QueryCursor::is_invalidated`].
+    fn is_invalidated(&self) -> bool {
+        false
+    }
 }
 
 /// The result of a query: pulls documents when it is asked for them. It owns its snapshot, so that
@@ -66,6 +89,8 @@ pub struct QueryCursor {
     memory: Option<OperationMemory>,
     /// The metadata of the last row, if some was asked for.
     meta: Option<Box<Metadata>>,
+    /// The token of a change stream that has ended with an `invalidate`.
+    invalidated: Option<Box<DocBuf>>,
 }
 
 /// What a tailable cursor makes of its rows.
@@ -89,6 +114,7 @@ impl QueryCursor {
             spilled: Arc::default(),
             memory: None,
             meta: None,
+            invalidated: None,
         }
     }
 
@@ -123,14 +149,37 @@ impl QueryCursor {
 
     /// Whether it may have more documents after it had none.
     pub fn is_tailable(&self) -> bool {
-        matches!(&self.rows, Rows::Tail(_, output) if output.remaining != Some(0))
+        match &self.rows {
+            Rows::Tail(_, output) => output.remaining != Some(0),
+            Rows::Stream(stream) => stream.is_tailable(),
+            Rows::Plan(_) | Rows::Done(_) => false,
+        }
     }
 
     /// What tells of insertions that a tailable cursor has not seen, and how many it has.
     pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
         match &self.rows {
             Rows::Tail(tail, _) => Some(tail.signal()),
-            _ => None,
+            Rows::Stream(stream) => stream.signal(),
+            Rows::Plan(_) | Rows::Done(_) => None,
+        }
+    }
+
+    /// Of a change stream, the token behind all documents that it has given: `postBatchResumeToken`. If the caller keeps the
+    /// last document back, it is instead the `_id` of the document before that. None for other cursors.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.rows {
+            Rows::Stream(stream) => stream.resume_token(),
+            Rows::Done(_) => self.invalidated.as_deref().cloned(),
+            Rows::Plan(_) | Rows::Tail(..) => None,
+        }
+    }
+
+    /// Whether it is a change stream that has ended with an `invalidate`.
+    pub fn is_invalidated(&self) -> bool {
+        match &self.rows {
+            Rows::Stream(stream) => stream.is_invalidated(),
+            _ => self.invalidated.is_some(),
         }
     }
 
@@ -235,12 +284,18 @@ impl QueryCursor {
     /// As [`QueryCursor::next`].
     pub fn for_each(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<Flow> {
         let pulled = self.pull(visit);
+        if let Rows::Stream(stream) = &mut self.rows {
+            stream.rest();
+        }
         let may_have_more = match &pulled {
             Ok(Pulled::Paused) => true,
             Ok(Pulled::End) => self.is_tailable(),
             Err(_) => false,
         };
         if !may_have_more {
+            if self.is_invalidated() {
+                self.invalidated = self.resume_token().map(Box::new);
+            }
             self.rows = Rows::Done(self.stats());
         }
         Ok(match pulled? {

@@ -29,7 +29,7 @@ use super::exec::{ExecContext, Fault, Source};
 use super::{ParseContext, add_fields, window};
 use crate::meta::MetaFields;
 use frond_bson::Value;
-use frond_error::{Error, Result};
+use frond_error::{Error, ErrorCode, Result};
 use std::sync::Arc;
 
 /// A parsed stage. Its content is shared, so that its execution borrows nothing.
@@ -169,6 +169,19 @@ pub(crate) const OPERATORS: &[Operator] = &[
     placed("$collStats", Position::First, |v, c, out| {
         describe::parse("$collStats", v, c, out)
     }),
+    placed("$changeStream", Position::First, |_, _, _| {
+        // Change streams do not run as other pipelines do.
+        Err(Error::location(
+            40573,
+            "The $changeStream stage is only supported on replica sets",
+        ))
+    }),
+    placed("$changeStreamSplitLargeEvent", Position::Last, |_, _, _| {
+        Err(Error::new(
+            ErrorCode::IllegalOperation,
+            "$changeStreamSplitLargeEvent can only be used in a $changeStream pipeline",
+        ))
+    }),
     stage("$count", group::parse_count),
     stage("$densify", densify::parse),
     placed("$currentOp", Position::First, |v, c, out| {
@@ -221,8 +234,6 @@ pub(crate) const OPERATORS: &[Operator] = &[
 
 /// Stages that MongoDB has and this server does not.
 pub(crate) const UNSUPPORTED: &[&str] = &[
-    "$changeStream",
-    "$changeStreamSplitLargeEvent",
     "$listSampledQueries",
     "$listSearchIndexes",
     "$querySettings",
@@ -237,12 +248,6 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
 pub(crate) fn find(name: &str) -> Result<&'static Operator> {
     if let Some(operator) = OPERATORS.iter().find(|operator| operator.name == name) {
         return Ok(operator);
-    }
-    if name.starts_with("$changeStream") {
-        return Err(Error::location(
-            40573,
-            "The $changeStream stage is only supported on replica sets",
-        ));
     }
     if matches!(
         name,
