@@ -9,7 +9,8 @@ use common::{INSERT, ns, open_with};
 use frond_bson::{Doc, DocBuf, Timestamp, doc};
 use frond_store::keyspace::{CATALOG_TREE, TreeId, WriteSet};
 use frond_store::{
-    DocumentStore, Durability, EngineOptions, FindRequest, InsertOptions, OpContext, offline,
+    DeleteRequest, DocumentStore, Durability, EngineOptions, FindRequest, InsertOptions, OpContext,
+    OplogSettings, offline,
 };
 
 fn open(path: &Path) -> DocumentStore {
@@ -211,4 +212,47 @@ fn capped_collections_and_views_are_salvaged() {
     offline::salvage(&to, &bare, &mut |_| {}).unwrap();
     let name = format!("salvaged.tree_{}", primary.0);
     assert_eq!(find(&open(&bare), &name, &doc! {}), 40);
+}
+
+#[test]
+fn a_salvaged_store_has_no_oplog() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let store = open(&from);
+    store
+        .turn_on_oplog(OplogSettings {
+            bytes_max: 1 << 20,
+            min_retention_hours: 0.0,
+        })
+        .unwrap();
+    let images = doc! {"changeStreamPreAndPostImages": {"enabled": true}};
+    store.create_collection(&ns("shop.c"), &images).unwrap();
+    let document = doc! {"_id": 1};
+    store.insert(&ns("shop.c"), &[&document], INSERT).unwrap();
+    let delete = DeleteRequest {
+        filter: &document,
+        limit_one: true,
+        hint: None,
+        variables: None,
+        collation: None,
+    };
+    let context = OpContext::new();
+    store
+        .delete(&ns("shop.c"), &delete, Durability::Logged, &context)
+        .unwrap();
+    store.engine().close().unwrap();
+    drop(store);
+    let report = offline::verify(&from, &mut |_| {}).unwrap();
+    assert_eq!(report.errors, Vec::<String>::new());
+    let salvaged = offline::salvage(&from, &to, &mut |_| {}).unwrap();
+    assert!(salvaged.is_whole(), "{salvaged:?}");
+    let names: Vec<&str> = (salvaged.collections.iter())
+        .map(|one| one.ns.as_str())
+        .collect();
+    assert_eq!(names, ["shop.c"]);
+    let store = open(&to);
+    assert!(!store.oplog().is_on());
+    let trees = store.engine().trees().len();
+    // Those of the catalog and of the collection.
+    assert_eq!(trees, 3);
 }

@@ -593,7 +593,7 @@ fn exists(ns: &Namespace, options: &Doc) -> crate::error::Error {
     )
 }
 
-/// Refuses validators on system collections and in internal databases.
+/// Refuses validators on system collections and in internal databases, and pre-images in internal databases.
 fn check_place(ns: &Namespace, settings: &CollectionOptions) -> Result<()> {
     let validates = settings.validation.validator.is_some();
     if validates && ns.coll().starts_with("system.") {
@@ -607,6 +607,15 @@ fn check_place(ns: &Namespace, settings: &CollectionOptions) -> Result<()> {
             ErrorCode::InvalidOptions,
             format!(
                 "Document validators are not allowed on collection {ns} in the {} internal database",
+                ns.db()
+            ),
+        ));
+    }
+    if settings.keeps_pre_images() && matches!(ns.db(), "admin" | "local" | "config") {
+        return Err(command(
+            ErrorCode::InvalidOptions,
+            format!(
+                "changeStreamPreAndPostImages collection option is not supported on the {} database",
                 ns.db()
             ),
         ));

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::entry::RawEntry;
 use super::{Added, OplogSettings, timestamp_of_key};
+use crate::clock::now_ms;
 use crate::error::{Result, corrupt};
 use crate::keyspace::{CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, WriteSet};
 
@@ -169,18 +170,18 @@ impl Marks {
     }
 
     /// Counts the entries of a commit, the last of which has the timestamp `last`.
-    pub fn add(&self, last: u64, added: Added, now_ms: i64) {
+    pub fn add(&self, last: u64, added: Added) {
         let entries = u64::from(added.entries);
         self.entries.fetch_add(entries, Ordering::Relaxed);
         let before = self.bytes.fetch_add(added.bytes, Ordering::Relaxed);
         let each = self.section_bytes.load(Ordering::Relaxed);
         if before < each && before + added.bytes >= each {
-            self.end_section(last, now_ms);
+            self.end_section(last);
         }
     }
 
     #[cold]
-    fn end_section(&self, last: u64, now_ms: i64) {
+    fn end_section(&self, last: u64) {
         let mut sections = self.sections.lock();
         if sections.kept.back().is_some_and(|mark| mark.last >= last) {
             return;
@@ -191,7 +192,7 @@ impl Marks {
                 entries: self.entries.swap(0, Ordering::Relaxed),
                 bytes: self.bytes.swap(0, Ordering::Relaxed),
             },
-            ended_ms: now_ms,
+            ended_ms: now_ms(),
             is_stored: false,
         });
     }
@@ -281,7 +282,7 @@ mod tests {
         let marks = Marks::default();
         marks.clear();
         for at in 1..=10 {
-            marks.add(at, added(SECTION_BYTES_MIN / 4), 5);
+            marks.add(at, added(SECTION_BYTES_MIN / 4));
         }
         let kept: Vec<u64> = (marks.sections.lock().kept.iter())
             .map(|mark| mark.last)

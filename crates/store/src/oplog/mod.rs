@@ -390,7 +390,7 @@ impl Oplog {
     pub(crate) fn note(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
         let last = first? + u64::from(added.entries.max(1)) - 1;
         self.last.fetch_max(last, Ordering::AcqRel);
-        self.marks.add(last, added, now_ms());
+        self.marks.add(last, added);
         Some(Timestamp::from_u64(last))
     }
 

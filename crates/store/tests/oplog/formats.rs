@@ -129,6 +129,43 @@ fn updates_have_differences_and_replacements_documents() {
 }
 
 #[test]
+fn an_increment_of_a_large_document_has_the_value_after_it() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let c = ns("db.c");
+    let mut large = doc! {"_id": 1, "total": 0};
+    large.push_doc("counts", |counts| {
+        for n in 0..20_000 {
+            counts.push(&format!("field{n}"), n);
+        }
+    });
+    insert(store, &c, &[large]);
+    let change = doc! {"$inc": {"counts.field7": 5, "counts.new": 3, "total": 1}};
+    let mut values = Vec::new();
+    let entries = added(store, || {
+        update(store, &c, &doc! {"_id": 1}, &change);
+        values = super::values(store);
+    });
+    let diff = doc! {
+        "u": {"total": 1}, "scounts": {"u": {"field7": 12}, "i": {"new": 3}},
+    };
+    assert_eq!(
+        entries,
+        [doc! {"op": "u", "ns": "db.c", "o": {"$v": 2, "diff": &diff}, "o2": {"_id": 1}}]
+    );
+    assert!(values.last().unwrap().1.len() < 300, "of the parts only");
+    // What an operator sets is in the entry whole, also a part that was read for it.
+    let change = doc! {"$set": {"counts.field9": {"a": 1}}, "$unset": {"counts.field10": 1}};
+    let entries = added(store, || {
+        update(store, &c, &doc! {"_id": 1}, &change);
+    });
+    let o = entries[0].get_doc("o").unwrap();
+    let diff = doc! {"scounts": {"d": {"field10": false}, "u": {"field9": {"a": 1}}}};
+    assert_eq!(o.get_doc("diff"), Some(&*diff));
+    replay::check(store);
+}
+
+#[test]
 fn deletes_upserts_and_find_and_modify_have_entries() {
     let fixture = with_oplog();
     let store = &fixture.store;

@@ -57,6 +57,24 @@ fn the_document_before_each_change_is_kept() {
 }
 
 #[test]
+fn internal_databases_have_none() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let options = doc! {"changeStreamPreAndPostImages": {"enabled": true}};
+    for db in ["admin", "config", "local"] {
+        let c = ns(&format!("{db}.c"));
+        let refused = |error: frond_store::Error| {
+            assert_eq!(error.code(), frond_error::ErrorCode::InvalidOptions);
+            let message = format!("is not supported on the {db} database");
+            assert!(error.message().ends_with(&message), "{error}");
+        };
+        refused(store.create_collection(&c, &options).unwrap_err());
+        store.create_collection(&c, &doc! {}).unwrap();
+        refused(store.modify_collection(&c, &options).unwrap_err());
+    }
+}
+
+#[test]
 fn large_documents_are_kept_whole() {
     let fixture = with_oplog();
     let store = &fixture.store;
