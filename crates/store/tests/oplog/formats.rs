@@ -129,6 +129,31 @@ fn updates_have_differences_and_replacements_documents() {
 }
 
 #[test]
+fn the_largest_changes_have_entries() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let c = ns("db.c");
+    let mut long = doc! {"_id": 1};
+    long.push_array("x", |x| {
+        while x.len_bytes() < (16 << 20) - 64 {
+            x.push(1);
+        }
+    });
+    insert(store, &c, &[long.clone()]);
+    // The names of the elements are longer in a difference.
+    update(store, &c, &doc! {}, &doc! {"$inc": {"x.$[]": 1}});
+    let (_, value) = values(store).pop().unwrap();
+    let raw = RawEntry::read(&value).unwrap();
+    assert_eq!(raw.kind(), frond_store::oplog::entry::Kind::Replace);
+    let transaction = store.begin();
+    let inside = store.in_transaction(&transaction);
+    delete(&inside, &c, &doc! {});
+    insert(&inside, &c, &[long]);
+    transaction.commit(LOGGED).unwrap();
+    replay::check(store);
+}
+
+#[test]
 fn an_increment_of_a_large_document_has_the_value_after_it() {
     let fixture = with_oplog();
     let store = &fixture.store;
