@@ -192,7 +192,7 @@ impl Engine {
         let version = self.version.load_full();
         let logged = match state.conflict_of(set) {
             Some(conflict) => Err(conflict),
-            None => self.log_frame(&state, set, checksum.as_ref(), first, last),
+            None => self.log_frame(&state, set, checksum, first, last),
         };
         let (position, stamped) = match logged {
             Ok(logged) => logged,
@@ -270,7 +270,7 @@ impl Engine {
         &self,
         state: &CommitState,
         set: &WriteSet,
-        checksum: Option<&Checksum>,
+        checksum: Option<Checksum>,
         first: u64,
         last: u64,
     ) -> Result<(u64, Option<Stamped>)> {

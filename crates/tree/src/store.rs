@@ -294,11 +294,13 @@ impl Store {
     /// As [`Store::flush_log`].
     pub async fn log_flushed(&self) -> Result<()> {
         let end = self.engine().log.get().map(Log::end);
-        std::future::poll_fn(|context| match self.engine().log.get().zip(end) {
+        let flushed = std::future::poll_fn(|context| match self.engine().log.get().zip(end) {
             Some((log, end)) => log.poll_durable(end, context.waker()),
             None => Poll::Ready(self.checkpoint()),
         })
-        .await
+        .await;
+        self.engine().tell_durable_stamp();
+        flushed
     }
 
     /// Flushes everything that is committed to the trees and makes them durable.
@@ -449,6 +451,7 @@ impl Engine {
         match self.log.get() {
             Some(log) => {
                 let logged = log.close();
+                self.tell_durable_stamp();
                 result.and(logged)
             }
             None => result,

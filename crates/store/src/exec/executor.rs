@@ -155,7 +155,7 @@ pub enum TailSource {
     /// The documents of a capped collection.
     Documents(CollScan),
     /// The oplog.
-    Oplog(Box<OplogScan>),
+    Oplog(OplogScan),
 }
 
 /// A scan of a capped collection from a position on.

@@ -174,7 +174,7 @@ impl Tail {
                         let access = bounds.access(tree, durable, direction);
                         let position = position.and_then(time_of_key);
                         let scan = OplogScan::behind(access, position, &self.filter);
-                        TailSource::Oplog(Box::new(scan))
+                        TailSource::Oplog(scan)
                     }
                     None => {
                         let filter = self.filter.clone();

@@ -84,7 +84,12 @@ fn a_chain_of_entries_is_one_transaction() {
     }
     transaction.commit(LOGGED).unwrap();
     insert(&fixture, "d.c", &[doc! {"_id": "after"}]);
-    let show = |event: DocBuf| (types(&[event.clone()]).remove(0), token_of(&event));
+    let show = |event: DocBuf| {
+        (
+            types(std::slice::from_ref(&event)).remove(0),
+            token_of(&event),
+        )
+    };
     store.flush_log().unwrap();
     let mut events = Vec::new();
     while let Some(event) = stream.next().unwrap() {

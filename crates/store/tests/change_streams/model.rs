@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use frond_bson::{Collator, DocBuf, Value, doc};
+use frond_bson::{DocBuf, Value, doc};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -257,7 +257,6 @@ fn run(seed: u64) {
         let same = frond_bson::compare_docs(&model[key], doc);
         assert!(same.is_eq(), "seed {seed}: {:?} {doc:?}", model[key]);
     }
-    let _ = Collator::BINARY;
     let mut again = watch(&fixture.store, On::Cluster, &{
         let mut spec = spec.clone();
         spec.push("resumeAfter", &*begin);

@@ -38,9 +38,6 @@ fn from_each_event() {
     delete(&fixture, "d.c", &doc! {"_id": 2});
     let events = all(store, &mut stream);
     assert_eq!(events.len(), 9);
-    for fixture_of in [|fixture: Fixture| fixture, Fixture::reopen] {
-        let _ = fixture_of;
-    }
     for at in 0..events.len() {
         for option in ["resumeAfter", "startAfter"] {
             let mut again = watch(store, on, &with(option, &token_of(&events[at])));

@@ -8,8 +8,8 @@ use crate::operation::{OP_STAMP_BYTES, encode_stamp};
 /// The checksum of a write set's operations, which a committer computes before it takes the commit lock.
 pub(crate) struct Checksum {
     hash: u64,
-    /// If the stamp of the commit follows the operations.
-    unfinished: Option<Xxh3>,
+    /// If the stamp of the commit follows the operations. It is large, and most commits do not need it.
+    unfinished: Option<Box<Xxh3>>,
 }
 
 impl Checksum {
@@ -20,7 +20,7 @@ impl Checksum {
                 unfinished: None,
             };
         }
-        let mut unfinished = Xxh3::new();
+        let mut unfinished = Box::new(Xxh3::new());
         unfinished.update(operations);
         Checksum {
             hash: 0,
@@ -52,19 +52,17 @@ impl<'a> Frame<'a> {
     /// A frame whose first operation has the number `sequence`.
     pub(crate) fn new(
         operations: &'a [u8],
-        checksum: &Checksum,
+        checksum: Checksum,
         sequence: u64,
         stamped: Option<Stamped>,
     ) -> Frame<'a> {
         let stamp = stamped.map(|stamped| encode_stamp(stamped.first));
-        let hash = match (&checksum.unfinished, &stamp) {
-            (Some(unfinished), Some(stamp)) => {
-                let mut whole = unfinished.clone();
-                whole.update(stamp);
+        let hash = match checksum.unfinished {
+            Some(mut whole) => {
+                whole.update(stamp.as_ref().map_or(&[], |stamp| stamp));
                 whole.digest()
             }
-            (Some(unfinished), None) => unfinished.digest(),
-            (None, _) => checksum.hash,
+            None => checksum.hash,
         };
         Frame {
             operations,

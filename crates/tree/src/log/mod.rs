@@ -267,7 +267,11 @@ impl Log {
         if self.is_inline {
             // The state has the failure.
             let _ = self.shared.work(true);
-        } else if !self.shared.wants_sync.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Mostly somebody has asked already.
+        let wants_sync = &self.shared.wants_sync;
+        if !wants_sync.load(Ordering::Acquire) && !wants_sync.swap(true, Ordering::AcqRel) {
             // The log thread either sees it or waits already.
             drop(self.shared.state.lock());
             self.shared.work.notify_one();

@@ -548,7 +548,7 @@ mod tests {
         let malformed = [&payload(1)[..], &[0]].concat();
         for (number, payload) in [payload(1), malformed].iter().enumerate() {
             let checksum = Checksum::of(payload, false);
-            let frame = Frame::new(payload, &checksum, 1 + 2 * number as u64, None);
+            let frame = Frame::new(payload, checksum, 1 + 2 * number as u64, None);
             buffer.push(&frame, position, previous);
             position += frame.len() as u64;
             previous = frame.hash;

@@ -140,7 +140,7 @@ fn payload(number: u64) -> Vec<u8> {
 fn append_to(log: &Log, payload: &[u8], number: u64, may_use_reserve: bool) -> Result<u64> {
     let checksum = Checksum::of(payload, false);
     log.append(
-        &Frame::new(payload, &checksum, number, None),
+        &Frame::new(payload, checksum, number, None),
         may_use_reserve,
     )
 }

@@ -160,6 +160,25 @@ pub(crate) fn become_visible_in_order() {
     }
 }
 
+pub(crate) fn a_durable_stamp_is_visible() {
+    let publisher = Arc::new(Publisher::new(0));
+    let syncs = publisher.clone();
+    let log = thread::spawn(move || {
+        syncs.note_synced(1, 10);
+        syncs.note_synced(2, 20);
+    });
+    let reads = publisher.clone();
+    let reader = thread::spawn(move || {
+        let stamp = reads.durable_stamp();
+        assert!(reads.visible() * 10 >= stamp);
+    });
+    publisher.publish(1, 1);
+    publisher.publish(2, 2);
+    log.join().unwrap();
+    reader.join().unwrap();
+    assert_eq!(publisher.durable_stamp(), 20);
+}
+
 pub(crate) fn a_flush_sees_all_of_a_sealed_memtable() {
     let store = Store::new();
     let writers = [(), ()].map(|()| {

@@ -53,6 +53,10 @@ const MODELS: &[Model] = &[
         commits::become_visible_in_order,
     ),
     (
+        "commits::a_durable_stamp_is_visible",
+        commits::a_durable_stamp_is_visible,
+    ),
+    (
         "commits::a_flush_sees_all_of_a_sealed_memtable",
         commits::a_flush_sees_all_of_a_sealed_memtable,
     ),
