@@ -61,6 +61,8 @@ pub struct Cursor {
     pub awaits: bool,
     /// Whether it is a change stream.
     pub is_change_stream: bool,
+    /// Whether it splits large events of a change stream.
+    pub splits_events: bool,
     source: Source,
     /// A document that did not fit into the last batch.
     pending: Option<DocBuf>,
@@ -105,6 +107,7 @@ impl Cursor {
             time_left: None,
             awaits: false,
             is_change_stream: false,
+            splits_events: false,
             source,
             pending: None,
             ended: false,
@@ -178,6 +181,14 @@ impl Cursor {
     pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
         match &self.source {
             Source::Query(cursor) => cursor.tail_signal(),
+            Source::Fixed(_) => None,
+        }
+    }
+
+    /// The token after the last batch of a change stream, at which another stream can continue.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.source {
+            Source::Query(cursor) => cursor.resume_token(),
             Source::Fixed(_) => None,
         }
     }

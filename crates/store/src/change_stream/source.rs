@@ -272,13 +272,15 @@ impl Changes {
         }
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
         let mut cursor = snapshot.cursor(tree, low, high, Direction::Forward)?;
+        // A token from before the first entry is one of an oplog that was turned off since.
+        let has_token = matches!(self.spec.start, Start::Resume(_) | Start::After(_));
         let is_complete = match cursor.next()? {
             None => true,
             Some((key, value)) => {
                 let entry = RawEntry::read(value)?;
                 let message = entry.o().get_str("msg");
                 timestamp_of_key(key).is_some_and(|first| first <= self.next)
-                    || (entry.kind() == Kind::Noop && message == Some(FIRST_ENTRY))
+                    || (!has_token && entry.kind() == Kind::Noop && message == Some(FIRST_ENTRY))
             }
         };
         match is_complete {
