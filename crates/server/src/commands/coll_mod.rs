@@ -56,7 +56,7 @@ impl Command for CollMod {
             }
         }
         // Called also without changes, because it fails if the collection does not exist.
-        cx.server.store.modify_collection(&namespace, &changes)?;
+        cx.store().modify_collection(&namespace, &changes)?;
         let mut reply = DocBuf::new();
         coll_mod_index::change(cx, &namespace, &mut reply)?;
         Ok(reply)

@@ -324,7 +324,8 @@ fn a_set_is_found_again_in_a_later_term() {
     let store = open();
     let set = Replication::open(&store, "rs0", "a:1".into()).unwrap();
     assert!(set.member().is_none());
-    set.initiate(&Config::of_one("rs0", "a:1")).unwrap();
+    set.initiate(&Config::of_one("rs0", "a:1"), || Ok(()))
+        .unwrap();
     let before = set.member().unwrap();
     let last = store.cluster_time().last();
     drop((set, store));
