@@ -227,7 +227,9 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn close(&self) -> Result<()> {
-        Ok(self.engine().close()?)
+        let lowered = self.cluster_time.lower_bound();
+        self.engine().close()?;
+        lowered
     }
 
     /// The settings of queries.
