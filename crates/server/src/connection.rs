@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use frond_bson::{Doc, DocBuf};
-use frond_store::{Progress, Waits};
+use frond_bson::{Doc, DocBuf, Timestamp};
+use frond_store::{LastWritten, Progress, Waits};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -204,6 +204,10 @@ pub struct ClientState {
     pub unacknowledged: bool,
     /// Set when the operation of the message was begun before it could be handled.
     pub announced: bool,
+    /// Told the entries of the oplog that the command has written, if its reply names their time.
+    pub written: Option<LastWritten>,
+    /// The time of the entry of the oplog that the command has written otherwise: that of a transaction.
+    pub entry_at: Option<Timestamp>,
     /// Set by a getMore whose cursor is a change stream, which its errors tell.
     pub reads_change_stream: bool,
 }

@@ -40,6 +40,8 @@ pub struct Context<'a> {
     pub statement: Option<Statement<'a>>,
     /// What a read with the level `snapshot` sees, outside of transactions.
     pub moment: Option<Moment>,
+    /// A handle of the store that notes the entries of the oplog, for a command that writes.
+    pub noting: Option<DocumentStore>,
     /// See [`WriteConcern`].
     pub write_concern: WriteConcern,
     /// Time limit and interrupt switch.
@@ -72,7 +74,8 @@ impl<'a> Context<'a> {
     pub fn store(&self) -> &DocumentStore {
         let inside = self.statement.as_ref().and_then(Statement::store);
         let at = self.moment.as_ref().map(|moment| &moment.store);
-        inside.or(at).unwrap_or(&self.server.store)
+        let outside = at.or(self.noting.as_ref());
+        inside.or(outside).unwrap_or(&self.server.store)
     }
 
     /// The transaction that the command is a part of.

@@ -32,6 +32,7 @@ mod message;
 mod metrics;
 mod net;
 pub mod offline;
+mod oplog;
 mod own_documents;
 mod parking;
 mod pool;

@@ -169,7 +169,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map_err(|error| match error {
             StartError::Thread(error) => FatalError::thread(&error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
-            StartError::ClusterParameters(error) => FatalError::new(exit::DATA_ERROR, error),
+            StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
         })?;
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
@@ -177,6 +177,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     tokio::spawn(background::expire(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
     tokio::spawn(background::release_memory(server.clone()));
+    tokio::spawn(background::trim_oplog(server.clone()));
     tokio::spawn(background::expire_transactions(server.clone()));
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {

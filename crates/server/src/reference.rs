@@ -54,12 +54,17 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | server-side JavaScript (`$where`, `$function`, `$accumulator`, `mapReduce`) | an error that names what to use instead |
 | a replica set with more than one member | `--replSet` makes a [replica set of one](replica-set.md); a configuration with two members is refused |
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
-| the oplog and change streams, sharding | the commands reply as a standalone mongod does |
+| sharding | the commands reply as a mongod without shards does |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | text is always normalized |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |
 | buckets of time series | measurements are stored as ordinary documents, in insertion order; they can be updated and deleted like others |
 | every command that is not listed below | error 59, as for an unknown command |
+
+## Change streams
+
+[Change streams](change-streams.md) and the oplog are on in a replica set, and with `--oplog`. Their page lists the limits and the differences from
+MongoDB.
 
 ## Transactions
 

@@ -37,21 +37,46 @@ impl BatchOptions {
     }
 }
 
-/// Reads the first batch; keeps the cursor if there is more.
+/// The documents of a reply, and what it says of their cursor.
+pub struct CursorBatch<'a> {
+    /// `firstBatch` or `nextBatch`.
+    pub name: &'a str,
+    /// The documents.
+    pub documents: ArrayBuf,
+    /// The time of a snapshot read.
+    pub time: Option<Timestamp>,
+    /// The token of a change stream.
+    pub resume_token: Option<DocBuf>,
+    /// The cursor, 0 if it is closed.
+    pub id: i64,
+    /// `database.collection`.
+    pub namespace: &'a str,
+}
+
+/// Reads the first batch; keeps the cursor if there is more. Returns its id, or 0.
 pub fn open_cursor(
     cx: &mut Context<'_>,
     mut cursor: Cursor,
     options: BatchOptions,
-) -> Result<(ArrayBuf, i64)> {
+) -> Result<(ArrayBuf, Option<DocBuf>, i64)> {
     let documents = options.size.unwrap_or(FIRST_BATCH_DOCUMENTS);
     let mut room = ReplyRoom::new(cx.server, &cx.limits, cx.state);
     if options.single {
         room = room.last();
     }
-    let batch = cursor.batch(Some(documents), &mut room)?;
+    let batch = cursor.batch(Some(documents), &mut room);
+    if cursor.is_change_stream {
+        match &batch {
+            Ok(batch) if cursor.splits_events => cx.server.oplog.count_split_events(batch.as_doc()),
+            Ok(_) => {}
+            Err(failure) => cx.server.oplog.note_failure(failure),
+        }
+    }
+    let batch = batch?;
     cx.server.metrics.documents_returned.add(batch.len() as u64);
+    let resume_token = cursor.resume_token();
     if options.single || cursor.ended() {
-        return Ok((batch, 0));
+        return Ok((batch, resume_token, 0));
     }
     cursor.session = cx.session;
     if let Some(open) = cx.transaction() {
@@ -65,33 +90,38 @@ pub fn open_cursor(
         .filter(|_| !cursor.is_tailable())
         .map(|time| time.saturating_sub(cursor.opened.elapsed()));
     cx.server.metrics.cursors_opened.add(1);
-    Ok((batch, cx.server.cursors.insert(cursor)))
+    Ok((batch, resume_token, cx.server.cursors.insert(cursor)))
 }
 
 /// The reply of a command that opens a cursor.
 pub fn first_batch(cx: &mut Context<'_>, cursor: Cursor, options: BatchOptions) -> Result<DocBuf> {
     let namespace = cursor.namespace.clone();
-    let (batch, id) = open_cursor(cx, cursor, options)?;
-    let time = cx.moment.as_ref().map(|moment| moment.time);
-    Ok(cursor_reply("firstBatch", batch, time, id, &namespace))
+    let (documents, resume_token, id) = open_cursor(cx, cursor, options)?;
+    let batch = CursorBatch {
+        name: "firstBatch",
+        documents,
+        time: cx.moment.as_ref().map(|moment| moment.time),
+        resume_token,
+        id,
+        namespace: &namespace,
+    };
+    Ok(batch.into_reply())
 }
 
-/// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch, so that a full one is not copied. `time` is that of a
-/// snapshot read.
-pub fn cursor_reply(
-    name: &str,
-    batch: ArrayBuf,
-    time: Option<Timestamp>,
-    id: i64,
-    namespace: &str,
-) -> DocBuf {
-    let mut cursor = batch.into_field(name);
-    if let Some(time) = time {
-        cursor.push("atClusterTime", time);
+impl CursorBatch<'_> {
+    /// `{cursor: {firstBatch: […], id, ns}}`, in the buffer of the batch, so that a full one is not copied.
+    pub fn into_reply(self) -> DocBuf {
+        let mut cursor = self.documents.into_field(self.name);
+        if let Some(token) = &self.resume_token {
+            cursor.push("postBatchResumeToken", token);
+        }
+        if let Some(time) = self.time {
+            cursor.push("atClusterTime", time);
+        }
+        cursor.push("id", self.id);
+        cursor.push("ns", self.namespace);
+        cursor.into_field("cursor")
     }
-    cursor.push("id", id);
-    cursor.push("ns", namespace);
-    cursor.into_field("cursor")
 }
 
 /// Bytes of messages and details of the errors in one reply. Further errors have their code and an empty

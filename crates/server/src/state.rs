@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
 use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
@@ -17,6 +17,7 @@ use crate::fail_points::FailPoints;
 use crate::log::{Component, Log, Severity};
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
+use crate::oplog::{self, OplogUpkeep};
 use crate::replication::Replication;
 use crate::room::Rooms;
 use crate::sessions::Sessions;
@@ -37,6 +38,8 @@ pub struct Server {
     pub replication: Option<Replication>,
     /// Parameters that are stored.
     pub cluster_parameters: ClusterParameters,
+    /// Settings and counters of the upkeep of the oplog.
+    pub oplog: OplogUpkeep,
     /// Logical sessions.
     pub sessions: Sessions,
     /// Connections.
@@ -49,6 +52,9 @@ pub struct Server {
     pub rooms: Rooms,
     /// Runs commands.
     pub executor: Executor,
+    /// So many readers that have waited at the end of a collection or of the oplog go on at once. A commit may wake a thousand
+    /// of them, which must not take the processor from its writer.
+    pub tail_turns: Semaphore,
     /// Fail points, for tests.
     pub fail_points: FailPoints,
     /// When it started.
@@ -78,8 +84,8 @@ pub enum StartError {
     Thread(std::io::Error),
     /// The store belongs to another replica set, or its configuration cannot be used.
     ReplicaSet(Error),
-    /// The stored parameters cannot be read.
-    ClusterParameters(Error),
+    /// The stored parameters cannot be read, or the oplog cannot be turned on or off.
+    Store(Error),
 }
 
 impl Server {
@@ -107,8 +113,10 @@ impl Server {
             Replication::open(&store, name, reached).map_err(StartError::ReplicaSet)
         });
         let replication = replication.transpose()?;
-        let cluster_parameters =
-            ClusterParameters::load(&store).map_err(StartError::ClusterParameters)?;
+        let cluster_parameters = ClusterParameters::load(&store).map_err(StartError::Store)?;
+        let is_member = (replication.as_ref()).is_some_and(|set| set.member().is_some());
+        oplog::open(&store, &settings, is_member).map_err(StartError::Store)?;
+        let oplog = OplogUpkeep::new(settings.pre_image_period);
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
@@ -124,9 +132,11 @@ impl Server {
             store,
             replication,
             cluster_parameters,
+            oplog,
             sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
             metrics,
+            tail_turns: Semaphore::new(tail_turns()),
             fail_points: FailPoints::default(),
             started: Instant::now(),
             process_id: ObjectId::new(),
@@ -204,6 +214,10 @@ fn warn_of_invalid(log: &Log, ns: &Namespace, info: &Doc) {
         "Document would fail validation",
         &attributes,
     );
+}
+
+fn tail_turns() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
 
 fn millis(duration: Duration) -> u64 {

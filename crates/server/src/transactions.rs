@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use frond_bson::{DocBuf, doc};
+use frond_bson::{DocBuf, Timestamp, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DocumentStore, Durability, OpContext, SnapshotReads};
 
@@ -154,18 +154,19 @@ impl<'s> Statement<'s> {
         self.open.as_ref().map(|open| &open.store)
     }
 
-    /// Commits the transaction. One that is committed already is committed again.
+    /// Commits the transaction. One that is committed already is committed again. Returns the time of its entry in the oplog,
+    /// if it has one now.
     ///
     /// # Errors
     /// Those of the store; the transaction is aborted then.
-    pub fn commit(&mut self) -> Result<()> {
+    pub fn commit(&mut self) -> Result<Option<Timestamp>> {
         let Some(open) = self.open.clone() else {
             self.server
                 .sessions
                 .counts
                 .retried_commits
                 .fetch_add(1, Relaxed);
-            return Ok(());
+            return Ok(None);
         };
         // The dispatcher waits for the journal.
         let durability = Durability::Logged;
@@ -184,7 +185,8 @@ impl<'s> Statement<'s> {
         // Not before: if the commit panics, the drop ends the transaction.
         self.open = None;
         self.leave(&open, committed.is_ok());
-        Ok(committed?)
+        committed?;
+        Ok(open.transaction.committed_at())
     }
 
     /// Aborts the transaction, if it is open.

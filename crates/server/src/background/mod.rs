@@ -9,6 +9,7 @@ mod disk_space;
 mod expire;
 mod index_builds;
 mod memory;
+mod oplog;
 mod transactions;
 mod ttl;
 
@@ -16,6 +17,7 @@ pub use disk_space::watch_disk_space;
 pub use expire::expire;
 pub use index_builds::resume_index_builds;
 pub use memory::release_memory;
+pub use oplog::trim_oplog;
 pub use transactions::expire_transactions;
 pub use ttl::Monitor as TtlMonitor;
 

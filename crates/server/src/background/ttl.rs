@@ -51,7 +51,8 @@ fn pass(server: &Server, limits: &OpContext) {
     if let Some(set) = &server.replication
         && done.deleted > 0
     {
-        set.wrote();
+        // The entries of the deletes are in the oplog already.
+        set.wrote(None);
     }
     server.ttl.passes.add(1);
     server.metrics.documents_deleted.add(done.deleted);

@@ -6,7 +6,7 @@ use frond_store::{AggregateRequest, Durability, Namespace, Verbosity};
 
 use super::find::hint;
 use super::write::bypass_validation;
-use super::{Command, InTransactions, Traits, current_op, explain};
+use super::{Command, InTransactions, Traits, current_op, explain, watch};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
@@ -82,7 +82,10 @@ impl Command for Aggregate {
         if writes(request.request.pipeline) {
             cx.connection.running.lock().writes = true;
         }
-        let cursor = open(cx, &request)?;
+        let cursor = match watch::is_change_stream(request.request.pipeline) {
+            true => watch::open(cx, &request)?,
+            false => open(cx, &request)?,
+        };
         if inline {
             return inline_result(cx, cursor);
         }
@@ -112,19 +115,6 @@ pub fn writes(pipeline: &Doc) -> bool {
     let last = pipeline.values().last();
     let stage = last.and_then(|stage| stage.as_doc()?.first());
     matches!(stage, Some(("$out" | "$merge", _)))
-}
-
-/// Whether a command is an `aggregate` that opens a change stream.
-pub fn opens_change_stream(body: &Doc) -> bool {
-    let is_aggregate = body.first().is_some_and(|(name, _)| name == "aggregate");
-    is_aggregate && body.get_array("pipeline").is_some_and(watches)
-}
-
-/// Whether the pipeline begins with `$changeStream`.
-fn watches(pipeline: &Doc) -> bool {
-    let first = pipeline.values().next();
-    let stage = first.and_then(|stage| stage.as_doc()?.first());
-    matches!(stage, Some(("$changeStream", _)))
 }
 
 /// The resources that a pipeline needs besides the server's memory.
@@ -268,6 +258,14 @@ pub fn parse<'a>(
     })
 }
 
+/// The namespace of a cursor over a collection, or over none.
+pub fn name_of(cx: &Context<'_>, namespace: Option<&Namespace>) -> String {
+    match namespace {
+        Some(namespace) => namespace.as_str().to_string(),
+        None => format!("{}.$cmd.aggregate", cx.db),
+    }
+}
+
 fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
     let Aggregation { namespace, request } = aggregation;
     let own;
@@ -279,10 +277,7 @@ fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
     let query = cx
         .store()
         .aggregate(cx.db, namespace.as_ref(), &request, &cx.limits)?;
-    let name = match namespace {
-        Some(namespace) => namespace.as_str().to_string(),
-        None => format!("{}.$cmd.aggregate", cx.db),
-    };
+    let name = name_of(cx, namespace.as_ref());
     Ok(Cursor::new(name, Source::Query(Box::new(query))))
 }
 

@@ -34,7 +34,7 @@ impl Command for CloneCollectionAsCapped {
             .str("toCollection")?
             .ok_or_else(|| args.missing("toCollection"))?;
         let to = cx.namespace_of(&Value::String(to))?;
-        cx.server.store.clone_as_capped(&from, &to, size(&args)?)?;
+        cx.store().clone_as_capped(&from, &to, size(&args)?)?;
         Ok(DocBuf::new())
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn change(cx: &Context<'_>, ns: &Namespace, reply: &mut DocBuf) -> Re
             "Only the conversion of an index to unique can be tried with dryRun",
         ));
     }
-    let changed = cx.server.store.modify_index(ns, &change, &cx.limits)?;
+    let changed = cx.store().modify_index(ns, &change, &cx.limits)?;
     if let Some((old, new)) = changed.expire_after {
         if let Some(old) = old {
             reply.push("expireAfterSeconds_old", Value::Int64(old));

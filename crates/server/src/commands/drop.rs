@@ -32,7 +32,7 @@ impl Command for Drop {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let dropped = match cx.server.store.drop_collection(&namespace) {
+        let dropped = match cx.store().drop_collection(&namespace) {
             Ok(dropped) => dropped,
             // Since MongoDB 7.0 dropping a missing collection succeeds.
             Err(error) if error.code() == ErrorCode::NamespaceNotFound => {

@@ -37,7 +37,7 @@ impl Command for DropDatabase {
                 ));
             }
         }
-        let existed = cx.server.store.drop_database(cx.db)?;
+        let existed = cx.store().drop_database(cx.db)?;
         let prefix = format!("{}.", cx.db);
         cx.server.cursors.kill_namespace(&prefix);
         cx.server.metrics.forget(&prefix);

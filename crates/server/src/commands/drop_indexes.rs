@@ -50,7 +50,7 @@ impl Command for DropIndexes {
             }
             other => return Err(wrong(&other)),
         };
-        let were = cx.server.store.drop_indexes(&namespace, &which)?;
+        let were = cx.store().drop_indexes(&namespace, &which)?;
         let mut reply = doc! {"nIndexesWas": were as i32};
         if matches!(which, IndexSelector::All) {
             reply.push("msg", "non-_id indexes dropped for collection");

@@ -12,7 +12,7 @@ use frond_store::{
 
 use super::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
 use super::{
-    Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update,
+    Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update, watch,
 };
 use crate::arguments::{Arguments, declines};
 use crate::clock::now_ms;
@@ -270,6 +270,9 @@ fn explain_pipeline(
         ));
     }
     let aggregation = aggregate::parse(cx, args, variables)?;
+    if watch::is_change_stream(aggregation.request.pipeline) {
+        return Err(Error::not_supported("explaining a change stream"));
+    }
     let Some(namespace) = aggregation.namespace else {
         return Err(Error::not_supported(
             "explaining a pipeline that reads no collection",

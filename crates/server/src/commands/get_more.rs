@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::metrics::Op;
 use crate::parking::{AWAIT_DEFAULT, Parked, Tail};
-use crate::reply::cursor_reply;
+use crate::reply::CursorBatch;
 use crate::reply_room::ReplyRoom;
 
 /// Fetches the next batch of a cursor.
@@ -85,8 +85,14 @@ impl Command for GetMore {
                 ),
             ));
         }
-        let (batch, left, tail) = next_batch(cx, id, size)?;
-        if let Some((signal, seen)) = tail.filter(|_| awaits && batch.is_empty() && left != 0) {
+        let Next {
+            documents,
+            resume_token,
+            left,
+            tail,
+        } = next_batch(cx, id, size)?;
+        let waits = awaits && documents.is_empty() && left != 0;
+        if let Some((signal, seen)) = tail.filter(|_| waits) {
             let now = Instant::now();
             let until = match &resumed {
                 Some(Parked::Tail(tail)) => tail.until,
@@ -107,12 +113,28 @@ impl Command for GetMore {
             }
         }
         cx.more_to_come = cx.exhaust_allowed && left != 0;
-        Ok(cursor_reply("nextBatch", batch, None, left, &namespace))
+        let batch = CursorBatch {
+            name: "nextBatch",
+            documents,
+            time: None,
+            resume_token,
+            id: left,
+            namespace: &namespace,
+        };
+        Ok(batch.into_reply())
     }
 }
 
-/// A batch, the cursor's id or 0 if it ended, and what a tailable cursor waits for.
-type Next = (ArrayBuf, i64, Option<(Arc<TailSignal>, u64)>);
+/// A batch that was read.
+struct Next {
+    documents: ArrayBuf,
+    /// The token of a change stream.
+    resume_token: Option<DocBuf>,
+    /// The cursor's id, or 0 if it ended.
+    left: i64,
+    /// What a tailable cursor waits for.
+    tail: Option<(Arc<TailSignal>, u64)>,
+}
 
 /// The next batch of a cursor.
 fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {
@@ -148,15 +170,30 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         Err(failure) if failure.code() == ErrorCode::Interrupted && out.was_killed() => {
             return Err(killed());
         }
-        Err(failure) => return Err(failure),
+        Err(failure) => {
+            if cx.state.reads_change_stream {
+                cx.server.oplog.note_failure(&failure);
+            }
+            return Err(failure);
+        }
     };
     cx.server.metrics.documents_returned.add(batch.len() as u64);
-    if out.cursor()?.ended() {
-        return Ok((batch, 0, None));
+    let cursor = out.cursor()?;
+    if cursor.splits_events {
+        cx.server.oplog.count_split_events(batch.as_doc());
     }
-    let tail = out.cursor()?.tail_signal();
-    out.put_back();
-    Ok((batch, id, tail))
+    let mut next = Next {
+        documents: batch,
+        resume_token: cursor.resume_token(),
+        left: 0,
+        tail: None,
+    };
+    if !cursor.ended() {
+        next.tail = cursor.tail_signal();
+        next.left = id;
+        out.put_back();
+    }
+    Ok(next)
 }
 
 fn killed() -> Error {

@@ -153,7 +153,7 @@ pub fn describe_role(server: &Server, role: &str, reply: &mut DocBuf) {
             member.describe_set(reply);
             reply.push(role, true);
             reply.push("secondary", false);
-            member.describe_self(server.store.cluster_time().last(), reply);
+            member.describe_self(set.last_write(), reply);
         }
         None => {
             reply.push(role, false);

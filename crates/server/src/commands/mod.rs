@@ -15,6 +15,7 @@ pub mod abort_transaction;
 pub mod absent;
 pub mod access_info;
 pub mod aggregate;
+pub mod append_oplog_note;
 pub mod apply_ops;
 pub mod build_info;
 pub mod bulk_write;
@@ -67,6 +68,7 @@ pub mod list_databases;
 pub mod list_indexes;
 pub mod log_rotate;
 pub mod logout;
+pub mod oplog_size;
 pub mod parameters;
 pub mod ping;
 pub mod plan_cache;
@@ -86,6 +88,7 @@ pub mod start_session;
 pub mod top;
 pub mod update;
 pub mod validate;
+pub mod watch;
 pub mod whatsmyuri;
 mod write;
 
@@ -93,6 +96,7 @@ mod write;
 pub static COMMANDS: &[&dyn Command] = &[
     &abort_transaction::AbortTransaction,
     &aggregate::Aggregate,
+    &append_oplog_note::AppendOplogNote,
     &apply_ops::ApplyOps,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
@@ -162,6 +166,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &repl_set_config::ReplSetInitiate,
     &repl_set_status::ReplSetMaintenance,
     &repl_set_config::ReplSetReconfig,
+    &oplog_size::ReplSetResizeOplog,
     &repl_set_status::ReplSetStepDown,
     &reset_error::ResetError,
     &access_info::ROLES_INFO,

@@ -153,6 +153,21 @@ static PARAMETERS: &[Parameter] = &[
         set: None,
     },
     Parameter {
+        name: "expiredChangeStreamPreImageRemovalJobSleepSecs",
+        get: |server| {
+            let seconds = server.oplog.pre_image_period().as_secs();
+            owned(i32::try_from(seconds).unwrap_or(i32::MAX))
+        },
+        set: Some(|server, value| {
+            const NAME: &str = "expiredChangeStreamPreImageRemovalJobSleepSecs";
+            let seconds = number(NAME, value, 1, i64::from(i32::MAX))?;
+            server
+                .oplog
+                .set_pre_image_period_secs(seconds.unsigned_abs());
+            Ok(())
+        }),
+    },
+    Parameter {
         name: "featureCompatibilityVersion",
         get: |_| owned(&doc! {"version": FEATURE_COMPATIBILITY_VERSION}),
         set: None,

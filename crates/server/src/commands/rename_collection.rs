@@ -38,7 +38,7 @@ impl Command for RenameCollection {
         let to = Namespace::parse(name("to")?)?;
         cx.check_uuid(&from)?;
         let drop_target = args.flag("dropTarget")?.unwrap_or(false);
-        cx.server.store.rename_collection(&from, &to, drop_target)?;
+        cx.store().rename_collection(&from, &to, drop_target)?;
         cx.server.cursors.kill_namespace(from.as_str());
         cx.server.metrics.forget(from.as_str());
         Ok(DocBuf::new())

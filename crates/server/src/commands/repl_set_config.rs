@@ -6,6 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
+use crate::oplog;
 use crate::replication::{Config, Replication};
 use crate::state::Server;
 
@@ -58,11 +59,12 @@ impl Command for ReplSetInitiate {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let set = replica_set(cx.server)?;
+        let prepare = || oplog::initiate(&cx.server.store, &cx.server.settings);
         let mut reply = DocBuf::new();
         match given(cx).filter(|config| !config.is_empty()) {
-            Some(config) => set.initiate(config)?,
+            Some(config) => set.initiate(config, prepare)?,
             None => {
-                set.initiate(&Config::of_one(&set.name, &set.default_host))?;
+                set.initiate(&Config::of_one(&set.name, &set.default_host), prepare)?;
                 reply.push(
                     "info2",
                     "no configuration specified. Using a default configuration for the set",

@@ -44,8 +44,9 @@ impl Command for ReplSetGetStatus {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let member = replica_set(cx.server)?.initiated()?;
-        let last = cx.server.store.cluster_time().last();
+        let set = replica_set(cx.server)?;
+        let member = set.initiated()?;
+        let last = set.last_write();
         let up = cx.server.started.elapsed();
         let settings = member.config.doc.get_doc("settings");
         let interval = settings.and_then(|settings| settings.get_i32("heartbeatIntervalMillis"));

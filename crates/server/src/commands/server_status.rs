@@ -76,6 +76,7 @@ type Section = (&'static str, fn(&Server) -> DocBuf);
 
 static SECTIONS: &[Section] = &[
     ("asserts", asserts),
+    ("changeStreamPreImages", pre_images),
     ("connections", connections),
     ("extra_info", extra_info),
     ("globalLock", global_lock),
@@ -87,6 +88,7 @@ static SECTIONS: &[Section] = &[
     ("opLatencies", latencies),
     ("opcounters", opcounters),
     ("opcountersRepl", agents::opcounters_repl),
+    ("oplogTruncation", oplog_truncation),
     ("queues", agents::queues),
     ("security", agents::security),
     ("storageEngine", storage_engine),
@@ -184,6 +186,7 @@ fn metrics(server: &Server) -> DocBuf {
             });
         }
     });
+    out.push("changeStreams", &server.oplog.change_streams());
     out.push(
         "cursor",
         &doc! {
@@ -219,6 +222,15 @@ fn network(server: &Server) -> DocBuf {
         "physicalBytesOut": metrics.physical_bytes_out.get(),
         "numRequests": metrics.requests.get(),
     }
+}
+
+fn pre_images(server: &Server) -> DocBuf {
+    let expiry = server.cluster_parameters.pre_image_expiry();
+    server.oplog.pre_images(expiry)
+}
+
+fn oplog_truncation(server: &Server) -> DocBuf {
+    server.oplog.truncation(server.store.oplog().settings())
 }
 
 fn latencies(server: &Server) -> DocBuf {

@@ -17,6 +17,7 @@ use crate::fail_points::Effect;
 use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::parking::{JournalWait, Parked};
+use crate::replication::Wrote;
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::transactions::Statement;
@@ -82,18 +83,33 @@ impl Answer {
 
 /// Runs a command. There is always a reply. A member of a replica set adds its times.
 pub fn run_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
+    let Some(set) = &client.server.replication else {
+        return answer_command(client, request);
+    };
+    if client.state.resumed.is_none() {
+        client.state.written = None;
+        client.state.entry_at = None;
+    }
     let mut answer = answer_command(client, request);
     // A command that waits has no reply yet.
-    if let Some(set) = &client.server.replication
-        && client.state.park.is_none()
-    {
-        let name = request.body.first().map_or("", |(name, _)| name);
-        let writes = lane(name, request.body.as_bytes()) == Some(Lane::Write)
-            || commands::find(name).is_some_and(|(_, command)| command.traits().writes);
+    if client.state.park.is_none() {
+        let written = client.state.written.take();
+        let entry = written.and_then(|written| written.get());
+        let entry = client.state.entry_at.take().or(entry);
         // One that failed may have written a part.
-        set.add_times(&mut answer.reply, writes);
+        set.add_times(
+            &mut answer.reply,
+            writes(request).then_some(Wrote { entry }),
+        );
     }
     answer
+}
+
+/// Whether a command writes.
+fn writes(request: &CommandRequest<'_>) -> bool {
+    let name = request.body.first().map_or("", |(name, _)| name);
+    commands::find(name).is_some_and(|(_, command)| command.traits().writes)
+        || lane(name, request.body.as_bytes()) == Some(Lane::Write)
 }
 
 fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answer {
@@ -108,8 +124,8 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
     };
     client.state.reads_change_stream = false;
     if let Some(failure) = effect.failure().or_else(|| closing(&effect)) {
-        client.state.reads_change_stream = has_change_stream_cursor(client.server, request.body);
-        let label = |code| label(request, client.state.reads_change_stream, code);
+        // The point comes before the cursor is looked up, so that a getMore is not known as that of a change stream.
+        let label = |code| label(request, false, code);
         return Answer {
             wait: effect.block,
             close: effect.close,
@@ -159,18 +175,9 @@ fn label(
     let label = Part::of(request.body).label(Some(code), None);
     label.or_else(|| {
         labels::of_change_stream(code, || {
-            reads_change_stream || commands::aggregate::opens_change_stream(request.body)
+            reads_change_stream || commands::watch::opens(request.body)
         })
     })
-}
-
-/// Whether a command is a getMore of a change stream.
-fn has_change_stream_cursor(server: &Server, body: &Doc) -> bool {
-    let id = body
-        .get_i64("getMore")
-        .filter(|_| body.first().is_some_and(|(name, _)| name == "getMore"));
-    id.and_then(|id| server.cursors.describe(id))
-        .is_some_and(|cursor| cursor.is_change_stream)
 }
 
 /// The effect of a fail point on this command.
@@ -265,7 +272,15 @@ fn try_command(
             Some(_) => None,
             None => common.moment(server)?,
         };
+        let is_noted =
+            server.replication.is_some() && server.store.oplog().is_on() && writes(request);
+        let noting = is_noted.then(|| {
+            let (store, written) = server.store.noting_writes();
+            client.state.written = Some(written);
+            store
+        });
         let mut cx = Context {
+            noting,
             server,
             connection: client.connection,
             state: client.state,

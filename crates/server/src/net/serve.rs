@@ -237,6 +237,7 @@ where
         let message = current(&self.inflated, &self.frames);
         let lane = lane(message);
         self.client.state.unacknowledged = !wants_reply(message);
+        let mut turn = None;
         loop {
             // What is left of a write that has waited for the journal is its reply.
             let is_done = matches!(self.client.state.resumed, Some(Parked::Journal(_)));
@@ -253,6 +254,7 @@ where
             let handled = handle(&mut self.client, message, previous);
             self.client.state.ticket = None;
             drop(ticket);
+            drop(turn.take());
             self.client.state.resumed = None;
             if std::mem::take(&mut self.client.state.announced) {
                 // It did not come to its command.
@@ -261,11 +263,20 @@ where
             let waited = match self.client.state.park.take() {
                 None => return Ok(handled),
                 Some(Parked::Tail(tail)) => {
-                    let waited = self.unless_stopped(tail.wait(&connection.wake)).await;
-                    if waited.is_err() {
-                        server.cursors.kill(tail.cursor);
+                    let waited = async {
+                        tail.wait(&connection.wake).await;
+                        server.tail_turns.acquire().await.ok()
+                    };
+                    match self.unless_stopped(waited).await {
+                        Ok(next) => {
+                            turn = next;
+                            Ok(Parked::Tail(tail))
+                        }
+                        Err(end) => {
+                            server.cursors.kill(tail.cursor);
+                            Err(end)
+                        }
                     }
-                    waited.map(|()| Parked::Tail(tail))
                 }
                 Some(Parked::Topology(mut wait)) => {
                     let waited = self.unless_stopped(wait.wait(&connection.wake)).await;

@@ -62,7 +62,7 @@ impl Member {
         reply.push("setVersion", self.config.version as i32);
     }
 
-    /// What `hello` and `serverStatus` say of the member, after the role. `last` is the cluster time.
+    /// What `hello` and `serverStatus` say of the member, after the role. `last` is the time of the last write.
     pub fn describe_self(&self, last: Timestamp, reply: &mut DocBuf) {
         let host = &*self.config.host;
         reply.push("primary", host);
@@ -84,6 +84,13 @@ impl Member {
 /// The second of a cluster time, as a date.
 pub fn wall(time: Timestamp) -> Value<'static> {
     Value::DateTime(i64::from(time.time) * 1000)
+}
+
+/// What a command has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrote {
+    /// Its last entry in the oplog, if it has any.
+    pub entry: Option<Timestamp>,
 }
 
 /// The replica set of a server.
@@ -167,11 +174,11 @@ impl Replication {
         self.topology.subscribe()
     }
 
-    /// Begins the set with a configuration.
+    /// Begins the set with a configuration. `prepare` is called when this cannot be refused any more, before it is durable.
     ///
     /// # Errors
-    /// `AlreadyInitialized` (23), errors of the configuration.
-    pub fn initiate(&self, given: &Doc) -> Result<()> {
+    /// `AlreadyInitialized` (23), errors of the configuration, that of `prepare`.
+    pub fn initiate(&self, given: &Doc, prepare: impl FnOnce() -> Result<()>) -> Result<()> {
         let _one = self.changing.lock();
         if self.member().is_some() {
             return Err(Error::new(
@@ -180,6 +187,7 @@ impl Replication {
             ));
         }
         let config = Config::first(given, &self.name)?;
+        prepare()?;
         // The time comes first: what fails must fail before the configuration is durable.
         let elected = self.store.cluster_time().tick()?;
         self.store_config(&config)?;
@@ -270,16 +278,17 @@ impl Replication {
         Ok(clock.advance(time)?)
     }
 
-    /// Adds the times that drivers pass on to a reply: `$clusterTime`, and `operationTime`, which is a new time for a
-    /// command that `wrote`. Nothing before the set is initiated.
-    pub fn add_times(&self, reply: &mut DocBuf, wrote: bool) {
+    /// Adds the times that drivers pass on to a reply: `$clusterTime`, and `operationTime`. That of a command that `wrote` is
+    /// the time of its last entry in the oplog, which a change stream can start at; without an entry, a new time. Nothing
+    /// before the set is initiated.
+    pub fn add_times(&self, reply: &mut DocBuf, wrote: Option<Wrote>) {
         if self.member.read().is_none() {
             return;
         }
         let clock = self.store.cluster_time();
         let time = match wrote {
-            true => self.wrote(),
-            false => clock.last(),
+            Some(wrote) => self.wrote(wrote.entry),
+            None => clock.last(),
         };
         // MongoDB without authentication has this signature.
         let hash = Value::Binary {
@@ -287,7 +296,7 @@ impl Replication {
             bytes: &[0; 20],
         };
         reply.push_doc("$clusterTime", |gossip| {
-            gossip.push("clusterTime", time);
+            gossip.push("clusterTime", clock.last());
             gossip.push_doc("signature", |signature| {
                 signature.push("hash", hash);
                 signature.push("keyId", 0i64);
@@ -296,14 +305,22 @@ impl Replication {
         reply.push("operationTime", time);
     }
 
-    /// Notes a write that is done. Returns a time for it.
-    pub fn wrote(&self) -> Timestamp {
+    /// Notes a write that is done, with its last entry in the oplog. Returns its time.
+    pub fn wrote(&self, entry: Option<Timestamp>) -> Timestamp {
         let clock = self.store.cluster_time();
         // If the clock cannot go on because the disk is full, the last time is as good: a read after it sees the write,
         // because there is only this member.
-        let time = clock.tick().unwrap_or_else(|_| clock.last());
+        let time = entry.unwrap_or_else(|| clock.tick().unwrap_or_else(|_| clock.last()));
         self.written.fetch_max(time.to_u64(), Ordering::SeqCst);
         time
+    }
+
+    /// The time of the last write: with an oplog, that of its last entry.
+    pub fn last_write(&self) -> Timestamp {
+        match self.store.oplog() {
+            oplog if oplog.is_on() => oplog.last(),
+            _ => self.store.cluster_time().last(),
+        }
     }
 
     /// A handle that reads at one time, and that time: for the level `snapshot` outside of transactions.
@@ -315,7 +332,11 @@ impl Replication {
         at: Option<Timestamp>,
         after: Option<Timestamp>,
     ) -> Result<(SnapshotReads, Timestamp)> {
-        let written = || Timestamp::from_u64(self.written.load(Ordering::SeqCst));
+        // An entry is there before the reply of its write, and some writes have no entries.
+        let written = || {
+            let replied = Timestamp::from_u64(self.written.load(Ordering::SeqCst));
+            replied.max(self.store.oplog().last())
+        };
         match at {
             Some(time) => Ok((self.moments.at(&self.store, written, time)?, time)),
             None => self

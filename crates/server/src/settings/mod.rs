@@ -132,6 +132,8 @@ pub struct Settings {
     pub oplog_bytes: Option<u64>,
     /// Entries of the oplog that are younger than this are not removed, whatever its size.
     pub oplog_min_retention: Duration,
+    /// Time between two passes that remove expired pre-images.
+    pub pre_image_period: Duration,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, SettingValue>,
     /// The configuration file that was read.
@@ -176,6 +178,7 @@ impl Default for Settings {
             oplog: OplogMode::Auto,
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
+            pre_image_period: Duration::from_secs(10),
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),

@@ -461,6 +461,14 @@ pub static SETTINGS: &[Setting] = &[
     },
     Setting {
         flag: "",
+        key: "setParameter.expiredChangeStreamPreImageRemovalJobSleepSecs",
+        aliases: &[],
+        kind: Kind::Integer(1, i32::MAX as i64),
+        help: "Seconds between passes that remove expired pre-images of change streams (default 10)",
+        apply: |s, v| integer(v).map(|secs| s.pre_image_period = Duration::from_secs(secs)),
+    },
+    Setting {
+        flag: "",
         key: "setParameter.largeDocumentBytes",
         aliases: &[],
         kind: Kind::Integer(0, MAX_DOCUMENT_BYTES as i64),

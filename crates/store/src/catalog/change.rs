@@ -321,11 +321,12 @@ impl Catalog {
         let collection = self.existing(ns)?;
         let (settings, stored) = options::modify(&collection.options, changes)?;
         check_place(ns, &settings)?;
-        if stored == collection.options {
+        let mut batch = self.batch(ns);
+        // What changes nothing is an entry of the oplog all the same, as in MongoDB.
+        if stored == collection.options && !batch.is_logged() {
             return Ok(());
         }
         let after = collection.with_options(stored, settings);
-        let mut batch = self.batch(ns);
         persist::put_collection(&mut batch, &after);
         logged::log_modify(&mut batch, &collection, changes);
         self.replace(&collection, Some(after), batch)

@@ -256,9 +256,10 @@ impl CatalogState {
     /// As [`Oplog::commit`].
     fn commit(&self, set: WriteSet, log: Option<&Log>) -> Result<Option<Timestamp>> {
         let added = log.map(Log::added).unwrap_or_default();
+        let _under_way = (added.entries > 0).then(|| self.oplog.begin_commit());
         let last = self.oplog.commit(set, added)?;
         if let Some(last) = last {
-            self.oplog.tell(last, log.and_then(Log::places));
+            self.oplog.tell(last, added, log.and_then(Log::places));
         }
         Ok(last)
     }

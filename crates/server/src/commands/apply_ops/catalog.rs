@@ -110,6 +110,7 @@ fn run(cx: &mut Context<'_>, db: &str, body: &Doc) -> Result<()> {
         txn_number: None,
         statement: None,
         moment: None,
+        noting: cx.noting.clone(),
         write_concern: WriteConcern::DEFAULT,
         limits: cx.limits.clone(),
         max_time: None,
