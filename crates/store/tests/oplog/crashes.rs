@@ -15,6 +15,15 @@ use crate::values::Random;
 
 const SIZES: (usize, usize) = (256, 24);
 
+/// Ends the threads, also after a failure.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn entries_and_documents_agree_after_a_crash() {
     let disk = MemDisk::default();
@@ -23,7 +32,8 @@ fn entries_and_documents_agree_after_a_crash() {
     let stop = AtomicBool::new(false);
     let steps = AtomicU64::new(0);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let _stop = Stop(&stop);
+        let stepping = scope.spawn(|| {
             let mut random = Random::new(5);
             while !stop.load(Ordering::Relaxed) {
                 step(&store, &mut random, shape(SIZES));
@@ -51,6 +61,7 @@ fn entries_and_documents_agree_after_a_crash() {
         for round in 0..6 {
             let until = steps.load(Ordering::Relaxed) + 60;
             while steps.load(Ordering::Relaxed) < until {
+                assert!(!stepping.is_finished());
                 thread::sleep(std::time::Duration::from_millis(1));
             }
             if round == 3 {
@@ -67,7 +78,6 @@ fn entries_and_documents_agree_after_a_crash() {
             replay::check(&after);
             after.engine().close().unwrap();
         }
-        stop.store(true, Ordering::Relaxed);
     });
     replay::check(&store);
 }

@@ -7,6 +7,7 @@ use frond_store::DocumentStore;
 use frond_store::oplog::diff;
 
 use super::documents;
+use crate::values::key_of;
 
 /// A collection.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,15 +16,16 @@ pub struct Replayed {
     pub options: DocBuf,
     /// The names of the indexes, sorted.
     pub indexes: Vec<String>,
-    /// By the bytes of `_id`.
+    /// By the keys of `_id`.
     pub documents: BTreeMap<Vec<u8>, DocBuf>,
 }
 
 /// Collections by their UUIDs.
 pub type Collections = BTreeMap<Vec<u8>, Replayed>;
 
+/// The key of a document. An update may change the type of a number in `_id`.
 fn id_of(doc: &Doc) -> Vec<u8> {
-    doc.get_raw("_id").unwrap().as_bytes().to_vec()
+    key_of(&doc.get("_id").unwrap())
 }
 
 /// The collections that all entries lead to.
