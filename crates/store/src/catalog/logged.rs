@@ -347,11 +347,13 @@ impl Catalog {
         change(&self.state.oplog)
     }
 
-    /// Appends the entry of a dropped database, whose collections are gone already.
+    /// Appends the entry of a dropped database, whose collections are gone already: unless it exists again.
     pub(super) fn log_drop_database(&self, db: &str) -> Result<()> {
-        let Ok(ns) = Namespace::new(db, "c") else {
+        let _changing = self.begin_change()?;
+        let ns = Namespace::new(db, "c")?;
+        if !self.view().database(db).is_empty() {
             return Ok(());
-        };
+        }
         let mut batch = self.batch(&ns);
         let command = Command {
             db,
