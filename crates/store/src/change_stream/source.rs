@@ -22,6 +22,9 @@ use crate::oplog::readers::Reader;
 use crate::oplog::{Oplog, is_off, timestamp_of_key};
 use crate::store::DocumentStore;
 
+/// A larger entry of a transaction is not kept between two batches, but read again.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
 /// The message of the first entry of an oplog: nothing was written before it.
 const FIRST_ENTRY: &str = "initiating set";
 
@@ -42,6 +45,8 @@ pub struct Changes {
     start: u64,
     /// Everything up to this time was looked at.
     scanned: u64,
+    /// The tree of the oplog when the stream was opened.
+    opened_on: Option<TreeId>,
     reader: Reader,
     /// The notifications before the last look that came to the end, and before the look at hand.
     looked: Option<u64>,
@@ -135,6 +140,7 @@ impl Changes {
             next,
             start: next,
             scanned: next.saturating_sub(1),
+            opened_on: store.oplog().tree(),
             reader,
             looked: None,
             looking: 0,
@@ -172,10 +178,12 @@ impl Changes {
         }
     }
 
-    /// Lets go of the snapshot.
+    /// Lets go of the snapshot, and of a large part of a transaction.
     pub fn rest(&mut self) {
         self.reading = None;
-        if let Some(unwinding) = &mut self.unwinding {
+        if let Some(unwinding) = &mut self.unwinding
+            && unwinding.value.len() > KEPT_BYTES_MAX
+        {
             unwinding.value = Vec::new();
         }
     }
@@ -223,7 +231,12 @@ impl Changes {
     }
 
     fn tree(&self) -> Result<TreeId> {
-        self.store.oplog().tree().ok_or_else(is_off)
+        let tree = self.store.oplog().tree().ok_or_else(is_off)?;
+        match self.opened_on == Some(tree) {
+            true => Ok(tree),
+            // It was turned off and on again: changes between are missing.
+            false => Err(history_lost()),
+        }
     }
 
     /// Opens the scan behind the last entry that was read. `false` if there is nothing to read.
@@ -315,7 +328,7 @@ impl Changes {
             self.reading = Some(reading);
             return Ok(Found::Transaction);
         }
-        self.check_passed(time - 1)?;
+        self.check_passed(time.saturating_sub(1))?;
         let change = Change {
             entry,
             time,
@@ -355,7 +368,7 @@ impl Changes {
                 break;
             }
         }
-        self.check_passed(last - 1)?;
+        self.check_passed(last.saturating_sub(1))?;
         self.unwinding = Some(Unwinding {
             at: first,
             last,

@@ -1,7 +1,7 @@
 //! `local.oplog.rs`: read as a collection, tailed, and never written.
 
 use frond_bson::{Timestamp, Value, doc};
-use frond_store::{CountRequest, FindRequest};
+use frond_store::{CountRequest, FindRequest, Verbosity};
 
 use super::*;
 
@@ -199,6 +199,36 @@ fn bounds_and_orders_read_few_entries() {
     let (_, found) = examined(store, &request);
     let record = i64::try_from(at(0).to_u64()).unwrap();
     assert_eq!(found[0].get_i64("$recordId"), Some(record));
+}
+
+#[test]
+fn explain_shows_the_bounds() {
+    let fixture = filled();
+    let store = &fixture.store;
+    let entries = find(&fixture, &doc! {}, &doc! {}, None);
+    let filter = doc! {"ts": {"$gte": time(&entries[40]), "$lte": time(&entries[42])}, "ns": "d.b"};
+    let sort = doc! {"$natural": -1};
+    let request = FindRequest {
+        filter: Some(&filter),
+        sort: Some(&sort),
+        ..FindRequest::default()
+    };
+    let verbosity = Verbosity::ExecutionStats;
+    let plan = store
+        .explain_find(&ns(NAME), &request, verbosity, &OpContext::new())
+        .unwrap();
+    let stage = plan
+        .get_doc("executionStats")
+        .unwrap()
+        .get_doc("executionStages")
+        .unwrap();
+    assert_eq!(stage.get_str("stage"), Some("COLLSCAN"));
+    assert_eq!(stage.get_str("direction"), Some("backward"));
+    let record = |at: usize| time(&entries[at]).to_u64().cast_signed();
+    assert_eq!(stage.get_i64("minRecord"), Some(record(40)));
+    assert_eq!(stage.get_i64("maxRecord"), Some(record(42)));
+    assert_eq!(stage.get_i64("docsExamined"), Some(3));
+    assert!(stage.contains_key("filter"));
 }
 
 #[test]

@@ -219,6 +219,27 @@ fn invalidation_of_databases() {
 }
 
 #[test]
+fn an_oplog_that_was_turned_off_is_lost() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let on = On::Collection("d.c");
+    let mut off = watch(store, on, &doc! {});
+    let mut again = watch(store, on, &doc! {});
+    insert(&fixture, "d.c", &[doc! {"_id": 1}]);
+    let token = token_of(&all(store, &mut again)[0]);
+    store.turn_off_oplog().unwrap();
+    assert_eq!(code(off.next()), 20);
+    insert(&fixture, "d.c", &[doc! {"_id": 2}]);
+    store.turn_on_oplog(SETTINGS).unwrap();
+    insert(&fixture, "d.c", &[doc! {"_id": 3}]);
+    assert_eq!(code(again.next()), 286);
+    assert_eq!(code(resumed(store, on, &token)), 286);
+    let mut stream = watch(store, on, &doc! {});
+    insert(&fixture, "d.c", &[doc! {"_id": 4}]);
+    assert_eq!(types(&all(store, &mut stream)), ["insert 4"]);
+}
+
+#[test]
 fn what_was_trimmed_is_lost() {
     let fixture = with_oplog();
     let store = &fixture.store;
