@@ -55,8 +55,10 @@ impl Command for CollMod {
                 changes.push(name, value);
             }
         }
-        // Called also without changes, because it fails if the collection does not exist.
-        cx.store().modify_collection(&namespace, &changes)?;
+        // Without any changes it still fails if the collection does not exist, and has an entry in the oplog.
+        if !changes.is_empty() || !cx.body.contains_key("index") {
+            cx.store().modify_collection(&namespace, &changes)?;
+        }
         let mut reply = DocBuf::new();
         coll_mod_index::change(cx, &namespace, &mut reply)?;
         Ok(reply)

@@ -124,8 +124,8 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
     };
     client.state.reads_change_stream = false;
     if let Some(failure) = effect.failure().or_else(|| closing(&effect)) {
-        client.state.reads_change_stream = has_change_stream_cursor(client.server, request.body);
-        let label = |code| label(request, client.state.reads_change_stream, code);
+        // The point comes before the cursor is looked up, so that a getMore is not known as that of a change stream.
+        let label = |code| label(request, false, code);
         return Answer {
             wait: effect.block,
             close: effect.close,
@@ -178,15 +178,6 @@ fn label(
             reads_change_stream || commands::watch::opens(request.body)
         })
     })
-}
-
-/// Whether a command is a getMore of a change stream.
-fn has_change_stream_cursor(server: &Server, body: &Doc) -> bool {
-    let id = body
-        .get_i64("getMore")
-        .filter(|_| body.first().is_some_and(|(name, _)| name == "getMore"));
-    id.and_then(|id| server.cursors.describe(id))
-        .is_some_and(|cursor| cursor.is_change_stream)
 }
 
 /// The effect of a fail point on this command.

@@ -45,12 +45,13 @@ fn collections_are_created_changed_renamed_and_dropped() {
     let entries = added(store, || {
         let changes = doc! {"validationLevel": "moderate"};
         store.modify_collection(&c, &changes).unwrap();
-        // Nothing changes.
+        // Also what changes nothing has an entry.
         store.modify_collection(&c, &changes).unwrap();
     });
     let modified = command(&doc! {"collMod": "c", "validationLevel": "moderate"});
-    assert_eq!(entries.len(), 1);
+    assert_eq!(entries.len(), 2);
     assert_eq!(entries[0].get_doc("o"), modified.get_doc("o"));
+    assert_eq!(entries[1].get_doc("o"), modified.get_doc("o"));
     let old = entries[0]
         .get_doc("o2")
         .unwrap()
