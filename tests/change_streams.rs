@@ -349,10 +349,13 @@ fn errors_say_whether_a_stream_may_be_opened_again() {
     let stream = Stream::open(server.connect(), &doc! {});
     client.run("admin", &command);
     let get_more = doc! {"getMore": stream.id, "collection": "c"};
-    for command in [aggregate(&doc! {}), get_more] {
+    // This point comes before a getMore has its cursor: then it is not known what it reads, as in MongoDB.
+    let label = Some("ResumableChangeStreamError");
+    for (command, label) in [(aggregate(&doc! {}), label), (get_more, None)] {
         let reply = client.reply("test", &command);
-        let labels = reply.get_array("errorLabels").expect("labels");
-        assert_eq!(labels.get_str("0"), Some("ResumableChangeStreamError"));
+        assert_eq!(reply.get_i32("code"), Some(91));
+        let labels = reply.get_array("errorLabels");
+        assert_eq!(labels.and_then(|labels| labels.get_str("0")), label);
     }
 }
 

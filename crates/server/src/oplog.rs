@@ -14,11 +14,16 @@ use crate::settings::{OplogMode, Settings};
 const BYTES_MAX: u64 = 50 << 30;
 
 /// Turns the oplog on or off as the server's settings say. `is_member` tells whether the server is a member of an initiated
-/// replica set. An oplog that exists is kept, so that it has no gap, unless the settings turn it off.
+/// replica set. An oplog that exists is kept, so that it has no gap, unless the settings turn it off. Returns what the
+/// operator should know.
 ///
 /// # Errors
 /// Errors of the store.
-pub fn open(store: &DocumentStore, settings: &Settings, is_member: bool) -> Result<()> {
+pub fn open(
+    store: &DocumentStore,
+    settings: &Settings,
+    is_member: bool,
+) -> Result<Option<&'static str>> {
     let is_on = store.oplog().is_on();
     let wanted = match settings.oplog {
         OplogMode::On => true,
@@ -26,16 +31,30 @@ pub fn open(store: &DocumentStore, settings: &Settings, is_member: bool) -> Resu
         OplogMode::Auto => is_on || is_member,
     };
     match (is_on, wanted) {
-        (false, true) => turn_on(store, settings),
-        (true, false) => Ok(store.turn_off_oplog()?),
-        (true, true) if settings.given.contains_key(RETENTION_KEY) => {
-            let kept = store.oplog().settings();
-            Ok(store.oplog().resize(OplogSettings {
-                min_retention_hours: retention_hours(settings),
-                ..kept
-            })?)
+        (false, false) => Ok(None),
+        (false, true) => {
+            turn_on(store, settings)?;
+            Ok(Some("The oplog is turned on"))
         }
-        _ => Ok(()),
+        (true, false) => {
+            store.turn_off_oplog()?;
+            Ok(Some(
+                "The oplog is turned off, as the settings say: its entries are dropped",
+            ))
+        }
+        (true, true) => {
+            if settings.given.contains_key(RETENTION_KEY) {
+                let kept = store.oplog().settings();
+                store.oplog().resize(OplogSettings {
+                    min_retention_hours: retention_hours(settings),
+                    ..kept
+                })?;
+            }
+            let is_needed = is_member || settings.oplog == OplogMode::On;
+            Ok((!is_needed).then_some(
+                "The data directory has an oplog: it goes on, so that it has no gap. --oplog off drops it",
+            ))
+        }
     }
 }
 
@@ -166,7 +185,33 @@ impl OplogUpkeep {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_oplog_is_kept_unless_it_is_turned_off() {
+        let server = TestServer::new();
+        let store = &server.server.store;
+        let with = |mode: OplogMode| Settings {
+            oplog: mode,
+            ..Settings::default()
+        };
+        let open = |mode, is_member| open(store, &with(mode), is_member).unwrap();
+        assert_eq!(open(OplogMode::Auto, false), None);
+        assert!(!store.oplog().is_on());
+        assert!(open(OplogMode::Auto, true).unwrap().contains("turned on"));
+        let first = store.oplog().first();
+        assert_eq!(open(OplogMode::On, false), None);
+        assert_eq!(open(OplogMode::Auto, true), None);
+        assert!(open(OplogMode::Auto, false).unwrap().contains("goes on"));
+        assert_eq!(store.oplog().first(), first);
+        assert!(open(OplogMode::Off, true).unwrap().contains("dropped"));
+        assert!(!store.oplog().is_on());
+        initiate(store, &with(OplogMode::Off)).unwrap();
+        assert!(!store.oplog().is_on());
+    }
 
     #[test]
     fn a_new_oplog_has_a_share_of_the_free_space() {

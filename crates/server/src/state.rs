@@ -115,7 +115,18 @@ impl Server {
         let replication = replication.transpose()?;
         let cluster_parameters = ClusterParameters::load(&store).map_err(StartError::Store)?;
         let is_member = (replication.as_ref()).is_some_and(|set| set.member().is_some());
-        oplog::open(&store, &settings, is_member).map_err(StartError::Store)?;
+        let opened = oplog::open(&store, &settings, is_member).map_err(StartError::Store)?;
+        if let Some(what) = opened {
+            let bytes = i64::try_from(store.oplog().settings().bytes_max).unwrap_or(i64::MAX);
+            let attributes = doc! {"maxBytes": bytes};
+            log.info(
+                Component::Storage,
+                9_100_031,
+                "initandlisten",
+                what,
+                &attributes,
+            );
+        }
         let oplog = OplogUpkeep::new(settings.pre_image_period);
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;

@@ -55,6 +55,8 @@ fn socket() -> &'static Path {
             &log,
             "--cacheSizeGB",
             "0.0625",
+            "--oplog=on",
+            "--oplogSize=4",
             "--quiet",
         ];
         let arguments = frond_server::command_line()

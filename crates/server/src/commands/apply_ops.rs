@@ -15,12 +15,16 @@ use super::write::bypass_validation;
 use super::{Command, Traits, delete, insert};
 use crate::arguments::Arguments;
 use crate::context::Context;
+use crate::log::Component;
 
 /// Applies entries of an oplog.
 pub struct ApplyOps;
 
 /// How deep entries of the command `applyOps` may be nested.
 const DEPTH_MAX: usize = 10;
+
+/// MongoDB's `UpdateOperationFailed`, of an update without a document.
+const UPDATE_OPERATION_FAILED: i32 = 218;
 
 /// MongoDB's `UnknownError`, of a command some of whose entries failed.
 const UNKNOWN_ERROR: i32 = 8;
@@ -168,8 +172,8 @@ struct Options {
 
 /// Why an entry could not be applied.
 enum Failure {
-    /// The entries behind it are applied all the same.
-    OfEntry,
+    /// The entries behind it are applied all the same. The reply does not tell why, as in MongoDB, but the log does.
+    OfEntry(Error),
     /// The command fails.
     OfCommand(Error),
 }
@@ -217,7 +221,16 @@ fn apply_all(cx: &mut Context<'_>, command: &Doc, bypass_validation: bool) -> Re
         results.push(applied.is_ok());
         match applied {
             Ok(()) => {}
-            Err(Failure::OfEntry) => errors += 1,
+            Err(Failure::OfEntry(error)) => {
+                errors += 1;
+                cx.server.log.info(
+                    Component::Command,
+                    21064,
+                    &cx.connection.name,
+                    "applyOps error applying",
+                    &doc! {"ns": entry.get_str("ns"), "code": error.code().code(), "error": error.message()},
+                );
+            }
             Err(Failure::OfCommand(error)) => return Err(error.with_details(summary(results))),
         }
     }
@@ -244,8 +257,13 @@ fn apply(cx: &Context<'_>, kind: &str, entry: &Doc, options: Options) -> Result<
     if let Some(Value::Binary { subtype: 4, bytes }) = entry.get("ui")
         && uuid.is_none_or(|uuid| uuid != bytes)
     {
-        // MongoDB's error 3318200 is only logged, too.
-        return Err(Failure::OfEntry);
+        return Err(Failure::OfEntry(Error::location(
+            3_318_200,
+            format!(
+                "Namespace '{ns}' and UUID '{}' point to different collections",
+                frond_bson::hex(bytes)
+            ),
+        )));
     }
     let Some(object) = entry.get_doc("o") else {
         return Err(Failure::OfCommand(Error::failed_to_parse(
@@ -289,8 +307,10 @@ fn apply(cx: &Context<'_>, kind: &str, entry: &Doc, options: Options) -> Result<
             };
             match update.apply(cx)? {
                 true => Ok(()),
-                // MongoDB's `UpdateOperationFailed` is only logged, too.
-                false => Err(Failure::OfEntry),
+                false => Err(Failure::OfEntry(Error::location(
+                    UPDATE_OPERATION_FAILED,
+                    "Failed to apply update: there is no such document",
+                ))),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `collMod`
 
 use frond_bson::DocBuf;
-use frond_error::Result;
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits, coll_mod_index};
 use crate::context::Context;
@@ -58,6 +58,13 @@ impl Command for CollMod {
         // Without any changes it still fails if the collection does not exist, and has an entry in the oplog.
         if !changes.is_empty() || !cx.body.contains_key("index") {
             cx.store().modify_collection(&namespace, &changes)?;
+        } else if !cx.store().collection_exists(&namespace)
+            && !cx.store().catalog().is_view(&namespace)
+        {
+            return Err(Error::new(
+                ErrorCode::NamespaceNotFound,
+                format!("ns does not exist: {namespace}"),
+            ));
         }
         let mut reply = DocBuf::new();
         coll_mod_index::change(cx, &namespace, &mut reply)?;

@@ -64,7 +64,7 @@ impl Command for ReplSetGetStatus {
             "votingMembersCount": 1,
             "writableVotingMembersCount": 1,
         };
-        status.push("optimes", &op_times(&member, last));
+        status.push("optimes", &op_times(&member, last, set.durable()));
         status.push("lastStableRecoveryTimestamp", last);
         status.push(
             "electionCandidateMetrics",
@@ -82,17 +82,17 @@ impl Command for ReplSetGetStatus {
     }
 }
 
-fn op_times(member: &Member, last: Timestamp) -> DocBuf {
+fn op_times(member: &Member, last: Timestamp, durable: Timestamp) -> DocBuf {
     let (time, date) = (member.op_time(last), wall(last));
     doc! {
         "lastCommittedOpTime": &time,
         "lastCommittedWallTime": date,
         "readConcernMajorityOpTime": &time,
         "appliedOpTime": &time,
-        "durableOpTime": &time,
+        "durableOpTime": &member.op_time(durable),
         "writtenOpTime": &time,
         "lastAppliedWallTime": date,
-        "lastDurableWallTime": date,
+        "lastDurableWallTime": wall(durable),
         "lastWrittenWallTime": date,
     }
 }

@@ -323,6 +323,15 @@ impl Replication {
         }
     }
 
+    /// The time up to which writes survive a crash of the machine; without an oplog, that of the last write.
+    pub fn durable(&self) -> Timestamp {
+        let last = self.last_write();
+        match self.store.oplog() {
+            oplog if oplog.is_on() => last.min(Timestamp::from_u64(oplog.durable())),
+            _ => last,
+        }
+    }
+
     /// A handle that reads at one time, and that time: for the level `snapshot` outside of transactions.
     ///
     /// # Errors
