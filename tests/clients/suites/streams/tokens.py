@@ -185,11 +185,15 @@ def streams_start_at_a_time(server, client):
     with watch(database.c, start_at_operation_time=after) as stream:
         equal([e["documentKey"]["_id"] for e in read(stream, 1)], [3])
     # A time that is still to come is waited for.
-    with watch(database.c, start_at_operation_time=Timestamp(moment.time + 2, 0)) as stream:
-        database.c.insert_one({"_id": "too early"})
-        time.sleep(3)
-        database.c.insert_one({"_id": "late"})
-        equal([e["documentKey"]["_id"] for e in read(stream, 1)], ["late"])
+    start = Timestamp(moment.time, moment.inc + 30)
+    with watch(database.c, start_at_operation_time=start) as stream, client.start_session() as session:
+        expected = []
+        for n in range(60):
+            database.c.insert_one({"_id": f"later {n}"}, session=session)
+            if session.operation_time >= start:
+                expected.append(f"later {n}")
+        assert 20 < len(expected), f"{len(expected)} of 60 from the time on"
+        equal([e["documentKey"]["_id"] for e in read(stream, len(expected))], expected)
 
 
 @test
