@@ -152,6 +152,36 @@ fn a_stream_tells_of_changes() {
 }
 
 #[test]
+fn the_token_of_a_full_batch_is_that_of_its_last_event() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = member(directory.path(), &[]);
+    let mut writer = server.connect();
+    let mut stream = Stream::open(server.connect(), &doc! {});
+    let text = "x".repeat(6 << 20);
+    for id in 0..4 {
+        let document = doc! {"_id": id, "t": text.as_str()};
+        let concern = doc! {"j": true};
+        let command = doc! {"insert": "c", "documents": [document], "writeConcern": concern};
+        writer.run("test", &command);
+    }
+    stream.read(Duration::from_secs(10));
+    let read = stream.events.len();
+    assert!((1..4).contains(&read), "{read} events fit");
+    // An event that did not fit is kept by the cursor: a client that goes on elsewhere has not seen it.
+    let last = stream.events.back().unwrap();
+    assert_eq!(last.get_doc("_id"), Some(&*stream.token));
+    let mut resumed = Stream::open(server.connect(), &doc! {"resumeAfter": &*stream.token});
+    stream.events.clear();
+    for stream in [&mut stream, &mut resumed] {
+        for id in read..4 {
+            let event = stream.next();
+            let key = event.get_doc("documentKey").unwrap();
+            assert_eq!(key.get_i64("_id"), i64::try_from(id).ok());
+        }
+    }
+}
+
+#[test]
 fn an_event_wakes_a_stream_that_waits_for_long() {
     let directory = tempfile::tempdir().unwrap();
     let server = member(directory.path(), &[]);

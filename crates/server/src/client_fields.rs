@@ -9,6 +9,7 @@
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 
 use crate::commands;
+use crate::settings::OplogMode;
 use crate::testing::TestServer;
 
 mod drivers;
@@ -38,9 +39,9 @@ fn with(mut command: DocBuf, fields: &Doc) -> DocBuf {
     command
 }
 
-/// A server with a collection `c` of some documents, with indexes, and a view and a time series.
+/// A server with an oplog, a collection `c` of some documents, with indexes, and a view and a time series.
 fn server() -> TestServer {
-    let mut server = TestServer::new();
+    let mut server = TestServer::with(|settings| settings.oplog = OplogMode::On);
     server.fill("c", 10);
     for command in [
         doc! {"update": "c", "updates": [{"q": {}, "u": {"$set": {"l": [{"y": 1}]}}, "multi": true}]},

@@ -66,6 +66,8 @@ pub struct Cursor {
     source: Source,
     /// A document that did not fit into the last batch.
     pending: Option<DocBuf>,
+    /// Of a change stream with such a document: the token of the document before it.
+    token_before_pending: Option<DocBuf>,
     ended: bool,
     /// What it holds by itself while it is idle.
     reserved: Option<Reservation>,
@@ -110,6 +112,7 @@ impl Cursor {
             splits_events: false,
             source,
             pending: None,
+            token_before_pending: None,
             ended: false,
             reserved: None,
         }
@@ -187,6 +190,9 @@ impl Cursor {
 
     /// The token after the last batch of a change stream, at which another stream can continue.
     pub fn resume_token(&self) -> Option<DocBuf> {
+        if self.pending.is_some() {
+            return self.token_before_pending.clone();
+        }
         match &self.source {
             Source::Query(cursor) => cursor.resume_token(),
             Source::Fixed(_) => None,
@@ -232,6 +238,11 @@ impl Cursor {
             return Err(failure);
         }
         if batch.pending.is_some() {
+            if matches!(&self.source, Source::Query(cursor) if cursor.resume_token().is_some()) {
+                let last = batch.documents.as_doc().values().last();
+                let token = last.and_then(|event| event.as_doc()?.get_doc("_id"));
+                self.token_before_pending = token.map(ToOwned::to_owned);
+            }
             self.pending = batch.pending;
         }
         batch.reply.complete(batch.bytes + REPLY_BYTES);

@@ -64,7 +64,15 @@ pub fn open_cursor(
     if options.single {
         room = room.last();
     }
-    let batch = cursor.batch(Some(documents), &mut room)?;
+    let batch = cursor.batch(Some(documents), &mut room);
+    if cursor.is_change_stream {
+        match &batch {
+            Ok(batch) if cursor.splits_events => cx.server.oplog.count_split_events(batch.as_doc()),
+            Ok(_) => {}
+            Err(failure) => cx.server.oplog.note_failure(failure),
+        }
+    }
+    let batch = batch?;
     cx.server.metrics.documents_returned.add(batch.len() as u64);
     let resume_token = cursor.resume_token();
     if options.single || cursor.ended() {

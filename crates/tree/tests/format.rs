@@ -67,6 +67,8 @@ fn options(disk: Arc<dyn Disk>) -> Options {
 
 /// So large that the offsets carry over into the bytes before.
 const STAMPS_FROM: u64 = (7 << 32) - 3;
+/// Above those of all fixtures.
+const LATER_STAMPS: u64 = 1 << 40;
 
 struct Stamps(AtomicU64);
 
@@ -283,12 +285,16 @@ fn copy_of_fixture(version: u32) -> tempfile::TempDir {
             write_fixture();
         }
     });
-    let directory = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(fixture(version)).expect("the fixture of this format version") {
+    copy(&fixture(version))
+}
+
+fn copy(directory: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(directory).expect("the fixture of this format version") {
         let path = entry.unwrap().path();
-        std::fs::copy(&path, directory.path().join(path.file_name().unwrap())).unwrap();
+        std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
     }
-    directory
+    copy
 }
 
 fn on_disk(directory: &Path) -> Options {
@@ -333,7 +339,9 @@ fn check_reads_and_writes(version: u32) {
     let codecs = codecs_of_groups(directory.path());
     assert!(codecs.contains(&0) && codecs.contains(&2), "{codecs:?}");
     let mut random = SmallRng::seed_from_u64(1);
-    let store = Store::open(on_disk(directory.path())).unwrap();
+    let mut later = on_disk(directory.path());
+    later.stamps = Some(Arc::new(Stamps(AtomicU64::new(LATER_STAMPS))));
+    let store = Store::open(later).unwrap();
     check_store(&store, &model, &mut random).unwrap();
     let stamped = model.trees.get(&STAMPED);
     let last = stamped.and_then(|stamped| stamped.keys().next_back());
@@ -343,6 +351,20 @@ fn check_reads_and_writes(version: u32) {
     let first = store.tree_stats(TreeId(1));
     assert!(first.height > 2 && first.pending_bytes > 0, "{first:?}");
     assert_eq!(store.tree_stats(EMPTY).height, 0);
+    // Before the checkpoint that makes it a store of this version.
+    let mut set = WriteSet::new();
+    set.put_stamped(EMPTY, 0, b"", b"stamped");
+    set.put(EMPTY, b"", b"marker");
+    store.commit(set, Durability::Synced).unwrap();
+    let key = LATER_STAMPS.to_be_bytes().to_vec();
+    model.apply(&vec![
+        Op::Put(EMPTY, key, b"stamped".to_vec()),
+        Op::Put(EMPTY, Vec::new(), b"marker".to_vec()),
+    ]);
+    let killed = copy(directory.path());
+    let again = Store::open(on_disk(killed.path())).unwrap();
+    check_store(&again, &model, &mut random).unwrap();
+    drop(again);
 
     for tree in [TreeId(1), LOADING, LOADED, LOGGED_TO_LOAD] {
         let ops = vec![

@@ -96,3 +96,94 @@ fn expire_pre_images(server: &Server) -> frond_store::Result<()> {
     server.oplog.pre_image_passes.record(began.elapsed());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::DocBuf;
+
+    use super::*;
+    use crate::settings::OplogMode;
+    use crate::testing::TestServer;
+
+    fn status(server: &mut TestServer, section: &str) -> DocBuf {
+        let reply = server.run("admin", doc! {"serverStatus": 1});
+        reply.get_doc(section).unwrap().to_owned()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_oldest_entries_are_removed_unless_they_are_young() {
+        let mut server = TestServer::with(|settings| {
+            settings.oplog = OplogMode::On;
+            settings.oplog_bytes = Some(1 << 20);
+        });
+        let text = "x".repeat(10 << 10);
+        let fill = |server: &mut TestServer| {
+            for _ in 0..300 {
+                server.run(
+                    "test",
+                    doc! {"insert": "c", "documents": [{"t": text.as_str()}]},
+                );
+            }
+        };
+        fill(&mut server);
+        let oplog = server.server.store.oplog().clone();
+        let (first, size) = (oplog.first(), oplog.size_bytes());
+        assert!(size > 2 << 20, "{size}");
+        let mut upkeep = Upkeep::new(Instant::now());
+        let young = frond_store::OplogSettings {
+            min_retention_hours: 1.0,
+            ..oplog.settings()
+        };
+        oplog.resize(young).unwrap();
+        upkeep.step(&server.server, Instant::now());
+        assert_eq!(oplog.first(), first);
+        let old = frond_store::OplogSettings {
+            min_retention_hours: 0.0,
+            ..young
+        };
+        oplog.resize(old).unwrap();
+        upkeep.step(&server.server, Instant::now());
+        assert!(oplog.first() > first);
+        assert!(oplog.size_bytes() < 2 << 20, "{}", oplog.size_bytes());
+        assert!(!upkeep.is_failing);
+        let truncation = status(&mut server, "oplogTruncation");
+        assert!(truncation.get_i64("truncateCount").unwrap() > 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn pre_images_expire() {
+        let mut server = TestServer::with(|settings| settings.oplog = OplogMode::On);
+        let images = doc! {"enabled": true};
+        server.run(
+            "test",
+            doc! {"create": "c", "changeStreamPreAndPostImages": &images},
+        );
+        server.fill("c", 5);
+        let update =
+            doc! {"update": "c", "updates": [{"q": {}, "u": {"$inc": {"a": 1}}, "multi": true}]};
+        server.run("test", update);
+        let begin = Instant::now();
+        let mut upkeep = Upkeep::new(begin);
+        // Without a limit they stay as long as their entries.
+        upkeep.step(&server.server, begin + Duration::from_secs(11));
+        let images = status(&mut server, "changeStreamPreImages");
+        let job = images.get_doc("purgingJob").unwrap();
+        assert_eq!(job.get_i64("totalPass"), Some(1));
+        assert_eq!(job.get_i64("docsDeleted"), Some(0));
+        let expiry = doc! {"preAndPostImages": {"expireAfterSeconds": 1}};
+        let set = doc! {"setClusterParameter": {"changeStreamOptions": &expiry}};
+        server.run("admin", set);
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        upkeep.step(&server.server, begin + Duration::from_secs(12));
+        let images = status(&mut server, "changeStreamPreImages");
+        assert_eq!(images.get_i64("expireAfterSeconds"), Some(1));
+        let job = images.get_doc("purgingJob").unwrap();
+        assert_eq!(job.get_i64("docsDeleted"), Some(0), "not due yet");
+        upkeep.step(&server.server, begin + Duration::from_secs(22));
+        let images = status(&mut server, "changeStreamPreImages");
+        let job = images.get_doc("purgingJob").unwrap();
+        assert_eq!(job.get_i64("docsDeleted"), Some(5));
+    }
+}

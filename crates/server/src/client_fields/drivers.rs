@@ -1,7 +1,7 @@
 //! Drivers and libraries on top of them: the Node.js driver 7.9, Mongoose 8 and 9, PyMongo 4.20, the Java driver with Spring
 //! Data MongoDB, Django's backend.
 
-use frond_bson::{DocBuf, ObjectId, Value, doc};
+use frond_bson::{DocBuf, ObjectId, Timestamp, Value, doc};
 
 use super::{Sent, empty_timestamp, fails, lsid, takes, with};
 
@@ -10,6 +10,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Sent>)> {
         ("handshakes", handshakes()),
         ("fields of every command", common()),
         ("reads", reads()),
+        ("change streams", change_streams()),
         ("writes", writes()),
         ("bulkWrite", bulk_write()),
         ("catalog", catalog()),
@@ -207,6 +208,47 @@ fn reads() -> Vec<Sent> {
             "test",
             doc! {"getMore": 1i64, "collection": "c", "batchSize": 5, "maxTimeMS": 10, "comment": "x", "lsid": lsid()},
             43,
+        ),
+    ]
+}
+
+fn change_streams() -> Vec<Sent> {
+    // Later than all that has happened: such a stream waits for its time.
+    let later = Value::Timestamp(Timestamp {
+        time: i32::MAX as u32,
+        increment: 1,
+    });
+    let watch = |options: DocBuf| {
+        doc! {"pipeline": [{"$changeStream": &options}, {"$match": {"operationType": "insert"}}]}
+    };
+    let options = doc! {
+        "fullDocument": "whenAvailable", "fullDocumentBeforeChange": "whenAvailable", "showExpandedEvents": true,
+    };
+    let of_cluster = doc! {"allChangesForCluster": true, "startAtOperationTime": later};
+    let command = |target: Value<'_>, options: DocBuf| {
+        let mut command = DocBuf::new();
+        command.push("aggregate", target);
+        command.push_all(&watch(options));
+        command.push_all(&doc! {
+            "cursor": {"batchSize": 0}, "collation": {"locale": "en"}, "comment": "x", "lsid": &lsid(),
+            "readConcern": {"level": "majority"},
+        });
+        command
+    };
+    vec![
+        takes("test", command("c".into(), options)),
+        takes("test", command("missing".into(), doc! {})),
+        takes(
+            "test",
+            command(1.into(), doc! {"fullDocument": "updateLookup"}),
+        ),
+        takes("admin", command(1.into(), of_cluster)),
+        takes(
+            "test",
+            doc! {
+                "aggregate": "c", "cursor": {}, "apiVersion": "1", "apiStrict": true,
+                "pipeline": [{"$changeStream": {"fullDocument": "default"}}, {"$changeStreamSplitLargeEvent": {}}],
+            },
         ),
     ]
 }
@@ -549,11 +591,6 @@ fn unsupported_features() -> Vec<Sent> {
             238,
         ),
         fails("test", with(doc! {"create": "e"}, &fields), 6346402),
-        fails(
-            "test",
-            doc! {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}},
-            40573,
-        ),
         fails(
             "test",
             doc! {"aggregate": "c", "pipeline": [{"$listSearchIndexes": {"name": "x"}}], "cursor": {}},

@@ -43,11 +43,32 @@ fn dump() -> Vec<Sent> {
             doc! {"aggregate": "c", "pipeline": [{"$match": {}}, {"$group": {"_id": 1, "n": {"$sum": 1}}}], "cursor": {}, "hint": {"_id": 1}},
         ),
         takes("admin", doc! {"usersInfo": 1, "showCredentials": true}),
+        // With --oplog.
+        takes(
+            "local",
+            doc! {"find": "oplog.rs", "filter": {}, "sort": {"$natural": -1}, "limit": 1i64, "singleBatch": true},
+        ),
+        takes(
+            "local",
+            doc! {
+                "find": "oplog.rs", "filter": {"ts": {"$gte": empty_timestamp()}}, "oplogReplay": true,
+                "noCursorTimeout": true,
+            },
+        ),
     ]
 }
 
 fn restore() -> Vec<Sent> {
+    let entry = doc! {
+        "ts": empty_timestamp(), "t": 1i64, "h": 0i64, "v": 2, "op": "i", "ns": "test.c", "o": {"_id": 1},
+        "wall": Value::DateTime(0),
+    };
     vec![
+        // With --oplogReplay.
+        takes(
+            "admin",
+            doc! {"applyOps": [&entry], "bypassDocumentValidation": false, "writeConcern": {"w": "majority"}},
+        ),
         // With this empty update the tools detect whether the server accepts the field.
         takes(
             "_mongorestore_dummy",
@@ -120,7 +141,12 @@ fn stat() -> Vec<Sent> {
 
 fn mongosh() -> Vec<Sent> {
     let admin = |command| takes("admin", command);
+    let expiry = doc! {"preAndPostImages": {"expireAfterSeconds": 100}};
     vec![
+        takes("local", doc! {"collStats": "oplog.rs"}),
+        admin(doc! {"replSetResizeOplog": 1, "size": 2000.0, "minRetentionHours": 1.5}),
+        admin(doc! {"setClusterParameter": {"changeStreamOptions": &expiry}}),
+        admin(doc! {"getClusterParameter": "changeStreamOptions"}),
         fails("admin", doc! {"atlasVersion": 1}, 59),
         admin(doc! {"getParameter": 1, "featureCompatibilityVersion": 1}),
         admin(doc! {"getParameter": 1, "logComponentVerbosity": 1}),

@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::*;
 use crate::dispatch::{CommandRequest, run_command};
 use crate::parking::Parked;
+use crate::settings::OplogMode;
 use crate::testing::TestServer;
 
 fn initiated() -> TestServer {
@@ -377,4 +378,108 @@ async fn a_linearizable_read_fails_if_the_journal_does() {
     assert!(server.server.cursors.list().is_empty());
     let reply = server.run("test", find.clone());
     assert_eq!(server.batch(&reply, "firstBatch").len(), 2);
+}
+
+/// The newest entries of the oplog, the newest first. The writes before have waited for the journal.
+fn entries(server: &mut TestServer, count: i32) -> Vec<DocBuf> {
+    let find = doc! {"find": "oplog.rs", "sort": {"$natural": -1}, "limit": count};
+    let reply = server.run("local", find);
+    server.batch(&reply, "firstBatch")
+}
+
+/// A stream that starts at the time of a write begins with that write, whatever others write meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_a_write_is_that_of_its_last_entry() {
+    let mut server = initiated();
+    let lsid = crate::sessions::SessionId::random().to_doc();
+    let transaction = doc! {"lsid": &lsid, "txnNumber": 1i64, "autocommit": false};
+    let mut inside =
+        doc! {"insert": "c", "documents": [{"_id": 3}, {"_id": 4}], "startTransaction": true};
+    inside.push_all(&transaction);
+    let mut commit = doc! {"commitTransaction": 1};
+    commit.push_all(&transaction);
+    let index = doc! {"key": {"a": 1}, "name": "a_1"};
+    for (db, command, kind) in [
+        ("test", doc! {"create": "c"}, "c"),
+        (
+            "test",
+            doc! {"insert": "c", "documents": [{"_id": 1}, {"_id": 2}]},
+            "i",
+        ),
+        (
+            "test",
+            doc! {"update": "c", "updates": [{"q": {}, "u": {"$set": {"a": 1}}, "multi": true}]},
+            "u",
+        ),
+        (
+            "test",
+            doc! {"findAndModify": "c", "query": {"_id": 1}, "update": {"$set": {"a": 2}}},
+            "u",
+        ),
+        (
+            "test",
+            doc! {"aggregate": "c", "pipeline": [{"$merge": {"into": "d"}}], "cursor": {}},
+            "i",
+        ),
+        (
+            "test",
+            doc! {"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]},
+            "d",
+        ),
+        (
+            "test",
+            doc! {"createIndexes": "c", "indexes": [&index]},
+            "c",
+        ),
+        ("test", doc! {"dropIndexes": "c", "index": "a_1"}, "c"),
+        ("test", inside, ""),
+        ("admin", commit, "c"),
+        (
+            "admin",
+            doc! {"appendOplogNote": 1, "data": {"msg": "x"}},
+            "n",
+        ),
+        (
+            "admin",
+            doc! {"renameCollection": "test.d", "to": "test.e"},
+            "c",
+        ),
+        ("test", doc! {"drop": "e"}, "c"),
+        ("test", doc! {"dropDatabase": 1}, "c"),
+    ] {
+        let reply = server.run(db, command.clone());
+        if kind.is_empty() {
+            continue;
+        }
+        let newest = entries(&mut server, 1).remove(0);
+        assert_eq!(newest.get_str("op"), Some(kind), "{command:?} {newest:?}");
+        let written = time(&reply, "operationTime");
+        assert_eq!(written, time(&newest, "ts"), "{command:?}");
+        assert!(gossiped(&reply) >= written);
+        let hello = server.run("admin", doc! {"hello": 1});
+        let last = hello.get_doc("lastWrite").unwrap().get_doc("opTime");
+        assert_eq!(last.unwrap().get("ts"), Some(Value::Timestamp(written)));
+    }
+    // One that changes nothing has a later time.
+    let last = time(&entries(&mut server, 1).remove(0), "ts");
+    let nothing = doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}]};
+    let reply = server.run("test", nothing);
+    assert!(time(&reply, "operationTime") > last);
+    assert_eq!(time(&entries(&mut server, 1).remove(0), "ts"), last);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_without_an_oplog_has_times_all_the_same() {
+    let mut server = TestServer::with(|settings| {
+        settings.replica_set = Some("rs0".into());
+        settings.oplog = OplogMode::Off;
+    });
+    server.run("admin", doc! {"replSetInitiate": {}});
+    assert!(!server.server.store.oplog().is_on());
+    let insert = |id: i32| doc! {"insert": "c", "documents": [{"_id": id}]};
+    let first = server.run("test", insert(1));
+    let second = server.run("test", insert(2));
+    assert!(time(&second, "operationTime") > time(&first, "operationTime"));
+    let watch = doc! {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}};
+    assert_eq!(server.code("test", watch), 40573);
 }

@@ -391,10 +391,12 @@ impl Catalog {
         if ns.coll() == SYSTEM_VIEWS {
             self.publish(|view| view.undefine(|gone| gone.db() == ns.db()));
         }
-        let mut batch = self.batch(ns);
-        stage_drop(&mut batch, &collection);
-        logged::log_drop(&mut batch, &collection);
-        self.replace(&collection, None, batch)?;
+        self.replace_with(&collection, || {
+            let mut batch = self.batch(ns);
+            stage_drop(&mut batch, &collection);
+            logged::log_drop(&mut batch, &collection);
+            Ok((None, batch))
+        })?;
         Ok(info)
     }
 
@@ -494,16 +496,20 @@ impl Catalog {
                 "target namespace exists",
             ));
         }
-        let mut batch = self.batch(from);
-        if let Some(target) = &target {
-            stage_drop(&mut batch, target);
-        }
-        logged::log_rename(&mut batch, &source, to, target.as_deref());
-        let renamed = source.with_name(to.clone());
-        persist::delete_collection(&mut batch, from);
-        persist::put_collection(&mut batch, &renamed);
+        // Without writers, so that the entry of the oplog has the numbers of the last moment.
+        let change = || {
+            let mut batch = self.batch(from);
+            if let Some(target) = &target {
+                stage_drop(&mut batch, target);
+            }
+            logged::log_rename(&mut batch, &source, to, target.as_deref());
+            let renamed = source.with_name(to.clone());
+            persist::delete_collection(&mut batch, from);
+            persist::put_collection(&mut batch, &renamed);
+            Ok((Some(renamed), batch))
+        };
         match &target {
-            None => self.replace(&source, Some(renamed), batch),
+            None => self.replace_with(&source, change),
             Some(target) => {
                 // Both collections change. Transactions hold gates in the same order.
                 let (first, second) = match source.uuid < target.uuid {
@@ -518,7 +524,7 @@ impl Catalog {
                 };
                 let epoch = &target.shared.epoch;
                 epoch.fetch_add(1, Ordering::SeqCst);
-                let done = self.replace_held(&source, of_source, || Ok((Some(renamed), batch)));
+                let done = self.replace_held(&source, of_source, change);
                 epoch.fetch_add(1, Ordering::SeqCst);
                 if done.is_ok() {
                     *of_target = DROPPED;

@@ -256,9 +256,10 @@ impl CatalogState {
     /// As [`Oplog::commit`].
     fn commit(&self, set: WriteSet, log: Option<&Log>) -> Result<Option<Timestamp>> {
         let added = log.map(Log::added).unwrap_or_default();
+        let _under_way = (added.entries > 0).then(|| self.oplog.begin_commit());
         let last = self.oplog.commit(set, added)?;
         if let Some(last) = last {
-            self.oplog.tell(last, log.and_then(Log::places));
+            self.oplog.tell(last, added, log.and_then(Log::places));
         }
         Ok(last)
     }
@@ -346,11 +347,13 @@ impl Catalog {
         change(&self.state.oplog)
     }
 
-    /// Appends the entry of a dropped database, whose collections are gone already.
+    /// Appends the entry of a dropped database, whose collections are gone already: unless it exists again.
     pub(super) fn log_drop_database(&self, db: &str) -> Result<()> {
-        let Ok(ns) = Namespace::new(db, "c") else {
+        let _changing = self.begin_change()?;
+        let ns = Namespace::new(db, "c")?;
+        if !self.view().database(db).is_empty() {
             return Ok(());
-        };
+        }
         let mut batch = self.batch(&ns);
         let command = Command {
             db,

@@ -300,10 +300,11 @@ impl OpenTransaction {
         point("a transaction is about to be committed");
         let created: Vec<_> = changes.created.values().cloned().collect();
         let announced = state.announce(created);
+        let _under_way = (added.entries > 0).then(|| state.oplog.begin_commit());
         let committed = engine.commit(set, Durability::Logged).map_err(not_staged)?;
         if let Some(at) = state.oplog.note(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
-            state.oplog.tell(at, Some(changes.log.places()));
+            state.oplog.tell(at, added, Some(changes.log.places()));
         }
         for written in changes.written.values() {
             written.shared.count(written.counts);

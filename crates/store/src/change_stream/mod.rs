@@ -191,13 +191,14 @@ impl DocumentStore {
         let oplog = self.oplog();
         let last = || oplog.last().to_u64();
         let reader = oplog.readers().watch(place, last);
-        let mut changes = Changes::new(self, scope, parsed.spec, parsed.on_head, context);
+        let signal = reader.signal().clone();
+        let mut changes = Changes::new(self, scope, parsed.spec, parsed.on_head, reader, context);
         changes.check_start()?;
         changes.rest();
         let changes = Arc::new(Mutex::new(changes));
         let input: Source<Error> = Box::new(Input(changes.clone()));
         let stages = parsed.stages.execute(input, &stage_context())?;
-        let stream = ChangeStream::new(changes, stages, parsed.splits, reader);
+        let stream = ChangeStream::new(changes, stages, parsed.splits, signal);
         let shown = ns.cloned().unwrap_or_else(|| Namespace::of_database(db));
         Ok(QueryCursor::of_stream(shown, Box::new(stream)))
     }

@@ -18,6 +18,7 @@ use crate::context::OpContext;
 use crate::error::{Error, Result, command, corrupt};
 use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
 use crate::oplog::entry::{Kind, RawEntry, Session};
+use crate::oplog::readers::Reader;
 use crate::oplog::{Oplog, is_off, timestamp_of_key};
 use crate::store::DocumentStore;
 
@@ -41,6 +42,12 @@ pub struct Changes {
     start: u64,
     /// Everything up to this time was looked at.
     scanned: u64,
+    reader: Reader,
+    /// The notifications before the last look that came to the end, and before the look at hand.
+    looked: Option<u64>,
+    looking: u64,
+    /// The number of entries that were read.
+    pub examined: u64,
     reading: Option<Reading>,
     unwinding: Option<Unwinding>,
     /// The `invalidate` that comes next.
@@ -109,6 +116,7 @@ impl Changes {
         scope: WatchScope,
         spec: Spec,
         on_head: Option<Arc<Filter>>,
+        reader: Reader,
         context: &OpContext,
     ) -> Changes {
         let token = spec.start.token();
@@ -127,6 +135,10 @@ impl Changes {
             next,
             start: next,
             scanned: next.saturating_sub(1),
+            reader,
+            looked: None,
+            looking: 0,
+            examined: 0,
             reading: None,
             unwinding: None,
             queued: None,
@@ -218,8 +230,19 @@ impl Changes {
     fn open(&mut self) -> Result<bool> {
         let oplog = self.store.oplog().clone();
         let tree = self.tree()?;
+        self.looking = self.reader.signal().insertions();
         // A snapshot that is taken later has all of this.
         let until = oplog.durable();
+        if self.looked == Some(self.looking)
+            && let Some(quiet) = self.reader.quiet_until(until, self.looking)
+        {
+            // What was written since is about other collections.
+            self.scanned = self.scanned.max(quiet);
+            self.next = self.next.max(quiet.saturating_add(1));
+            if quiet == until {
+                return Ok(false);
+            }
+        }
         let snapshot = self.store.engine().snapshot();
         if !snapshot.has_tree(tree) {
             return Err(is_off());
@@ -227,6 +250,7 @@ impl Changes {
         self.check_history(&oplog, &snapshot, tree)?;
         if self.next > until {
             self.scanned = self.scanned.max(until);
+            self.looked = Some(self.looking);
             return Ok(false);
         }
         let low = self.next.to_be_bytes();
@@ -278,11 +302,13 @@ impl Changes {
         let Some((key, value)) = reading.cursor.next()? else {
             self.next = self.next.max(reading.until.saturating_add(1));
             self.scanned = self.scanned.max(reading.until);
+            self.looked = Some(self.looking);
             self.check_passed(self.scanned)?;
             return Ok(Found::End);
         };
         let time = timestamp_of_key(key).ok_or_else(|| corrupt("a key of the oplog"))?;
         let entry = RawEntry::read(value)?;
+        self.examined += 1;
         if entry.is_transaction() {
             let chain = entry.chain_position();
             self.begin_unwinding(&reading, time, chain)?;

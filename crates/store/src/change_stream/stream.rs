@@ -13,8 +13,8 @@ use super::split::{EVENT_BYTES_MAX, split, too_large};
 use super::token::Token;
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
+use crate::exec::ExecStats;
 use crate::exec::cursor::DocStream;
-use crate::oplog::readers::Reader;
 use crate::signal::TailSignal;
 
 /// The events as the input of the stages.
@@ -37,7 +37,7 @@ pub struct ChangeStream {
     fragments: VecDeque<(DocBuf, Token)>,
     /// The fragment that was returned last, while others follow.
     last_fragment: Option<Token>,
-    reader: Reader,
+    signal: Arc<TailSignal>,
     /// Notifications before the oplog was looked at last.
     seen: u64,
 }
@@ -71,7 +71,7 @@ impl ChangeStream {
         changes: Arc<Mutex<Changes>>,
         stages: Source<Error>,
         splits: bool,
-        reader: Reader,
+        signal: Arc<TailSignal>,
     ) -> ChangeStream {
         ChangeStream {
             changes,
@@ -79,7 +79,7 @@ impl ChangeStream {
             splits,
             fragments: VecDeque::new(),
             last_fragment: None,
-            reader,
+            signal,
             seen: 0,
         }
     }
@@ -129,7 +129,7 @@ impl DocStream for ChangeStream {
                 return Ok(Some(fragment));
             }
             self.last_fragment = None;
-            self.seen = self.reader.signal().insertions();
+            self.seen = self.signal.insertions();
             let Some(event) = self.stages.next()? else {
                 self.rest();
                 return Ok(None);
@@ -172,12 +172,19 @@ impl DocStream for ChangeStream {
         self.changes.lock().rest();
     }
 
+    fn stats(&self) -> ExecStats {
+        ExecStats {
+            docs_examined: self.changes.lock().examined,
+            ..ExecStats::default()
+        }
+    }
+
     fn is_tailable(&self) -> bool {
         !self.changes.lock().is_invalidated
     }
 
     fn signal(&self) -> Option<(Arc<TailSignal>, u64)> {
-        Some((self.reader.signal().clone(), self.seen))
+        Some((self.signal.clone(), self.seen))
     }
 
     fn resume_token(&self) -> Option<DocBuf> {

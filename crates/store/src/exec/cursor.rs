@@ -56,6 +56,11 @@ pub trait DocStream: Send {
     /// Called when nothing more is taken for now.
     fn rest(&mut self) {}
 
+    /// As [`QueryCursor::stats`].
+    fn stats(&self) -> ExecStats {
+        ExecStats::default()
+    }
+
     /// As [`QueryCursor::is_tailable`].
     fn is_tailable(&self) -> bool {
         false
@@ -257,7 +262,7 @@ impl QueryCursor {
         match &self.rows {
             Rows::Plan(executor) => executor.stats(),
             Rows::Done(stats) => *stats,
-            Rows::Stream(_) => ExecStats::default(),
+            Rows::Stream(stream) => stream.stats(),
             Rows::Tail(tail, _) => tail.stats(),
         }
     }

@@ -35,7 +35,7 @@ use entry::{Entry, Kind};
 pub(crate) use log::{Batch, Change, Log, TransactionLog};
 use marks::Marks;
 pub use marks::Trimmed;
-use readers::{Places, Readers};
+use readers::{Places, Readers, UnderWay};
 
 /// The value of a tree's number without a tree. Tree 0 is that of the catalog.
 const NONE: u32 = 0;
@@ -369,10 +369,19 @@ impl Oplog {
         Ok(self.note(committed.first_stamp, added))
     }
 
+    /// Begins a commit that has entries. To be dropped when it has told of them ([`Oplog::tell`]).
+    pub(crate) fn begin_commit(&self) -> UnderWay<'_> {
+        self.readers.begin(self.cluster_time.last().to_u64())
+    }
+
     /// Tells those who wait of the entries of a commit, the last of which has this time. Without `places` they may be of any
     /// namespace.
-    pub(crate) fn tell(&self, last: Timestamp, places: Option<&Places>) {
-        if self.readers.any() && self.readers.committed(places, last.to_u64()) {
+    pub(crate) fn tell(&self, last: Timestamp, added: Added, places: Option<&Places>) {
+        let last = last.to_u64();
+        let first = last
+            .saturating_sub(u64::from(added.entries))
+            .saturating_add(1);
+        if self.readers.any() && self.readers.committed(places, first, last) {
             // What a reader waits for should not wait for the interval of the journal.
             self.engine.request_sync();
         }
@@ -402,10 +411,11 @@ impl Oplog {
         let tree = self.tree().ok_or_else(is_off)?;
         let (mut batch, mut added) = (WriteSet::new(), Added::default());
         put_noop(&mut batch, tree, message, &mut added);
+        let _under_way = self.begin_commit();
         match self.commit(batch, added) {
             Ok(at) => {
                 let at = at.unwrap_or_default();
-                self.tell(at, Some(&Places::default()));
+                self.tell(at, added, Some(&Places::default()));
                 Ok(at)
             }
             // It was turned off meanwhile.

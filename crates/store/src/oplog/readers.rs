@@ -4,6 +4,10 @@
 //! reads there; when the entries are durable, the readers of the marked places are woken. So a stream on a collection that
 //! nobody writes sleeps, however much is written elsewhere, and writers pay one load of an atomic while there are no readers.
 //!
+//! A reader that looks although it was not told of anything, because its client asks once in a second, does not have to read
+//! what was written elsewhere: [`Reader::quiet_until`] says up to which time its place has no entries. Commits that are under way
+//! are known for that, since one can be durable before it has told of its entries.
+//!
 //! A thread of its own wakes, so that neither a commit nor the log waits for it. Each waked reader costs a command. So a place
 //! with many readers is notified less often: a thousand readers of one collection do not take the processor from its writers.
 
@@ -22,6 +26,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The time between them for each reader that was woken.
 const PAUSE_FOR_EACH: Duration = Duration::from_micros(500);
+
+/// Parts of the list of commits that are under way, so that writers seldom meet.
+const SHARDS: usize = 16;
 
 /// The part of the store that a reader waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +75,24 @@ pub struct Readers {
     state: Mutex<State>,
     /// Signals changes of [`State::due`].
     changed: Condvar,
+    /// For each commit that is under way a time before those of its entries.
+    under_way: [Mutex<Vec<u64>>; SHARDS],
+}
+
+/// A commit with entries that has not yet told of them.
+#[derive(Debug)]
+pub struct UnderWay<'a> {
+    shard: &'a Mutex<Vec<u64>>,
+    after: u64,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut commits = self.shard.lock();
+        if let Some(place) = commits.iter().position(|after| *after == self.after) {
+            commits.swap_remove(place);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +115,8 @@ struct Watched {
     marked: Option<(u64, u64)>,
     /// No notification is sent before this.
     not_before: Option<Instant>,
+    /// Whether one is being sent.
+    notifies: bool,
 }
 
 /// A reader. Its place is watched until it is dropped.
@@ -104,6 +131,24 @@ impl Reader {
     /// Is notified when there are durable entries that the reader may not have seen.
     pub fn signal(&self) -> &Arc<TailSignal> {
         &self.signal
+    }
+
+    /// The greatest time, not after `durable`, up to which the place has no entries but those that the first `told` notifications
+    /// told of. `None` if there may be such entries anywhere. `durable` was read from the engine before the call.
+    pub fn quiet_until(&self, durable: u64, told: u64) -> Option<u64> {
+        let known = durable.min(self.readers.told());
+        let state = self.readers.state.lock();
+        let watched = state.places.get(&self.place)?;
+        if watched.signal.insertions() != told
+            || watched.notifies
+            || state.due.contains_key(&self.place)
+        {
+            return None;
+        }
+        match watched.marked {
+            None => Some(known),
+            Some((first, _)) => Some(known.min(first.checked_sub(1)?)),
+        }
     }
 }
 
@@ -139,10 +184,12 @@ impl Readers {
                 readers: 0,
                 marked: None,
                 not_before: None,
+                notifies: false,
             });
         watched.readers += 1;
         let signal = watched.signal.clone();
-        self.mark(&mut state, &place, last());
+        // Which of the entries up to there are of this place is not known.
+        self.mark(&mut state, &place, 0, last());
         self.begin_waking(&mut state);
         drop(state);
         Reader {
@@ -158,9 +205,34 @@ impl Readers {
         self.count.load(Ordering::SeqCst) > 0
     }
 
-    /// Tells of a commit, the last entry of which has this time. Without `places` its entries may be of any namespace. Returns
-    /// whether a reader waits for them to become durable.
-    pub fn committed(self: &Arc<Readers>, places: Option<&Places>, time: u64) -> bool {
+    /// Notes that a commit is under way. `given_out` is the last timestamp that was given out; those of the commit come later. To
+    /// be dropped when the commit has told of its entries.
+    pub fn begin(&self, given_out: u64) -> UnderWay<'_> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        }
+        let [first, ..] = &self.under_way;
+        let shard = SHARD
+            .with(|shard| self.under_way.get(*shard))
+            .unwrap_or(first);
+        shard.lock().push(given_out);
+        UnderWay {
+            shard,
+            after: given_out,
+        }
+    }
+
+    /// All commits up to this time have told of their entries, except for those that begin after the call.
+    fn told(&self) -> u64 {
+        let shards = self.under_way.iter();
+        let first = shards.filter_map(|shard| shard.lock().iter().min().copied());
+        first.min().unwrap_or(u64::MAX)
+    }
+
+    /// Tells of a commit, the entries of which have times from `first` to `last`. Without `places` they may be of any namespace.
+    /// Returns whether a reader waits for them to become durable.
+    pub fn committed(self: &Arc<Readers>, places: Option<&Places>, first: u64, last: u64) -> bool {
         if !self.any() {
             return false;
         }
@@ -178,7 +250,7 @@ impl Readers {
         };
         let mut is_read = false;
         for place in &marked {
-            is_read |= self.mark(&mut state, place, time);
+            is_read |= self.mark(&mut state, place, first, last);
         }
         self.begin_waking(&mut state);
         is_read
@@ -213,21 +285,21 @@ impl Readers {
         self.begin_waking(&mut state);
     }
 
-    /// Marks a place. Returns whether it has readers.
-    fn mark(&self, state: &mut State, place: &Place, time: u64) -> bool {
+    /// Marks a place: it may have entries between these times. Returns whether it has readers.
+    fn mark(&self, state: &mut State, place: &Place, from: u64, to: u64) -> bool {
         let Some(watched) = state.places.get_mut(place) else {
             return false;
         };
         // The lock is held, so that an entry is either durable here, or marked when `advance` looks.
-        if time <= self.durable.load(Ordering::SeqCst) {
+        if to <= self.durable.load(Ordering::SeqCst) {
             let not_before = watched.not_before;
             state.make_due(place.clone(), not_before);
             return true;
         }
         match &mut watched.marked {
-            Some((first, last)) => (*first, *last) = ((*first).min(time), (*last).max(time)),
+            Some((first, last)) => (*first, *last) = ((*first).min(from), (*last).max(to)),
             none => {
-                *none = Some((time, time));
+                *none = Some((from, to));
                 state.marked.push(place.clone());
             }
         }
@@ -250,9 +322,10 @@ impl Readers {
             // Without a thread the caller does it.
             Err(_) => {
                 let (due, _) = state.take_due(Instant::now() + PAUSE_MAX);
-                due.iter().for_each(|(_, signal)| {
-                    signal.notify();
-                });
+                for (place, signal) in due {
+                    let count = signal.notify();
+                    state.woken(&place, count);
+                }
             }
         }
     }
@@ -269,7 +342,9 @@ impl State {
     fn take_due(&mut self, now: Instant) -> (Vec<(Place, Arc<TailSignal>)>, Option<Instant>) {
         let due = self.due.extract_if(|_, at| *at <= now);
         let due = due.filter_map(|(place, _)| {
-            let signal = self.places.get(&place)?.signal.clone();
+            let watched = self.places.get_mut(&place)?;
+            watched.notifies = true;
+            let signal = watched.signal.clone();
             Some((place, signal))
         });
         (due.collect(), self.due.values().min().copied())
@@ -281,6 +356,7 @@ impl State {
         let not_before = Instant::now() + pause.clamp(PAUSE_MIN, PAUSE_MAX);
         if let Some(watched) = self.places.get_mut(place) {
             watched.not_before = Some(not_before);
+            watched.notifies = false;
             if let Some(at) = self.due.get_mut(place) {
                 *at = not_before;
             }
@@ -324,7 +400,7 @@ mod tests {
     fn committed(readers: &Arc<Readers>, ns: &str, time: u64) -> bool {
         let mut places = Places::default();
         places.add(ns);
-        readers.committed(Some(&places), time)
+        readers.committed(Some(&places), time, time)
     }
 
     /// Waits until the signal has been sent more than `seen` times.
@@ -375,10 +451,51 @@ mod tests {
         assert!(committed(&readers, "e.$cmd", 1));
         readers.advance(1);
         assert!(is_told(&reader, 1));
-        assert!(readers.committed(None, 2));
+        assert!(readers.committed(None, 2, 2));
         readers.advance(2);
         assert!(is_told(&reader, 2));
-        assert!(!readers.committed(Some(&Places::default()), 3));
+        assert!(!readers.committed(Some(&Places::default()), 3, 3));
+    }
+
+    #[test]
+    fn a_place_is_quiet_up_to_what_is_known_of_it() {
+        let readers = Arc::new(Readers::default());
+        let reader = readers.watch(collection("d.a"), || 3);
+        assert_eq!(
+            reader.quiet_until(2, 0),
+            None,
+            "what was written before is not known"
+        );
+        readers.advance(3);
+        assert!(is_told(&reader, 0));
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(reader.quiet_until(3, 0), None, "there was a notification");
+        assert_eq!(reader.quiet_until(3, 1), Some(3));
+        assert_eq!(reader.quiet_until(9, 1), Some(9));
+        let first = readers.begin(9);
+        let second = readers.begin(12);
+        assert_eq!(
+            reader.quiet_until(20, 1),
+            Some(9),
+            "a commit has not told yet"
+        );
+        committed(&readers, "d.b", 10);
+        drop(first);
+        assert_eq!(reader.quiet_until(20, 1), Some(12));
+        let mut places = Places::default();
+        places.add("d.a");
+        readers.committed(Some(&places), 15, 17);
+        drop(second);
+        assert_eq!(
+            reader.quiet_until(20, 1),
+            Some(14),
+            "a commit of this place"
+        );
+        readers.advance(17);
+        assert_eq!(reader.quiet_until(20, 1), None);
+        assert!(is_told(&reader, 1));
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(reader.quiet_until(20, 2), Some(20));
     }
 
     #[test]

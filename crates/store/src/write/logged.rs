@@ -1,6 +1,6 @@
 //! The entries of documents in the oplog.
 
-use frond_bson::{Doc, DocBuf};
+use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES};
 
 use super::staging::{Staging, id_document};
 use crate::catalog::name_in_oplog;
@@ -69,7 +69,8 @@ impl Staging<'_> {
             (How::Computed, Some(is_whole)) => diff::diff_of_parts(old, new, is_whole),
             (How::Operators(set), _) => diff::diff_of_operators(old, new, set, is_whole),
         };
-        match diff {
+        // One that is larger than any document, as of all elements of a long array, would not fit in an entry.
+        match diff.filter(|diff| diff.len_bytes() <= MAX_DOCUMENT_BYTES) {
             Some(diff) => Some(Written::Changed { old, diff }),
             None if is_whole.is_some() => None,
             None => Some(Written::Replaced { old, new }),

@@ -27,7 +27,7 @@ fn entries_and_documents_agree_after_a_crash() {
             let mut random = Random::new(5);
             while !stop.load(Ordering::Relaxed) {
                 step(&store, &mut random, shape(SIZES));
-                if steps.fetch_add(1, Ordering::Relaxed) % 20 == 0 {
+                if steps.fetch_add(1, Ordering::Relaxed).is_multiple_of(20) {
                     store.flush_log().unwrap();
                 }
             }

@@ -129,6 +129,32 @@ fn updates_have_differences_and_replacements_documents() {
 }
 
 #[test]
+fn the_largest_changes_have_entries() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let c = ns("db.c");
+    let mut long = doc! {"_id": 1};
+    long.push_array("x", |x| {
+        while x.len_bytes() < (16 << 20) - 2100 {
+            x.push(&*"x".repeat(2000));
+        }
+    });
+    insert(store, &c, &[long.clone()]);
+    // The names of the elements are longer in a difference.
+    let other = "y".repeat(2000);
+    update(store, &c, &doc! {}, &doc! {"$set": {"x.$[]": &other}});
+    let (_, value) = values(store).pop().unwrap();
+    let raw = RawEntry::read(&value).unwrap();
+    assert_eq!(raw.kind(), frond_store::oplog::entry::Kind::Replace);
+    let transaction = store.begin();
+    let inside = store.in_transaction(&transaction);
+    delete(&inside, &c, &doc! {});
+    insert(&inside, &c, &[long]);
+    transaction.commit(LOGGED).unwrap();
+    replay::check(store);
+}
+
+#[test]
 fn an_increment_of_a_large_document_has_the_value_after_it() {
     let fixture = with_oplog();
     let store = &fixture.store;
@@ -256,7 +282,9 @@ fn measurements_have_the_name_of_the_buckets() {
     let options = doc! {"timeseries": {"timeField": "at"}};
     store.create_collection(&c, &options).unwrap();
     let measurement = doc! {"_id": 1, "at": Value::DateTime(5)};
-    let entries = added(store, || insert(store, &c, &[measurement.clone()]));
+    let entries = added(store, || {
+        insert(store, &c, std::slice::from_ref(&measurement))
+    });
     let expected = doc! {
         "op": "i", "ns": "db.system.buckets.series", "o": &measurement, "o2": {"_id": 1},
     };

@@ -1,10 +1,13 @@
 //! Turning the oplog on and off.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use frond_bson::doc;
 use frond_error::ErrorCode;
+use frond_store::keyspace::Stamps;
+use frond_store::{Engine, EngineOptions, StoreOptions, merge_operator};
 
 use super::*;
 use crate::common::ns;
@@ -154,4 +157,63 @@ fn every_change_behind_the_first_entry_has_an_entry() {
     store.turn_on_oplog(SETTINGS).unwrap();
     store.drop_collection(&c).unwrap();
     insert(store, &c, &[doc! {"_id": 1}]);
+}
+
+/// A source of stamps that fails every other time, once it is told to.
+#[derive(Default)]
+struct Scarce {
+    last: AtomicU64,
+    fails: AtomicBool,
+    calls: AtomicU64,
+}
+
+impl Stamps for Scarce {
+    fn take(&self, count: u32) -> Option<u64> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        if self.fails.load(Ordering::SeqCst) && call.is_multiple_of(2) {
+            return None;
+        }
+        Some(self.last.fetch_add(u64::from(count), Ordering::SeqCst) + 1)
+    }
+}
+
+#[test]
+fn a_commit_that_finds_no_time_is_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let stamps = Arc::new(Scarce::default());
+    let engine = Engine::open(EngineOptions {
+        merge: merge_operator(),
+        stamps: Some(stamps.clone()),
+        ..EngineOptions::new(directory.path())
+    });
+    let store = DocumentStore::open(engine.unwrap(), StoreOptions::default()).unwrap();
+    store.turn_on_oplog(SETTINGS).unwrap();
+    let c = ns("db.c");
+    store.create_collection(&c, &doc! {}).unwrap();
+    stamps.fails.store(true, Ordering::SeqCst);
+    let before = stamps.calls.load(Ordering::SeqCst);
+    for n in 0..10 {
+        insert(&store, &c, &[doc! {"_id": n}]);
+        update(&store, &c, &doc! {"_id": n}, &doc! {"$set": {"a": n}});
+        if n % 2 == 0 {
+            assert_eq!(delete(&store, &c, &doc! {"_id": n}), 1);
+        }
+    }
+    let calls = stamps.calls.load(Ordering::SeqCst) - before;
+    assert!(calls > 45, "{calls} for 25 commits");
+    // A transaction cannot be tried again in the store, and neither are changes of the catalog.
+    let failed = (0..10).any(|n| {
+        let transaction = store.begin();
+        let inside = store.in_transaction(&transaction);
+        insert(&inside, &c, &[doc! {"_id": 100 + n}]);
+        match transaction.commit(LOGGED) {
+            Ok(()) => false,
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::WriteConflict);
+                true
+            }
+        }
+    });
+    assert!(failed);
+    replay::check(&store);
 }

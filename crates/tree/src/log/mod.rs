@@ -21,6 +21,8 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use crate::disk::Disk;
 use crate::durable_stamp::DurableStamp;
 use crate::error::{CLOSE_CALLED, is_passing};
@@ -30,7 +32,6 @@ use crate::{Error, Result};
 pub(crate) use cut::{cut_damaged, was_cut};
 pub(crate) use frame::{Checksum, Frame, Stamped};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use parking_lot::Mutex;
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};
 use state::{Shared, Stall, State};
@@ -125,8 +126,8 @@ impl Log {
         })
     }
 
-    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. A frame that `may_use_reserve` frees space: it is taken on a full disk too, as long as
-    /// the log's reserve lasts.
+    /// Appends a frame and returns the position after it. Called in the order of sequence numbers. A frame that
+    /// `may_use_reserve` frees space: it is taken on a full disk too, as long as the log's reserve lasts.
     ///
     /// # Errors
     /// After an error nothing was appended. [`Error::Stalled`] if the log cannot be written for now.
