@@ -50,9 +50,8 @@ class Copy:
             self.deleted.add(key)
             return
         document = documents[key]
-        by, seq = document["by"], changed["seq"]
-        if by:
-            self._count(by, seq, event, before)
+        if document["by"]:
+            self._count(document["by"], document["seq"], event, before)
 
     def _count(self, by, seq, event, before):
         counts = self.counts[by]
