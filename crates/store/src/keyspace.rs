@@ -10,7 +10,7 @@ pub use frond_tree::{
     DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
     IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed, MemoryBudget,
     MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation, Snapshot, Stamps,
-    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet, disk,
+    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet, disk, key_hash,
 };
 pub use frond_tree::{
     Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,

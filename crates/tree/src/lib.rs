@@ -125,7 +125,7 @@ pub use store::{Store, StoreStats};
 pub use transaction::Transaction;
 pub use tree_id::TreeId;
 pub use verify::VerifyReport;
-pub use write_set::WriteSet;
+pub use write_set::{WriteSet, key_hash};
 
 pub(crate) use memtable::Memtable;
 pub(crate) use message::Kind;

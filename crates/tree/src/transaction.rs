@@ -25,7 +25,7 @@ use crate::operation::{self, Op};
 use crate::snapshot::{OwnWrites, Snapshot};
 use crate::store::Store;
 use crate::version::{Tree, Version};
-use crate::write_set::{Guard, WriteSet, guard_hash};
+use crate::write_set::{Guard, WriteSet, key_hash};
 use crate::{Error, Result, TreeId};
 
 /// Size of the first memtable of a transaction.
@@ -107,7 +107,7 @@ impl Store {
     /// # Errors
     /// [`Error::Interrupted`].
     pub fn await_transaction(&self, tree: TreeId, key: &[u8]) -> Result<()> {
-        let hash = guard_hash(tree, key);
+        let hash = key_hash(tree, key);
         let holder = {
             let state = self.engine().commit_lock.lock();
             state.intents.holder(hash).cloned()

@@ -9,7 +9,6 @@ use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, Value};
 use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::paths::MultikeyPaths;
 use parking_lot::MutexGuard;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::duplicate;
 use super::logged::{How, Written};
@@ -20,7 +19,7 @@ use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
 use crate::keyspace::{
     COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability,
-    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet,
+    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet, key_hash,
 };
 use crate::merge::Counts;
 use crate::oplog::Log;
@@ -106,11 +105,6 @@ pub struct Staging<'a> {
     /// The oplog when the commit was begun, and the entries of the commit.
     oplog: Option<TreeId>,
     pub(super) log: Option<Log>,
-}
-
-/// A hash of a key of one tree.
-pub fn key_hash(tree: TreeId, fields: &[u8]) -> u64 {
-    xxh3_64_with_seed(fields, u64::from(tree.0))
 }
 
 impl<'a> Staging<'a> {
