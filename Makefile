@@ -31,7 +31,7 @@ MINUTES ?= 10
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded bank history deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,6 +112,11 @@ bank: setup ## 64 clients move money in transactions for MINUTES (5 unless given
 	cargo build --locked
 	FROND_SECONDS=$$((60 * $(if $(filter file,$(origin MINUTES)),5,$(MINUTES)))) FROND_KILLS=$(if $(KILLS),$(KILLS),20) \
 		FROND_SEED=$(SEED) .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond bank
+
+streams: setup ## Change streams beside bulk inserts and transactions in 512 MiB for MINUTES (5 unless given), with KILLS (20) of the server; SEED
+	cargo build --locked
+	FROND_SECONDS=$$((60 * $(if $(filter file,$(origin MINUTES)),5,$(MINUTES)))) FROND_KILLS=$(if $(KILLS),$(KILLS),20) \
+		FROND_SEED=$(SEED) .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond streams
 
 history: setup ## Record transactions for SECONDS (120 unless given) for each workload, with KILLS (5) of the server, and check them; SEED
 	cargo build --locked

@@ -153,14 +153,16 @@ def beside(server, options):
     """A writer beside streams of another collection and of its own, in turns with one beside none."""
     rows = []
     Connection(server.port).run({"create": "watched", "$db": "bench"})
-    waiting = Waiting(server, options.streams, "watched")
-    used = []
-    for _ in range(3):
-        before = ticks(server)
-        time.sleep(10)
-        used.append(ticks(server) - before)
-    rows.append(row(f"processor ticks of 10 s with {options.streams:,} waiting streams and no writer", used, "ticks", 0))
-    waiting.close()
+    for count in (0, options.streams):
+        waiting = Waiting(server, count, "watched") if count else None
+        used = []
+        for _ in range(3):
+            before = ticks(server)
+            time.sleep(10)
+            used.append(ticks(server) - before)
+        rows.append(row(f"processor ticks of 10 s with {count:,} waiting streams and no writer", used, "ticks", 0))
+        if waiting:
+            waiting.close()
     for documents in (1, BATCH):
         for name, what in (("elsewhere", "of another collection"), ("watched", "of the same collection")):
             speeds, costs, replies = ([], []), ([], []), []

@@ -67,8 +67,12 @@ def java(main, folder, jars, *more):
     return command
 
 
-def go():
+def go(*arguments):
     """The suite in Go, built from what setup.sh fetched."""
+    return lambda: go_command(arguments)
+
+
+def go_command(arguments):
     binary = os.path.join(CACHE, "go", "suite")
     environment = {
         **os.environ,
@@ -80,7 +84,7 @@ def go():
     subprocess.run(
         ["go", "build", "-o", binary, "."], cwd=os.path.join(SUITES, "go"), env=environment, check=True
     )
-    return [binary], {}
+    return [binary, *arguments], {}
 
 
 def php():
@@ -97,7 +101,7 @@ ALL = {
     "mongosh": (300, python("mongosh")),
     "java-2.14": (300, java("LegacyDriver", "java", "java-2.14")),
     "java": (300, java("Main", "java_current", "java", "java/Tap.java")),
-    "go": (300, go),
+    "go": (300, go()),
     "php": (300, php),
     "large": (300, python("large")),
     "robustness": (300, python("robustness")),
@@ -110,10 +114,26 @@ ALL = {
     "mongoose-transactions": (120, node("mongoose_transactions")),
     "spring-transactions": (180, java("TransactionsMain", "java_current", "java", "java/Tap.java")),
     "parse": (180, node("parse")),
+    "change-streams": (300, python("change_streams")),
+    "change-streams-node": (120, node("change_streams")),
+    "change-streams-3.6": (120, python("change_streams_2018", "3.6.1")),
+    "oplog-meteor": (120, node("tail_meteor")),
+    "oplog-go": (180, go("oplog")),
+    "oplog-2.4": (120, python("tail_2013", "2.4.2")),
+    "streams": (3600, python("streams_crashes")),
     "bank": (1800, python("bank_crashes")),
     "history": (1800, python("history_recorded")),
 }
-REPLICA_SET = {"mongoose-transactions", "spring-transactions", "parse"}
+REPLICA_SET = {
+    "mongoose-transactions",
+    "spring-transactions",
+    "parse",
+    "change-streams-node",
+    "change-streams-3.6",
+    "oplog-meteor",
+    "oplog-go",
+    "oplog-2.4",
+}
 
 
 def count(line, totals):

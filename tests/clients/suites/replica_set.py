@@ -56,6 +56,24 @@ def the_shell_initiates_it():
 
 
 @test
+def the_shell_tells_of_the_oplog_and_watches():
+    told = "const o = db.getReplicationInfo(); print(o.logSizeMB >= 990, o.usedMB >= 0, o.timeDiff >= 0, typeof o.tLast)"
+    equal(shell(told), "true true true string")
+    assert "configured oplog size" in shell("rs.printReplicationInfo()")
+    script = """
+        const stream = db.watched.watch([], { fullDocument: 'updateLookup' });
+        db.watched.insertOne({ _id: 1 });
+        db.watched.updateOne({ _id: 1 }, { $set: { n: 2 } });
+        for (let left = 2; left > 0;) {
+          const event = stream.tryNext();
+          if (event) { left -= 1; print(event.operationType, EJSON.stringify(event.fullDocument)); }
+        }
+        stream.close();
+    """
+    equal(shell(script).splitlines(), ['insert {"_id":1}', 'update {"_id":1,"n":2}'])
+
+
+@test
 def it_is_found_by_every_address():
     for options, kind in [
         ("?replicaSet=rs0", "ReplicaSetWithPrimary"),

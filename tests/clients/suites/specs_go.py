@@ -1,4 +1,4 @@
-"""The Go driver's own runners and prose tests of sessions, transactions and retries on a replica set, with fail points.
+"""The Go driver's own runners and prose tests of sessions, transactions, retries and change streams, with fail points.
 
 The modules of both major versions carry their runners. That of version 1 carries its files of tests, too; version 2 gets
 those of PyMongo's source distribution, which come from the same specifications.
@@ -27,9 +27,10 @@ SPECIFICATIONS = {
     "retryable-reads/tests/unified": "retryable_reads/unified",
     "retryable-writes/tests/unified": "retryable_writes/unified",
     "causal-consistency/tests": "causal_consistency",
+    "change-streams/tests/unified": "change_streams/unified",
 }
 # Folders in version 1, by their format.
-UNIFIED_1 = ["transactions/unified", "sessions", "retryable-writes/unified"]
+UNIFIED_1 = ["transactions/unified", "sessions", "retryable-writes/unified", "change-streams"]
 LEGACY_1 = ["transactions/legacy", "convenient-transactions", "retryable-reads"]
 # Prose tests by what runs at a time; those of retries wait for the driver's timers, so that their parts are divided.
 PROSE = [
@@ -40,7 +41,9 @@ PROSE = [
     "TestRetryableWritesProse$/^[^a-m]",
     "TestRetryableWritesSpec$",
     "TestTransactionConvenientApiProse$",
-    "TestCausalConsistency_|^TestNoWritesPerformedLabel$|^TestSession(Pool$|s$|sProse|_)|^TestNewSessionWithLSID$",
+    "TestChangeStream_ReplicaSet$/^[a-m]",
+    "TestChangeStream_ReplicaSet$/^[^a-m]",
+    "TestChangeStream_Standalone$|^TestCausalConsistency_|^TestNoWritesPerformedLabel$|^TestSession(Pool$|s$|sProse|_)|^TestNewSessionWithLSID$",
 ]
 FILES_AT_A_TIME = 6
 WORKERS = 6

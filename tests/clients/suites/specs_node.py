@@ -22,6 +22,7 @@ FOLDERS = [
     "retryable_reads/unified",
     "retryable_writes/unified",
     "causal_consistency",
+    "change_streams/unified",
 ]
 FILES_AT_A_TIME = 4
 WORKERS = 6

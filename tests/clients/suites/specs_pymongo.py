@@ -1,4 +1,4 @@
-"""PyMongo's own tests of sessions, transactions, retries and causal consistency, with fail points, on a replica set."""
+"""PyMongo's own tests of sessions, transactions, retries and change streams, with fail points, on a replica set."""
 
 import json
 import os
@@ -23,6 +23,7 @@ MODULES = [
     "test.test_retryable_reads",
     "test.test_retryable_reads_unified",
     "test.test_causal_consistency",
+    "test.test_change_stream",
 ]
 SLOW = ("test.test_retryable_reads.", "test.test_retryable_writes.")
 # Most of the time the tests wait for the driver's timers.

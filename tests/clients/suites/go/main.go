@@ -22,6 +22,9 @@ func main() {
 		os.Exit(1)
 	}
 	tests := slices.Concat(documents, writes, around, tools)
+	if slices.Contains(os.Args[1:], "oplog") {
+		tests = slices.Concat(dumping, tailing)
+	}
 	code := runAll(client, tests)
 	_ = client.Disconnect(context.Background())
 	os.Exit(code)

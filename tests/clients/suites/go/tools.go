@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -144,7 +145,11 @@ func dump(ctx context.Context, db *mongo.Database) []dumped {
 			continue
 		}
 		if one.kind != "view" {
-			indexes := get(db.RunCommandCursor(ctx, bson.D{{Key: "listIndexes", Value: one.name}, {Key: "cursor", Value: bson.M{}}}))
+			indexes, err := db.RunCommandCursor(ctx, bson.D{{Key: "listIndexes", Value: one.name}, {Key: "cursor", Value: bson.M{}}})
+			if isGone(err) {
+				continue
+			}
+			must(err)
 			for indexes.Next(ctx) {
 				one.indexes = append(one.indexes, indexes.Current.String())
 				var spec bson.D
@@ -167,6 +172,12 @@ func dump(ctx context.Context, db *mongo.Database) []dumped {
 	must(list.Err())
 	slices.SortFunc(all, func(a, b dumped) int { return strings.Compare(a.name, b.name) })
 	return all
+}
+
+// isGone tells whether a collection was dropped since it was listed.
+func isGone(err error) bool {
+	var command mongo.CommandError
+	return errors.As(err, &command) && command.Name == "NamespaceNotFound"
 }
 
 // restore writes a collection as mongorestore does.

@@ -1,15 +1,16 @@
 // Runs files in MongoDB's unified test format with the Node.js driver: as much of the format as the specifications of
-// transactions, sessions, retries and causal consistency need. Prints a line of JSON for each test.
+// transactions, sessions, retries, causal consistency and change streams need. Prints a line of JSON for each test.
 //
 //   node unified.mjs FILE...     against FROND_URI
 
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { BSON, GridFSBucket, MongoBulkWriteError, MongoClient, MongoServerError, ReadPreference } from 'mongodb';
+import { BSON, ChangeStream, GridFSBucket, MongoBulkWriteError, MongoClient, MongoServerError, ReadPreference } from 'mongodb';
 
 import { matches, mismatch } from './unified_match.mjs';
 
 const { EJSON } = BSON;
+const SECONDS_MAX = 30;
 const uri = process.env.FROND_URI;
 
 /** A copy as the server gets it. */
@@ -102,6 +103,7 @@ class Entities {
   }
 
   async close() {
+    for (const entity of this.all.values()) if (entity instanceof ChangeStream) await entity.close();
     for (const entity of this.all.values()) if (entity.constructor.name === 'ClientSession') await entity.endSession();
     for (const entity of this.all.values()) if (entity instanceof MongoClient) await entity.close();
   }
@@ -122,13 +124,20 @@ const write = (model) => {
 const plain = (results) => (results instanceof Map
   ? Object.fromEntries([...results].map(([place, { didUpsert, ...rest }]) => [place, rest])) : results);
 
+/** Opens a change stream at once, as the format demands; the driver would do so when it is read. */
+async function watch(entity, { pipeline, ...rest }) {
+  const stream = entity.watch(pipeline, rest);
+  await stream.cursor.cursorInit();
+  return stream;
+}
+
 /** The driver's calls by the kind of the entity and the name of the operation. */
 const OPERATIONS = {
   MongoClient: {
     listDatabases: (client, a) => client.db('admin').admin().listDatabases(a).then(({ databases }) => databases),
     listDatabaseNames: (client, a) => client.db('admin').admin().listDatabases({ ...a, nameOnly: true }).then(({ databases }) => databases.map(({ name }) => name)),
     dropDatabase: (client, { database, ...a }) => client.db(database).dropDatabase(a),
-    createChangeStream: async (client, { pipeline, ...a }) => { await client.watch(pipeline, a).tryNext(); },
+    createChangeStream: watch,
     clientBulkWrite: async (client, { models, ...a }) => {
       const calls = models.map((model) => { const [[name, spec]] = Object.entries(model); return { name, ...spec }; });
       const result = await client.bulkWrite(calls, a);
@@ -142,17 +151,18 @@ const OPERATIONS = {
     dropCollection: (db, { collection, ...a }) => db.dropCollection(collection, a),
     listCollections: (db, { filter = {}, ...a }) => db.listCollections(filter, a).toArray(),
     listCollectionNames: (db, { filter = {}, ...a }) => db.listCollections(filter, { ...a, nameOnly: true }).toArray(),
-    createChangeStream: async (db, { pipeline, ...a }) => { await db.watch(pipeline, a).tryNext(); },
+    createChangeStream: watch,
   },
   Collection: {
     aggregate: (c, { pipeline, ...a }) => c.aggregate(pipeline, a).toArray(),
     bulkWrite: (c, { requests, ...a }) => c.bulkWrite(requests.map(write), a),
     countDocuments: (c, { filter, ...a }) => c.countDocuments(filter, a),
     createIndex: (c, { keys, ...a }) => c.createIndex(keys, a),
-    createChangeStream: async (c, { pipeline, ...a }) => { await c.watch(pipeline, a).tryNext(); },
+    createChangeStream: watch,
     deleteMany: (c, { filter, ...a }) => c.deleteMany(filter, a),
     deleteOne: (c, { filter, ...a }) => c.deleteOne(filter, a),
     distinct: (c, { fieldName, filter = {}, ...a }) => c.distinct(fieldName, filter, a),
+    dropIndex: (c, { name, ...a }) => c.dropIndex(name, a),
     dropIndexes: (c, a) => c.dropIndexes(a),
     estimatedDocumentCount: (c, a) => c.estimatedDocumentCount(a),
     find: (c, { filter, ...a }) => c.find(filter, a).toArray(),
@@ -164,9 +174,13 @@ const OPERATIONS = {
     insertOne: (c, { document, ...a }) => c.insertOne(document, a),
     listIndexes: (c, a) => c.listIndexes(a).toArray(),
     listIndexNames: (c, a) => c.listIndexes(a).toArray().then((indexes) => indexes.map(({ name }) => name)),
+    rename: (c, { to, ...a }) => c.rename(to, a).then(() => undefined),
     replaceOne: (c, { filter, replacement, ...a }) => c.replaceOne(filter, replacement, a),
     updateMany: (c, { filter, update, ...a }) => c.updateMany(filter, update, a),
     updateOne: (c, { filter, update, ...a }) => c.updateOne(filter, update, a),
+  },
+  ChangeStream: {
+    iterateUntilDocumentOrError: (stream) => stream.next(),
   },
   ClientSession: {
     startTransaction: (s, a) => s.startTransaction(options(a)),
@@ -220,7 +234,7 @@ class Test {
   }
 
   /** Runs an operation, and checks its result. Inside a callback an expected error goes on to the driver. */
-  async operation({ name, object, arguments: given = {}, expectError, expectResult, ignoreResultAndError }, inCallback = false) {
+  async operation({ name, object, arguments: given = {}, expectError, expectResult, saveResultAsEntity, ignoreResultAndError }, inCallback = false) {
     let result;
     try {
       result = object === 'testRunner' ? await this.special(name, given) : await this.call(name, object, given);
@@ -235,6 +249,7 @@ class Test {
       return;
     }
     if (expectError) throw new Error(`${name}: no error, expected ${JSON.stringify(expectError)}; got ${EJSON.stringify(result)}`);
+    if (saveResultAsEntity) this.entities.all.set(saveResultAsEntity, result);
     if (expectResult !== undefined) this.check(expectResult, result ?? null, name);
   }
 
@@ -333,6 +348,15 @@ function structuredCloneOf(value) {
   return value;
 }
 
+/** What a promise becomes, or an error if that takes too long: a stream may wait for an event that does not come. */
+async function inTime(promise) {
+  let timer;
+  const late = new Promise((resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`still running after ${SECONDS_MAX} s`)), SECONDS_MAX * 1000);
+  });
+  await Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
 async function main(files) {
   const client = await MongoClient.connect(uri, { writeConcern: { w: 'majority' } });
   const admin = client.db('admin');
@@ -353,7 +377,7 @@ async function main(files) {
           if (runOnRequirements && !isMet(runOnRequirements, server)) throw new Skip('its requirements are not met');
         }
         if (test.skipReason) throw new Skip(test.skipReason);
-        await new Test(server).run(file, test);
+        await inTime(new Test(server).run(file, test));
       } catch (error) {
         outcome = error instanceof Skip ? 'skipped' : 'failed';
         detail = error instanceof Skip ? error.message : String(error.stack);
