@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf};
@@ -346,6 +346,8 @@ struct Entry {
     state: State,
     awaits: bool,
     is_change_stream: bool,
+    /// Counts it among the cursors that follow an end.
+    _follower: Option<Follower>,
     /// Wakes the getMore that waits for documents.
     waiting: Option<Arc<Notify>>,
 }
@@ -375,6 +377,22 @@ impl Entry {
     }
 }
 
+/// Counts a cursor that waits for documents at an end, for as long as it is open.
+struct Follower(Arc<AtomicUsize>);
+
+impl Follower {
+    fn of(count: &Arc<AtomicUsize>) -> Follower {
+        count.fetch_add(1, Ordering::Relaxed);
+        Follower(count.clone())
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// All open cursors.
 #[derive(Default)]
 pub struct Cursors {
@@ -383,6 +401,8 @@ pub struct Cursors {
     moved: Condvar,
     /// Cursors that were closed because memory was scarce, the last one last, so that their clients are told.
     closed_for_memory: Mutex<VecDeque<i64>>,
+    /// How many of them wait for documents at an end.
+    followers: Arc<AtomicUsize>,
     /// In which idle cursors reserve what they hold by themselves.
     memory: Option<MemoryBudget>,
 }
@@ -588,6 +608,7 @@ impl Cursors {
             last_used: Instant::now(),
             awaits: cursor.awaits,
             is_change_stream: cursor.is_change_stream,
+            _follower: cursor.awaits.then(|| Follower::of(&self.followers)),
             waiting: None,
             state: State::Idle(Box::new(cursor)),
         };
@@ -643,6 +664,11 @@ impl Cursors {
             }
             None => false,
         }
+    }
+
+    /// How many open cursors wait for documents at the end of a collection or of the oplog.
+    pub fn followers(&self) -> usize {
+        self.followers.load(Ordering::Relaxed)
     }
 
     /// What a getMore has to know of a cursor before it takes it out.

@@ -46,6 +46,7 @@ mod sessions;
 mod settings;
 mod state;
 mod statements;
+mod tail_turns;
 #[cfg(test)]
 mod testing;
 mod transactions;

@@ -11,8 +11,14 @@ use frond_error::Error;
 use frond_store::TailSignal;
 use tokio::sync::{Notify, watch};
 
+use crate::metrics::Metrics;
+use crate::tail_turns::{TailTurns, Turn};
+
 /// How long a getMore waits if the client gives no time.
 pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
+
+/// How long a reader waits for its turn at least.
+const TURN_WAIT_MIN: Duration = Duration::from_millis(100);
 
 /// What a command waits for.
 #[derive(Debug)]
@@ -39,10 +45,10 @@ pub struct TopologyWait {
 pub struct Tail {
     /// The cursor.
     pub cursor: i64,
-    /// Signals inserts.
-    pub signal: Arc<TailSignal>,
-    /// Inserts that the cursor has seen.
-    pub seen: u64,
+    /// Signals inserts, and how many of them the cursor has seen. None if it waits for its turn only.
+    pub signal: Option<(Arc<TailSignal>, u64)>,
+    /// Whether it has got its turn; false if its time was over before.
+    pub has_turn: bool,
     /// When the client wants a reply, with or without documents.
     pub until: Instant,
 }
@@ -88,12 +94,31 @@ impl TopologyWait {
 }
 
 impl Tail {
-    /// Waits until there may be more documents, the time is over, or the operation is interrupted.
-    pub async fn wait(&self, wake: &Notify) {
+    /// Waits until there may be more documents, the time is over, or the operation is interrupted. Then takes a turn, for
+    /// which it waits until its time is over, or for a moment after that.
+    pub async fn wait<'a>(
+        &mut self,
+        wake: &Notify,
+        turns: &'a TailTurns,
+        metrics: &'a Metrics,
+    ) -> Option<Turn<'a>> {
+        // If it is interrupted it goes on at once, and finds out why.
+        self.has_turn = true;
+        if let Some((signal, seen)) = &self.signal {
+            tokio::select! {
+                () = signal.newer(*seen) => {}
+                () = wake.notified() => return None,
+                () = tokio::time::sleep_until(self.until.into()) => {}
+            }
+        }
+        let until = self.until.max(Instant::now() + TURN_WAIT_MIN);
         tokio::select! {
-            () = self.signal.newer(self.seen) => {}
-            () = wake.notified() => {}
-            () = tokio::time::sleep_until(self.until.into()) => {}
+            turn = turns.take(metrics) => turn,
+            () = wake.notified() => None,
+            () = tokio::time::sleep_until(until.into()) => {
+                self.has_turn = false;
+                None
+            }
         }
     }
 }

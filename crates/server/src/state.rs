@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
 use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
@@ -22,6 +22,7 @@ use crate::replication::Replication;
 use crate::room::Rooms;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
+use crate::tail_turns::TailTurns;
 use crate::ttl::Ttl;
 
 /// A running server.
@@ -52,9 +53,8 @@ pub struct Server {
     pub rooms: Rooms,
     /// Runs commands.
     pub executor: Executor,
-    /// So many readers that have waited at the end of a collection or of the oplog go on at once. A commit may wake a thousand
-    /// of them, which must not take the processor from its writer.
-    pub tail_turns: Semaphore,
+    /// Turns of readers that follow the end of a collection or of the oplog.
+    pub tail_turns: TailTurns,
     /// Fail points, for tests.
     pub fail_points: FailPoints,
     /// When it started.
@@ -147,7 +147,7 @@ impl Server {
             sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
             metrics,
-            tail_turns: Semaphore::new(tail_turns()),
+            tail_turns: TailTurns::of_this_machine(),
             fail_points: FailPoints::default(),
             started: Instant::now(),
             process_id: ObjectId::new(),
@@ -225,10 +225,6 @@ fn warn_of_invalid(log: &Log, ns: &Namespace, info: &Doc) {
         "Document would fail validation",
         &attributes,
     );
-}
-
-fn tail_turns() -> usize {
-    std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -85,32 +85,30 @@ impl Command for GetMore {
                 ),
             ));
         }
+        let now = Instant::now();
+        let (until, has_turn) = match &resumed {
+            Some(Parked::Tail(tail)) => (tail.until, tail.has_turn),
+            _ => {
+                let until = now + cx.max_time.unwrap_or(AWAIT_DEFAULT);
+                let followers = cx.server.cursors.followers();
+                if awaits && cx.server.tail_turns.are_scarce(followers) {
+                    return park(cx, id, None, until);
+                }
+                (until, true)
+            }
+        };
         let Next {
             documents,
             resume_token,
             left,
             tail,
-        } = next_batch(cx, id, size)?;
+        } = match has_turn {
+            true => next_batch(cx, id, size)?,
+            false => no_batch(cx, id)?,
+        };
         let waits = awaits && documents.is_empty() && left != 0;
-        if let Some((signal, seen)) = tail.filter(|_| waits) {
-            let now = Instant::now();
-            let until = match &resumed {
-                Some(Parked::Tail(tail)) => tail.until,
-                _ => now + cx.max_time.unwrap_or(AWAIT_DEFAULT),
-            };
-            if now < until {
-                if !cx.server.cursors.park(id, &cx.connection.wake) {
-                    return Err(killed());
-                }
-                cx.state.park = Some(Parked::Tail(Tail {
-                    cursor: id,
-                    signal,
-                    seen,
-                    until,
-                }));
-                // This reply is not sent: the command runs again.
-                return Ok(DocBuf::new());
-            }
+        if let Some(signal) = tail.filter(|_| waits && now < until) {
+            return park(cx, id, Some(signal), until);
         }
         cx.more_to_come = cx.exhaust_allowed && left != 0;
         let batch = CursorBatch {
@@ -134,6 +132,39 @@ struct Next {
     left: i64,
     /// What a tailable cursor waits for.
     tail: Option<(Arc<TailSignal>, u64)>,
+}
+
+/// Makes the command wait. Its reply is not sent: it runs again.
+fn park(
+    cx: &mut Context<'_>,
+    cursor: i64,
+    signal: Option<(Arc<TailSignal>, u64)>,
+    until: Instant,
+) -> Result<DocBuf> {
+    if !cx.server.cursors.park(cursor, &cx.connection.wake) {
+        return Err(killed());
+    }
+    cx.state.park = Some(Parked::Tail(Tail {
+        cursor,
+        signal,
+        has_turn: false,
+        until,
+    }));
+    Ok(DocBuf::new())
+}
+
+/// What a getMore returns whose time was over before it got a turn: nothing, and the place where the cursor is.
+fn no_batch(cx: &mut Context<'_>, id: i64) -> Result<Next> {
+    let mut out = cx.server.cursors.check_out(id, &cx.limits.killed)?;
+    let owned = check_session(cx, id, out.cursor()?);
+    let resume_token = out.cursor()?.resume_token();
+    out.put_back();
+    owned.map(|()| Next {
+        documents: ArrayBuf::new(),
+        resume_token,
+        left: id,
+        tail: None,
+    })
 }
 
 /// The next batch of a cursor.

@@ -262,11 +262,8 @@ where
             }
             let waited = match self.client.state.park.take() {
                 None => return Ok(handled),
-                Some(Parked::Tail(tail)) => {
-                    let waited = async {
-                        tail.wait(&connection.wake).await;
-                        server.tail_turns.acquire().await.ok()
-                    };
+                Some(Parked::Tail(mut tail)) => {
+                    let waited = tail.wait(&connection.wake, &server.tail_turns, &server.metrics);
                     match self.unless_stopped(waited).await {
                         Ok(next) => {
                             turn = next;

@@ -26,8 +26,8 @@ use crate::clock::now_ms;
 use crate::cluster_time::ClusterTime;
 use crate::error::{Error, Result, command, corrupt};
 use crate::keyspace::{
-    CATALOG_TREE, Direction, Durability, Engine, EngineError, Snapshot, TreeId, TreeOptions,
-    WriteSet,
+    CATALOG_TREE, Compression, Direction, Durability, Engine, EngineError, Snapshot, TreeId,
+    TreeOptions, WriteSet,
 };
 use crate::merge::Counts;
 use crate::namespace::Namespace;
@@ -322,8 +322,14 @@ impl Oplog {
             pre_images: self.engine.allocate_tree(),
         };
         let mut batch = WriteSet::new();
+        // Entries are written once, read in order, and trimmed before long: large pages that compress quickly.
+        let options = TreeOptions {
+            compression: Compression::Lz4,
+            page_bytes: 64 << 10,
+            ..TreeOptions::default()
+        };
         for tree in [trees.entries, trees.pre_images] {
-            batch.create_tree(tree, &TreeOptions::default());
+            batch.create_tree(tree, &options);
         }
         Stored { trees, settings }.put(&mut batch);
         let mut added = Added::default();
