@@ -5,6 +5,7 @@
 //! length of the turn as long as no processor is idle, and shrinks when some is. So the readers take what the others leave;
 //! they may get further behind, and catch up later.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,33 @@ const IDLE_SHARES: (f64, f64) = (0.05, 0.15);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Others are at work for this long after their last operation.
 const AT_WORK: Duration = Duration::from_millis(100);
+
+/// How many open cursors follow an end.
+#[derive(Debug, Default)]
+pub struct Followers(Arc<AtomicUsize>);
+
+/// Counts one of them, until it is dropped.
+#[derive(Debug)]
+pub struct Follower(Arc<AtomicUsize>);
+
+impl Followers {
+    /// One more.
+    pub fn add(&self) -> Follower {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Follower(self.0.clone())
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// The turns of a server.
 #[derive(Debug)]
