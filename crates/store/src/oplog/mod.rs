@@ -439,9 +439,13 @@ impl Oplog {
         let Some(trees) = self.trees() else {
             return Ok(Trimmed::default());
         };
-        let trimmed = self
-            .marks
-            .trim(&self.engine, trees.entries, self.settings(), now_ms)?;
+        let trimmed = self.marks.trim(
+            &self.engine,
+            trees.entries,
+            self.settings(),
+            &self.last,
+            now_ms,
+        )?;
         if trimmed.entries > 0 {
             self.load_first(&self.engine.snapshot(), trees.entries)?;
         }
