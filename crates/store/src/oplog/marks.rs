@@ -155,11 +155,16 @@ impl Marks {
         while let Some((key, value)) = cursor.next()? {
             open.entries += 1;
             open.bytes += value.len() as u64;
-            if open.bytes >= each {
+            if open.bytes < each {
+                continue;
+            }
+            let entry = RawEntry::read(value)?;
+            // The entries of a transaction are removed together.
+            if !entry.is_partial() {
                 sections.push(Mark {
                     last: timestamp_of_key(key).unwrap_or(0),
                     size: std::mem::take(&mut open),
-                    ended_ms: RawEntry::read(value)?.wall_ms(),
+                    ended_ms: entry.wall_ms(),
                     is_stored: false,
                 });
             }

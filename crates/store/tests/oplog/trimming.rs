@@ -110,3 +110,34 @@ fn a_smaller_size_takes_effect_at_the_next_step() {
     check_sizes(store);
     assert!(size(store) <= SMALL.bytes_max);
 }
+
+/// The sections of entries that were counted at the start ended inside of transactions.
+#[test]
+fn a_transaction_of_several_entries_is_kept_or_removed_whole() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let settings = OplogSettings {
+        bytes_max: 24 << 20,
+        min_retention_hours: 0.0,
+    };
+    store.turn_on_oplog(settings).unwrap();
+    let c = ns("db.c");
+    store.create_collection(&c, &doc! {}).unwrap();
+    let text = "x".repeat(7 << 20);
+    let transaction = store.begin();
+    let inside = store.in_transaction(&transaction);
+    for n in 0..5 {
+        insert(&inside, &c, &[doc! {"_id": n, "t": &text}]);
+    }
+    transaction.commit(LOGGED).unwrap();
+    let last = transaction.committed_at().unwrap();
+    fill(store, 100, 1000);
+    let fixture = fixture.reopen();
+    let store = &fixture.store;
+    assert!(store.oplog().trim(i64::MAX).unwrap().entries > 0);
+    let values = values(store);
+    let first = RawEntry::read(&values[0].1).unwrap();
+    assert_eq!(first.chain_position(), 0, "a part of a transaction is gone");
+    assert!(values[0].0 > last.to_u64());
+    check_sizes(store);
+}
