@@ -101,11 +101,11 @@ fn a_smaller_size_takes_effect_at_the_next_step() {
     fill(store, 0, 3000);
     assert_eq!(store.oplog().trim(i64::MAX).unwrap().entries, 0);
     store.oplog().resize(SMALL).unwrap();
-    fill(store, 3000, 1000);
+    fill(store, 3000, 1500);
     assert!(store.oplog().trim(i64::MAX).unwrap().entries > 2000);
     check_sizes(store);
     // The section that was open is larger than sections are now. It ends all the same, and so do later ones.
-    fill(store, 4000, 3000);
+    fill(store, 4500, 3000);
     assert!(store.oplog().trim(i64::MAX).unwrap().entries > 2000);
     check_sizes(store);
     assert!(size(store) <= SMALL.bytes_max);
