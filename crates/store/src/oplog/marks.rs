@@ -234,7 +234,7 @@ impl Marks {
     }
 
     /// Stores new marks, and removes the oldest sections beyond the settings. One section always stays. `last` is the timestamp
-    /// of the last entry.
+    /// of the last entry. `removing` is called before entries are removed, with the timestamp of the last one.
     ///
     /// # Errors
     /// Errors of the engine: then nothing has changed.
@@ -245,6 +245,7 @@ impl Marks {
         settings: OplogSettings,
         last: &AtomicU64,
         now_ms: i64,
+        removing: impl FnOnce(Timestamp),
     ) -> Result<Trimmed> {
         let each = section_bytes(settings.bytes_max);
         self.section_bytes.store(each, Ordering::Relaxed);
@@ -283,6 +284,7 @@ impl Marks {
         if let Some(to) = trimmed.to {
             let behind = (to.to_u64() + 1).to_be_bytes();
             batch.delete_range(tree, &[], Some(&behind));
+            removing(to);
         }
         if batch.is_empty() {
             return Ok(trimmed);
