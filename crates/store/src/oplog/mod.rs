@@ -214,6 +214,8 @@ impl Oplog {
             oplog.last.store(oplog.opened_at, Ordering::Release);
             oplog.load_first(&snapshot, stored.trees.entries)?;
             oplog.set_trees(Some(stored.trees));
+            // The listener is told of later changes only.
+            oplog.readers.advance(oplog.durable());
         }
         Ok(oplog)
     }

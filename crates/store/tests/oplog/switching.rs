@@ -7,6 +7,7 @@ use std::thread;
 use frond_bson::doc;
 use frond_error::ErrorCode;
 use frond_store::keyspace::Stamps;
+use frond_store::oplog::readers::Place;
 use frond_store::{Engine, EngineOptions, StoreOptions, merge_operator};
 
 use super::*;
@@ -157,6 +158,24 @@ fn every_change_behind_the_first_entry_has_an_entry() {
     store.turn_on_oplog(SETTINGS).unwrap();
     store.drop_collection(&c).unwrap();
     insert(store, &c, &[doc! {"_id": 1}]);
+}
+
+/// Of an idle store each look of a stream read the oplog again after a restart.
+#[test]
+fn readers_know_what_is_durable_when_the_store_is_opened() {
+    let fixture = with_oplog();
+    insert(&fixture.store, &ns("db.c"), &[doc! {"_id": 1}]);
+    let fixture = fixture.reopen();
+    let oplog = fixture.store.oplog();
+    let place = Place::Collection("db.c".into());
+    let reader = oplog.readers().watch(place, || oplog.last().to_u64());
+    let durable = oplog.durable();
+    let is_quiet = (0..2000).any(|_| {
+        thread::sleep(std::time::Duration::from_millis(1));
+        let told = reader.signal().insertions();
+        reader.quiet_until(durable, told) == Some(durable)
+    });
+    assert!(is_quiet);
 }
 
 /// A source of stamps that fails every other time, once it is told to.
