@@ -205,7 +205,20 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Store::commit`].
-    pub fn commit(self, mut extra: WriteSet, how: Durability) -> Result<Committed> {
+    pub fn commit(self, extra: WriteSet, how: Durability) -> Result<Committed> {
+        self.commit_reserving(extra, how, || false)
+    }
+
+    /// As [`Transaction::commit`]. `reserve` is that of [`Store::commit_reserving`].
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn commit_reserving(
+        self,
+        mut extra: WriteSet,
+        how: Durability,
+        reserve: impl FnMut() -> bool,
+    ) -> Result<Committed> {
         extra.take_failure()?;
         let mut state = self.state.lock();
         state.check()?;
@@ -215,7 +228,8 @@ impl Transaction {
         state.snapshot.own = None;
         let keys = state.writes.guards().len() * Intents::KEY_BYTES;
         state.reserved.resize(keys);
-        self.engine.commit(&mut state.writes, how)
+        self.engine
+            .commit_reserving(&mut state.writes, how, reserve)
     }
 
     /// Registers the guarded keys of a write set.

@@ -301,7 +301,10 @@ impl OpenTransaction {
         let created: Vec<_> = changes.created.values().cloned().collect();
         let announced = state.announce(created);
         let _under_way = (added.entries > 0).then(|| state.oplog.begin_commit());
-        let committed = engine.commit(set, Durability::Logged).map_err(not_staged)?;
+        let again = state.oplog.prepare_again();
+        let committed = engine
+            .commit_reserving(set, Durability::Logged, again)
+            .map_err(not_staged)?;
         if let Some(at) = state.oplog.note(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
             state.oplog.tell(at, added, Some(changes.log.places()));

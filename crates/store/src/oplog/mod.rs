@@ -38,6 +38,9 @@ use marks::Marks;
 pub use marks::Trimmed;
 use readers::{Places, Readers, UnderWay};
 
+/// How often a commit is tried that waits for longer than times are reserved ahead.
+const ATTEMPTS_MAX: u32 = 10;
+
 /// How much the oplog keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OplogSettings {
@@ -375,15 +378,16 @@ impl Oplog {
     /// Commits a write set that has the entries `added`. Returns the timestamp of the last one.
     ///
     /// # Errors
-    /// Errors of the engine. `WriteConflict` (112) if the commit waited for longer than times are reserved ahead: nothing is
-    /// stored then.
+    /// Errors of the engine. `WriteConflict` (112) if the commit waited again and again for longer than times are reserved
+    /// ahead: nothing is stored then.
     pub(crate) fn commit(&self, batch: WriteSet, added: Added) -> Result<Option<Timestamp>> {
         if added.entries == 0 {
             self.engine.commit(batch, Durability::Logged)?;
             return Ok(None);
         }
         self.prepare()?;
-        let committed = self.engine.commit(batch, Durability::Logged)?;
+        let again = self.prepare_again();
+        let committed = (self.engine).commit_reserving(batch, Durability::Logged, again)?;
         Ok(self.note(committed.first_stamp, added))
     }
 
@@ -411,6 +415,15 @@ impl Oplog {
     /// Errors of the engine.
     pub(crate) fn prepare(&self) -> Result<()> {
         self.cluster_time.reserve_for_commit()
+    }
+
+    /// What a commit does that found no timestamps all the same, because it had to wait for long: it is tried again.
+    pub(crate) fn prepare_again(&self) -> impl FnMut() -> bool {
+        let mut attempts = 0;
+        move || {
+            attempts += 1;
+            attempts < ATTEMPTS_MAX && self.prepare().is_ok()
+        }
     }
 
     /// Notes a commit. Returns the timestamp of its last entry.
