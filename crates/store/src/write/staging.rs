@@ -643,7 +643,8 @@ impl<'a> Staging<'a> {
         if self.counts != Counts::default() {
             catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
         }
-        if self.removes_only {
+        // What is kept of the documents takes more room than they do until it expires.
+        if self.removes_only && !self.keeps_pre_images() {
             self.batch.set_frees_space();
         }
         catalog::check_same(self.oplog, self.catalog)?;
