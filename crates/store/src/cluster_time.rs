@@ -216,9 +216,15 @@ impl ClusterTime {
             return Ok(());
         }
         self.times.reserved.store(bound, Ordering::SeqCst);
-        // A time that was checked against the bound before may have been given out since.
-        let last = self.times.last.load(Ordering::SeqCst);
-        (self.persist)(bound.max(last))
+        // A time that was checked against the bound before may have been given out since, and even while this is stored.
+        let mut stored = bound;
+        loop {
+            stored = stored.max(self.times.last.load(Ordering::SeqCst));
+            (self.persist)(stored)?;
+            if self.times.last.load(Ordering::SeqCst) <= stored {
+                return Ok(());
+            }
+        }
     }
 
     #[cold]

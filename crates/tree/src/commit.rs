@@ -145,6 +145,21 @@ impl Engine {
         Ok(committed)
     }
 
+    /// Commits a write set; again when it has found no stamps, as long as `reserve` returns true.
+    pub(crate) fn commit_reserving(
+        &self,
+        set: &mut WriteSet,
+        how: Durability,
+        mut reserve: impl FnMut() -> bool,
+    ) -> Result<Committed> {
+        loop {
+            match self.commit(set, how) {
+                Err(Error::NoStamp) if reserve() => {}
+                result => return result,
+            }
+        }
+    }
+
     /// Tells the listener if the durable stamp has grown. The caller holds no locks.
     pub(crate) fn tell_durable_stamp(&self) {
         self.durable_stamp.tell();

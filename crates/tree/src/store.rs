@@ -240,6 +240,22 @@ impl Store {
         result
     }
 
+    /// As [`Store::commit`], for a write set with stamped keys. When no stamps are reserved, `reserve` is called without locks, and
+    /// the commit is tried again if it returns true.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn commit_reserving(
+        &self,
+        mut set: WriteSet,
+        how: Durability,
+        reserve: impl FnMut() -> bool,
+    ) -> Result<Committed> {
+        let result = self.engine().commit_reserving(&mut set, how, reserve);
+        self.engine().reuse(set);
+        result
+    }
+
     /// Waits until there is room in memory for small commits, for callers that commit under a lock of their own: they had
     /// better wait before they take it. Others may use up the room meanwhile.
     ///

@@ -139,7 +139,16 @@ impl Transaction {
     /// [`Error::Conflict`] if a guarded key was committed by others since, or is held by another open transaction;
     /// [`Error::TooLarge`] if the transaction exceeds the limit of a write set; [`Error::OutOfMemory`] if the budget has no
     /// room for it; [`Error::InvalidOption`] if it has stamped keys.
-    pub fn stage(&self, mut set: WriteSet) -> Result<()> {
+    pub fn stage(&self, set: WriteSet) -> Result<()> {
+        self.stage_leaving_room(set, 0)
+    }
+
+    /// As [`Transaction::stage`]. It also fails with [`Error::TooLarge`] if the transaction could not be committed with an extra
+    /// write set of this many bytes.
+    ///
+    /// # Errors
+    /// As [`Transaction::stage`].
+    pub fn stage_leaving_room(&self, mut set: WriteSet, extra_bytes: usize) -> Result<()> {
         let engine = &self.engine;
         set.take_failure()?;
         if set.stamps() > 0 {
@@ -153,7 +162,7 @@ impl Transaction {
         engine.check_readable(&set)?;
         let mut state = self.state.lock();
         state.check()?;
-        state.writes.check_room_for(&set)?;
+        state.writes.check_room_for(&set, extra_bytes)?;
         state.reserve_for(&set)?;
         let keys = match self.hold_keys(&state, &set) {
             Ok(keys) => keys,
@@ -205,17 +214,31 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Store::commit`].
-    pub fn commit(self, mut extra: WriteSet, how: Durability) -> Result<Committed> {
+    pub fn commit(self, extra: WriteSet, how: Durability) -> Result<Committed> {
+        self.commit_reserving(extra, how, || false)
+    }
+
+    /// As [`Transaction::commit`]. `reserve` is that of [`Store::commit_reserving`].
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn commit_reserving(
+        self,
+        mut extra: WriteSet,
+        how: Durability,
+        reserve: impl FnMut() -> bool,
+    ) -> Result<Committed> {
         extra.take_failure()?;
         let mut state = self.state.lock();
         state.check()?;
-        state.writes.check_room_for(&extra)?;
+        state.writes.check_room_for(&extra, 0)?;
         state.writes.append(&extra);
         // Nobody reads in the transaction any more. The commit counts the write set itself.
         state.snapshot.own = None;
         let keys = state.writes.guards().len() * Intents::KEY_BYTES;
         state.reserved.resize(keys);
-        self.engine.commit(&mut state.writes, how)
+        self.engine
+            .commit_reserving(&mut state.writes, how, reserve)
     }
 
     /// Registers the guarded keys of a write set.

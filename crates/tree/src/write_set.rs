@@ -112,8 +112,8 @@ impl WriteSet {
     }
 
     /// Fails if the operations of another set are too many for this one.
-    pub(crate) fn check_room_for(&self, other: &WriteSet) -> Result<()> {
-        let bytes = self.bytes_counted() + other.bytes_counted();
+    pub(crate) fn check_room_for(&self, other: &WriteSet, more: usize) -> Result<()> {
+        let bytes = self.bytes_counted() + other.bytes_counted() + more;
         match bytes > WRITE_SET_BYTES_MAX {
             true => Err(Error::TooLarge {
                 what: "write set",

@@ -298,11 +298,13 @@ impl Catalog {
                 batch.set_frees_space();
             }
             persist::change_counter(&mut batch, &collection.uuid, change);
-            let (before, after) = (
-                before.map(ViewDefinition::to_doc),
-                after.map(ViewDefinition::to_doc),
-            );
-            logged::log_view(&mut batch, collection, before.as_deref(), after.as_deref());
+            if batch.is_logged() {
+                let (before, after) = (
+                    before.map(ViewDefinition::to_doc),
+                    after.map(ViewDefinition::to_doc),
+                );
+                logged::log_view(&mut batch, collection, before.as_deref(), after.as_deref());
+            }
             let (set, log) = batch.into_parts();
             self.commit_logged(set, log.as_ref())?;
             collection.count(change);

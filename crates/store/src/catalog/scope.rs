@@ -16,6 +16,7 @@ use crate::keyspace::{Snapshot, WriteSet};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::oplog::entry::Session;
+use crate::points::point;
 
 /// The scope of a handle.
 #[derive(Clone)]
@@ -292,6 +293,7 @@ impl Catalog {
         if !self.is_live() {
             return Some(commit());
         }
+        point("staged documents are about to be committed");
         let gate = collection.shared.gate.read();
         (*gate == collection.version).then(commit)
     }

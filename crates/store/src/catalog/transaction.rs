@@ -158,10 +158,12 @@ impl OpenTransaction {
         // Held to the end: a commit has the writes with what is noted about them, or neither.
         let engine = self.engine.read();
         let engine = engine.as_ref().ok_or_else(ended)?;
-        engine.stage(batch).map_err(not_staged)?;
+        let log = effects.log.map(Log::into_operations);
+        let entry = self.changes.lock().reserve_log(state, log.as_ref())?;
+        (engine.stage_leaving_room(batch, entry)).map_err(not_staged)?;
         point("a commit is staged in a transaction");
         let mut changes = self.changes.lock();
-        changes.log(state, effects.log)?;
+        changes.log(log);
         let written = changes
             .written
             .entry(collection.uuid)
@@ -210,8 +212,10 @@ impl OpenTransaction {
         let engine = self.engine.read();
         let engine = engine.as_ref().ok_or_else(ended)?;
         let (set, log) = batch.into_parts();
-        engine.stage(set).map_err(not_staged)?;
-        self.changes.lock().log(state, log)?;
+        let log = log.map(Log::into_operations);
+        let entry = self.changes.lock().reserve_log(state, log.as_ref())?;
+        (engine.stage_leaving_room(set, entry)).map_err(not_staged)?;
+        self.changes.lock().log(log);
         let collection = Arc::new(collection);
         let mut view = View::clone(&self.view.load());
         view.insert(collection.clone());
@@ -290,6 +294,9 @@ impl OpenTransaction {
         if writes && state.oplog.trees() != self.oplog {
             return Err(write_conflict());
         }
+        // The copy of the operations in the write set.
+        let budget = state.engine.memory();
+        let _copy = budget.reserve(MemoryUse::Transactions, changes.log.bytes());
         let added = match self.oplog {
             Some(trees) => changes.log.put(&mut set, trees, session),
             None => Added::default(),
@@ -301,7 +308,10 @@ impl OpenTransaction {
         let created: Vec<_> = changes.created.values().cloned().collect();
         let announced = state.announce(created);
         let _under_way = (added.entries > 0).then(|| state.oplog.begin_commit());
-        let committed = engine.commit(set, Durability::Logged).map_err(not_staged)?;
+        let again = state.oplog.prepare_again();
+        let committed = engine
+            .commit_reserving(set, Durability::Logged, again)
+            .map_err(not_staged)?;
         if let Some(at) = state.oplog.note(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
             state.oplog.tell(at, added, Some(changes.log.places()));
@@ -331,12 +341,15 @@ impl OpenTransaction {
 }
 
 impl Changes {
-    /// Adds operations for the oplog.
-    fn log(&mut self, state: &CatalogState, log: Option<Log>) -> Result<()> {
-        let Some(log) = log else {
-            return Ok(());
+    /// Reserves the memory for operations that are about to be added. Returns how many bytes the commit has for all of them.
+    fn reserve_log(
+        &mut self,
+        state: &CatalogState,
+        later: Option<&TransactionLog>,
+    ) -> Result<usize> {
+        let Some(log) = later else {
+            return Ok(self.log.commit_bytes());
         };
-        let log = log.into_operations();
         let memory = (self.log_memory).get_or_insert_with(|| {
             let budget = state.engine.memory();
             budget.reserve(MemoryUse::Transactions, 0)
@@ -347,8 +360,14 @@ impl Changes {
                 "there is not enough memory left for the transaction's entry in the oplog; divide it into smaller transactions",
             ));
         }
-        self.log.append(log);
-        Ok(())
+        Ok(self.log.commit_bytes() + log.commit_bytes())
+    }
+
+    /// Adds operations for the oplog.
+    fn log(&mut self, log: Option<TransactionLog>) {
+        if let Some(log) = log {
+            self.log.append(log);
+        }
     }
 
     /// Fails if the name of a new collection was taken since, or a database whose name differs only in the case of its
@@ -374,8 +393,8 @@ fn not_staged(error: EngineError) -> Error {
         } => command(
             ErrorCode::TransactionTooLarge,
             format!(
-                "the writes of the transaction take {bytes} bytes, more than a {what} of {limit} bytes can hold; divide it \
-                 into smaller transactions"
+                "the writes of the transaction, with its entry in the oplog if there is one, take {bytes} bytes, more than a \
+                 {what} of {limit} bytes can hold; divide it into smaller transactions"
             ),
         ),
         EngineError::OutOfMemory { .. } => {

@@ -126,6 +126,11 @@ impl Log {
     }
 }
 
+/// The most bytes of a pre-image in a commit, besides the document.
+const PRE_IMAGE_BYTES: usize = 64;
+/// The most bytes of a transaction's entries besides its operations, and of what else is written at its commit.
+const ENTRIES_BYTES: usize = 64 << 10;
+
 /// What a transaction has written, for its entry.
 #[derive(Debug, Default)]
 pub struct TransactionLog {
@@ -166,6 +171,14 @@ impl TransactionLog {
     /// Bytes of memory that it takes.
     pub fn bytes(&self) -> usize {
         self.operations.bytes() + self.before_bytes
+    }
+
+    /// Bytes that it adds to the commit at most.
+    pub fn commit_bytes(&self) -> usize {
+        match self.operations.count() {
+            0 => 0,
+            _ => self.bytes() + self.before.len() * PRE_IMAGE_BYTES + ENTRIES_BYTES,
+        }
     }
 
     /// Adds the entry of the transaction to its commit, or the chain of entries.

@@ -155,11 +155,16 @@ impl Marks {
         while let Some((key, value)) = cursor.next()? {
             open.entries += 1;
             open.bytes += value.len() as u64;
-            if open.bytes >= each {
+            if open.bytes < each {
+                continue;
+            }
+            let entry = RawEntry::read(value)?;
+            // The entries of a transaction are removed together.
+            if !entry.is_partial() {
                 sections.push(Mark {
                     last: timestamp_of_key(key).unwrap_or(0),
                     size: std::mem::take(&mut open),
-                    ended_ms: RawEntry::read(value)?.wall_ms(),
+                    ended_ms: entry.wall_ms(),
                     is_stored: false,
                 });
             }
@@ -173,28 +178,50 @@ impl Marks {
     pub fn add(&self, last: u64, added: Added) {
         let entries = u64::from(added.entries);
         self.entries.fetch_add(entries, Ordering::Relaxed);
-        let before = self.bytes.fetch_add(added.bytes, Ordering::Relaxed);
-        let each = self.section_bytes.load(Ordering::Relaxed);
-        if before < each && before + added.bytes >= each {
+        self.bytes.fetch_add(added.bytes, Ordering::Relaxed);
+        if self.is_full() {
             self.end_section(last);
         }
     }
 
+    /// Whether the open section is to end.
+    fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= self.section_bytes.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn end_section(&self, last: u64) {
-        let mut sections = self.sections.lock();
-        if sections.kept.back().is_some_and(|mark| mark.last >= last) {
+        // If somebody has the lock, a later commit ends the section, or the next step of trimming does.
+        let Some(mut sections) = self.sections.try_lock() else {
             return;
+        };
+        // Another commit may have been faster.
+        if self.is_full() {
+            self.end_section_locked(&mut sections, last);
         }
-        sections.push(Mark {
-            last,
-            size: Size {
-                entries: self.entries.swap(0, Ordering::Relaxed),
-                bytes: self.bytes.swap(0, Ordering::Relaxed),
-            },
-            ended_ms: now_ms(),
-            is_stored: false,
-        });
+    }
+
+    fn end_section_locked(&self, sections: &mut Sections, last: u64) {
+        let size = Size {
+            entries: self.entries.swap(0, Ordering::Relaxed),
+            bytes: self.bytes.swap(0, Ordering::Relaxed),
+        };
+        match sections.kept.back_mut() {
+            // A later commit has ended a section before this one was counted. The entries are before that end.
+            Some(mark) if mark.last >= last => {
+                mark.size.entries += size.entries;
+                mark.size.bytes += size.bytes;
+                mark.is_stored = false;
+                sections.total.entries += size.entries;
+                sections.total.bytes += size.bytes;
+            }
+            _ => sections.push(Mark {
+                last,
+                size,
+                ended_ms: now_ms(),
+                is_stored: false,
+            }),
+        }
     }
 
     /// All entries.
@@ -206,7 +233,8 @@ impl Marks {
         }
     }
 
-    /// Stores new marks, and removes the oldest sections beyond the settings. One section always stays.
+    /// Stores new marks, and removes the oldest sections beyond the settings. One section always stays. `last` is the timestamp
+    /// of the last entry. `removing` is called before entries are removed, with the timestamp of the last one.
     ///
     /// # Errors
     /// Errors of the engine: then nothing has changed.
@@ -215,16 +243,21 @@ impl Marks {
         engine: &Engine,
         tree: TreeId,
         settings: OplogSettings,
+        last: &AtomicU64,
         now_ms: i64,
+        removing: impl FnOnce(Timestamp),
     ) -> Result<Trimmed> {
         let each = section_bytes(settings.bytes_max);
         self.section_bytes.store(each, Ordering::Relaxed);
-        let open = self.bytes.load(Ordering::Relaxed);
         let retention_ms = (settings.min_retention_hours * HOUR_MS) as i64;
         let mut batch = WriteSet::new();
         let (mut trimmed, mut removed) = (Trimmed::default(), 0);
         let mut sections = self.sections.lock();
-        let total = sections.total.bytes + open;
+        // The size of sections may be smaller now.
+        if self.is_full() {
+            self.end_section_locked(&mut sections, last.load(Ordering::Acquire));
+        }
+        let total = sections.total.bytes + self.bytes.load(Ordering::Relaxed);
         for (at, mark) in sections.kept.iter().enumerate() {
             let is_last = at + 1 == sections.kept.len();
             let is_old = now_ms.saturating_sub(mark.ended_ms) >= retention_ms;
@@ -251,12 +284,13 @@ impl Marks {
         if let Some(to) = trimmed.to {
             let behind = (to.to_u64() + 1).to_be_bytes();
             batch.delete_range(tree, &[], Some(&behind));
+            removing(to);
         }
         if batch.is_empty() {
             return Ok(trimmed);
         }
         batch.set_frees_space();
-        // The lock is held, so that a section that ends meanwhile waits: commits do not need it otherwise.
+        // The lock is held, so that no section ends meanwhile: commits do not wait for it.
         engine.commit(batch, Durability::Logged)?;
         for _ in 0..removed {
             sections.pop();
@@ -291,6 +325,35 @@ mod tests {
         let total = Size {
             entries: 10,
             bytes: SECTION_BYTES_MIN / 4 * 10,
+        };
+        assert_eq!(marks.total(), total);
+    }
+
+    #[test]
+    fn sections_end_when_commits_are_counted_in_another_order_and_when_they_become_smaller() {
+        let marks = Marks::default();
+        marks.clear();
+        let large = added(SECTION_BYTES_MIN * 3 / 2);
+        marks.add(10, large);
+        marks.add(5, large);
+        assert_eq!(marks.bytes.load(Ordering::Relaxed), 0);
+        marks.add(11, large);
+        let kept = || -> Vec<(u64, u64)> {
+            let sections = marks.sections.lock();
+            let kept = sections.kept.iter();
+            kept.map(|mark| (mark.last, mark.size.entries)).collect()
+        };
+        assert_eq!(kept(), [(10, 2), (11, 1)]);
+        // The open section is larger than its new size.
+        marks.section_bytes.store(1 << 20, Ordering::Relaxed);
+        marks.add(12, large);
+        let least = SECTION_BYTES_MIN;
+        marks.section_bytes.store(least, Ordering::Relaxed);
+        marks.add(13, added(1));
+        assert_eq!(kept(), [(10, 2), (11, 1), (13, 2)]);
+        let total = Size {
+            entries: 5,
+            bytes: large.bytes * 4 + 1,
         };
         assert_eq!(marks.total(), total);
     }

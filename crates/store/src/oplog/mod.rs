@@ -16,29 +16,30 @@ pub mod readers;
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use frond_bson::{Doc, DocBuf, Timestamp, doc};
 use frond_error::ErrorCode;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::clock::now_ms;
 use crate::cluster_time::ClusterTime;
 use crate::error::{Error, Result, command, corrupt};
 use crate::keyspace::{
-    CATALOG_TREE, Compression, Direction, Durability, Engine, EngineError, Snapshot, TreeId,
-    TreeOptions, WriteSet,
+    CATALOG_TREE, Compression, Direction, Durability, Engine, Snapshot, TreeId, TreeOptions,
+    WriteSet,
 };
 use crate::merge::Counts;
 use crate::namespace::Namespace;
+use crate::points::point;
 use entry::{Entry, Kind};
 pub(crate) use log::{Batch, Change, Log, TransactionLog};
 use marks::Marks;
 pub use marks::Trimmed;
 use readers::{Places, Readers, UnderWay};
 
-/// The value of a tree's number without a tree. Tree 0 is that of the catalog.
-const NONE: u32 = 0;
+/// How often a commit is tried that waits for longer than times are reserved ahead.
+const ATTEMPTS_MAX: u32 = 10;
 
 /// How much the oplog keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,6 +64,22 @@ pub(crate) struct Trees {
     pub pre_images: TreeId,
 }
 
+impl Trees {
+    fn to_bits(self) -> u64 {
+        u64::from(self.entries.0) << 32 | u64::from(self.pre_images.0)
+    }
+
+    /// `None` for 0: tree 0 is that of the catalog.
+    fn from_bits(bits: u64) -> Option<Trees> {
+        let tree = |bits: u64| u32::try_from(bits).map(TreeId).ok();
+        let trees = Trees {
+            entries: tree(bits >> 32)?,
+            pre_images: tree(bits & u64::from(u32::MAX))?,
+        };
+        (bits != 0).then_some(trees)
+    }
+}
+
 /// How much a commit adds to the oplog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Added {
@@ -84,16 +101,18 @@ impl Added {
 pub struct Oplog {
     engine: Engine,
     cluster_time: Arc<ClusterTime>,
-    /// The tree of the entries, [`NONE`] while it is off.
-    entries: AtomicU32,
-    /// The tree of the pre-images.
-    pre_images: AtomicU32,
+    /// The trees ([`Trees::to_bits`]), 0 while it is off. One value, so that nobody has the tree of the entries without that of
+    /// the pre-images.
+    trees: AtomicU64,
     /// The timestamps of the first and of the last entry.
     first: AtomicU64,
     last: AtomicU64,
     /// The last entry when the store was opened: all that was in it then is durable.
     opened_at: u64,
     settings: Mutex<OplogSettings>,
+    /// Held by what changes the trees or removes entries, and shared by others that are no writers of documents: a change of the
+    /// oplog keeps those out by their gates. It is taken behind the gates.
+    upkeep: RwLock<()>,
     readers: Arc<Readers>,
     marks: Marks,
 }
@@ -169,8 +188,7 @@ impl Oplog {
         let mut oplog = Oplog {
             engine: engine.clone(),
             cluster_time,
-            entries: AtomicU32::new(NONE),
-            pre_images: AtomicU32::new(NONE),
+            trees: AtomicU64::new(0),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),
             opened_at: 0,
@@ -178,6 +196,7 @@ impl Oplog {
                 bytes_max: OplogSettings::BYTES_MIN,
                 min_retention_hours: 0.0,
             })),
+            upkeep: RwLock::new(()),
             readers: Arc::default(),
             marks: Marks::default(),
         };
@@ -198,25 +217,20 @@ impl Oplog {
             oplog.last.store(oplog.opened_at, Ordering::Release);
             oplog.load_first(&snapshot, stored.trees.entries)?;
             oplog.set_trees(Some(stored.trees));
+            // The listener is told of later changes only.
+            oplog.readers.advance(oplog.durable());
         }
         Ok(oplog)
     }
 
     fn set_trees(&self, trees: Option<Trees>) {
-        let (entries, pre_images) = match trees {
-            Some(trees) => (trees.entries.0, trees.pre_images.0),
-            None => (NONE, NONE),
-        };
-        self.pre_images.store(pre_images, Ordering::Release);
-        self.entries.store(entries, Ordering::Release);
+        let bits = trees.map_or(0, Trees::to_bits);
+        self.trees.store(bits, Ordering::Release);
     }
 
     /// The trees; `None` while it is off.
     pub(crate) fn trees(&self) -> Option<Trees> {
-        Some(Trees {
-            entries: self.tree()?,
-            pre_images: TreeId(self.pre_images.load(Ordering::Acquire)),
-        })
+        Trees::from_bits(self.trees.load(Ordering::Acquire))
     }
 
     /// Finds the first entry.
@@ -230,10 +244,7 @@ impl Oplog {
 
     /// The tree of the entries, keyed by their timestamps; `None` while it is off.
     pub fn tree(&self) -> Option<TreeId> {
-        match self.entries.load(Ordering::Acquire) {
-            NONE => None,
-            tree => Some(TreeId(tree)),
-        }
+        self.trees().map(|trees| trees.entries)
     }
 
     /// Whether writes have entries.
@@ -302,6 +313,7 @@ impl Oplog {
     /// # Errors
     /// `IllegalOperation` (20) while it is off; errors of the engine.
     pub fn resize(&self, settings: OplogSettings) -> Result<()> {
+        let _shared = self.upkeep.read();
         let trees = self.trees().ok_or_else(is_off)?;
         let mut kept = self.settings.lock();
         let mut batch = WriteSet::new();
@@ -317,6 +329,7 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn turn_on(&self, settings: OplogSettings) -> Result<()> {
+        let _alone = self.upkeep.write();
         let trees = Trees {
             entries: self.engine.allocate_tree(),
             pre_images: self.engine.allocate_tree(),
@@ -331,6 +344,7 @@ impl Oplog {
         for tree in [trees.entries, trees.pre_images] {
             batch.create_tree(tree, &options);
         }
+        marks::stage_removal(&mut batch);
         Stored { trees, settings }.put(&mut batch);
         let mut added = Added::default();
         // As MongoDB: whoever reads from an earlier time on has missed nothing.
@@ -349,6 +363,7 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn turn_off(&self) -> Result<()> {
+        let _alone = self.upkeep.write();
         let mut batch = WriteSet::new();
         batch.set_frees_space();
         stage_removal(&mut batch, &self.engine)?;
@@ -363,15 +378,16 @@ impl Oplog {
     /// Commits a write set that has the entries `added`. Returns the timestamp of the last one.
     ///
     /// # Errors
-    /// Errors of the engine. `WriteConflict` (112) if the commit waited for longer than times are reserved ahead: nothing is
-    /// stored then.
+    /// Errors of the engine. `WriteConflict` (112) if the commit waited again and again for longer than times are reserved
+    /// ahead: nothing is stored then.
     pub(crate) fn commit(&self, batch: WriteSet, added: Added) -> Result<Option<Timestamp>> {
         if added.entries == 0 {
             self.engine.commit(batch, Durability::Logged)?;
             return Ok(None);
         }
         self.prepare()?;
-        let committed = self.engine.commit(batch, Durability::Logged)?;
+        let again = self.prepare_again();
+        let committed = (self.engine).commit_reserving(batch, Durability::Logged, again)?;
         Ok(self.note(committed.first_stamp, added))
     }
 
@@ -401,6 +417,15 @@ impl Oplog {
         self.cluster_time.reserve_for_commit()
     }
 
+    /// What a commit does that found no timestamps all the same, because it had to wait for long: it is tried again.
+    pub(crate) fn prepare_again(&self) -> impl FnMut() -> bool {
+        let mut attempts = 0;
+        move || {
+            attempts += 1;
+            attempts < ATTEMPTS_MAX && self.prepare().is_ok()
+        }
+    }
+
     /// Notes a commit. Returns the timestamp of its last entry.
     pub(crate) fn note(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
         let last = first? + u64::from(added.entries.max(1)) - 1;
@@ -414,20 +439,14 @@ impl Oplog {
     /// # Errors
     /// `IllegalOperation` (20) while it is off; errors of the engine.
     pub fn append_noop(&self, message: &Doc) -> Result<Timestamp> {
+        let _shared = self.upkeep.read();
         let tree = self.tree().ok_or_else(is_off)?;
         let (mut batch, mut added) = (WriteSet::new(), Added::default());
         put_noop(&mut batch, tree, message, &mut added);
         let _under_way = self.begin_commit();
-        match self.commit(batch, added) {
-            Ok(at) => {
-                let at = at.unwrap_or_default();
-                self.tell(at, added, Some(&Places::default()));
-                Ok(at)
-            }
-            // It was turned off meanwhile.
-            Err(Error::Engine(EngineError::UnknownTree(_))) => Err(is_off()),
-            Err(error) => Err(error),
-        }
+        let at = self.commit(batch, added)?.unwrap_or_default();
+        self.tell(at, added, Some(&Places::default()));
+        Ok(at)
     }
 
     /// A step of removing the oldest entries beyond the settings, for a task in the background. `now_ms` is the time in
@@ -436,12 +455,23 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub fn trim(&self, now_ms: i64) -> Result<Trimmed> {
+        let _alone = self.upkeep.write();
         let Some(trees) = self.trees() else {
             return Ok(Trimmed::default());
         };
-        let trimmed = self
-            .marks
-            .trim(&self.engine, trees.entries, self.settings(), now_ms)?;
+        let first = self.first.load(Ordering::Acquire);
+        // A stream takes its snapshot before it looks at the first entry. So it finds that entries are gone, or it has them.
+        let removing = |to: Timestamp| self.first.store(to.to_u64() + 1, Ordering::Release);
+        let trimmed = self.marks.trim(
+            &self.engine,
+            trees.entries,
+            self.settings(),
+            &self.last,
+            now_ms,
+            removing,
+        );
+        let trimmed = trimmed.inspect_err(|_| self.first.store(first, Ordering::Release))?;
+        point("the oldest entries of the oplog are removed");
         if trimmed.entries > 0 {
             self.load_first(&self.engine.snapshot(), trees.entries)?;
         }

@@ -88,6 +88,7 @@ impl Oplog {
         expire_after_seconds: Option<i64>,
         now_ms: i64,
     ) -> Result<(u64, bool)> {
+        let _shared = self.upkeep.read();
         let Some(trees) = self.trees() else {
             return Ok((0, false));
         };

@@ -161,6 +161,7 @@ impl Drop for Reader {
             if watched.readers == 0 {
                 state.places.remove(&self.place);
                 state.due.remove(&self.place);
+                state.marked.retain(|place| *place != self.place);
             }
         }
         if state.places.is_empty() {
@@ -401,6 +402,16 @@ mod tests {
         let mut places = Places::default();
         places.add(ns);
         readers.committed(Some(&places), time, time)
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_place_without_readers() {
+        let readers = Arc::new(Readers::default());
+        for _ in 0..3 {
+            drop(readers.watch(collection("db.c"), || 5));
+        }
+        let state = readers.state.lock();
+        assert!(state.places.is_empty() && state.marked.is_empty() && state.due.is_empty());
     }
 
     /// Waits until the signal has been sent more than `seen` times.

@@ -24,6 +24,7 @@ use crate::keyspace::{
 use crate::merge::Counts;
 use crate::oplog::Log;
 use crate::options::Invalid;
+use crate::points::point;
 use crate::record;
 use crate::record::load::Parts;
 
@@ -406,8 +407,10 @@ impl<'a> Staging<'a> {
         if self.generate(new, key.len(), Some(change))? == Staged::NextCommit {
             return Ok(Staged::NextCommit);
         }
-        let written = self.updated(old, new, updated.how, None);
-        self.put_document(key, new, parts, &written.unwrap_or(Written::Unlogged))?;
+        let written = self
+            .updated(old, new, updated.how, None)
+            .unwrap_or(Written::Replaced { old, new });
+        self.put_document(key, new, parts, &written)?;
         for position in 0..self.collection.indexes.len() {
             self.put_entries(position, key, new, Some(change));
         }
@@ -640,10 +643,12 @@ impl<'a> Staging<'a> {
         if self.counts != Counts::default() {
             catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
         }
-        if self.removes_only {
+        // What is kept of the documents takes more room than they do until it expires.
+        if self.removes_only && !self.keeps_pre_images() {
             self.batch.set_frees_space();
         }
         catalog::check_same(self.oplog, self.catalog)?;
+        point("the oplog of a commit of documents is known");
         self.catalog.commit_logged(self.batch, self.log.as_ref())?;
         self.collection.count(self.counts);
         if let Some(insertion) = &mut self.insertion

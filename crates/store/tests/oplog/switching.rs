@@ -1,5 +1,7 @@
 //! Turning the oplog on and off.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -7,7 +9,8 @@ use std::thread;
 use frond_bson::doc;
 use frond_error::ErrorCode;
 use frond_store::keyspace::Stamps;
-use frond_store::{Engine, EngineOptions, StoreOptions, merge_operator};
+use frond_store::oplog::readers::Place;
+use frond_store::{Engine, EngineOptions, StoreOptions, at_points, merge_operator};
 
 use super::*;
 use crate::common::ns;
@@ -72,91 +75,141 @@ fn it_is_off_until_it_is_turned_on_and_stays_on() {
     assert_eq!(documents(&fixture.store).len(), 1);
 }
 
+/// Runs `run`, and `act` when a commit first reaches a point.
+fn acting_at(point: &'static str, act: impl FnOnce() + 'static, run: impl FnOnce()) {
+    let act = Rc::new(Cell::new(Some(act)));
+    let left = act.clone();
+    let acts = at_points(move |reached| {
+        if reached == point
+            && let Some(act) = left.take()
+        {
+            act();
+        }
+    });
+    run();
+    drop(acts);
+    assert!(act.take().is_none(), "{point} was not reached");
+}
+
+/// A change that was staged without an entry is staged again.
 #[test]
-fn every_change_behind_the_first_entry_has_an_entry() {
+fn a_change_that_was_staged_before_the_oplog_is_turned_on_has_an_entry() {
+    type Run = fn(&DocumentStore, &Namespace);
+    let runs: [(Run, DocBuf); 4] = [
+        (
+            |store, c| {
+                let changed = update(store, c, &doc! {"_id": 1}, &doc! {"$set": {"a": 2}});
+                assert_eq!(changed.matched, 1);
+            },
+            doc! {"op": "u", "ns": "db.c", "o": {"$v": 2, "diff": {"u": {"a": 2}}}, "o2": {"_id": 1}},
+        ),
+        (
+            |store, c| {
+                let (filter, change) = (doc! {"_id": 1}, doc! {"$set": {"a": 3}});
+                let request = UpdateRequest {
+                    multi: true,
+                    ..request(&filter, Value::Document(&change))
+                };
+                let changed = store.update(c, &request, LOGGED, &OpContext::new());
+                assert_eq!(changed.unwrap().matched, 1);
+            },
+            doc! {"op": "u", "ns": "db.c", "o": {"$v": 2, "diff": {"u": {"a": 3}}}, "o2": {"_id": 1}},
+        ),
+        (
+            |store, c| assert_eq!(delete(store, c, &doc! {"_id": 1}), 1),
+            doc! {"op": "d", "ns": "db.c", "o": {"_id": 1}},
+        ),
+        (
+            |store, c| assert_eq!(delete(store, c, &doc! {"a": 1}), 1),
+            doc! {"op": "d", "ns": "db.c", "o": {"_id": 1}},
+        ),
+    ];
+    for (run, expected) in runs {
+        let fixture = Fixture::new();
+        let store = &fixture.store;
+        let c = ns("db.c");
+        insert(store, &c, &[doc! {"_id": 1, "a": 1}]);
+        let switched = store.clone();
+        let turn_on = move || switched.turn_on_oplog(SETTINGS).unwrap();
+        let point = "staged documents are about to be committed";
+        acting_at(point, turn_on, || run(store, &c));
+        let entries: Vec<DocBuf> = documents(store).iter().map(|one| brief(one)).collect();
+        assert_eq!(entries[1..], [expected]);
+    }
+}
+
+#[test]
+fn a_change_that_was_staged_before_the_oplog_is_turned_off_is_kept() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let c = ns("db.c");
+    insert(store, &c, &[doc! {"_id": 1}]);
+    let switched = store.clone();
+    let turn_off = move || switched.turn_off_oplog().unwrap();
+    let point = "staged documents are about to be committed";
+    acting_at(point, turn_off, || {
+        let changed = update(store, &c, &doc! {"_id": 1}, &doc! {"$set": {"a": 2}});
+        assert_eq!(changed.matched, 1);
+    });
+    assert!(!store.oplog().is_on());
+    assert_eq!(delete(store, &c, &doc! {"a": 2}), 1);
+}
+
+#[test]
+fn the_oplog_is_turned_on_before_or_after_an_insert() {
     let fixture = Fixture::new();
     let store = &fixture.store;
     let c = ns("db.c");
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let stop = &stop;
-        for writer in 0..3 {
-            let c = &c;
-            scope.spawn(move || {
-                for n in 0.. {
-                    if stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    insert(
-                        store,
-                        c,
-                        &[doc! {"_id": format!("{writer}.{n}").as_str(), "n": n}],
-                    );
-                    let id = doc! {"_id": format!("{writer}.{}", n / 2).as_str()};
-                    update(store, c, &id, &doc! {"$inc": {"m": 1}});
-                    delete(store, c, &doc! {"n": n - 50});
-                }
-            });
-        }
-        for _ in 0..5 {
-            thread::sleep(std::time::Duration::from_millis(20));
-            store.turn_on_oplog(SETTINGS).unwrap();
-            let snapshot = store.engine().snapshot();
-            let all = {
-                let tree = store.oplog().tree().unwrap();
-                let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-                let mut cursor = snapshot
-                    .cursor(tree, low, high, Direction::Forward)
-                    .unwrap();
-                cursor.next().unwrap().map(|(key, _)| key.to_vec())
-            };
-            assert!(all.is_some(), "a first entry");
-            // The entries since then, applied to what was there before, are what is there now: each update and delete finds
-            // the document that an insert before it or the snapshot before the first entry had.
-            thread::sleep(std::time::Duration::from_millis(20));
-            let moment = store.snapshot_reads();
-            let at = store.at(&moment);
-            let mut inserted = std::collections::BTreeSet::new();
-            for entry in documents(store) {
-                if entry.get_str("op") == Some("i") {
-                    let id = entry
-                        .get_doc("o")
-                        .unwrap()
-                        .get_str("_id")
-                        .unwrap()
-                        .to_owned();
-                    assert!(inserted.insert(id.clone()), "{id} twice");
-                }
-            }
-            let mut cursor = at.find(&c, &Default::default(), &OpContext::new()).unwrap();
-            let mut newest = [0_i32; 3];
-            let mut stored = std::collections::BTreeSet::new();
-            while let Some(doc) = cursor.next().unwrap() {
-                let id = doc.get_str("_id").unwrap().to_owned();
-                let writer: usize = id[..1].parse().unwrap();
-                newest[writer] = newest[writer].max(doc.get_i32("n").unwrap());
-                stored.insert(id);
-            }
-            // From the first logged insert of a writer on, all are logged.
-            for (writer, newest) in newest.iter().enumerate() {
-                let numbers = inserted.iter().filter_map(|id| {
-                    let (of, n) = id.split_once('.')?;
-                    (of == writer.to_string()).then(|| n.parse::<i32>().unwrap())
-                });
-                let Some(first) = numbers.min() else { continue };
-                for n in first..=*newest {
-                    let id = format!("{writer}.{n}");
-                    assert!(inserted.contains(&id), "{id} has no entry");
-                }
-            }
-            store.turn_off_oplog().unwrap();
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    // With it on to the end, the entries and the documents agree for all that was inserted since.
+    store.create_collection(&c, &doc! {}).unwrap();
+    let (thread, switched) = (Rc::new(Cell::new(None)), store.clone());
+    let started = thread.clone();
+    let turn_on = move || {
+        let other = switched.clone();
+        started.set(Some(thread::spawn(move || {
+            other.turn_on_oplog(SETTINGS).unwrap();
+        })));
+        thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!switched.oplog().is_on(), "the insert has begun");
+    };
+    let point = "the oplog of a commit of documents is known";
+    acting_at(point, turn_on, || insert(store, &c, &[doc! {"_id": 1}]));
+    thread.take().unwrap().join().unwrap();
+    insert(store, &c, &[doc! {"_id": 2}]);
+    let expected = doc! {"op": "i", "ns": "db.c", "o": {"_id": 2}, "o2": {"_id": 2}};
+    let entries: Vec<DocBuf> = documents(store).iter().map(|one| brief(one)).collect();
+    assert_eq!(entries[1..], [expected]);
+}
+
+#[test]
+fn a_transaction_that_began_before_the_oplog_was_turned_on_fails() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let c = ns("db.c");
+    store.create_collection(&c, &doc! {}).unwrap();
+    let transaction = store.begin();
+    insert(&store.in_transaction(&transaction), &c, &[doc! {"_id": 1}]);
     store.turn_on_oplog(SETTINGS).unwrap();
-    store.drop_collection(&c).unwrap();
-    insert(store, &c, &[doc! {"_id": 1}]);
+    let error = transaction.commit(LOGGED).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WriteConflict);
+    assert_eq!(documents(store).len(), 1);
+}
+
+/// Of an idle store each look of a stream read the oplog again after a restart.
+#[test]
+fn readers_know_what_is_durable_when_the_store_is_opened() {
+    let fixture = with_oplog();
+    insert(&fixture.store, &ns("db.c"), &[doc! {"_id": 1}]);
+    let fixture = fixture.reopen();
+    let oplog = fixture.store.oplog();
+    let place = Place::Collection("db.c".into());
+    let reader = oplog.readers().watch(place, || oplog.last().to_u64());
+    let durable = oplog.durable();
+    let is_quiet = (0..2000).any(|_| {
+        thread::sleep(std::time::Duration::from_millis(1));
+        let told = reader.signal().insertions();
+        reader.quiet_until(durable, told) == Some(durable)
+    });
+    assert!(is_quiet);
 }
 
 /// A source of stamps that fails every other time, once it is told to.
@@ -201,19 +254,20 @@ fn a_commit_that_finds_no_time_is_tried_again() {
     }
     let calls = stamps.calls.load(Ordering::SeqCst) - before;
     assert!(calls > 45, "{calls} for 25 commits");
-    // A transaction cannot be tried again in the store, and neither are changes of the catalog.
-    let failed = (0..10).any(|n| {
+    // So are transactions, and changes of the catalog.
+    for n in 0..10 {
         let transaction = store.begin();
         let inside = store.in_transaction(&transaction);
         insert(&inside, &c, &[doc! {"_id": 100 + n}]);
-        match transaction.commit(LOGGED) {
-            Ok(()) => false,
-            Err(error) => {
-                assert_eq!(error.code(), ErrorCode::WriteConflict);
-                true
-            }
+        transaction.commit(LOGGED).unwrap();
+        let other = ns(&format!("db.c{n}"));
+        store.create_collection(&other, &doc! {}).unwrap();
+        store
+            .create_indexes(&other, &[&doc! {"key": {"a": 1}}])
+            .unwrap();
+        if n % 2 == 0 {
+            store.drop_collection(&other).unwrap();
         }
-    });
-    assert!(failed);
+    }
     replay::check(&store);
 }

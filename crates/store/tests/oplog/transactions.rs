@@ -165,3 +165,35 @@ fn a_transaction_that_began_before_the_oplog_fails() {
     store.turn_off_oplog().unwrap();
     reading.commit(LOGGED).unwrap();
 }
+
+/// It was found out at the commit only.
+#[test]
+fn a_statement_fails_whose_operations_do_not_fit_in_the_commit() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let c = ns("db.c");
+    store.create_collection(&c, &doc! {}).unwrap();
+    let text = "x".repeat(15 << 20);
+    let fill = |inside: &DocumentStore, ids: std::ops::Range<i32>| {
+        ids.map(|n| inside.insert(&c, &[&doc! {"_id": n, "t": &text}], INSERT))
+            .find_map(|outcome| match outcome {
+                Ok(outcome) => outcome
+                    .errors
+                    .into_iter()
+                    .next()
+                    .map(|one| one.error.code()),
+                Err(error) => Some(error.code()),
+            })
+    };
+    let transaction = store.begin();
+    let inside = store.in_transaction(&transaction);
+    // Twice 120 MiB fit in a write set of 256 MiB, and twice 135 MiB do not.
+    assert_eq!(fill(&inside, 0..8), None);
+    let refused = fill(&inside, 8..9);
+    assert_eq!(refused, Some(ErrorCode::TransactionTooLarge));
+    transaction.abort();
+    let transaction = store.begin();
+    assert_eq!(fill(&store.in_transaction(&transaction), 0..8), None);
+    transaction.commit(LOGGED).unwrap();
+    assert_eq!(store.oplog().last(), transaction.committed_at().unwrap());
+}

@@ -1,6 +1,11 @@
 //! Removing the oldest entries.
 
-use frond_bson::doc;
+use std::sync::Arc;
+
+use frond_bson::{ArrayBuf, doc};
+use frond_error::ErrorCode;
+use frond_store::{AggregateRequest, at_points};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::common::ns;
@@ -101,7 +106,104 @@ fn a_smaller_size_takes_effect_at_the_next_step() {
     fill(store, 0, 3000);
     assert_eq!(store.oplog().trim(i64::MAX).unwrap().entries, 0);
     store.oplog().resize(SMALL).unwrap();
-    fill(store, 3000, 1000);
+    fill(store, 3000, 1500);
     assert!(store.oplog().trim(i64::MAX).unwrap().entries > 2000);
     check_sizes(store);
+    // The section that was open is larger than sections are now. It ends all the same, and so do later ones.
+    fill(store, 4500, 3000);
+    assert!(store.oplog().trim(i64::MAX).unwrap().entries > 2000);
+    check_sizes(store);
+    assert!(size(store) <= SMALL.bytes_max);
+}
+
+/// The sections of entries that were counted at the start ended inside of transactions.
+#[test]
+fn a_transaction_of_several_entries_is_kept_or_removed_whole() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let settings = OplogSettings {
+        bytes_max: 24 << 20,
+        min_retention_hours: 0.0,
+    };
+    store.turn_on_oplog(settings).unwrap();
+    let c = ns("db.c");
+    store.create_collection(&c, &doc! {}).unwrap();
+    let text = "x".repeat(7 << 20);
+    let transaction = store.begin();
+    let inside = store.in_transaction(&transaction);
+    for n in 0..5 {
+        insert(&inside, &c, &[doc! {"_id": n, "t": &text}]);
+    }
+    transaction.commit(LOGGED).unwrap();
+    let last = transaction.committed_at().unwrap();
+    fill(store, 100, 1000);
+    let fixture = fixture.reopen();
+    let store = &fixture.store;
+    assert!(store.oplog().trim(i64::MAX).unwrap().entries > 0);
+    let values = values(store);
+    let first = RawEntry::read(&values[0].1).unwrap();
+    assert_eq!(first.chain_position(), 0, "a part of a transaction is gone");
+    assert!(values[0].0 > last.to_u64());
+    check_sizes(store);
+}
+
+/// A stream that was opened when the entries were gone, and the first one was not known yet, went on without a word.
+#[test]
+fn a_stream_that_begins_while_entries_are_removed_does_not_miss_any() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    store.turn_on_oplog(SMALL).unwrap();
+    fill(store, 0, 3000);
+    store.flush_log().unwrap();
+    let second = Timestamp::from_u64(values(store)[1].0);
+    let (seen, reader) = (Arc::new(Mutex::new(Vec::new())), store.clone());
+    let seen_by = seen.clone();
+    let acts = at_points(move |point| {
+        if point != "the oldest entries of the oplog are removed" {
+            return;
+        }
+        let mut pipeline = ArrayBuf::new();
+        pipeline.push(&doc! {"$changeStream": {"startAtOperationTime": second}});
+        let request = AggregateRequest {
+            pipeline: &pipeline,
+            hint: None,
+            variables: None,
+            durability: LOGGED,
+            bypass_validation: false,
+            allow_disk_use: None,
+            collation: None,
+        };
+        let opened = reader.watch("db", Some(&ns("db.c")), &request, &OpContext::new());
+        let found = opened.and_then(|mut stream| stream.next());
+        seen_by.lock().push(found.map_err(|error| error.code()));
+    });
+    assert!(store.oplog().trim(i64::MAX).unwrap().entries > 1000);
+    drop(acts);
+    let lost = Err(ErrorCode::ChangeStreamHistoryLost);
+    assert_eq!(*seen.lock(), [lost]);
+    check_sizes(store);
+}
+
+#[test]
+fn the_oplog_is_not_turned_off_while_entries_are_removed() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    store.turn_on_oplog(SMALL).unwrap();
+    fill(store, 0, 3000);
+    let switching = Arc::new(Mutex::new(None));
+    let (started, other) = (switching.clone(), store.clone());
+    let acts = at_points(move |point| {
+        if point == "the oldest entries of the oplog are removed" {
+            let switched = other.clone();
+            let thread = std::thread::spawn(move || switched.turn_off_oplog().unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(other.oplog().is_on());
+            *started.lock() = Some(thread);
+        }
+    });
+    assert!(store.oplog().trim(i64::MAX).unwrap().entries > 1000);
+    drop(acts);
+    switching.lock().take().unwrap().join().unwrap();
+    assert!(!store.oplog().is_on());
+    assert_eq!(store.oplog().first(), Timestamp::default());
 }
