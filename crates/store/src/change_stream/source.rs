@@ -25,9 +25,6 @@ use crate::store::DocumentStore;
 /// A larger entry of a transaction is not kept between two batches, but read again.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
-/// The message of the first entry of an oplog: nothing was written before it.
-const FIRST_ENTRY: &str = "initiating set";
-
 /// Reads events.
 pub struct Changes {
     pub store: DocumentStore,
@@ -293,7 +290,7 @@ impl Changes {
                 let entry = RawEntry::read(value)?;
                 let message = entry.o().get_str("msg");
                 timestamp_of_key(key).is_some_and(|first| first <= self.next)
-                    || (!has_token && entry.kind() == Kind::Noop && message == Some(FIRST_ENTRY))
+                    || (!has_token && entry.kind() == Kind::Noop && message == Some(Oplog::FIRST_ENTRY))
             }
         };
         match is_complete {

@@ -155,6 +155,9 @@ impl Oplog {
     /// The key of its entry in the catalog tree.
     pub(crate) const KEY: &[u8] = &[9];
 
+    /// The message of the first entry of a store's first oplog, as in MongoDB: nothing that has a time was written before.
+    pub(crate) const FIRST_ENTRY: &str = "initiating set";
+
     /// The oplog of an engine, as it was left.
     ///
     /// # Errors
@@ -333,8 +336,12 @@ impl Oplog {
         }
         Stored { trees, settings }.put(&mut batch);
         let mut added = Added::default();
-        // As MongoDB: whoever reads from an earlier time on has missed nothing.
-        let message = doc! {"msg": "initiating set"};
+        // Whoever reads from an earlier time on has missed nothing, if no time was given out before.
+        let message = match self.cluster_time.last() == Timestamp::default() {
+            true => Oplog::FIRST_ENTRY,
+            false => "turning the oplog on",
+        };
+        let message = doc! {"msg": message};
         put_noop(&mut batch, trees.entries, &message, &mut added);
         self.marks.clear();
         *self.settings.lock() = settings;
