@@ -66,7 +66,9 @@ pub struct Cursor {
     source: Source,
     /// A document that did not fit into the last batch.
     pending: Option<DocBuf>,
-    /// Of a change stream with such a document: the token of the document before it.
+    /// Of a change stream: the error of the event behind the last batch.
+    failure: Option<Error>,
+    /// Of a change stream with such a document or error: the token of the document before it.
     token_before_pending: Option<DocBuf>,
     ended: bool,
     /// What it holds by itself while it is idle.
@@ -112,6 +114,7 @@ impl Cursor {
             splits_events: false,
             source,
             pending: None,
+            failure: None,
             token_before_pending: None,
             ended: false,
             reserved: None,
@@ -163,6 +166,7 @@ impl Cursor {
     /// True if there is nothing left to return.
     pub fn ended(&self) -> bool {
         self.pending.is_none()
+            && self.failure.is_none()
             && (self.ended
                 || self.remaining == Some(0)
                 || matches!(&self.source, Source::Fixed(rest) if rest.len() == 0))
@@ -190,7 +194,7 @@ impl Cursor {
 
     /// The token after the last batch of a change stream, at which another stream can continue.
     pub fn resume_token(&self) -> Option<DocBuf> {
-        if self.pending.is_some() {
+        if self.pending.is_some() || self.failure.is_some() {
             return self.token_before_pending.clone();
         }
         match &self.source {
@@ -200,7 +204,11 @@ impl Cursor {
     }
 
     /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`], fewer if there is no room.
+    /// The error of an event of a change stream is returned with the next batch, if there are events before it.
     pub fn batch(&mut self, documents: Option<u64>, room: &mut dyn BatchRoom) -> Result<ArrayBuf> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         let mut batch = Batch {
             reply: room,
             is_whole: false,
@@ -222,7 +230,18 @@ impl Cursor {
             match &mut self.source {
                 // The documents are copied from where they lie into the batch.
                 Source::Query(cursor) => {
-                    flow = cursor.for_each(&mut |document| batch.push(document))?;
+                    flow = match cursor.for_each(&mut |document| batch.push(document)) {
+                        Ok(flow) => flow,
+                        Err(error) => {
+                            let failure = Error::from(error);
+                            let has_events = self.is_change_stream && !batch.documents.is_empty();
+                            if !has_events || !is_of_an_event(&failure) {
+                                return Err(failure);
+                            }
+                            self.failure = Some(failure);
+                            break;
+                        }
+                    };
                     if flow == Flow::Continue {
                         self.ended = !cursor.is_tailable();
                         break;
@@ -237,8 +256,8 @@ impl Cursor {
         if let Some(failure) = batch.failure {
             return Err(failure);
         }
-        if batch.pending.is_some() {
-            if matches!(&self.source, Source::Query(cursor) if cursor.resume_token().is_some()) {
+        if batch.pending.is_some() || self.failure.is_some() {
+            if self.is_change_stream {
                 let last = batch.documents.as_doc().values().last();
                 let token = last.and_then(|event| event.as_doc()?.get_doc("_id"));
                 self.token_before_pending = token.map(ToOwned::to_owned);
@@ -254,6 +273,16 @@ impl Cursor {
         self.batches += 1;
         Ok(batch.documents)
     }
+}
+
+/// Whether an error of a change stream is about one event: those before it can be shown.
+fn is_of_an_event(failure: &Error) -> bool {
+    matches!(
+        failure.code(),
+        ErrorCode::BSONObjectTooLarge
+            | ErrorCode::ChangeStreamFatalError
+            | ErrorCode::NoMatchingDocument
+    )
 }
 
 /// The memory that a batch takes.
