@@ -251,7 +251,7 @@ impl Oplog {
 
     /// The timestamp of the newest entry that was committed.
     pub fn last(&self) -> Timestamp {
-        Timestamp::from_u64(self.last.load(Ordering::Acquire))
+        Timestamp::from_u64(self.last.load(Ordering::SeqCst))
     }
 
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
@@ -411,7 +411,8 @@ impl Oplog {
     /// Notes a commit. Returns the timestamp of its last entry.
     pub(crate) fn note(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
         let last = first? + u64::from(added.entries.max(1)) - 1;
-        self.last.fetch_max(last, Ordering::AcqRel);
+        // In one order with what the readers do: a commit sees a new reader, or the reader sees the commit.
+        self.last.fetch_max(last, Ordering::SeqCst);
         self.marks.add(last, added);
         Some(Timestamp::from_u64(last))
     }
