@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf};
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::errors::reply_too_large;
 use crate::limits::REPLY_BYTES_MAX;
 use crate::sessions::SessionId;
+use crate::tail_turns::{Follower, Followers};
 
 /// Documents in the first batch if the client gives no size.
 pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
@@ -406,22 +407,6 @@ impl Entry {
     }
 }
 
-/// Counts a cursor that waits for documents at an end, for as long as it is open.
-struct Follower(Arc<AtomicUsize>);
-
-impl Follower {
-    fn of(count: &Arc<AtomicUsize>) -> Follower {
-        count.fetch_add(1, Ordering::Relaxed);
-        Follower(count.clone())
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// All open cursors.
 #[derive(Default)]
 pub struct Cursors {
@@ -431,7 +416,7 @@ pub struct Cursors {
     /// Cursors that were closed because memory was scarce, the last one last, so that their clients are told.
     closed_for_memory: Mutex<VecDeque<i64>>,
     /// How many of them wait for documents at an end.
-    followers: Arc<AtomicUsize>,
+    followers: Followers,
     /// In which idle cursors reserve what they hold by themselves.
     memory: Option<MemoryBudget>,
 }
@@ -637,7 +622,7 @@ impl Cursors {
             last_used: Instant::now(),
             awaits: cursor.awaits,
             is_change_stream: cursor.is_change_stream,
-            _follower: cursor.awaits.then(|| Follower::of(&self.followers)),
+            _follower: cursor.awaits.then(|| self.followers.add()),
             waiting: None,
             state: State::Idle(Box::new(cursor)),
         };
@@ -697,7 +682,7 @@ impl Cursors {
 
     /// How many open cursors wait for documents at the end of a collection or of the oplog.
     pub fn followers(&self) -> usize {
-        self.followers.load(Ordering::Relaxed)
+        self.followers.count()
     }
 
     /// What a getMore has to know of a cursor before it takes it out.
