@@ -336,7 +336,9 @@ impl Changes {
                 let entry = RawEntry::read(value)?;
                 let message = entry.o().get_str("msg");
                 timestamp_of_key(key).is_some_and(|first| first <= self.next)
-                    || (!has_token && entry.kind() == Kind::Noop && message == Some(Oplog::FIRST_ENTRY))
+                    || (!has_token
+                        && entry.kind() == Kind::Noop
+                        && message == Some(Oplog::FIRST_ENTRY))
             }
         };
         match is_complete {
