@@ -135,7 +135,7 @@ fn a_stream_tells_of_changes() {
     let description = event.get_doc("updateDescription").unwrap();
     assert_eq!(description.get_doc("updatedFields"), Some(&*doc! {"a": 5}));
 
-    // A write to another collection does not wake it; its token goes on all the same.
+    // Its token goes on with writes to another collection.
     let token = stream.token.clone();
     writer.run("test", &doc! {"insert": "other", "documents": [{}]});
     stream.read(Duration::from_millis(300));
@@ -204,17 +204,22 @@ fn the_first_batch_does_not_wait() {
     let directory = tempfile::tempdir().unwrap();
     let server = member(directory.path(), &[]);
     let mut client = server.connect();
-    let began = Instant::now();
     for options in [doc! {}, doc! {"batchSize": 0}] {
         let mut command = doc! {"aggregate": "c", "pipeline": [{"$changeStream": {}}]};
         command.push("cursor", &options);
-        let reply = client.run("test", &command);
-        let cursor = reply.get_doc("cursor").unwrap();
-        assert!(cursor.get_array("firstBatch").unwrap().is_empty());
-        assert!(cursor.get_doc("postBatchResumeToken").is_some());
-        assert_ne!(cursor.get_i64("id"), Some(0));
+        // The quickest of some, because the machine may be busy.
+        let took = (0..5).map(|_| {
+            let began = Instant::now();
+            let reply = client.run("test", &command);
+            let cursor = reply.get_doc("cursor").unwrap();
+            assert!(cursor.get_array("firstBatch").unwrap().is_empty());
+            assert!(cursor.get_doc("postBatchResumeToken").is_some());
+            assert_ne!(cursor.get_i64("id"), Some(0));
+            began.elapsed()
+        });
+        let took = took.min().unwrap();
+        assert!(took < Duration::from_millis(900), "{took:?}");
     }
-    assert!(began.elapsed() < Duration::from_secs(10));
 }
 
 #[test]

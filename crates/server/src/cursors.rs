@@ -1,18 +1,21 @@
 //! Open cursors, which clients read by `getMore`.
 
+mod batch;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use frond_bson::{ArrayBuf, Doc, DocBuf};
+use frond_bson::{ArrayBuf, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Flow, MemoryBudget, MemoryUse, OpContext, QueryCursor, Reservation, TailSignal};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-use crate::errors::reply_too_large;
-use crate::limits::REPLY_BYTES_MAX;
+use batch::Batch;
+pub use batch::BatchRoom;
+
 use crate::sessions::SessionId;
 use crate::tail_turns::{Follower, Followers};
 
@@ -67,7 +70,9 @@ pub struct Cursor {
     source: Source,
     /// A document that did not fit into the last batch.
     pending: Option<DocBuf>,
-    /// Of a change stream with such a document: the token of the document before it.
+    /// Of a change stream: the error of the event behind the last batch.
+    failure: Option<Error>,
+    /// Of a change stream with such a document or error: the token of the document before it.
     token_before_pending: Option<DocBuf>,
     ended: bool,
     /// What it holds by itself while it is idle.
@@ -113,6 +118,7 @@ impl Cursor {
             splits_events: false,
             source,
             pending: None,
+            failure: None,
             token_before_pending: None,
             ended: false,
             reserved: None,
@@ -164,6 +170,7 @@ impl Cursor {
     /// True if there is nothing left to return.
     pub fn ended(&self) -> bool {
         self.pending.is_none()
+            && self.failure.is_none()
             && (self.ended
                 || self.remaining == Some(0)
                 || matches!(&self.source, Source::Fixed(rest) if rest.len() == 0))
@@ -191,7 +198,7 @@ impl Cursor {
 
     /// The token after the last batch of a change stream, at which another stream can continue.
     pub fn resume_token(&self) -> Option<DocBuf> {
-        if self.pending.is_some() {
+        if self.pending.is_some() || self.failure.is_some() {
             return self.token_before_pending.clone();
         }
         match &self.source {
@@ -201,7 +208,11 @@ impl Cursor {
     }
 
     /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`], fewer if there is no room.
+    /// The error of an event of a change stream is returned with the next batch, if there are events before it.
     pub fn batch(&mut self, documents: Option<u64>, room: &mut dyn BatchRoom) -> Result<ArrayBuf> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         let mut batch = Batch {
             reply: room,
             is_whole: false,
@@ -223,7 +234,18 @@ impl Cursor {
             match &mut self.source {
                 // The documents are copied from where they lie into the batch.
                 Source::Query(cursor) => {
-                    flow = cursor.for_each(&mut |document| batch.push(document))?;
+                    flow = match cursor.for_each(&mut |document| batch.push(document)) {
+                        Ok(flow) => flow,
+                        Err(error) => {
+                            let failure = Error::from(error);
+                            let has_events = self.is_change_stream && !batch.documents.is_empty();
+                            if !has_events || !is_of_an_event(&failure) {
+                                return Err(failure);
+                            }
+                            self.failure = Some(failure);
+                            break;
+                        }
+                    };
                     if flow == Flow::Continue {
                         self.ended = !cursor.is_tailable();
                         break;
@@ -238,8 +260,8 @@ impl Cursor {
         if let Some(failure) = batch.failure {
             return Err(failure);
         }
-        if batch.pending.is_some() {
-            if matches!(&self.source, Source::Query(cursor) if cursor.resume_token().is_some()) {
+        if batch.pending.is_some() || self.failure.is_some() {
+            if self.is_change_stream {
                 let last = batch.documents.as_doc().values().last();
                 let token = last.and_then(|event| event.as_doc()?.get_doc("_id"));
                 self.token_before_pending = token.map(ToOwned::to_owned);
@@ -257,83 +279,14 @@ impl Cursor {
     }
 }
 
-/// The memory that a batch takes.
-pub trait BatchRoom {
-    /// Waits for the room of one large document of so many bytes.
-    fn wait(&mut self, bytes: usize) -> Result<()>;
-    /// Whether there is room for a batch of so many bytes. It waits only if a part of the batch is of no use.
-    fn try_grow(&mut self, bytes: usize) -> Result<bool>;
-    /// The batch is filled, with so many bytes.
-    fn complete(&mut self, bytes: usize);
-}
-
-/// A batch that is filled.
-struct Batch<'b> {
-    reply: &'b mut dyn BatchRoom,
-    /// Whether it has the room of a full one.
-    is_whole: bool,
-    documents: ArrayBuf,
-    /// Bytes of its elements.
-    bytes: usize,
-    /// How many more documents it takes.
-    room: u64,
-    /// A document that did not fit.
-    pending: Option<DocBuf>,
-    /// A document that fits into no reply.
-    failure: Option<Error>,
-}
-
-impl Batch<'_> {
-    /// Whether it may become a full one.
-    fn may_be_large(&mut self) -> bool {
-        if !self.is_whole {
-            match self.reply.try_grow(BATCH_BYTES + REPLY_BYTES) {
-                Ok(granted) => self.is_whole = granted,
-                Err(failure) => self.failure = Some(failure),
-            }
-        }
-        self.is_whole
-    }
-
-    /// Adds a document; `Pause` if the batch takes no more.
-    fn push(&mut self, document: &Doc) -> Flow {
-        let size = document.len_bytes();
-        if size + REPLY_BYTES > REPLY_BYTES_MAX && self.documents.is_empty() {
-            self.failure = Some(reply_too_large(size));
-            return Flow::Pause;
-        }
-        // An element also has a type byte, a number as its name and a zero byte.
-        let was_large = self.bytes > LARGE_BATCH_BYTES;
-        self.bytes += size + 12;
-        let is_large = self.bytes > LARGE_BATCH_BYTES;
-        let fits = match self.documents.is_empty() {
-            // A reply has at least one document.
-            true if is_large => match self.reply.wait(self.bytes + REPLY_BYTES) {
-                Ok(()) => true,
-                Err(failure) => {
-                    self.failure = Some(failure);
-                    return Flow::Pause;
-                }
-            },
-            true => true,
-            false => self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large()),
-        };
-        if !fits {
-            self.bytes -= size + 12;
-            self.pending = Some(document.to_owned());
-            return Flow::Pause;
-        }
-        if is_large && !was_large && self.is_whole {
-            // Memory that is not written to costs nothing, while growing step by step copies.
-            (self.documents).reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
-        }
-        self.documents.push(document);
-        self.room = self.room.saturating_sub(1);
-        match self.room {
-            0 => Flow::Pause,
-            _ => Flow::Continue,
-        }
-    }
+/// Whether an error of a change stream is about one event: those before it can be shown.
+fn is_of_an_event(failure: &Error) -> bool {
+    matches!(
+        failure.code(),
+        ErrorCode::BSONObjectTooLarge
+            | ErrorCode::ChangeStreamFatalError
+            | ErrorCode::NoMatchingDocument
+    )
 }
 
 /// The entry of a cursor in the table, also while a command uses it.

@@ -208,9 +208,16 @@ mod tests {
             "writeConcern": {"w": 1, "j": true},
         };
         server.run("test", update);
-        let first = doc! {"getMore": whole, "collection": "c", "batchSize": 1};
-        let first = server.run("test", first);
-        assert_eq!(server.batch(&first, "nextBatch").len(), 1, "the insert");
+        // The event before it is returned first, with its token.
+        let first = server.run("test", doc! {"getMore": whole, "collection": "c"});
+        let events = server.batch(&first, "nextBatch");
+        assert_eq!(events.len(), 1, "the insert");
+        let cursor = first.get_doc("cursor").unwrap();
+        assert_eq!(cursor.get_i64("id"), Some(whole));
+        assert_eq!(
+            cursor.get_doc("postBatchResumeToken"),
+            events[0].get_doc("_id")
+        );
         let failed = doc! {"getMore": whole, "collection": "c"};
         assert_eq!(server.code("test", failed), 10334);
         let mut fragments = Vec::new();

@@ -100,11 +100,11 @@ impl DocumentStore {
     /// are its indexes, as in MongoDB.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26), `CommandNotSupportedOnView` (166), errors of the size;
+    /// `NamespaceNotFound` (26), `CommandNotSupportedOnView` (166), `IllegalOperation` (20) for the oplog, errors of the size;
     /// `ConflictingOperationInProgress` (117) if it is being converted; the limits of the context.
     pub fn convert_to_capped(&self, ns: &Namespace, size: i64, context: &OpContext) -> Result<()> {
         self.catalog().check_live()?;
-        let collection = self.catalog().existing(ns)?;
+        let collection = self.collection_to_copy(ns)?;
         let temporary = format!("tmp{}.convertToCapped.{}", ObjectId::new(), ns.coll());
         let temporary = Namespace::new(ns.db(), &temporary)?;
         let filled = Filled::create(self, &temporary, size)?;
@@ -139,10 +139,11 @@ impl DocumentStore {
     /// Copies the documents of a collection into a new capped one of the same database.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26), `NamespaceExists` (48), `CommandNotSupportedOnView` (166), errors of the size.
+    /// `NamespaceNotFound` (26), `NamespaceExists` (48), `CommandNotSupportedOnView` (166), `IllegalOperation` (20) for the
+    /// oplog, errors of the size.
     pub fn clone_as_capped(&self, from: &Namespace, to: &Namespace, size: i64) -> Result<()> {
         self.catalog().check_live()?;
-        let collection = self.catalog().existing(from)?;
+        let collection = self.collection_to_copy(from)?;
         if self.collection_exists(to) || self.catalog().is_view(to) {
             return Err(command(
                 ErrorCode::NamespaceExists,
@@ -154,6 +155,18 @@ impl DocumentStore {
         let filled = Filled::create(self, to, size)?;
         let snapshot = self.engine().snapshot();
         self.copy_documents(&collection, &snapshot, &filled, &OpContext::new())
+    }
+
+    /// A collection whose tree has documents, which the entries of the oplog are not.
+    fn collection_to_copy(&self, ns: &Namespace) -> Result<Arc<Collection>> {
+        let collection = self.catalog().existing(ns)?;
+        match collection.oplog() {
+            None => Ok(collection),
+            Some(_) => Err(command(
+                ErrorCode::IllegalOperation,
+                format!("{ns} cannot be converted or cloned; copy its entries with $out or $merge"),
+            )),
+        }
     }
 
     /// Copies all documents of a snapshot in their natural order.

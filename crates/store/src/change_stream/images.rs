@@ -13,7 +13,7 @@ use crate::oplog::diff;
 use crate::oplog::entry::Kind;
 use crate::store::DocumentStore;
 
-/// Adds the documents to an event that its stream asks for.
+/// Adds the documents to an event that its stream asks for. Returns whether one was looked up: that may not be durable.
 ///
 /// # Errors
 /// `NoMatchingDocument` (47) if a document is required and not there; errors of reading it.
@@ -24,10 +24,10 @@ pub fn add(
     spec: &Spec,
     store: &DocumentStore,
     context: &OpContext,
-) -> Result<()> {
+) -> Result<bool> {
     let kind = change.entry.kind();
     if subject.is_view || !matches!(kind, Kind::Update | Kind::Replace | Kind::Delete) {
-        return Ok(());
+        return Ok(false);
     }
     let shows_before = spec.before_change != BeforeChange::Off;
     let is_made = matches!(
@@ -68,7 +68,7 @@ pub fn add(
             before.as_deref(),
         );
     }
-    Ok(())
+    Ok(is_update && spec.full_document == FullDocument::UpdateLookup)
 }
 
 fn push(out: &mut DocBuf, name: &str, found: Option<&Doc>) {

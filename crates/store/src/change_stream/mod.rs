@@ -4,8 +4,9 @@
 //! [`description`] of updates and [`images`] of documents. [`source`] reads the events, [`stream`] passes them through the
 //! stages behind `$changeStream`, [`split`] divides large ones.
 //!
-//! A stream reads only what is durable, so a crash takes back nothing that a client has seen. While it waits it holds its
-//! position and nothing else: no snapshot, no thread.
+//! A stream reads only what is durable, so a crash takes back nothing that a client has seen. Documents that it looks up
+//! (`updateLookup`) are made durable before the batch is returned. While it waits it holds its position and nothing else: no
+//! snapshot, no thread.
 
 mod description;
 mod event;
@@ -194,7 +195,7 @@ impl DocumentStore {
         let signal = reader.signal().clone();
         let mut changes = Changes::new(self, scope, parsed.spec, parsed.on_head, reader, context);
         changes.check_start()?;
-        changes.rest();
+        changes.rest()?;
         let changes = Arc::new(Mutex::new(changes));
         let input: Source<Error> = Box::new(Input(changes.clone()));
         let stages = parsed.stages.execute(input, &stage_context())?;

@@ -5,6 +5,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use frond_bson::DocBuf;
 use frond_error::ErrorCode;
@@ -20,13 +21,14 @@ use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
 use crate::oplog::entry::{Kind, RawEntry, Session};
 use crate::oplog::readers::Reader;
 use crate::oplog::{Oplog, is_off, timestamp_of_key};
+use crate::points::point;
 use crate::store::DocumentStore;
 
 /// A larger entry of a transaction is not kept between two batches, but read again.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
-/// The message of the first entry of an oplog: nothing was written before it.
-const FIRST_ENTRY: &str = "initiating set";
+/// How long a stream looks for events at once. The client of a long oplog then gets a token to continue at.
+const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Reads events.
 pub struct Changes {
@@ -53,6 +55,13 @@ pub struct Changes {
     looking: u64,
     /// The number of entries that were read.
     pub examined: u64,
+    /// When the look at hand began, and the operations that it was about.
+    began: Option<Instant>,
+    steps: u32,
+    /// Whether the last look ended because it took long, so that there may be more to look at.
+    pub was_stopped: bool,
+    /// Whether documents were looked up that may not be durable.
+    looked_up: bool,
     reading: Option<Reading>,
     unwinding: Option<Unwinding>,
     /// The `invalidate` that comes next.
@@ -85,6 +94,9 @@ struct Unwinding {
     stored_position: u32,
     position: u32,
 }
+
+/// So many operations are looked at between two looks at the clock.
+const STEPS: u32 = 64;
 
 /// The error of a stream whose next entries are gone.
 fn history_lost() -> Error {
@@ -145,6 +157,10 @@ impl Changes {
             looked: None,
             looking: 0,
             examined: 0,
+            began: None,
+            steps: 0,
+            was_stopped: false,
+            looked_up: false,
             reading: None,
             unwinding: None,
             queued: None,
@@ -178,14 +194,25 @@ impl Changes {
         }
     }
 
-    /// Lets go of the snapshot, and of a large part of a transaction.
-    pub fn rest(&mut self) {
+    /// Ends a look: lets go of the snapshot, and of a large part of a transaction. Documents that were looked up are durable
+    /// then.
+    ///
+    /// # Errors
+    /// Errors of the engine. What was read may not be shown.
+    pub fn rest(&mut self) -> Result<()> {
         self.reading = None;
+        self.began = None;
         if let Some(unwinding) = &mut self.unwinding
             && unwinding.value.len() > KEPT_BYTES_MAX
         {
             unwinding.value = Vec::new();
         }
+        // A commit that is in a snapshot has its time, although it may not yet have told the oplog of it.
+        let given_out = self.store.cluster_time().last().to_u64();
+        if std::mem::take(&mut self.looked_up) && given_out > self.store.oplog().durable() {
+            self.store.engine().flush_log()?;
+        }
+        Ok(())
     }
 
     /// Bytes of memtables that it keeps in memory.
@@ -201,7 +228,17 @@ impl Changes {
         unwinding.map_or(0, |unwinding| unwinding.value.capacity() as u64)
     }
 
-    /// The next event; `None` if there is none for now, or the stream has ended.
+    /// Whether the look at hand took long.
+    fn takes_long(&mut self) -> bool {
+        let began = *self.began.get_or_insert_with(|| {
+            self.steps = 0;
+            Instant::now()
+        });
+        self.steps = self.steps.wrapping_add(1);
+        self.steps.is_multiple_of(STEPS) && began.elapsed() > LOOK_MAX
+    }
+
+    /// The next event; `None` if there is none for now, the look took long, or the stream has ended.
     ///
     /// # Errors
     /// `ChangeStreamFatalError` (280), `ChangeStreamHistoryLost` (286), `NoMatchingDocument` (47), the limits of the context,
@@ -212,8 +249,14 @@ impl Changes {
             self.last = Some(event.token.clone());
             return Ok(Some(event));
         }
+        self.was_stopped = false;
         while !self.is_invalidated {
             self.context.step()?;
+            if self.takes_long() {
+                self.was_stopped = true;
+                return Ok(None);
+            }
+            point("a change stream looks at an operation");
             let event = match self.unwinding.is_some() {
                 true => self.unwind()?,
                 false => match self.scan()? {
@@ -293,7 +336,9 @@ impl Changes {
                 let entry = RawEntry::read(value)?;
                 let message = entry.o().get_str("msg");
                 timestamp_of_key(key).is_some_and(|first| first <= self.next)
-                    || (!has_token && entry.kind() == Kind::Noop && message == Some(FIRST_ENTRY))
+                    || (!has_token
+                        && entry.kind() == Kind::Noop
+                        && message == Some(Oplog::FIRST_ENTRY))
             }
         };
         match is_complete {
@@ -528,12 +573,13 @@ impl Changes {
     }
 
     fn complete(
-        &self,
+        &mut self,
         event: &mut Event,
         change: &Change<'_>,
         subject: &Subject<'_>,
     ) -> Result<()> {
         let (spec, store, context) = (&self.spec, &self.store, &self.context);
-        images::add(event, change, subject, spec, store, context)
+        self.looked_up |= images::add(event, change, subject, spec, store, context)?;
+        Ok(())
     }
 }

@@ -31,7 +31,8 @@ pub fn split(event: &DocBuf, token: &Token) -> Result<VecDeque<(DocBuf, Token)>>
         let size = |field: &frond_bson::RawElement<'_>| field.as_bytes().len();
         size(a).cmp(&size(b)).then_with(|| a.name().cmp(b.name()))
     });
-    let room = EVENT_BYTES_MAX - token.to_doc().len_bytes();
+    // The token of a fragment is in the batch twice: in the fragment, and beside it.
+    let room = EVENT_BYTES_MAX.saturating_sub(token.to_doc().len_bytes());
     // The size of a fragment without fields. All have the same, since their numbers have the same type.
     let mut parts: Vec<(usize, Vec<_>)> = Vec::new();
     for field in fields {
@@ -121,6 +122,15 @@ mod tests {
         let event = doc! {"_id": token.to_doc(), "fullDocument": text.as_str()};
         assert_eq!(
             split(&event, &token).unwrap_err().code(),
+            ErrorCode::Location(7_182_500)
+        );
+        // The definition of a view can be as large as a document, and is in the token in hexadecimal.
+        let view = doc! {"pipeline": &text[..9 << 20]};
+        let identity = Some(("operationDescription", &*view));
+        let large = Token::of_event(1 << 32, 0, Some([1; 16]), "create", identity);
+        let event = doc! {"_id": large.to_doc(), "operationDescription": view};
+        assert_eq!(
+            split(&event, &large).unwrap_err().code(),
             ErrorCode::Location(7_182_500)
         );
         let event = doc! {"_id": token.to_doc()};

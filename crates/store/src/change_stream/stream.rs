@@ -131,7 +131,6 @@ impl DocStream for ChangeStream {
             self.last_fragment = None;
             self.seen = self.signal.insertions();
             let Some(event) = self.stages.next()? else {
-                self.rest();
                 return Ok(None);
             };
             // No stage holds events back, so this is the last one that was read.
@@ -164,12 +163,11 @@ impl DocStream for ChangeStream {
     }
 
     fn release_memory(&mut self) -> Result<()> {
-        self.rest();
-        Ok(())
+        self.rest()
     }
 
-    fn rest(&mut self) {
-        self.changes.lock().rest();
+    fn rest(&mut self) -> Result<()> {
+        self.changes.lock().rest()
     }
 
     fn stats(&self) -> ExecStats {
@@ -184,7 +182,8 @@ impl DocStream for ChangeStream {
     }
 
     fn signal(&self) -> Option<(Arc<TailSignal>, u64)> {
-        Some((self.signal.clone(), self.seen))
+        let has_more = self.changes.lock().was_stopped;
+        (!has_more).then(|| (self.signal.clone(), self.seen))
     }
 
     fn resume_token(&self) -> Option<DocBuf> {

@@ -162,7 +162,8 @@ impl Token {
 
     /// The document that clients get.
     pub fn to_doc(&self) -> DocBuf {
-        let text = hex(&self.to_bytes()).to_ascii_uppercase();
+        let mut text = hex(&self.to_bytes());
+        text.make_ascii_uppercase();
         doc! {"_data": text.as_str()}
     }
 

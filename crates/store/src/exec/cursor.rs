@@ -53,8 +53,10 @@ pub trait DocStream: Send {
         Ok(())
     }
 
-    /// Called when nothing more is taken for now.
-    fn rest(&mut self) {}
+    /// Called when nothing more is taken for now. If it fails, the documents since the last call must not be shown.
+    fn rest(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// As [`QueryCursor::stats`].
     fn stats(&self) -> ExecStats {
@@ -161,7 +163,8 @@ impl QueryCursor {
         }
     }
 
-    /// What tells of insertions that a tailable cursor has not seen, and how many it has.
+    /// What tells of insertions that a tailable cursor has not seen, and how many it has. None if there is more to look at
+    /// now: a change stream does not look at a long part of the oplog at once.
     pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
         match &self.rows {
             Rows::Tail(tail, _) => Some(tail.signal()),
@@ -288,9 +291,11 @@ impl QueryCursor {
     /// # Errors
     /// As [`QueryCursor::next`].
     pub fn for_each(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<Flow> {
-        let pulled = self.pull(visit);
-        if let Rows::Stream(stream) = &mut self.rows {
-            stream.rest();
+        let mut pulled = self.pull(visit);
+        if let Rows::Stream(stream) = &mut self.rows
+            && let Err(error) = stream.rest()
+        {
+            pulled = Err(error);
         }
         let may_have_more = match &pulled {
             Ok(Pulled::Paused) => true,

@@ -174,6 +174,9 @@ impl Oplog {
     /// The key of its entry in the catalog tree.
     pub(crate) const KEY: &[u8] = &[9];
 
+    /// The message of the first entry of a store's first oplog, as in MongoDB: nothing that has a time was written before.
+    pub(crate) const FIRST_ENTRY: &str = "initiating set";
+
     /// The oplog of an engine, as it was left.
     ///
     /// # Errors
@@ -259,7 +262,7 @@ impl Oplog {
 
     /// The timestamp of the newest entry that was committed.
     pub fn last(&self) -> Timestamp {
-        Timestamp::from_u64(self.last.load(Ordering::Acquire))
+        Timestamp::from_u64(self.last.load(Ordering::SeqCst))
     }
 
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
@@ -347,8 +350,12 @@ impl Oplog {
         marks::stage_removal(&mut batch);
         Stored { trees, settings }.put(&mut batch);
         let mut added = Added::default();
-        // As MongoDB: whoever reads from an earlier time on has missed nothing.
-        let message = doc! {"msg": "initiating set"};
+        // Whoever reads from an earlier time on has missed nothing, if no time was given out before.
+        let message = match self.cluster_time.last() == Timestamp::default() {
+            true => Oplog::FIRST_ENTRY,
+            false => "turning the oplog on",
+        };
+        let message = doc! {"msg": message};
         put_noop(&mut batch, trees.entries, &message, &mut added);
         self.marks.clear();
         *self.settings.lock() = settings;
@@ -429,7 +436,8 @@ impl Oplog {
     /// Notes a commit. Returns the timestamp of its last entry.
     pub(crate) fn note(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
         let last = first? + u64::from(added.entries.max(1)) - 1;
-        self.last.fetch_max(last, Ordering::AcqRel);
+        // In one order with what the readers do: a commit sees a new reader, or the reader sees the commit.
+        self.last.fetch_max(last, Ordering::SeqCst);
         self.marks.add(last, added);
         Some(Timestamp::from_u64(last))
     }

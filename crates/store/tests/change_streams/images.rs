@@ -47,6 +47,26 @@ fn the_current_document() {
     );
 }
 
+/// What a client has seen is not taken back by a crash.
+#[test]
+fn a_document_that_is_looked_up_is_durable() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    insert(&fixture, "d.c", &[doc! {"_id": 1, "a": 1}]);
+    let spec = doc! {"fullDocument": "updateLookup"};
+    for round in 0..20 {
+        let mut stream = watch(store, On::Collection("d.c"), &spec);
+        update(&fixture, "d.c", &doc! {"_id": 1}, &doc! {"$inc": {"a": 1}});
+        store.flush_log().unwrap();
+        update(&fixture, "d.c", &doc! {"_id": 1}, &doc! {"$inc": {"a": 1}});
+        let later = store.oplog().last().to_u64();
+        let event = stream.next().unwrap().unwrap();
+        let full = event.get_doc("fullDocument").unwrap();
+        assert_eq!(full.get_i32("a"), Some(3 + 2 * round), "the later one");
+        assert!(store.oplog().durable() >= later);
+    }
+}
+
 #[test]
 fn the_collection_of_the_look_up() {
     let fixture = with_oplog();

@@ -136,14 +136,19 @@ fn many_events_take_little_memory() {
     }
     store.flush_log().unwrap();
     let mut last = None;
-    let flow = stream.for_each(&mut |event| {
-        let id = event.get_doc("documentKey").unwrap().get_i64("_id");
-        assert!(id > last);
-        last = id;
-        count += 1;
-        frond_store::Flow::Continue
-    });
-    flow.unwrap();
+    loop {
+        let flow = stream.for_each(&mut |event| {
+            let id = event.get_doc("documentKey").unwrap().get_i64("_id");
+            assert!(id > last);
+            last = id;
+            count += 1;
+            frond_store::Flow::Continue
+        });
+        flow.unwrap();
+        if stream.tail_signal().is_some() {
+            break;
+        }
+    }
     assert_eq!(count, 100_000);
     assert_eq!((stream.held_bytes(), stream.retained_bytes()), (0, 0));
 }

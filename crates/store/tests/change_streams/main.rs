@@ -83,10 +83,14 @@ fn watch(store: &DocumentStore, on: On<'_>, spec: &Doc) -> QueryCursor {
 fn all(store: &DocumentStore, stream: &mut QueryCursor) -> Vec<DocBuf> {
     store.flush_log().unwrap();
     let mut events = Vec::new();
-    while let Some(event) = stream.next().unwrap() {
-        events.push(event);
+    loop {
+        match stream.next().unwrap() {
+            Some(event) => events.push(event),
+            // It looked for long.
+            None if stream.is_tailable() && stream.tail_signal().is_none() => {}
+            None => return events,
+        }
     }
-    events
 }
 
 /// Some fields of events.

@@ -333,6 +333,11 @@ fn it_takes_no_writes() {
         20
     );
     assert_eq!(code(store.create_collection(&ns(NAME), &doc! {})), 48);
+    let size = 1 << 20;
+    let copy = ns("local.x");
+    assert_eq!(code(store.clone_as_capped(&ns(NAME), &copy, size)), 20);
+    assert_eq!(code(store.convert_to_capped(&ns(NAME), size, &context)), 20);
+    assert_eq!(store.list_collections("local").unwrap().len(), 1);
     assert_eq!(find(&fixture, &doc! {}, &doc! {}, None).len(), 45);
 }
 

@@ -227,6 +227,7 @@ fn an_oplog_that_was_turned_off_is_lost() {
     let mut again = watch(store, on, &doc! {});
     insert(&fixture, "d.c", &[doc! {"_id": 1}]);
     let token = token_of(&all(store, &mut again)[0]);
+    let time = store.oplog().last();
     store.turn_off_oplog().unwrap();
     assert_eq!(code(off.next()), 20);
     insert(&fixture, "d.c", &[doc! {"_id": 2}]);
@@ -234,6 +235,8 @@ fn an_oplog_that_was_turned_off_is_lost() {
     insert(&fixture, "d.c", &[doc! {"_id": 3}]);
     assert_eq!(code(again.next()), 286);
     assert_eq!(code(resumed(store, on, &token)), 286);
+    let from = doc! {"startAtOperationTime": time};
+    assert_eq!(code(open(store, on, &from, &[])), 286);
     let mut stream = watch(store, on, &doc! {});
     insert(&fixture, "d.c", &[doc! {"_id": 4}]);
     assert_eq!(types(&all(store, &mut stream)), ["insert 4"]);

@@ -139,6 +139,39 @@ fn a_stream_reads_nothing_of_other_collections() {
     assert_eq!(types(&all(store, &mut resumed)), ["insert 1"]);
 }
 
+/// A client that gets no token until the end of a long oplog is reached starts anew when its time is over.
+#[test]
+fn a_long_look_ends_with_a_token() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let on = On::Collection("d.a");
+    let mut token = watch(store, on, &doc! {}).resume_token().unwrap();
+    let docs: Vec<DocBuf> = (0..300).map(|id| doc! {"_id": id}).collect();
+    insert(&fixture, "d.other", &docs);
+    insert(&fixture, "d.a", &[doc! {"_id": 1}]);
+    store.flush_log().unwrap();
+    let _slow = frond_store::at_points(|point| {
+        if point == "a change stream looks at an operation" {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let mut looks = 0;
+    // The client continues at the token of the look before.
+    let event = loop {
+        let mut stream = watch(store, on, &with("resumeAfter", &token));
+        if let Some(event) = stream.next().unwrap() {
+            break event;
+        }
+        assert!(stream.tail_signal().is_none(), "there is more");
+        let next = stream.resume_token().unwrap();
+        assert!(token.get_str("_data") < next.get_str("_data"));
+        token = next;
+        looks += 1;
+    };
+    assert!(looks >= 2, "{looks}");
+    assert_eq!(types(&[event]), ["insert 1"]);
+}
+
 /// Streams look at any time, between the commits of several writers and while their entries become durable.
 #[test]
 fn no_event_is_missed_between_writers() {

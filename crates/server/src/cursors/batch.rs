@@ -1,0 +1,88 @@
+//! A batch of documents that is filled.
+
+use frond_bson::{ArrayBuf, Doc, DocBuf};
+use frond_error::{Error, Result};
+use frond_store::Flow;
+
+use super::{BATCH_BYTES, LARGE_BATCH_BYTES, REPLY_BYTES};
+use crate::errors::reply_too_large;
+use crate::limits::REPLY_BYTES_MAX;
+
+/// The memory that a batch takes.
+pub trait BatchRoom {
+    /// Waits for the room of one large document of so many bytes.
+    fn wait(&mut self, bytes: usize) -> Result<()>;
+    /// Whether there is room for a batch of so many bytes. It waits only if a part of the batch is of no use.
+    fn try_grow(&mut self, bytes: usize) -> Result<bool>;
+    /// The batch is filled, with so many bytes.
+    fn complete(&mut self, bytes: usize);
+}
+
+/// A batch that is filled.
+pub struct Batch<'b> {
+    pub reply: &'b mut dyn BatchRoom,
+    /// Whether it has the room of a full one.
+    pub is_whole: bool,
+    pub documents: ArrayBuf,
+    /// Bytes of its elements.
+    pub bytes: usize,
+    /// How many more documents it takes.
+    pub room: u64,
+    /// A document that did not fit.
+    pub pending: Option<DocBuf>,
+    /// A document that fits into no reply.
+    pub failure: Option<Error>,
+}
+
+impl Batch<'_> {
+    /// Whether it may become a full one.
+    fn may_be_large(&mut self) -> bool {
+        if !self.is_whole {
+            match self.reply.try_grow(BATCH_BYTES + REPLY_BYTES) {
+                Ok(granted) => self.is_whole = granted,
+                Err(failure) => self.failure = Some(failure),
+            }
+        }
+        self.is_whole
+    }
+
+    /// Adds a document; `Pause` if the batch takes no more.
+    pub fn push(&mut self, document: &Doc) -> Flow {
+        let size = document.len_bytes();
+        if size + REPLY_BYTES > REPLY_BYTES_MAX && self.documents.is_empty() {
+            self.failure = Some(reply_too_large(size));
+            return Flow::Pause;
+        }
+        // An element also has a type byte, a number as its name and a zero byte.
+        let was_large = self.bytes > LARGE_BATCH_BYTES;
+        self.bytes += size + 12;
+        let is_large = self.bytes > LARGE_BATCH_BYTES;
+        let fits = match self.documents.is_empty() {
+            // A reply has at least one document.
+            true if is_large => match self.reply.wait(self.bytes + REPLY_BYTES) {
+                Ok(()) => true,
+                Err(failure) => {
+                    self.failure = Some(failure);
+                    return Flow::Pause;
+                }
+            },
+            true => true,
+            false => self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large()),
+        };
+        if !fits {
+            self.bytes -= size + 12;
+            self.pending = Some(document.to_owned());
+            return Flow::Pause;
+        }
+        if is_large && !was_large && self.is_whole {
+            // Memory that is not written to costs nothing, while growing step by step copies.
+            (self.documents).reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
+        }
+        self.documents.push(document);
+        self.room = self.room.saturating_sub(1);
+        match self.room {
+            0 => Flow::Pause,
+            _ => Flow::Continue,
+        }
+    }
+}
