@@ -70,8 +70,12 @@ def link_files():
     for specification, folder in SPECIFICATIONS.items():
         link = os.path.join(PROJECT, "testdata", "specifications", "source", specification)
         os.makedirs(os.path.dirname(link), exist_ok=True)
+        target = os.path.join(FILES, folder)
+        if os.path.lexists(link) and os.readlink(link) != target:
+            # Of another checkout, which shares the cache.
+            os.remove(link)
         if not os.path.lexists(link):
-            os.symlink(os.path.join(FILES, folder), link)
+            os.symlink(target, link)
 
 
 def parts():
