@@ -2,7 +2,7 @@
 //!
 //! A commit may wake a thousand change streams, each of which builds the events of its own. They go on a few at a time. While
 //! more of them want to than may, and other clients read or write, a pause follows each turn. It grows up to many times the
-//! length of the turn as long as no processor is idle, and shrinks when some is. So the readers take what the others leave;
+//! length of the turn as long as the processors are hardly idle, and shrinks slowly when they are. So the readers take what the others leave;
 //! they may get further behind, and catch up later.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const SAMPLE: Duration = Duration::from_millis(250);
 /// A load that was measured over a longer time says little of the present.
 const SAMPLE_MAX: Duration = Duration::from_secs(2);
 /// Below this idle share of the processors the pause grows, above the other one it shrinks.
-const IDLE_SHARES: (f64, f64) = (0.05, 0.15);
+const IDLE_SHARES: (f64, f64) = (0.15, 0.3);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Others are at work for this long after their last operation.
@@ -112,7 +112,7 @@ fn adapted(factor: u32, idle_share: f64) -> u32 {
     if idle_share < grows {
         (2 * factor + 1).min(PAUSE_FACTOR_MAX)
     } else if idle_share > shrinks {
-        factor / 2
+        factor.saturating_sub(1)
     } else {
         factor
     }
@@ -157,7 +157,7 @@ impl TailTurns {
             load: Mutex::new(Load {
                 sampled: now,
                 ticks: Ticks::default(),
-                pause_factor: 1,
+                pause_factor: PAUSE_FACTOR_MAX,
             }),
         }
     }
@@ -250,7 +250,6 @@ mod tests {
     /// How long the next one waits for its turn after a turn of some milliseconds.
     fn wait_after_a_turn(others_want: bool, others_work: bool) -> Duration {
         let (turns, metrics) = (TailTurns::with_turns(1), Metrics::new(0));
-        turns.load.lock().pause_factor = PAUSE_FACTOR_MAX;
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().build().unwrap();
         runtime.block_on(async {
@@ -280,8 +279,8 @@ mod tests {
             factor
         };
         assert_eq!([0.0; 5].map(&mut next), [1, 3, 7, 15, 15]);
-        assert_eq!([0.1, 0.5, 0.5].map(&mut next), [15, 7, 3]);
-        assert_eq!([0.2, 1.0, 1.0].map(&mut next), [1, 0, 0]);
+        assert_eq!([0.2, 0.5, 0.5].map(&mut next), [15, 14, 13]);
+        assert_eq!([0.1, 1.0].map(&mut next), [15, 14]);
     }
 
     #[test]
