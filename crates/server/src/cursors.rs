@@ -339,7 +339,7 @@ pub struct Cursors {
     moved: Condvar,
     /// Cursors that were closed because memory was scarce, the last one last, so that their clients are told.
     closed_for_memory: Mutex<VecDeque<i64>>,
-    /// How many of them wait for documents at an end.
+    /// Counts those that follow the end of a collection or of the oplog.
     followers: Followers,
     /// In which idle cursors reserve what they hold by themselves.
     memory: Option<MemoryBudget>,
@@ -604,12 +604,12 @@ impl Cursors {
         }
     }
 
-    /// How many open cursors wait for documents at the end of a collection or of the oplog.
-    pub fn followers(&self) -> usize {
-        self.followers.count()
+    /// The open cursors that follow the end of a collection or of the oplog.
+    pub fn followers(&self) -> &Followers {
+        &self.followers
     }
 
-    /// What a getMore has to know of a cursor before it takes it out.
+    /// The properties of a cursor that a getMore checks before it takes the cursor out.
     pub fn describe(&self, id: i64) -> Option<Described> {
         self.all.lock().get(&id).map(|entry| Described {
             namespace: entry.namespace.clone(),

@@ -17,7 +17,7 @@ use crate::tail_turns::{TailTurns, Turn};
 /// How long a getMore waits if the client gives no time.
 pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
-/// How long a reader waits for its turn at least.
+/// A reader waits for a turn at least this long.
 const TURN_WAIT_MIN: Duration = Duration::from_millis(100);
 
 /// What a command waits for.
@@ -45,9 +45,9 @@ pub struct TopologyWait {
 pub struct Tail {
     /// The cursor.
     pub cursor: i64,
-    /// Signals inserts, and how many of them the cursor has seen. None if it waits for its turn only.
+    /// The signal of new documents, and how many notifications the cursor has seen. `None` if it waits for a turn only.
     pub signal: Option<(Arc<TailSignal>, u64)>,
-    /// Whether it has got its turn; false if its time was over before.
+    /// Whether it got a turn before its time was over.
     pub has_turn: bool,
     /// When the client wants a reply, with or without documents.
     pub until: Instant,
@@ -94,15 +94,15 @@ impl TopologyWait {
 }
 
 impl Tail {
-    /// Waits until there may be more documents, the time is over, or the operation is interrupted. Then takes a turn, for
-    /// which it waits until its time is over, or for a moment after that.
+    /// Waits until there may be more documents, the time is over, or the operation is interrupted. Then waits for a turn, at
+    /// most until the time is over, or for [`TURN_WAIT_MIN`].
     pub async fn wait<'a>(
         &mut self,
         wake: &Notify,
         turns: &'a TailTurns,
         metrics: &'a Metrics,
     ) -> Option<Turn<'a>> {
-        // If it is interrupted it goes on at once, and finds out why.
+        // An interrupted command runs at once, and reports the interruption.
         self.has_turn = true;
         if let Some((signal, seen)) = &self.signal {
             tokio::select! {

@@ -1,9 +1,9 @@
 //! Turns of readers that follow the end of a collection or of the oplog.
 //!
-//! A commit may wake a thousand change streams, each of which builds the events of its own. They go on a few at a time. While
-//! more of them want to than may, and other clients read or write, a pause follows each turn. It grows up to many times the
-//! length of the turn as long as the processors are hardly idle, and shrinks slowly when they are. So the readers take what the others leave;
-//! they may get further behind, and catch up later.
+//! A commit may wake a thousand change streams, and each of them builds its own events. Only a few run at a time. While more
+//! streams wait for a turn than there are turns, and other clients read or write, each turn is followed by a pause. The pause
+//! grows to many times the length of the turn while the processors are busy, and shrinks slowly when they are idle. So streams
+//! use the processor time that other clients leave. They may fall behind, and catch up later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,39 +14,39 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::metrics::{Metrics, Op};
 
-/// With fewer cursors that follow, a getMore takes no turn before it has waited.
+/// From this number of cursors on, a getMore takes a turn even if it has not waited.
 const CROWD: usize = 16;
-/// How many times as long as a turn the pause after it is at most.
+/// The longest pause, as a multiple of the turn before it.
 const PAUSE_FACTOR_MAX: u32 = 15;
-/// The pause is adapted to the load at these intervals.
+/// The interval at which the pause is adapted to the load.
 const SAMPLE: Duration = Duration::from_millis(250);
-/// A load that was measured over a longer time says little of the present.
+/// A load measured over a longer interval is ignored.
 const SAMPLE_MAX: Duration = Duration::from_secs(2);
-/// Below this idle share of the processors the pause grows, above the other one it shrinks.
+/// The pause grows below the first idle share of the processors, and shrinks above the second.
 const IDLE_SHARES: (f64, f64) = (0.15, 0.3);
-/// The longest pause.
+/// The longest pause in absolute terms.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Others are at work for this long after their last operation.
+/// Other clients count as active for this long after their last operation.
 const AT_WORK: Duration = Duration::from_millis(100);
 
-/// How many open cursors follow an end.
+/// Counts the open cursors that follow the end of a collection or of the oplog.
 #[derive(Debug, Default)]
 pub struct Followers(Arc<AtomicUsize>);
 
-/// Counts one of them, until it is dropped.
+/// One such cursor; dropping it decrements the count.
 #[derive(Debug)]
 pub struct Follower(Arc<AtomicUsize>);
 
 impl Followers {
-    /// One more.
+    /// Counts one more cursor.
     pub fn add(&self) -> Follower {
         self.0.fetch_add(1, Ordering::Relaxed);
         Follower(self.0.clone())
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+    /// Whether there are so many that each getMore takes a turn before it looks for documents.
+    pub fn are_a_crowd(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= CROWD
     }
 }
 
@@ -61,11 +61,11 @@ impl Drop for Follower {
 pub struct TailTurns {
     permits: Semaphore,
     turns: usize,
-    /// For each turn that is not taken: when it may begin.
+    /// The earliest start of each free turn.
     free: Mutex<Vec<Instant>>,
-    /// Readers that have a turn, or wait for one.
+    /// The number of readers that hold a turn or wait for one.
     wanting: AtomicUsize,
-    /// The operations of others that were counted last, and when they were more than before.
+    /// The last count of other clients' operations, and when it last grew.
     work: Mutex<(i64, Instant)>,
     load: Mutex<Load>,
 }
@@ -74,7 +74,7 @@ pub struct TailTurns {
 #[derive(Debug)]
 struct Load {
     sampled: Instant,
-    /// Ticks of all processors since the machine was started.
+    /// Ticks of all processors since boot, at the last sample.
     ticks: Ticks,
     pause_factor: u32,
 }
@@ -87,13 +87,13 @@ struct Ticks {
 }
 
 impl Ticks {
-    /// Those of this machine, if it tells. Source: proc_stat(5).
+    /// The ticks since boot; `None` if they cannot be read. See proc_stat(5).
     fn now() -> Option<Ticks> {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
         let fields = stat.lines().next()?.split_ascii_whitespace().skip(1);
         let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
         Some(Ticks {
-            // Waiting for a disk leaves the processor idle.
+            // I/O wait counts as idle.
             idle: ticks.get(3)? + ticks.get(4)?,
             all: ticks.iter().take(8).sum(),
         })
@@ -123,7 +123,7 @@ fn adapted(factor: u32, idle_share: f64) -> u32 {
 pub struct Turn<'a> {
     turns: &'a TailTurns,
     metrics: &'a Metrics,
-    /// Since when; None before it has begun.
+    /// When the turn began; `None` while it waits for its start.
     began: Option<Instant>,
     not_before: Instant,
     _permit: SemaphorePermit<'a>,
@@ -162,11 +162,6 @@ impl TailTurns {
         }
     }
 
-    /// Whether a getMore takes a turn before it looks for documents, if this many cursors follow an end.
-    pub fn are_scarce(&self, followers: usize) -> bool {
-        followers >= CROWD
-    }
-
     /// Waits for a turn.
     pub async fn take<'a>(&'a self, metrics: &'a Metrics) -> Option<Turn<'a>> {
         self.wanting.fetch_add(1, Ordering::Relaxed);
@@ -187,7 +182,7 @@ impl TailTurns {
         Some(turn)
     }
 
-    /// How many times as long as a turn that has just ended the pause is.
+    /// The length of the next pause, as a multiple of the turn that has just ended.
     fn pause_factor(&self, now: Instant) -> u32 {
         let mut load = self.load.lock();
         let since = now.saturating_duration_since(load.sampled);
@@ -207,7 +202,7 @@ impl TailTurns {
         load.pause_factor
     }
 
-    /// Whether others than the readers have done anything lately.
+    /// Whether other clients have read or written lately.
     fn are_others_at_work(&self, metrics: &Metrics, now: Instant) -> bool {
         let ops = [Op::Insert, Op::Query, Op::Update, Op::Delete];
         let count = ops.into_iter().map(|op| metrics.op(op).get()).sum();
@@ -247,14 +242,14 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(10);
 
-    /// How long the next one waits for its turn after a turn of some milliseconds.
+    /// How long the next reader waits after a short turn.
     fn wait_after_a_turn(others_want: bool, others_work: bool) -> Duration {
         let (turns, metrics) = (TailTurns::with_turns(1), Metrics::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().build().unwrap();
         runtime.block_on(async {
             let turn = turns.take(&metrics).await.unwrap();
-            // The clock of the work begins with the turns.
+            // Creating the turns counts as an operation of others.
             std::thread::sleep(if others_work { SHORT } else { AT_WORK + SHORT });
             if others_work {
                 metrics.count(Op::Insert, 1);

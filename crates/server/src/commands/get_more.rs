@@ -90,8 +90,7 @@ impl Command for GetMore {
             Some(Parked::Tail(tail)) => (tail.until, tail.has_turn),
             _ => {
                 let until = now + cx.max_time.unwrap_or(AWAIT_DEFAULT);
-                let followers = cx.server.cursors.followers();
-                if awaits && cx.server.tail_turns.are_scarce(followers) {
+                if awaits && cx.server.cursors.followers().are_a_crowd() {
                     return park(cx, id, None, until);
                 }
                 (until, true)
@@ -130,11 +129,11 @@ struct Next {
     resume_token: Option<DocBuf>,
     /// The cursor's id, or 0 if it ended.
     left: i64,
-    /// What a tailable cursor waits for.
+    /// The signal of a tailable cursor, and how many notifications it has seen.
     tail: Option<(Arc<TailSignal>, u64)>,
 }
 
-/// Makes the command wait. Its reply is not sent: it runs again.
+/// Parks the command. Its reply is discarded: the command runs again after the wait.
 fn park(
     cx: &mut Context<'_>,
     cursor: i64,
@@ -153,7 +152,7 @@ fn park(
     Ok(DocBuf::new())
 }
 
-/// What a getMore returns whose time was over before it got a turn: nothing, and the place where the cursor is.
+/// An empty batch with the current resume token, for a getMore that timed out before its turn.
 fn no_batch(cx: &mut Context<'_>, id: i64) -> Result<Next> {
     let mut out = cx.server.cursors.check_out(id, &cx.limits.killed)?;
     let owned = check_session(cx, id, out.cursor()?);

@@ -26,7 +26,7 @@ pub struct Batch<'b> {
     pub documents: ArrayBuf,
     /// Bytes of its elements.
     pub bytes: usize,
-    /// How many more documents it takes.
+    /// The number of documents that can still be added.
     pub room: u64,
     /// A document that did not fit.
     pub pending: Option<DocBuf>,

@@ -86,7 +86,7 @@ pub fn wall(time: Timestamp) -> Value<'static> {
     Value::DateTime(i64::from(time.time) * 1000)
 }
 
-/// What a command has written.
+/// The writes of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrote {
     /// Its last entry in the oplog, if it has any.
