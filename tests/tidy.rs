@@ -18,13 +18,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bson", &[]),
     ("wire", &[]),
     ("error", &["bson"]),
+    ("auth", &["bson", "error"]),
+    ("tls", &[]),
     ("query", &["bson", "error"]),
     ("store", &["bson", "error", "query", "tree"]),
-    ("server", &["bson", "error", "query", "store", "wire"]),
-    ("bench", &["bson", "wire"]),
+    (
+        "server",
+        &["auth", "bson", "error", "query", "store", "tls", "wire"],
+    ),
+    ("bench", &["auth", "bson", "tls", "wire"]),
     (
         "fuzz",
-        &["bson", "query", "server", "store", "tree", "wire"],
+        &[
+            "auth", "bson", "query", "server", "store", "tls", "tree", "wire",
+        ],
     ),
 ];
 
@@ -32,7 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const BINARY_ARROWS: &[&str] = &["server", "bench"];
 
 /// Further crates that the binary's own tests may name.
-const BINARY_TEST_ARROWS: &[&str] = &["server", "bench", "bson", "wire"];
+const BINARY_TEST_ARROWS: &[&str] = &["server", "auth", "bench", "bson", "tls", "wire"];
 
 /// The only files that may hold `unsafe` code.
 const UNSAFE_FILES: &[&str] = &[

@@ -1,0 +1,28 @@
+//! Names of users and roles.
+
+use std::fmt;
+
+/// The name of a user or of a role: unique in its database.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UserName {
+    /// The name.
+    pub name: String,
+    /// The database that defines it; `$external` for users that another authority vouches for.
+    pub db: String,
+}
+
+impl UserName {
+    /// A name in a database.
+    pub fn new(name: impl Into<String>, db: impl Into<String>) -> UserName {
+        UserName {
+            name: name.into(),
+            db: db.into(),
+        }
+    }
+}
+
+impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.name, self.db)
+    }
+}
