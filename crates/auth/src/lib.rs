@@ -2,6 +2,12 @@
 //! resources, privileges and the built-in roles.
 #![forbid(unsafe_code)]
 
+mod action;
 mod name;
+mod privileges;
+mod resource;
 
+pub use action::{Action, ActionSet};
 pub use name::UserName;
+pub use privileges::{Privilege, Privileges};
+pub use resource::{Resource, Target};
