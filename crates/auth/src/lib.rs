@@ -3,11 +3,16 @@
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod builtin_roles;
 mod name;
 mod privileges;
 mod resource;
+pub mod restrictions;
+pub mod roles;
 
 pub use action::{Action, ActionSet};
 pub use name::UserName;
-pub use privileges::{Privilege, Privileges};
+pub use privileges::{Privilege, Privileges, merge};
 pub use resource::{Resource, Target};
+pub use restrictions::{Ends, Restrictions};
+pub use roles::{Resolved, Role, RoleSource};
