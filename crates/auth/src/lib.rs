@@ -4,13 +4,18 @@
 
 mod action;
 pub mod builtin_roles;
+mod mechanism;
+pub mod mongo_cr;
 mod name;
 mod privileges;
+mod random;
 mod resource;
 pub mod restrictions;
 pub mod roles;
+pub mod scram;
 
 pub use action::{Action, ActionSet};
+pub use mechanism::LoginMechanism;
 pub use name::UserName;
 pub use privileges::{Privilege, Privileges, merge};
 pub use resource::{Resource, Target};
