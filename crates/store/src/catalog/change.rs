@@ -65,8 +65,8 @@ pub(crate) fn index_count(collection: &Collection) -> usize {
     collection.ready_indexes().count() + usize::from(!collection.is_by_record())
 }
 
-/// The indexes that a system collection is created with: MongoDB's, by which users and roles are found.
-fn system_indexes(ns: &Namespace) -> Option<DocBuf> {
+/// The index that a system collection is created with: MongoDB's, by which users and roles are found.
+fn system_index(ns: &Namespace) -> Option<DocBuf> {
     match ns.as_str() {
         "admin.system.users" => Some(doc! {
             "v": 2, "key": {"user": 1, "db": 1}, "name": "user_1_db_1", "unique": true,
@@ -290,7 +290,7 @@ impl Catalog {
             persist::put_index(&mut batch, &uuid, &index);
             indexes.push(Arc::new(index));
         }
-        for spec in system_indexes(ns) {
+        if let Some(spec) = system_index(ns) {
             let tree = self.state.engine.allocate_tree();
             let index = Index::new(IndexSpec::parse(&spec)?, tree, true);
             batch.create_tree(tree, &index.spec.tree);
