@@ -16,8 +16,10 @@ pub mod scram;
 
 pub use action::{Action, ActionSet};
 pub use mechanism::LoginMechanism;
+pub use mongo_cr::password_digest;
 pub use name::UserName;
 pub use privileges::{Privilege, Privileges, merge};
+pub use random::{NoRandomness, random_bytes};
 pub use resource::{Resource, Target};
 pub use restrictions::{Ends, Restrictions};
 pub use roles::{Resolved, Role, RoleSource};
