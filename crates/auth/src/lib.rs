@@ -10,4 +10,4 @@ mod resource;
 pub use action::{Action, ActionSet};
 pub use name::UserName;
 pub use privileges::{Privilege, Privileges};
-pub use resource::{Resource, Target};
+pub use resource::{Resource, Target, is_normal_collection};

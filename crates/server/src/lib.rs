@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod authorization;
 mod background;
 mod client;
 #[cfg(test)]
