@@ -5,6 +5,7 @@
 
 mod access;
 mod arguments;
+mod authorization;
 mod background;
 mod client;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::settings::SettingValue;
 
@@ -21,6 +22,10 @@ impl Command for GetCmdLineOpts {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::GetCmdLineOpts))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
