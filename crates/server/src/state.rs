@@ -9,6 +9,7 @@ use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
 use tokio::sync::watch;
 
+use crate::access::Access;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
@@ -33,6 +34,8 @@ pub struct Server {
     pub log: Arc<Log>,
     /// The document store.
     pub store: DocumentStore,
+    /// Users and roles.
+    pub access: Access,
     /// Open cursors.
     pub cursors: Cursors,
     /// The replica set that it is the member of; none for a standalone server.
@@ -139,6 +142,7 @@ impl Server {
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             settings,
             log,
+            access: Access::new(store.clone(), false),
             cursors: Cursors::new(store.memory()),
             store,
             replication,
