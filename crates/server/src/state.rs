@@ -22,7 +22,7 @@ use crate::oplog::{self, OplogUpkeep};
 use crate::replication::Replication;
 use crate::room::Rooms;
 use crate::sessions::Sessions;
-use crate::settings::Settings;
+use crate::settings::{Settings, shown_arguments};
 use crate::tail_turns::TailTurns;
 use crate::ttl::Ttl;
 
@@ -68,7 +68,7 @@ pub struct Server {
     pub port: u16,
     /// The host name.
     pub host: String,
-    /// The command line.
+    /// The command line, without passwords.
     pub arguments: Vec<String>,
     /// Microseconds from which an operation is logged as slow.
     slow_micros: AtomicU64,
@@ -157,7 +157,7 @@ impl Server {
             process_id: ObjectId::new(),
             port,
             host,
-            arguments: std::env::args().collect(),
+            arguments: shown_arguments(),
             stop: watch::Sender::new(false),
             stopping: AtomicBool::new(false),
         })
