@@ -107,6 +107,8 @@ ALL = {
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),
     "replica-set": (180, python("replica_set")),
+    "authorization": (300, python("authorization")),
+    "login": (300, python("login")),
     "history-checker": (60, python("history_checker")),
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
