@@ -114,6 +114,7 @@ ALL = {
     "history-checker": (60, python("history_checker")),
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
+    "specs-auth": (180, python("specs_auth")),
     "specs-node": (300, python("specs_node")),
     "mongoose-transactions": (120, node("mongoose_transactions")),
     "spring-transactions": (180, java("TransactionsMain", "java_current", "java", "java/Tap.java")),
