@@ -111,6 +111,7 @@ ALL = {
     "replica-set": (180, python("replica_set")),
     "authorization": (300, python("authorization")),
     "login": (300, python("login")),
+    "users-dumped": (120, python("users_dumped")),
     "history-checker": (60, python("history_checker")),
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
