@@ -148,6 +148,8 @@ pub struct Connection {
     pub peer: Peer,
     /// The client metadata of the first hello.
     pub client: OnceLock<DocBuf>,
+    /// The subject of the client's certificate, as RFC 2253 writes it, if TLS has verified one.
+    pub certificate_subject: OnceLock<String>,
     /// The operation that it runs.
     pub running: Mutex<Running>,
     /// Interrupts its operation.
@@ -245,6 +247,7 @@ impl Connections {
             name: format!("conn{id}"),
             peer,
             client: OnceLock::new(),
+            certificate_subject: OnceLock::new(),
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),
             gone,

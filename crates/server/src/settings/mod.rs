@@ -7,6 +7,7 @@ mod file;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
+
+pub use tls::{TlsMode, TlsSettings};
 
 pub use table::{Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve};
 
@@ -78,6 +81,8 @@ pub struct Settings {
     pub unix_socket_permissions: u32,
     /// Maximum number of simultaneous connections.
     pub connections_max: usize,
+    /// How connections are encrypted.
+    pub tls: TlsSettings,
     /// Compressors that a client may negotiate, in order of preference.
     pub compressors: Vec<Compressor>,
     /// Size of the cache in bytes; none means half of the memory that this process may use.
@@ -151,6 +156,7 @@ impl Default for Settings {
             unix_socket: UnixSocket::Off,
             unix_socket_permissions: 0o700,
             connections_max: 65_536,
+            tls: TlsSettings::default(),
             compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],
             cache_bytes: None,
             journal: true,
@@ -241,6 +247,7 @@ impl Settings {
                 .map_err(|why| SettingsError(format!("{}: {why}", setting.name())))?;
             settings.given.insert(setting.key, given);
         }
+        settings.tls.check(|key| settings.given.contains_key(key))?;
         if settings.log_append && settings.log_path.is_none() {
             return Err(SettingsError(
                 "systemLog.logAppend needs a log file: set systemLog.path".into(),

@@ -9,6 +9,7 @@ use frond_bson::MAX_DOCUMENT_BYTES;
 use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
 /// The type of a setting.
@@ -66,28 +67,28 @@ impl Setting {
     }
 }
 
-fn switch(given: &SettingValue) -> Result<bool, String> {
+pub(super) fn switch(given: &SettingValue) -> Result<bool, String> {
     match given {
         SettingValue::Switch(on) => Ok(*on),
         _ => Err("must be true or false".into()),
     }
 }
 
-fn text(given: &SettingValue) -> Result<&str, String> {
+pub(super) fn text(given: &SettingValue) -> Result<&str, String> {
     match given {
         SettingValue::Text(text) => Ok(text),
         _ => Err("must be text".into()),
     }
 }
 
-fn path(given: &SettingValue) -> Result<PathBuf, String> {
+pub(super) fn path(given: &SettingValue) -> Result<PathBuf, String> {
     match text(given)? {
         "" => Err("must not be empty".into()),
         path => Ok(PathBuf::from(path)),
     }
 }
 
-fn integer<T: TryFrom<i64>>(given: &SettingValue) -> Result<T, String> {
+pub(super) fn integer<T: TryFrom<i64>>(given: &SettingValue) -> Result<T, String> {
     match given {
         SettingValue::Integer(n) => T::try_from(*n).map_err(|_| "is out of range".into()),
         _ => Err("must be a whole number".into()),
@@ -253,6 +254,24 @@ pub static SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
+    tls::MODE,
+    tls::OLD_MODE,
+    tls::CERTIFICATE_KEY_FILE,
+    tls::CA_FILE,
+    tls::CRL_FILE,
+    tls::WITHOUT_CERTIFICATES,
+    tls::INVALID_CERTIFICATES,
+    tls::INVALID_HOSTNAMES,
+    tls::DISABLED_PROTOCOLS,
+    tls::LOG_VERSIONS,
+    tls::CLUSTER_FILE,
+    tls::CLUSTER_PASSWORD,
+    tls::CLUSTER_CA_FILE,
+    tls::CERTIFICATE_SELECTOR,
+    tls::CLUSTER_CERTIFICATE_SELECTOR,
+    tls::CIPHER_CONFIG,
+    tls::FIPS_MODE,
+    tls::ON_NORMAL_PORTS,
     Setting {
         flag: "cacheSizeGB",
         key: "storage.cacheSizeGB",
@@ -647,7 +666,10 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
     if setting.flag.is_empty() {
         return None;
     }
-    let argument = Arg::new(setting.key).long(setting.flag).help(setting.help);
+    let argument = Arg::new(setting.key)
+        .long(setting.flag)
+        .aliases(tls::old_flags(setting.flag).iter().copied())
+        .help(setting.help);
     Some(match setting.kind {
         Kind::Switch(_) => argument.action(ArgAction::SetTrue),
         Kind::Text(name) => argument.value_name(name),
