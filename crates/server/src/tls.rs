@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use frond_bson::{DocBuf, Value, doc};
-use frond_tls::{CertificateInfo, Protocol, ServerOptions, ServerTls};
+use frond_tls::{CertificateInfo, Password, Protocol, ServerOptions, ServerTls};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
@@ -82,7 +82,7 @@ impl Tls {
         }
         let options = ServerOptions {
             certificate_key_file: certificate_key_file.clone(),
-            password: None,
+            password: (settings.password.as_ref()).map(|password| Password::new(password.expose())),
             ca_file: ca_file.clone(),
             crl_file: settings.crl_file.clone(),
             allow_connections_without_certificates: settings.allow_connections_without_certificates,

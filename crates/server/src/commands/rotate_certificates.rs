@@ -5,6 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::exec::Work;
 use crate::log::Component;
@@ -30,6 +31,10 @@ impl Command for RotateCertificates {
             work: Work::Long,
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::RotateCertificates))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

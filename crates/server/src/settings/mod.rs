@@ -4,6 +4,8 @@
 //! the help are generated from it. The command line overrides the file, and the file the defaults.
 
 mod file;
+mod logins;
+mod secret;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,9 +20,12 @@ use std::time::Duration;
 use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+pub use logins::{ITERATIONS, LoginSettings};
+pub use secret::{SHOWN, Secret};
+pub use table::{
+    Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve, shown_arguments,
+};
 pub use tls::{TlsMode, TlsSettings};
-
-pub use table::{Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,6 +144,8 @@ pub struct Settings {
     pub oplog_min_retention: Duration,
     /// Time between two passes that remove expired pre-images.
     pub pre_image_period: Duration,
+    /// How users log in.
+    pub logins: LoginSettings,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, SettingValue>,
     /// The configuration file that was read.
@@ -185,6 +192,7 @@ impl Default for Settings {
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
             pre_image_period: Duration::from_secs(10),
+            logins: LoginSettings::default(),
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),
@@ -245,7 +253,11 @@ impl Settings {
         for (setting, given) in values {
             (setting.apply)(&mut settings, &given)
                 .map_err(|why| SettingsError(format!("{}: {why}", setting.name())))?;
-            settings.given.insert(setting.key, given);
+            let shown = match given {
+                SettingValue::Secret(_) => SettingValue::Text(SHOWN.to_owned()),
+                given => given,
+            };
+            settings.given.insert(setting.key, shown);
         }
         settings.tls.check(|key| settings.given.contains_key(key))?;
         if settings.log_append && settings.log_path.is_none() {

@@ -9,6 +9,8 @@ use frond_bson::MAX_DOCUMENT_BYTES;
 use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+use super::logins;
+use super::secret::{Secret, without_secrets};
 use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
@@ -19,6 +21,8 @@ pub enum Kind {
     Switch(bool),
     /// Any text; the string is the placeholder in the help.
     Text(&'static str),
+    /// A password; the string is the placeholder in the help. It is shown nowhere.
+    Secret(&'static str),
     /// A whole number in an inclusive range.
     Integer(i64, i64),
     /// A number in an inclusive range.
@@ -34,6 +38,8 @@ pub enum SettingValue {
     Switch(bool),
     /// For [`Kind::Text`] and [`Kind::Choice`].
     Text(String),
+    /// For [`Kind::Secret`].
+    Secret(Secret),
     /// For [`Kind::Integer`].
     Integer(i64),
     /// For [`Kind::Number`].
@@ -257,6 +263,7 @@ pub static SETTINGS: &[Setting] = &[
     tls::MODE,
     tls::OLD_MODE,
     tls::CERTIFICATE_KEY_FILE,
+    tls::PASSWORD,
     tls::CA_FILE,
     tls::CRL_FILE,
     tls::WITHOUT_CERTIFICATES,
@@ -561,6 +568,11 @@ pub static SETTINGS: &[Setting] = &[
         help: "Seconds between passes of the TTL monitor (default 60)",
         apply: |s, v| integer(v).map(|secs| s.ttl_monitor_sleep = Duration::from_secs(secs)),
     },
+    logins::MECHANISMS,
+    logins::SHA1_ITERATIONS,
+    logins::SHA256_ITERATIONS,
+    logins::FAILED_DELAY,
+    logins::LOCALHOST_BYPASS,
     Setting {
         flag: "",
         key: "security.authorization",
@@ -636,6 +648,7 @@ pub fn parse_text(kind: Kind, value: &str) -> Result<SettingValue, String> {
             _ => Err(format!("must be true or false, not '{value}'")),
         },
         Kind::Text(_) => Ok(SettingValue::Text(value.to_string())),
+        Kind::Secret(_) => Ok(SettingValue::Secret(Secret::new(value))),
         Kind::Integer(low, high) => match value.parse::<i64>() {
             Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Integer(n)),
             _ => Err(format!(
@@ -672,7 +685,7 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
         .help(setting.help);
     Some(match setting.kind {
         Kind::Switch(_) => argument.action(ArgAction::SetTrue),
-        Kind::Text(name) => argument.value_name(name),
+        Kind::Text(name) | Kind::Secret(name) => argument.value_name(name),
         Kind::Integer(..) | Kind::Number(..) => {
             argument.value_name("N").allow_negative_numbers(true)
         }
@@ -703,6 +716,18 @@ pub fn from_arguments(
         .map(|value| parse_text(setting.kind, value))
         .transpose()
         .map_err(|why| SettingsError(format!("--{} {why}", setting.flag)))
+}
+
+/// The arguments of the process, without passwords.
+pub fn shown_arguments() -> Vec<String> {
+    let secrets = SETTINGS
+        .iter()
+        .filter(|setting| matches!(setting.kind, Kind::Secret(_)));
+    let flags: Vec<&str> = secrets
+        .flat_map(|setting| std::iter::once(&setting.flag).chain(tls::old_flags(setting.flag)))
+        .copied()
+        .collect();
+    without_secrets(std::env::args().collect(), &flags)
 }
 
 /// The setting of a parameter that can be set at startup.

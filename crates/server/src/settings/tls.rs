@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use frond_tls::Protocol;
 
 use super::table::{Kind, Setting, SettingValue, path, switch, text};
-use super::{Settings, SettingsError};
+use super::{Secret, Settings, SettingsError};
 
 /// Which connections are encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct TlsSettings {
     pub mode: TlsMode,
     /// The certificate and its private key.
     pub certificate_key_file: Option<PathBuf>,
+    /// The password of the key, if it is encrypted.
+    pub password: Option<Secret>,
     /// The authorities that certificates of clients are checked with.
     pub ca_file: Option<PathBuf>,
     /// Lists of revoked certificates.
@@ -102,6 +104,7 @@ pub(super) fn old_flags(flag: &str) -> &'static [&'static str] {
 /// Settings that are of no use without TLS.
 static NEED_TLS: &[Setting] = &[
     CERTIFICATE_KEY_FILE,
+    PASSWORD,
     CA_FILE,
     CRL_FILE,
     WITHOUT_CERTIFICATES,
@@ -154,6 +157,21 @@ pub(super) const CERTIFICATE_KEY_FILE: Setting = Setting {
     help: "The server's certificate, those between it and its authority, and its private key (PEM); only the owner may be able \
            to read the file",
     apply: |s, v| path(v).map(|path| s.tls.certificate_key_file = Some(path)),
+};
+
+pub(super) const PASSWORD: Setting = Setting {
+    flag: "tlsCertificateKeyFilePassword",
+    key: "net.tls.certificateKeyFilePassword",
+    aliases: &["net.ssl.PEMKeyPassword"],
+    kind: Kind::Secret("PASSWORD"),
+    help: "The password of the private key; in the configuration file other users of the machine do not see it",
+    apply: |s, v| match v {
+        SettingValue::Secret(password) => {
+            s.tls.password = Some(password.clone());
+            Ok(())
+        }
+        _ => Err("must be text".into()),
+    },
 };
 
 pub(super) const CA_FILE: Setting = Setting {
@@ -235,13 +253,14 @@ const fn refused(
     key: &'static str,
     aliases: &'static [&'static str],
     help: &'static str,
+    kind: Kind,
     apply: fn(&mut Settings, &SettingValue) -> Result<(), String>,
 ) -> Setting {
     Setting {
         flag,
         key,
         aliases,
-        kind: Kind::Text("VALUE"),
+        kind,
         help,
         apply,
     }
@@ -263,6 +282,7 @@ pub(super) const CLUSTER_FILE: Setting = refused(
     "net.tls.clusterFile",
     &["net.ssl.clusterFile"],
     "Not supported: there are no other members",
+    Kind::Text("VALUE"),
     no_members,
 );
 
@@ -271,6 +291,7 @@ pub(super) const CLUSTER_PASSWORD: Setting = refused(
     "net.tls.clusterPassword",
     &["net.ssl.clusterPassword"],
     "Not supported: there are no other members",
+    Kind::Secret("PASSWORD"),
     no_members,
 );
 
@@ -279,6 +300,7 @@ pub(super) const CLUSTER_CA_FILE: Setting = refused(
     "net.tls.clusterCAFile",
     &["net.ssl.clusterCAFile"],
     "Not supported: certificates of clients are checked with tlsCAFile",
+    Kind::Text("VALUE"),
     |_, _| {
         Err(
             "is not supported by this server: certificates of clients are checked with --tlsCAFile (net.tls.CAFile)"
@@ -292,6 +314,7 @@ pub(super) const CERTIFICATE_SELECTOR: Setting = refused(
     "net.tls.certificateSelector",
     &["net.ssl.certificateSelector"],
     "Not supported: certificates are read from files",
+    Kind::Text("VALUE"),
     no_system_store,
 );
 
@@ -300,6 +323,7 @@ pub(super) const CLUSTER_CERTIFICATE_SELECTOR: Setting = refused(
     "net.tls.clusterCertificateSelector",
     &["net.ssl.clusterCertificateSelector"],
     "Not supported: certificates are read from files",
+    Kind::Text("VALUE"),
     no_system_store,
 );
 
@@ -308,6 +332,7 @@ pub(super) const CIPHER_CONFIG: Setting = refused(
     "net.tls.tlsCipherConfig",
     &["net.ssl.sslCipherConfig"],
     "Not supported: all cipher suites are strong ones",
+    Kind::Text("VALUE"),
     |_, _| {
         Err("is not supported by this server: the cipher suites are those of TLS 1.3, and those of TLS 1.2 with an \
              ephemeral key exchange and authenticated encryption"

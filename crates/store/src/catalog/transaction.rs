@@ -55,6 +55,8 @@ pub(crate) struct OpenTransaction {
     oplog: Option<Trees>,
     /// The timestamp of its entry, 0 before the commit.
     committed_at: AtomicU64,
+    /// Whether it is one of the server, which may write to its own collections.
+    of_server: bool,
     changes: Mutex<Changes>,
 }
 
@@ -80,19 +82,27 @@ struct Written {
     shared: Arc<Shared>,
     /// Of its definition.
     version: u64,
+    /// Whether the server wants to know of changes.
+    is_watched: bool,
     counts: Counts,
 }
 
 impl OpenTransaction {
-    /// A transaction on a moment.
-    pub(super) fn begin(state: &CatalogState, moment: &Moment) -> OpenTransaction {
+    /// A transaction on a moment, of a client or of the server.
+    pub(super) fn begin(state: &CatalogState, moment: &Moment, of_server: bool) -> OpenTransaction {
         OpenTransaction {
             view: ArcSwap::from(moment.view()),
             engine: RwLock::new(Some(state.engine.begin(moment.snapshot()))),
             oplog: state.oplog.trees(),
             committed_at: AtomicU64::new(0),
+            of_server,
             changes: Mutex::default(),
         }
+    }
+
+    /// Whether it may write to the server's own collections.
+    pub(super) fn is_of_server(&self) -> bool {
+        self.of_server
     }
 
     /// Its views.
@@ -170,6 +180,7 @@ impl OpenTransaction {
             .or_insert_with(|| Written {
                 shared: collection.shared.clone(),
                 version: collection.version,
+                is_watched: collection.hooks().watches(&collection.ns),
                 counts: Counts::default(),
             });
         written.counts = written.counts + effects.counts;
@@ -309,9 +320,12 @@ impl OpenTransaction {
         let announced = state.announce(created);
         let _under_way = (added.entries > 0).then(|| state.oplog.begin_commit());
         let again = state.oplog.prepare_again();
-        let committed = engine
-            .commit_reserving(set, Durability::Logged, again)
-            .map_err(not_staged)?;
+        let committed = engine.commit_reserving(set, Durability::Logged, again);
+        // Also after an error, which may not tell that nothing was committed.
+        if changes.written.values().any(|written| written.is_watched) {
+            state.hooks.changed();
+        }
+        let committed = committed.map_err(not_staged)?;
         if let Some(at) = state.oplog.note(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
             state.oplog.tell(at, added, Some(changes.log.places()));
