@@ -40,7 +40,7 @@ setup-build: ## Install what the build needs, if missing
 	@scripts/setup.sh build
 
 setup: ## Install what the build and the client suites need, if missing
-	@scripts/setup.sh build clients differential
+	@scripts/setup.sh build deny clients differential
 
 run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017), in the foreground
 	cargo build --release --locked
@@ -123,9 +123,9 @@ history: setup ## Record transactions for SECONDS (120 unless given) for each wo
 	FROND_SECONDS=$(if $(filter file,$(origin SECONDS)),120,$(SECONDS)) FROND_KILLS=$(if $(KILLS),$(KILLS),5) \
 		FROND_SEED=$(SEED) .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond history
 
-deny: ## Check dependencies with cargo-deny (licences, advisories, bans), if installed
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \
-	else echo "cargo-deny is not installed: cargo install --locked cargo-deny" >&2; exit 1; fi
+deny: setup-build ## Check dependencies with cargo-deny: licences, bans, sources, advisories (needs a network)
+	@scripts/setup.sh deny
+	@scripts/deny.sh
 
 clean: ## Remove build results and downloads; keeps DBPATH
 	cargo clean

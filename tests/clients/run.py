@@ -5,10 +5,12 @@
     run.py --server target/debug/frond node go    only these
 
 A suite prints TAP; its tests are counted, and one more for the server's clean end. The last line is
-"clients: N passed, M failed". FROND_TEST=words runs only the tests whose name has the words.
+"clients: N passed, M failed". FROND_TEST=words runs only the tests whose name has the words. Suites that mostly wait run
+beside the others; their output follows at their end.
 """
 
 import argparse
+import functools
 import glob
 import os
 import re
@@ -134,6 +136,8 @@ REPLICA_SET = {
     "oplog-go",
     "oplog-2.4",
 }
+# These mostly wait: for back-offs of the drivers, and for heartbeats.
+BESIDE = {"specs-pymongo", "specs-go", "specs-node"}
 
 
 def count(line, totals):
@@ -144,20 +148,20 @@ def count(line, totals):
         totals["planned"] = int(match[1])
 
 
-def run_suite(name, binary):
-    """Runs one suite; (passed, failed)."""
+def run_suite(name, binary, say):
+    """Runs one suite, and says its lines; (passed, failed)."""
     limit, make_command = ALL[name]
     totals = {"passed": 0, "failed": 0, "planned": None}
-    print(f"\n# {name}", flush=True)
+    say(f"\n# {name}")
     try:
         command, environment = make_command()
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"not ok - {name} could not be built: {error}")
+        say(f"not ok - {name} could not be built: {error}")
         return 0, 1
 
     def fail(text):
         totals["failed"] += 1
-        print(f"not ok - {name}: {text}", flush=True)
+        say(f"not ok - {name}: {text}")
 
     with Server(binary, replica_set="rs0" if name in REPLICA_SET else None) as server:
         try:
@@ -186,7 +190,7 @@ def run_suite(name, binary):
         timer = threading.Timer(limit, process.kill)
         timer.start()
         for line in process.stdout:
-            print(line, end="", flush=True)
+            say(line.rstrip("\n"))
             count(line.rstrip(), totals)
         status = process.wait()
         late = not timer.is_alive()
@@ -200,13 +204,13 @@ def run_suite(name, binary):
         try:
             server.stop()
             totals["passed"] += 1
-            print(f"ok - {name}: the server ended cleanly")
+            say(f"ok - {name}: the server ended cleanly")
         except ServerError as error:
             fail(f"the server did not end cleanly: {error}")
         if totals["failed"]:
-            print("# the server's last lines:")
+            say("# the server's last lines:")
             for line in server.log_tail(15).splitlines():
-                print(f"#   {line[:300]}")
+                say(f"#   {line[:300]}")
     return totals["passed"], totals["failed"]
 
 
@@ -218,13 +222,34 @@ def main():
     unknown = [name for name in arguments.suites if name not in ALL]
     if unknown:
         parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(ALL)}")
-    passed = failed = 0
-    lines = []
-    for name in arguments.suites or ALL:
+    results = {}
+
+    def run(name, say):
         began = time.monotonic()
-        good, bad = run_suite(name, arguments.server)
-        passed, failed = passed + good, failed + bad
-        lines.append(f"{name:<22} {good:4} passed {bad:3} failed {time.monotonic() - began:7.1f} s")
+        good, bad = run_suite(name, arguments.server, say)
+        results[name] = good, bad, time.monotonic() - began
+
+    def run_beside(names):
+        for name in names:
+            output = []
+            run(name, output.append)
+            print("\n".join(output), flush=True)
+
+    names = arguments.suites or list(ALL)
+    beside = [name for name in names if name in BESIDE]
+    thread = threading.Thread(target=run_beside, args=[beside])
+    thread.start()
+    for name in names:
+        if name not in BESIDE:
+            run(name, functools.partial(print, flush=True))
+    thread.join()
+    lines = []
+    for name in names:
+        # A suite that the runner itself could not run has failed.
+        good, bad, seconds = results.get(name, (0, 1, 0))
+        lines.append(f"{name:<22} {good:4} passed {bad:3} failed {seconds:7.1f} s")
+        results[name] = good, bad, seconds
+    passed, failed = (sum(result[at] for result in results.values()) for at in (0, 1))
     print("\n" + "\n".join(lines))
     print(f"clients: {passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -3,11 +3,23 @@
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod builtin_roles;
+mod mechanism;
+pub mod mongo_cr;
 mod name;
 mod privileges;
+mod random;
 mod resource;
+pub mod restrictions;
+pub mod roles;
+pub mod scram;
 
 pub use action::{Action, ActionSet};
+pub use mechanism::LoginMechanism;
+pub use mongo_cr::password_digest;
 pub use name::UserName;
-pub use privileges::{Privilege, Privileges};
+pub use privileges::{Privilege, Privileges, merge};
+pub use random::{NoRandomness, random_bytes};
 pub use resource::{Resource, Target, is_normal_collection};
+pub use restrictions::{Ends, Restrictions};
+pub use roles::{Resolved, Role, RoleSource};

@@ -125,20 +125,11 @@ impl Privileges {
     /// Compiles privileges. Those of the same resource are united.
     pub fn new(privileges: impl IntoIterator<Item = Privilege>) -> Privileges {
         let mut compiled = Privileges::default();
-        let mut places: HashMap<Resource, usize> = HashMap::new();
-        for privilege in privileges {
-            compiled.add(&privilege);
-            match places.get(&privilege.resource) {
-                Some(at) => {
-                    let own = &mut compiled.list[*at].actions;
-                    *own = own.union(privilege.actions);
-                }
-                None => {
-                    places.insert(privilege.resource.clone(), compiled.list.len());
-                    compiled.list.push(privilege);
-                }
-            }
+        let list = merge(privileges);
+        for privilege in &list {
+            compiled.add(privilege);
         }
+        compiled.list = list;
         compiled
     }
 
@@ -219,6 +210,25 @@ impl Privileges {
     pub fn iter(&self) -> impl Iterator<Item = &Privilege> {
         self.list.iter()
     }
+}
+
+/// The same privileges, one for each resource, in the order in which the resources come first.
+pub fn merge(privileges: impl IntoIterator<Item = Privilege>) -> Vec<Privilege> {
+    let mut merged: Vec<Privilege> = Vec::new();
+    let mut places: HashMap<Resource, usize> = HashMap::new();
+    for privilege in privileges {
+        match places
+            .get(&privilege.resource)
+            .and_then(|at| merged.get_mut(*at))
+        {
+            Some(known) => known.actions = known.actions.union(privilege.actions),
+            None => {
+                places.insert(privilege.resource.clone(), merged.len());
+                merged.push(privilege);
+            }
+        }
+    }
+    merged
 }
 
 fn has_one(actions: &HashMap<String, ActionSet>) -> bool {

@@ -93,3 +93,14 @@ fn validators_survive_a_restart() {
         .unwrap();
     assert_eq!(found.next().unwrap(), Some(doc! {"_id": 1}));
 }
+
+#[test]
+fn views_have_no_names_of_system_collections() {
+    let fixture = Fixture::new();
+    let options = doc! {"viewOn": "c", "pipeline": []};
+    for name in ["admin.system.users", "db.system.js", "db.system.x"] {
+        let created = fixture.store.create_collection(&ns(name), &options);
+        let error = created.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidNamespace, "{name}");
+    }
+}

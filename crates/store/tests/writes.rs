@@ -6,8 +6,8 @@ mod common;
 use common::{Fixture, ns};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
 use frond_store::{
-    DeleteRequest, Durability, FindAndModifyOutcome, FindAndModifyRequest, Namespace, OpContext,
-    Result, UpdateOutcome, UpdateRequest,
+    DeleteRequest, Durability, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, Namespace,
+    OpContext, Result, UpdateOutcome, UpdateRequest,
 };
 
 const LOGGED: Durability = Durability::Logged;
@@ -347,4 +347,95 @@ fn indexes_have_entries_of_elements_that_an_update_adds() {
     );
     sound(&f, &c);
     assert_eq!(f.find_all(&c, doc! {"list.k": null}).len(), 1);
+}
+
+#[test]
+fn changes_of_watched_collections_are_told_when_they_are_visible() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
+
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let (told, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicI64::new(0)));
+    let (count, sum, store) = (told.clone(), seen.clone(), f.store.clone());
+    f.store
+        .catalog()
+        .hooks()
+        .on_change_of(&["db.c", "db.d"], move || {
+            count.fetch_add(1, SeqCst);
+            let found = store.find(&ns("db.c"), &FindRequest::default(), &OpContext::new());
+            let mut found = found.unwrap();
+            let mut values = 0;
+            while let Some(doc) = found.next().unwrap() {
+                values += doc.get_i64("a").unwrap();
+            }
+            sum.store(values, SeqCst);
+        });
+    // Runs a change; it must have been told, and the callback must have seen this sum.
+    let check = |what: &str, sum: i64, change: &dyn Fn()| {
+        told.store(0, SeqCst);
+        change();
+        assert!(told.load(SeqCst) > 0, "{what}");
+        assert_eq!(seen.load(SeqCst), sum, "{what}");
+    };
+    let set = doc! {"$set": {"a": 5i64}};
+    check("insert", 3, &|| {
+        f.insert(
+            &c,
+            &[doc! {"_id": 1, "a": 1i64}, doc! {"_id": 2, "a": 2i64}],
+        );
+    });
+    check("update", 7, &|| {
+        update(&f, &c, &request(&doc! {"_id": 1}, &set)).unwrap();
+    });
+    check("delete", 2, &|| {
+        assert_eq!(delete(&f, &c, doc! {"_id": 1}, true), 1)
+    });
+    check("transaction", 5, &|| {
+        let transaction = f.store.begin();
+        let inside = f.store.in_transaction(&transaction);
+        let request = request(&Doc::empty(), &set);
+        inside
+            .update(&c, &request, LOGGED, &OpContext::new())
+            .unwrap();
+        assert_eq!(told.load(SeqCst), 0, "before the commit");
+        transaction.commit(LOGGED).unwrap();
+    });
+    check("index", 5, &|| {
+        let spec = doc! {"key": {"a": 1}, "name": "a"};
+        f.store.create_indexes(&c, &[&spec]).unwrap();
+    });
+    check("rename", 0, &|| {
+        f.store.rename_collection(&c, &ns("db.x"), false).unwrap()
+    });
+    check("rename over it", 5, &|| {
+        f.insert(&c, &[doc! {"_id": 9, "a": 9i64}]);
+        f.store.rename_collection(&ns("db.x"), &c, true).unwrap();
+    });
+    check("drop", 0, &|| {
+        f.store.drop_collection(&c).unwrap();
+    });
+    check("create", 0, &|| {
+        f.store
+            .create_collection(&ns("db.d"), Doc::empty())
+            .unwrap()
+    });
+    check("drop of the database", 0, &|| {
+        f.insert(&c, &[doc! {"_id": 1, "a": 1i64}]);
+        f.store.drop_database("db").unwrap();
+    });
+    told.store(0, SeqCst);
+    let other = ns("db.e");
+    f.insert(&other, &[doc! {"_id": 1}]);
+    f.store
+        .create_indexes(&other, &[&doc! {"key": {"a": 1}, "name": "a"}])
+        .unwrap();
+    let transaction = f.store.begin();
+    let inside = f.store.in_transaction(&transaction);
+    inside
+        .insert(&other, &[&doc! {"_id": 2}], common::INSERT)
+        .unwrap();
+    transaction.commit(LOGGED).unwrap();
+    f.store.drop_collection(&other).unwrap();
+    assert_eq!(told.load(SeqCst), 0, "other collections are not told");
 }

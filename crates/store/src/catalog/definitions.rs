@@ -212,7 +212,12 @@ impl Catalog {
         settings: &ViewOptions,
         options: &Doc,
     ) -> Result<()> {
-        ns.check_may_create()?;
+        if ns.coll().starts_with("system.") {
+            return Err(command(
+                ErrorCode::InvalidNamespace,
+                format!("View name cannot start with 'system.': {ns}"),
+            ));
+        }
         let definition = ViewDefinition::new(ns, settings, options);
         self.check_definition(&definition)?;
         self.store_definition(definition)

@@ -10,10 +10,17 @@ use crate::namespace::Namespace;
 /// Receives the namespace and the error details of a document that failed validation.
 type Warning = Box<dyn Fn(&Namespace, &Doc) + Send + Sync>;
 
+/// Collections whose changes the server wants to know of.
+struct Watch {
+    namespaces: &'static [&'static str],
+    tell: Box<dyn Fn() + Send + Sync>,
+}
+
 /// What the server registers. Each is set once, after the store was opened.
 #[derive(Default)]
 pub struct Hooks {
     invalid_document: OnceLock<Warning>,
+    watch: OnceLock<Watch>,
     host: OnceLock<String>,
 }
 
@@ -24,6 +31,18 @@ impl Hooks {
         let _ = self.invalid_document.set(Box::new(tell));
     }
 
+    /// Sets the collections of which the server keeps a copy, and the callback for their changes: after each commit that may
+    /// have changed one of their documents, and after each change of their definition, when readers see it. It must not wait.
+    /// Later calls have no effect.
+    pub fn on_change_of(
+        &self,
+        namespaces: &'static [&'static str],
+        tell: impl Fn() + Send + Sync + 'static,
+    ) {
+        let tell = Box::new(tell);
+        let _ = self.watch.set(Watch { namespaces, tell });
+    }
+
     /// Sets the host and the port that the server reports. Later calls have no effect.
     pub fn name_host(&self, host: String) {
         let _ = self.host.set(host);
@@ -32,6 +51,24 @@ impl Hooks {
     /// The host and the port of the server, if there is one.
     pub(crate) fn host(&self) -> Option<&str> {
         self.host.get().map(String::as_str)
+    }
+
+    /// Whether the server wants to know of changes of a collection.
+    pub(crate) fn watches(&self, ns: &Namespace) -> bool {
+        let watch = self.watch.get();
+        watch.is_some_and(|watch| watch.namespaces.contains(&ns.as_str()))
+    }
+
+    /// The collections whose changes the server wants to know of.
+    pub(super) fn watched(&self) -> &'static [&'static str] {
+        self.watch.get().map_or(&[], |watch| watch.namespaces)
+    }
+
+    /// One of these collections may have changed.
+    pub(crate) fn changed(&self) {
+        if let Some(watch) = self.watch.get() {
+            (watch.tell)();
+        }
     }
 
     pub(crate) fn invalid_document(&self, ns: &Namespace, info: &Doc) {

@@ -349,9 +349,15 @@ impl CatalogState {
 
     /// Publishes a change of the view in memory.
     fn publish(&self, change: impl FnOnce(&mut View)) {
-        let mut view = View::clone(&self.current.load());
+        let before = self.current.load_full();
+        let mut view = View::clone(&before);
         change(&mut view);
-        self.current.store(Arc::new(view));
+        let after = Arc::new(view);
+        self.current.store(after.clone());
+        let mut watched = self.hooks.watched().iter();
+        if watched.any(|name| !before.has_same(&after, name)) {
+            self.hooks.changed();
+        }
     }
 
     /// Whether this is the current definition of the collection.

@@ -80,6 +80,8 @@ struct Written {
     shared: Arc<Shared>,
     /// Of its definition.
     version: u64,
+    /// Whether the server wants to know of changes.
+    is_watched: bool,
     counts: Counts,
 }
 
@@ -170,6 +172,7 @@ impl OpenTransaction {
             .or_insert_with(|| Written {
                 shared: collection.shared.clone(),
                 version: collection.version,
+                is_watched: collection.hooks().watches(&collection.ns),
                 counts: Counts::default(),
             });
         written.counts = written.counts + effects.counts;
@@ -309,9 +312,12 @@ impl OpenTransaction {
         let announced = state.announce(created);
         let _under_way = (added.entries > 0).then(|| state.oplog.begin_commit());
         let again = state.oplog.prepare_again();
-        let committed = engine
-            .commit_reserving(set, Durability::Logged, again)
-            .map_err(not_staged)?;
+        let committed = engine.commit_reserving(set, Durability::Logged, again);
+        // Also after an error, which may not tell that nothing was committed.
+        if changes.written.values().any(|written| written.is_watched) {
+            state.hooks.changed();
+        }
+        let committed = committed.map_err(not_staged)?;
         if let Some(at) = state.oplog.note(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
             state.oplog.tell(at, added, Some(changes.log.places()));

@@ -42,6 +42,19 @@ impl View {
         self.shards.get(shard_of(ns.as_str()))?.get(ns.as_str())
     }
 
+    /// Whether the collection of a name is the same in another view, with the same definition.
+    pub(super) fn has_same(&self, other: &View, name: &str) -> bool {
+        let find = |view: &View| {
+            let shard = view.shards.get(shard_of(name));
+            shard.and_then(|shard| shard.get(name).cloned())
+        };
+        match (find(self), find(other)) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Arc::ptr_eq(&own, &other),
+            _ => false,
+        }
+    }
+
     /// The definition of the view of this name.
     pub fn definition(&self, ns: &Namespace) -> Option<&Arc<ViewDefinition>> {
         self.definitions.get(ns.as_str())

@@ -649,7 +649,12 @@ impl<'a> Staging<'a> {
         }
         catalog::check_same(self.oplog, self.catalog)?;
         point("the oplog of a commit of documents is known");
-        self.catalog.commit_logged(self.batch, self.log.as_ref())?;
+        let committed = self.catalog.commit_logged(self.batch, self.log.as_ref());
+        // Also after an error, which may not tell that nothing was committed.
+        if self.collection.hooks().watches(&self.collection.ns) {
+            self.collection.hooks().changed();
+        }
+        committed?;
         self.collection.count(self.counts);
         if let Some(insertion) = &mut self.insertion
             && !self.removed_to.is_empty()

@@ -1,0 +1,65 @@
+//! What is shown of a certificate.
+
+use std::time::SystemTime;
+
+use rustls::pki_types::CertificateDer;
+use sha1::{Digest, Sha1};
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::SubjectAltName;
+
+use crate::subject;
+
+/// Facts of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateInfo {
+    /// The subject as in RFC 2253: the name of a user in `$external`.
+    pub subject: String,
+    /// The issuer in the same form.
+    pub issuer: String,
+    /// The SHA-1 of the certificate, in hex.
+    pub thumbprint: String,
+    /// When it begins to be valid.
+    pub not_before: SystemTime,
+    /// When it expires.
+    pub not_after: SystemTime,
+    /// Whether it names hosts or addresses, as clients of today require of a server.
+    pub has_alternative_name: bool,
+}
+
+impl CertificateInfo {
+    /// Reads a certificate.
+    pub(crate) fn read(der: &CertificateDer<'_>) -> Result<CertificateInfo, String> {
+        let certificate = Certificate::from_der(der)
+            .map_err(|error| format!("the certificate cannot be read: {error}"))?;
+        let facts = certificate.tbs_certificate();
+        let name = |name| {
+            subject::text(name).ok_or_else(|| "a name in the certificate is not text".to_owned())
+        };
+        let alternatives = facts.get_extension::<SubjectAltName>();
+        Ok(CertificateInfo {
+            subject: name(facts.subject())?,
+            issuer: name(facts.issuer())?,
+            thumbprint: hex(&Sha1::digest(der)),
+            not_before: facts.validity().not_before.to_system_time(),
+            not_after: facts.validity().not_after.to_system_time(),
+            has_alternative_name: alternatives
+                .is_ok_and(|found| found.is_some_and(|(_, names)| !names.0.is_empty())),
+        })
+    }
+
+    /// Whether it is valid at a time.
+    #[must_use]
+    pub fn is_valid_at(&self, time: SystemTime) -> bool {
+        self.not_before <= time && time <= self.not_after
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(out, "{byte:02X}");
+    }
+    out
+}
