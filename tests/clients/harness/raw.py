@@ -4,6 +4,7 @@ Only the standard library is used, so that it can be imported next to any driver
 """
 
 import socket
+import ssl
 import struct
 import zlib
 
@@ -119,9 +120,13 @@ class Closed(Exception):
 class Connection:
     """A socket that sends any bytes and reads whole messages."""
 
-    def __init__(self, port, timeout=10):
+    def __init__(self, port, timeout=10, tls=None):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            context = ssl.create_default_context(cafile=tls.ca.certificate)
+            context.load_cert_chain(tls.client)
+            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
 
     def __enter__(self):
         return self
@@ -167,10 +172,10 @@ class Connection:
         return self.receive()[2]
 
 
-def ping(port, timeout=10):
+def ping(port, timeout=10, tls=None):
     """Whether a server replies."""
     try:
-        with Connection(port, timeout) as connection:
+        with Connection(port, timeout, tls) as connection:
             return connection.command({"ping": 1}).get("ok") == 1
     except (OSError, Closed):
         return False

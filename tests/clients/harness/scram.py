@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import os
 
-from . import raw
 from .server import Server, ServerError
 
 DIGESTS = {"SCRAM-SHA-1": "sha1", "SCRAM-SHA-256": "sha256"}
@@ -71,7 +70,7 @@ class Conversation:
 
 
 def login(connection, user, password, database="admin", mechanism="SCRAM-SHA-256"):
-    """Logs a `raw.Connection` in. Returns the conversation."""
+    """Logs a connection of `raw` in. Returns the conversation."""
     talk = Conversation(mechanism, user, password)
 
     def ask(command):
@@ -118,7 +117,7 @@ class SecuredServer(Server):
     def start(self, timeout=60):
         took = super().start(timeout)
         user, password = self.ADMIN
-        with raw.Connection(self.port) as connection:
+        with self.connect() as connection:
             reply = connection.command(
                 {
                     "createUser": user,
@@ -137,5 +136,12 @@ class SecuredServer(Server):
     @property
     def admin_uri(self):
         user, password = self.ADMIN
-        address = f"mongodb://{user}:{password.replace(' ', '%20')}@127.0.0.1:{self.port}/?authSource=admin"
+        address = f"mongodb://{user}:{password.replace(' ', '%20')}@localhost:{self.port}/?authSource=admin"
         return f"{address}&replicaSet={self.replica_set}" if self.replica_set else address
+
+    @property
+    def tls_of_tests(self):
+        """Options of PyMongo to reach it."""
+        if not self.tls:
+            return {}
+        return {"tls": True, "tlsCAFile": self.tls.ca.certificate, "tlsCertificateKeyFile": self.tls.client}

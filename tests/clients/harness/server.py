@@ -30,7 +30,9 @@ class Server:
     With the name of a replica set it is started as its only member, and is the primary once `start` returns.
     """
 
-    def __init__(self, binary, options=(), folder=None, port=None, wrap=(), replica_set=None):
+    def __init__(self, binary, options=(), folder=None, port=None, wrap=(), replica_set=None, tls=None):
+        # The certificates with which to reach a server that speaks nothing but TLS.
+        self.tls = tls
         self.binary = os.path.abspath(binary)
         self.options = list(options)
         self.replica_set = replica_set
@@ -78,7 +80,7 @@ class Server:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
-        while not raw.ping(self.port, timeout=2):
+        while not raw.ping(self.port, timeout=2, tls=self.tls):
             if self.process.poll() is not None:
                 code = self.process.returncode
                 raise ServerError(f"the server ended with {code}:\n{self.log_tail()}")
@@ -89,10 +91,14 @@ class Server:
             self._become_primary(began + timeout)
         return time.monotonic() - began
 
+    def connect(self):
+        """A raw connection."""
+        return raw.Connection(self.port, tls=self.tls)
+
     def _become_primary(self, deadline):
         """Initiates the replica set, unless that was done at an earlier start, and waits until it has a primary."""
         config = {"_id": self.replica_set, "members": [{"_id": 0, "host": f"127.0.0.1:{self.port}"}]}
-        with raw.Connection(self.port) as connection:
+        with self.connect() as connection:
             reply = connection.command({"replSetInitiate": config})
             if reply["ok"] != 1 and reply.get("code") != ALREADY_INITIALIZED:
                 raise ServerError(f"the replica set was not initiated: {reply}")

@@ -1,18 +1,13 @@
 """PyMongo's own tests of sessions, transactions, retries and change streams, with fail points, on a replica set."""
 
-import json
 import os
-import subprocess
-import sys
-import tempfile
 
+from specs.workers import Worker
 from specs.report import Report
 from specs.servers import run_in_parallel
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-TESTS = os.path.join(ROOT, ".cache", "clients", "pymongo-tests")
 MODULES = [
     "test.test_transactions",
     "test.test_transactions_unified",
@@ -29,41 +24,6 @@ SLOW = ("test.test_retryable_reads.", "test.test_retryable_writes.")
 # Most of the time the tests wait for the driver's timers.
 WORKERS = 6
 WORDS = os.environ.get("FROND_TEST", "")
-
-
-class Worker:
-    """A process that runs the tests of one class after another against one server."""
-
-    def __init__(self, server):
-        environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
-        self.log = tempfile.TemporaryFile("w+", errors="replace")
-        self.process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "specs", "pymongo_worker.py"), TESTS],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            text=True,
-        )
-
-    def ask(self, **order):
-        """Sends an order and yields the replies."""
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        for line in self.process.stdout:
-            reply = json.loads(line)
-            yield reply
-            if "done" in reply or "classes" in reply:
-                return
-        status = self.process.wait()
-        self.log.seek(0)
-        last = self.log.read()[-2000:]
-        raise RuntimeError(f"the tests' process ended with {status} during {order}; its last lines:\n{last}")
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(60)
-        self.log.close()
 
 
 def main():

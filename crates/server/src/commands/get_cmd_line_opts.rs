@@ -6,7 +6,7 @@ use frond_error::Result;
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
-use crate::settings::SettingValue;
+use crate::settings::{SHOWN, SettingValue};
 
 /// Shows the settings that the operator gave.
 pub struct GetCmdLineOpts;
@@ -61,6 +61,7 @@ fn nest(mut given: &[(&str, &SettingValue)], out: &mut DocBuf) {
                 match value {
                     SettingValue::Switch(on) => out.push(key, *on),
                     SettingValue::Text(text) => out.push(key, text),
+                    SettingValue::Secret(_) => out.push(key, SHOWN),
                     SettingValue::Integer(n) => out.push(key, *n),
                     SettingValue::Number(n) => out.push(key, *n),
                 }

@@ -47,6 +47,7 @@ impl Command for Hello {
             ..Traits::CHEAP
                 .stable(true)
                 .in_transactions(InTransactions::Later)
+                .with_secrets(&["speculativeAuthenticate"])
         }
     }
 

@@ -247,6 +247,10 @@ pub struct Traits {
     pub writes: bool,
     /// Whether it may be a statement of a transaction.
     pub in_transactions: InTransactions,
+    /// Fields that hold secrets. They are shown nowhere: not in `currentOp`, not in the log.
+    pub secrets: &'static [&'static str],
+    /// Whether it may run on `$external`, the database of users that another authority vouches for.
+    pub on_external: bool,
 }
 
 /// Whether a command may be a statement of a transaction.
@@ -274,6 +278,8 @@ impl Traits {
         keeps_last_error: false,
         writes: false,
         in_transactions: InTransactions::Never,
+        secrets: &[],
+        on_external: false,
     };
 
     /// Reads documents of a collection.
@@ -327,6 +333,18 @@ impl Traits {
     /// The same, as a statement that transactions may have.
     pub const fn in_transactions(mut self, allowed: InTransactions) -> Traits {
         self.in_transactions = allowed;
+        self
+    }
+
+    /// The same, with fields that hold secrets.
+    pub const fn with_secrets(mut self, fields: &'static [&'static str]) -> Traits {
+        self.secrets = fields;
+        self
+    }
+
+    /// The same, also on `$external`.
+    pub const fn external(mut self) -> Traits {
+        self.on_external = true;
         self
     }
 

@@ -23,6 +23,8 @@ impl Command for SaslStart {
         Traits {
             takes_any_field: true,
             ..Traits::CHEAP
+                .with_secrets(&["payload", "key", "nonce"])
+                .external()
         }
     }
 

@@ -13,6 +13,13 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "login" {
+		if err := probeLogins(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	client, err := mongo.Connect(options.Client().
 		ApplyURI(os.Getenv("FROND_URI")).
 		SetAppName("inventory").
