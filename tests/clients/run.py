@@ -112,6 +112,8 @@ ALL = {
     "authorization": (300, python("authorization")),
     "login": (300, python("login")),
     "users-dumped": (120, python("users_dumped")),
+    "before-login": (7200, python("before_login")),
+    "tls-scan": (120, python("tls_scan")),
     "history-checker": (60, python("history_checker")),
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
