@@ -328,6 +328,18 @@ impl From<&[Action]> for ActionSet {
     }
 }
 
+impl From<Action> for ActionSet {
+    fn from(action: Action) -> ActionSet {
+        ActionSet::new().with(action)
+    }
+}
+
+impl<const N: usize> From<[Action; N]> for ActionSet {
+    fn from(actions: [Action; N]) -> ActionSet {
+        ActionSet::of(&actions)
+    }
+}
+
 impl FromIterator<Action> for ActionSet {
     fn from_iter<I: IntoIterator<Item = Action>>(actions: I) -> ActionSet {
         actions.into_iter().fold(ActionSet::new(), ActionSet::with)

@@ -20,6 +20,6 @@ pub use mongo_cr::password_digest;
 pub use name::UserName;
 pub use privileges::{Privilege, Privileges, merge};
 pub use random::{NoRandomness, random_bytes};
-pub use resource::{Resource, Target};
+pub use resource::{Resource, Target, is_normal_collection};
 pub use restrictions::{Ends, Restrictions};
 pub use roles::{Resolved, Role, RoleSource};

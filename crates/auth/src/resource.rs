@@ -65,6 +65,11 @@ pub(crate) fn kind<'a>(db: &str, collection: &'a str) -> Kind<'a> {
     }
 }
 
+/// Whether privileges on a database as a whole cover a collection of it: not if it is one of the system's.
+pub fn is_normal_collection(db: &str, collection: &str) -> bool {
+    kind(db, collection) == Kind::Normal
+}
+
 /// Whether a pattern for all normal databases covers a database.
 pub(crate) fn is_normal_database(db: &str) -> bool {
     db != "local" && db != "config"

@@ -52,6 +52,9 @@ impl std::fmt::Display for Peer {
     }
 }
 
+/// What is shown in place of a secret, as in mongod.
+pub const REDACTED: &str = "xxx";
+
 /// Bytes of a command in the log, and in a `currentOp` that truncates.
 pub const COMMAND_BYTES_SHOWN: usize = 1024;
 
@@ -92,10 +95,13 @@ impl Running {
         DocBuf::from_vec(self.command.clone()).unwrap_or_default()
     }
 
-    /// Keeps a command.
-    pub fn keep_command(&mut self, body: &Doc) {
+    /// Keeps a command, without the values of the fields that hold secrets.
+    pub fn keep_command(&mut self, body: &Doc, secrets: &[&str]) {
         self.command.clear();
-        if body.len_bytes() <= COMMAND_BYTES_KEPT {
+        if !secrets.is_empty() {
+            let shown = short_command(&without_secrets(body, secrets));
+            self.command.extend_from_slice(shown.as_bytes());
+        } else if body.len_bytes() <= COMMAND_BYTES_KEPT {
             self.command.extend_from_slice(body.as_bytes());
         } else {
             self.command
@@ -109,6 +115,18 @@ impl Running {
             self.command = Vec::new();
         }
     }
+}
+
+/// A command with `"xxx"` in place of the values of some fields.
+pub fn without_secrets(body: &Doc, secrets: &[&str]) -> DocBuf {
+    let mut shown = DocBuf::new();
+    for (name, value) in body.iter() {
+        match secrets.contains(&name) {
+            true => shown.push(name, REDACTED),
+            false => shown.push(name, value),
+        }
+    }
+    shown
 }
 
 /// A command as it is kept: whole, or reduced to its short fields if it is very long.
@@ -148,6 +166,8 @@ pub struct Connection {
     pub peer: Peer,
     /// The client metadata of the first hello.
     pub client: OnceLock<DocBuf>,
+    /// The subject of the client's certificate, as RFC 2253 writes it, if TLS has verified one.
+    pub certificate_subject: OnceLock<String>,
     /// The operation that it runs.
     pub running: Mutex<Running>,
     /// Interrupts its operation.
@@ -245,6 +265,7 @@ impl Connections {
             name: format!("conn{id}"),
             peer,
             client: OnceLock::new(),
+            certificate_subject: OnceLock::new(),
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),
             gone,
@@ -373,20 +394,39 @@ mod tests {
     }
 
     #[test]
+    fn secrets_are_not_kept() {
+        let mut running = Running::default();
+        let body = doc! {"createUser": "u", "pwd": "pencil", "roles": [], "$db": "d"};
+        running.keep_command(&body, &["pwd", "payload"]);
+        let shown = doc! {"createUser": "u", "pwd": "xxx", "roles": [], "$db": "d"};
+        assert_eq!(running.command_doc(), shown);
+        // A field that is there twice, and one of another type.
+        let mut body = doc! {"createUser": "u", "pwd": {"a": "pencil"}};
+        body.push("pwd", "pencil");
+        running.keep_command(&body, &["pwd"]);
+        assert!(!format!("{:?}", running.command_doc()).contains("pencil"));
+        let long =
+            doc! {"createUser": "u", "pwd": "p".repeat(COMMAND_BYTES_KEPT), "x": "y".repeat(2000)};
+        running.keep_command(&long, &["pwd"]);
+        let shown = doc! {"createUser": "u", "pwd": "xxx", "$truncated": true};
+        assert_eq!(running.command_doc(), shown);
+    }
+
+    #[test]
     fn long_commands_are_cut() {
         let mut running = Running::default();
         let short = doc! {"ping": 1};
-        running.keep_command(&short);
+        running.keep_command(&short, &[]);
         assert_eq!(running.command_doc(), short);
         let cut = doc! {"insert": "c", "$db": "d", "$truncated": true};
         let long = doc! {"insert": "c", "x": "y".repeat(5000), "$db": "d"};
-        running.keep_command(&long);
+        running.keep_command(&long, &[]);
         assert_eq!(running.command_doc(), long);
         assert_eq!(short_command(&running.command_doc()), cut);
         running.forget_long_command();
         assert_eq!(running.command.capacity(), 0);
         let longer = doc! {"insert": "c", "x": "y".repeat(COMMAND_BYTES_KEPT), "$db": "d"};
-        running.keep_command(&longer);
+        running.keep_command(&longer, &[]);
         assert_eq!(
             (running.command_doc(), kept_command(&longer)),
             (cut.clone(), cut)

@@ -3,7 +3,9 @@
 //! [`command_line`] makes the arguments of `frond serve`, and [`run`] runs the server.
 #![forbid(unsafe_code)]
 
+mod access;
 mod arguments;
+mod authorization;
 mod background;
 mod client;
 #[cfg(test)]

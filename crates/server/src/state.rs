@@ -9,6 +9,7 @@ use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
 use tokio::sync::watch;
 
+use crate::access::Access;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
@@ -21,7 +22,7 @@ use crate::oplog::{self, OplogUpkeep};
 use crate::replication::Replication;
 use crate::room::Rooms;
 use crate::sessions::Sessions;
-use crate::settings::Settings;
+use crate::settings::{Settings, shown_arguments};
 use crate::tail_turns::TailTurns;
 use crate::ttl::Ttl;
 
@@ -33,6 +34,8 @@ pub struct Server {
     pub log: Arc<Log>,
     /// The document store.
     pub store: DocumentStore,
+    /// Users and roles.
+    pub access: Access,
     /// Open cursors.
     pub cursors: Cursors,
     /// The replica set that it is the member of; none for a standalone server.
@@ -65,7 +68,7 @@ pub struct Server {
     pub port: u16,
     /// The host name.
     pub host: String,
-    /// The command line.
+    /// The command line, without passwords.
     pub arguments: Vec<String>,
     /// Microseconds from which an operation is logged as slow.
     slow_micros: AtomicU64,
@@ -139,6 +142,7 @@ impl Server {
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             settings,
             log,
+            access: Access::new(store.clone(), false),
             cursors: Cursors::new(store.memory()),
             store,
             replication,
@@ -153,7 +157,7 @@ impl Server {
             process_id: ObjectId::new(),
             port,
             host,
-            arguments: std::env::args().collect(),
+            arguments: shown_arguments(),
             stop: watch::Sender::new(false),
             stopping: AtomicBool::new(false),
         })

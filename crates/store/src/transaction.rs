@@ -37,8 +37,18 @@ impl DocumentStore {
 
     /// Begins a transaction at a moment. The longer it is past, the more commits there are that it can conflict with.
     pub fn begin_at(&self, moment: &SnapshotReads) -> Transaction {
+        self.begin_as(moment, false)
+    }
+
+    /// Begins a transaction of the server itself at the current moment: it may write to system collections and to databases
+    /// that transactions of clients must leave alone.
+    pub fn begin_for_server(&self) -> Transaction {
+        self.begin_as(&self.snapshot_reads(), true)
+    }
+
+    fn begin_as(&self, moment: &SnapshotReads, of_server: bool) -> Transaction {
         Transaction {
-            open: Arc::new(self.catalog().begin(&moment.0)),
+            open: Arc::new(self.catalog().begin(&moment.0, of_server)),
             catalog: self.catalog().clone(),
         }
     }

@@ -460,3 +460,60 @@ fn limits_of_time_and_memory_interrupt_a_query() {
     let first = open(&sorted(Some(3))).unwrap().unwrap();
     assert_eq!(first.get_i64("_id"), Some(119));
 }
+
+#[test]
+fn collections_of_users_and_roles_are_created_with_their_unique_index() {
+    let f = Fixture::new();
+    for (name, field) in [("users", "user"), ("roles", "role")] {
+        let own = ns(&format!("admin.system.{name}"));
+        let doc = |id: i32, name: &str, db: &str| doc! {"_id": id, field: name, "db": db};
+        f.insert(
+            &own,
+            &[doc(1, "a", "x"), doc(2, "a", "y"), doc(3, "b", "x")],
+        );
+        let outcome = f.insert(&own, &[doc(4, "a", "x")]);
+        assert_eq!(outcome.errors[0].error.code().code(), 11000);
+        let indexes = f.store.list_indexes(&own).unwrap();
+        assert_eq!(indexes.len(), 2);
+        let index = indexes.last().unwrap();
+        let key = doc! {field: 1, "db": 1};
+        assert_eq!(index.get_doc("key"), Some(&*key));
+        assert_eq!(index.get_str("name"), Some(&*format!("{field}_1_db_1")));
+        assert_eq!(index.get_bool("unique"), Some(true));
+    }
+    let f = f.reopen();
+    let own = ns("admin.system.users");
+    assert_eq!(f.store.list_indexes(&own).unwrap().len(), 2);
+    assert_eq!(f.find_all(&own, doc! {"user": "a", "db": "y"}).len(), 1);
+    f.insert(&ns("test.system.users"), &[doc! {"_id": 1}]);
+    assert_eq!(
+        f.store
+            .list_indexes(&ns("test.system.users"))
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn only_transactions_of_the_server_write_to_its_collections() {
+    let f = Fixture::new();
+    let own = ns("admin.system.users");
+    f.insert(&own, &[doc! {"_id": 1, "user": "a", "db": "x"}]);
+    let write = |transaction: &frond_store::Transaction| {
+        let inside = f.store.in_transaction(transaction);
+        inside.insert(
+            &own,
+            &[&doc! {"_id": 2, "user": "b", "db": "x"}],
+            common::INSERT,
+        )
+    };
+    let client = f.store.begin();
+    let refused = &write(&client).unwrap().errors[0];
+    assert_eq!(refused.error.code().code(), 263);
+    let server = f.store.begin_for_server();
+    assert!(write(&server).unwrap().errors.is_empty());
+    assert_eq!(f.find_all(&own, doc! {}).len(), 1);
+    server.commit(frond_store::Durability::Logged).unwrap();
+    assert_eq!(f.find_all(&own, doc! {}).len(), 2);
+}

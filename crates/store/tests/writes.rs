@@ -394,7 +394,7 @@ fn changes_of_watched_collections_are_told_when_they_are_visible() {
     check("transaction", 5, &|| {
         let transaction = f.store.begin();
         let inside = f.store.in_transaction(&transaction);
-        let request = request(&Doc::empty(), &set);
+        let request = request(Doc::empty(), &set);
         inside
             .update(&c, &request, LOGGED, &OpContext::new())
             .unwrap();

@@ -37,6 +37,20 @@ impl Frames {
         }
     }
 
+    /// Changes the limit for messages that are not read yet. A longer one that has begun to arrive becomes an error.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Overwrites the first bytes that have arrived, which hold a secret, before they are consumed.
+    pub fn wipe(&mut self, bytes: usize) {
+        let end = (self.start + bytes).min(self.end);
+        self.buffer
+            .get_mut(self.start..end)
+            .unwrap_or_default()
+            .fill(0);
+    }
+
     /// The bytes that have arrived and are not consumed.
     #[must_use]
     pub fn arrived(&self) -> &[u8] {
@@ -215,6 +229,25 @@ mod tests {
     fn message(bytes: usize) -> Vec<u8> {
         let body = [&[5, 0, 0, 0, 0], &vec![7; bytes][..]].concat();
         msg(bytes as i32, 0, Flags::NONE, &body)
+    }
+
+    #[test]
+    fn a_message_can_be_wiped_and_the_limit_changed() {
+        let mut frames = Frames::new(MAX_MESSAGE_BYTES);
+        let (one, two) = (message(100), message(5000));
+        let both = [&one[..], &two[..]].concat();
+        let mut arriving = &both[..];
+        while frames.read_from(&mut arriving, READ_BYTES).unwrap() {}
+        let bytes = frames.message().unwrap().unwrap().len();
+        frames.wipe(bytes);
+        assert!(frames.arrived()[..bytes].iter().all(|byte| *byte == 0));
+        frames.consume(bytes);
+        assert_eq!(frames.message().unwrap(), Some(&two[..]));
+        frames.set_limit(1000);
+        let length = i32::try_from(two.len()).unwrap();
+        assert_eq!(frames.message(), Err(Error::BadMessageLength(length)));
+        frames.set_limit(MAX_MESSAGE_BYTES);
+        assert_eq!(frames.message().unwrap(), Some(&two[..]));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub use exec::{
 };
 pub use front::Front;
 pub use stages::Writing;
+pub use stages::is_stage;
 pub use update::{UpdatePipeline, check_stage_names};
 
 use crate::environment::Environment;

@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Lists the users or the roles.
@@ -13,6 +14,8 @@ pub struct AccessInfo {
     fields: &'static [&'static str],
     /// The field of the reply with the list.
     list: &'static str,
+    /// What is needed on the database.
+    action: Action,
 }
 
 /// `usersInfo`
@@ -27,6 +30,7 @@ pub static USERS_INFO: AccessInfo = AccessInfo {
         "filter",
     ],
     list: "users",
+    action: Action::ViewUser,
 };
 
 /// `rolesInfo`
@@ -39,6 +43,7 @@ pub static ROLES_INFO: AccessInfo = AccessInfo {
         "showPrivileges",
     ],
     list: "roles",
+    action: Action::ViewRole,
 };
 
 impl Command for AccessInfo {
@@ -56,6 +61,10 @@ impl Command for AccessInfo {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::on_database(request, self.action))
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {

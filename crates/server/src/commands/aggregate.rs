@@ -8,6 +8,7 @@ use super::find::hint;
 use super::write::bypass_validation;
 use super::{Command, InTransactions, Traits, current_op, explain, watch};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, NO_COLLECTION, Needs, Requested, of_pipeline};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::reply::{BatchOptions, first_batch};
@@ -50,6 +51,21 @@ impl Command for Aggregate {
 
     fn traits(&self) -> Traits {
         Traits::READ.in_transactions(InTransactions::Always)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let stages = request.args().array("pipeline")?.unwrap_or(Doc::empty());
+        match request.collection()? {
+            Some((name, by_uuid)) => {
+                let needs = of_pipeline(request, name, stages)?;
+                Ok(if by_uuid {
+                    needs.and(Needs::cluster(Action::UseUuid))
+                } else {
+                    needs
+                })
+            }
+            None => of_pipeline(request, NO_COLLECTION.into(), stages),
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

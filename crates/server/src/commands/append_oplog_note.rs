@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::exec::Lane;
 
@@ -29,6 +30,10 @@ impl Command for AppendOplogNote {
             writes: true,
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::AppendOplogNote))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -5,6 +5,7 @@
 //! not exist does nothing.
 
 mod catalog;
+mod needs;
 mod update;
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
@@ -14,6 +15,7 @@ use frond_store::{DeleteRequest, Durability, InsertOptions, Namespace, UpdateReq
 use super::write::bypass_validation;
 use super::{Command, Traits, delete, insert};
 use crate::arguments::Arguments;
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::log::Component;
 
@@ -60,6 +62,10 @@ impl Command for ApplyOps {
             on_collection: false,
             ..Traits::CATALOG_WRITE.stable(false)
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        needs::of(request)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 
@@ -21,6 +22,10 @@ impl Command for BuildInfo {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.in_transactions(InTransactions::Later)
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {

@@ -1,7 +1,7 @@
 //! `bulkWrite`: inserts, updates and deletes over several collections in one command (MongoDB 8.0).
 
-use frond_bson::{Doc, DocBuf, OwnedValue};
-use frond_error::{Error, ErrorCode, Result};
+use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_error::{Error, Result};
 use frond_store::{Durability, InsertOptions, Namespace, UpdateRequest};
 
 use super::delete::{self, delete_once};
@@ -10,6 +10,7 @@ use super::update::{self, update_once};
 use super::write::{Batch, WriteOptions, end_transaction_after};
 use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::context::{Context, unsupported_option};
 use crate::cursors::Cursor;
 use crate::errors;
@@ -63,6 +64,10 @@ impl Command for BulkWrite {
                 .admin()
                 .in_transactions(InTransactions::Always)
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        needs(request)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -158,6 +163,33 @@ impl Command for BulkWrite {
     }
 }
 
+/// What each operation needs on its collection.
+fn needs<'a>(request: &Requested<'a>) -> Result<Needs<'a>> {
+    let mut names = Vec::new();
+    for info in request.documents("nsInfo")? {
+        let args = Arguments::new("bulkWrite.nsInfo", info);
+        names.push(args.str("ns")?.ok_or_else(|| args.missing("ns"))?);
+    }
+    let mut actions = vec![ActionSet::new(); names.len()];
+    for operation in request.documents("ops")? {
+        let place = place_of(operation, names.len())?;
+        let is_upsert = |(name, value): (&str, Value<'_>)| name == "upsert" && value.truthy();
+        let more = match operation.first() {
+            Some(("insert", _)) => Action::Insert.into(),
+            Some(("delete", _)) => Action::Remove.into(),
+            _ if operation.iter().any(is_upsert) => [Action::Insert, Action::Update].into(),
+            _ => ActionSet::from(Action::Update),
+        };
+        if let Some(actions) = actions.get_mut(place) {
+            *actions = actions.union(request.writing(more));
+        }
+    }
+    let each = names.into_iter().zip(actions);
+    each.map(|(name, actions)| Needs::on_namespace(name, actions))
+        .collect::<Result<_>>()
+        .map(Needs::All)
+}
+
 /// Reads `nsInfo`: the collections that operations name by index.
 fn namespaces(cx: &Context<'_>, infos: &[&Doc]) -> Result<Vec<Namespace>> {
     infos
@@ -227,37 +259,23 @@ const DELETE_FIELDS: Renamed = &[
 
 impl<'a> Operation<'a> {
     fn parse(operation: &'a Doc, namespaces: &'a [Namespace]) -> Result<Operation<'a>> {
-        let Some((kind, place)) = operation.first() else {
-            return Err(Error::bad_value("BulkWrite: an operation is empty"));
-        };
-        let namespace = |name| {
-            let args = Arguments::new(name, operation);
-            let place = match place {
-                value if value.is_number() => crate::arguments::whole(&value),
-                other => return Err(args.wrong_type(kind, &other, "type 'int'")),
-            };
-            usize::try_from(place)
-                .ok()
-                .and_then(|place| namespaces.get(place))
-                .ok_or_else(|| {
-                    Error::bad_value(format!(
-                        "BulkWrite ops entry {name} has an invalid nsInfo index."
-                    ))
-                })
-        };
-        match kind {
+        let place = place_of(operation, namespaces.len())?;
+        let namespace = namespaces
+            .get(place)
+            .ok_or_else(|| Error::internal("an index of nsInfo was not checked"))?;
+        match operation.first().map_or("", |(kind, _)| kind) {
             "insert" => {
                 let args = Arguments::new("BulkWriteInsertOp", operation);
                 args.only(&["insert", "document"])?;
                 Ok(Operation::Insert {
-                    namespace: namespace("BulkWriteInsertOp")?,
+                    namespace,
                     document: args
                         .doc_field("document")?
                         .ok_or_else(|| args.missing("document"))?,
                 })
             }
             "update" => Ok(Operation::Update {
-                namespace: namespace("BulkWriteUpdateOp")?,
+                namespace,
                 statement: renamed(
                     "BulkWriteUpdateOp",
                     operation,
@@ -272,18 +290,43 @@ impl<'a> Operation<'a> {
                 let multi = args.flag("multi")?.unwrap_or(false);
                 statement.push("limit", i32::from(!multi));
                 Ok(Operation::Delete {
-                    namespace: namespace("BulkWriteDeleteOp")?,
+                    namespace,
                     statement,
                 })
             }
-            other => Err(Error::new(
-                ErrorCode::BadValue,
-                format!(
-                    "Unrecognized bulkWrite operation '{other}'; expected insert, update or delete"
-                ),
-            )),
+            other => Err(unknown_kind(other)),
         }
     }
+}
+
+/// The index in `nsInfo` of an operation's collection.
+fn place_of(operation: &Doc, namespaces: usize) -> Result<usize> {
+    let Some((kind, place)) = operation.first() else {
+        return Err(Error::bad_value("BulkWrite: an operation is empty"));
+    };
+    let name = match kind {
+        "insert" => "BulkWriteInsertOp",
+        "update" => "BulkWriteUpdateOp",
+        "delete" => "BulkWriteDeleteOp",
+        other => return Err(unknown_kind(other)),
+    };
+    if !place.is_number() {
+        return Err(Arguments::new(name, operation).wrong_type(kind, &place, "type 'int'"));
+    }
+    usize::try_from(crate::arguments::whole(&place))
+        .ok()
+        .filter(|place| *place < namespaces)
+        .ok_or_else(|| {
+            Error::bad_value(format!(
+                "BulkWrite ops entry {name} has an invalid nsInfo index."
+            ))
+        })
+}
+
+fn unknown_kind(kind: &str) -> Error {
+    Error::bad_value(format!(
+        "Unrecognized bulkWrite operation '{kind}'; expected insert, update or delete"
+    ))
 }
 
 /// Turns an operation into a statement of the command for one collection.

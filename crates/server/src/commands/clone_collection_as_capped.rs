@@ -5,6 +5,7 @@ use frond_error::Result;
 
 use super::convert_to_capped::size;
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Copies a collection into a capped one.
@@ -25,6 +26,13 @@ impl Command for CloneCollectionAsCapped {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG_WRITE.stable(false)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let written = [Action::Insert, Action::CreateIndex, Action::ConvertToCapped];
+        let to = request.args().get("toCollection").unwrap_or(Value::Null);
+        let written = Needs::on_collection_of(request, &to, written)?;
+        Ok(Needs::on_collection(request, Action::Find)?.and(written))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::cluster_parameters::CHANGE_STREAM_OPTIONS;
 use crate::context::Context;
 use crate::exec::{Lane, Work};
@@ -25,6 +26,10 @@ impl Command for GetClusterParameter {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::GetClusterParameter))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -71,6 +76,10 @@ impl Command for SetClusterParameter {
             writes: true,
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::SetClusterParameter))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits, coll_mod_index};
+use crate::authorization::{Action, Needs, Requested, of_view};
 use crate::context::Context;
 
 /// Changes the options of a collection or an index.
@@ -45,6 +46,21 @@ impl Command for CollMod {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG_WRITE
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let changed = Needs::on_collection(request, Action::CollMod)?;
+        let args = request.args();
+        let (source, stages) = (args.str("viewOn")?, args.array("pipeline")?);
+        match (source, stages) {
+            (None, None) => Ok(changed),
+            (Some(source), Some(stages)) => Ok(changed.and(of_view(request, source, stages)?)),
+            // With one of them the rest of the view would show something else.
+            _ => Err(Error::new(
+                ErrorCode::InvalidOptions,
+                "Must specify both 'viewOn' and 'pipeline' when modifying a view and auth is enabled",
+            )),
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

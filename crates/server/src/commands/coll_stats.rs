@@ -6,6 +6,7 @@ use frond_store::CollectionStats;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::reply::push_count;
 
@@ -30,6 +31,10 @@ impl Command for CollStats {
             on_collection: true,
             ..Traits::CATALOG.stable(false)
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::CollStats)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 
@@ -34,6 +35,10 @@ impl Command for CommitTransaction {
                 .stable(true)
                 .in_transactions(InTransactions::Later)
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

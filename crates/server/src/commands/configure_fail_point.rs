@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::fail_points::{FailPoints, Mode};
 use crate::reply::push_count;
@@ -27,6 +28,11 @@ impl Command for ConfigureFailPoint {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        // MongoDB asks for a login only; a fail point changes the server as a parameter does.
+        Ok(Needs::cluster(Action::SetParameter))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Lists the authenticated users of this connection, of which there are none.
@@ -24,6 +25,10 @@ impl Command for ConnectionStatus {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.in_transactions(InTransactions::Later)
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

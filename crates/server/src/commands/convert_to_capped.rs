@@ -5,6 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Makes a collection capped.
@@ -25,6 +26,10 @@ impl Command for ConvertToCapped {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG_WRITE.stable(false)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::ConvertToCapped)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -7,6 +7,7 @@ use frond_store::CountRequest;
 use super::find::hint;
 use super::{Command, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::reply::push_count;
 
@@ -37,6 +38,10 @@ impl Command for Count {
 
     fn traits(&self) -> Traits {
         Traits::READ
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::Find)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -1,9 +1,10 @@
 //! `create`
 
-use frond_bson::DocBuf;
+use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Action, Needs, Requested, of_view};
 use crate::context::Context;
 
 /// Creates a collection.
@@ -42,6 +43,22 @@ impl Command for Create {
             takes_any_field: true,
             ..Traits::CATALOG_WRITE.in_transactions(InTransactions::Always)
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let created = Needs::on_collection(request, Action::CreateCollection)?;
+        let args = request.args();
+        let mut needs = match args.str("viewOn")? {
+            Some(source) => {
+                let stages = args.array("pipeline")?.unwrap_or(Doc::empty());
+                created.and(of_view(request, source, stages)?)
+            }
+            None => created.or(Needs::on_collection(request, Action::Insert)?),
+        };
+        if args.get("capped").is_some_and(|capped| capped.truthy()) {
+            needs = needs.and(Needs::on_collection(request, Action::ConvertToCapped)?);
+        }
+        Ok(needs)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -7,6 +7,7 @@ use frond_error::{Error, Result};
 use frond_store::index::spec::IndexSpec;
 
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Creates indexes, also over existing documents.
@@ -37,6 +38,10 @@ impl Command for CreateIndexes {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG_WRITE.in_transactions(InTransactions::Always)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::CreateIndex)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -9,6 +9,7 @@ use frond_query::matcher::Filter;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested};
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
 use crate::log;
@@ -54,6 +55,14 @@ impl Command for CurrentOp {
         Traits {
             takes_any_field: true,
             ..Traits::CHEAP.admin()
+        }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let own = request.body.get("$ownOps");
+        match own.is_some_and(|own| own.truthy()) {
+            true => Ok(Needs::LoggedIn),
+            false => Ok(Needs::cluster(Action::Inprog)),
         }
     }
 

@@ -7,6 +7,7 @@ use frond_error::{Error, Result};
 use frond_store::{FindRequest, Namespace};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Sums the sizes of documents.
@@ -37,6 +38,11 @@ impl Command for DataSize {
             on_collection: false,
             ..Traits::READ.stable(false)
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let name = request.body.first().and_then(|(_, name)| name.as_str());
+        Needs::on_namespace(name.unwrap_or_default(), Action::Find)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

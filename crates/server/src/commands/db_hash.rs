@@ -6,6 +6,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::exec::Lane;
 
@@ -30,6 +31,10 @@ impl Command for DbHash {
             lane: Some(Lane::Maintenance),
             ..Traits::CATALOG.stable(false)
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::on_database(request, Action::DbHash))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

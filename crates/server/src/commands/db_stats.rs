@@ -5,6 +5,7 @@ use frond_error::Result;
 
 use super::coll_stats::{scale, scaled};
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Reports the sizes of a database.
@@ -25,6 +26,10 @@ impl Command for DbStats {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG.stable(false)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::on_database(request, Action::DbStats))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

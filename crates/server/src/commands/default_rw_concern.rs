@@ -4,6 +4,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
@@ -42,6 +43,10 @@ impl Command for GetDefaultRwConcern {
         Traits::CHEAP.admin()
     }
 
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::GetDefaultRwConcern))
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let set = replica_set(cx)?;
         cx.args().bool("inMemory")?;
@@ -69,6 +74,10 @@ impl Command for SetDefaultRwConcern {
             writes: true,
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::SetDefaultRwConcern))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -8,6 +8,7 @@ use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
 use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::metrics::Op;
 use crate::reply::push_count;
@@ -50,6 +51,10 @@ impl Command for Delete {
         Traits::WRITE
             .counted(Op::Delete)
             .in_transactions(InTransactions::Always)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::Remove)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

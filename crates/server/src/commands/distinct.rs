@@ -5,6 +5,7 @@ use frond_error::Result;
 
 use super::find::hint;
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Lists the distinct values of a field.
@@ -27,6 +28,10 @@ impl Command for Distinct {
         Traits::READ
             .stable(false)
             .in_transactions(InTransactions::Always)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::Find)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

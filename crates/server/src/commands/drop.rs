@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::{ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Drops a collection and its indexes.
@@ -28,6 +29,10 @@ impl Command for Drop {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG_WRITE
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::DropCollection)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Drops a database and all its collections.
@@ -23,6 +24,10 @@ impl Command for DropDatabase {
             on_collection: false,
             ..Traits::CATALOG_WRITE
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::on_database(request, Action::DropDatabase))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

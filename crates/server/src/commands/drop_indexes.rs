@@ -5,6 +5,7 @@ use frond_error::Result;
 use frond_store::IndexSelector;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Drops indexes.
@@ -29,6 +30,10 @@ impl Command for DropIndexes {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG_WRITE
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::DropIndex)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::sessions::SessionId;
 use crate::transactions;
@@ -27,6 +28,10 @@ impl Command for EndSessions {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.stable(true)
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -15,6 +15,7 @@ use super::{
     Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update, watch,
 };
 use crate::arguments::{Arguments, declines};
+use crate::authorization::{Needs, Requested};
 use crate::clock::now_ms;
 use crate::context::{Context, unsupported_option};
 use crate::limits::DOCUMENT_BYTES_MAX;
@@ -46,6 +47,18 @@ impl Command for Explain {
         }
     }
 
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let args = request.args();
+        let inner = args
+            .doc_field("explain")?
+            .ok_or_else(|| args.missing("explain"))?;
+        let (_, command) = inner
+            .first()
+            .and_then(|(name, _)| super::find(name))
+            .ok_or_else(|| unknown(inner))?;
+        command.needs(&request.inner(proper_name(command), inner))
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
         let inner = args
@@ -67,15 +80,18 @@ fn verbosity(name: Option<&str>) -> Result<Verbosity> {
     }
 }
 
+fn unknown(inner: &Doc) -> Error {
+    let name = inner.first().map_or("", |(name, _)| name);
+    Error::new(
+        ErrorCode::CommandNotFound,
+        format!("Explain failed due to unknown command: {name}"),
+    )
+}
+
 /// Explains a command, given as its document.
 pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Result<DocBuf> {
     let (name, target) = inner.first().unwrap_or(("", Value::Null));
-    let not_explained = || {
-        Error::new(
-            ErrorCode::CommandNotFound,
-            format!("Explain failed due to unknown command: {name}"),
-        )
-    };
+    let not_explained = || unknown(inner);
     let (_, command) = super::find(name).ok_or_else(not_explained)?;
     let proper = proper_name(command);
     let args = Arguments::new(proper, inner);

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Lists the features of this build.
@@ -24,6 +25,10 @@ impl Command for Features {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {

@@ -6,6 +6,8 @@ use frond_query::Md5;
 use frond_store::{FindRequest, Namespace};
 
 use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Place, Requested};
 use crate::context::Context;
 use crate::exec::Work;
 
@@ -38,11 +40,14 @@ impl Command for FileMd5 {
         }
     }
 
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let root = root(&request.args())?;
+        let chunks = Place::collection(request.db, format!("{root}.chunks"));
+        Ok(Needs::on(chunks, Action::Find))
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let root = match cx.args().str("root")? {
-            None | Some("") => "fs",
-            Some(root) => root,
-        };
+        let root = root(&cx.args())?;
         let namespace = Namespace::new(cx.db, &format!("{root}.chunks"))?;
         let id = cx.body.get("filemd5").unwrap_or(Value::Null);
         let filter = doc! {"files_id": {"$eq": id}};
@@ -73,6 +78,14 @@ impl Command for FileMd5 {
             "md5": sum.hex(),
         })
     }
+}
+
+/// The bucket of the file.
+fn root<'a>(args: &Arguments<'a>) -> Result<&'a str> {
+    Ok(match args.str("root")? {
+        None | Some("") => "fs",
+        Some(root) => root,
+    })
 }
 
 /// The error for a collection without the index that avoids a full scan.

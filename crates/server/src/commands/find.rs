@@ -6,6 +6,7 @@ use frond_store::FindRequest;
 
 use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::reply::{BatchOptions, first_batch};
@@ -32,6 +33,10 @@ impl Command for Find {
 
     fn traits(&self) -> Traits {
         Traits::READ.in_transactions(InTransactions::Always)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::Find)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

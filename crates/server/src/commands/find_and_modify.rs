@@ -8,6 +8,7 @@ use super::find::hint;
 use super::write::{self, bypass_validation, keep_empty_timestamps};
 use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::context::Context;
 use crate::metrics::Op;
 use crate::sessions::Recorded;
@@ -51,6 +52,20 @@ impl Command for FindAndModify {
 
     fn traits(&self) -> Traits {
         Traits::WRITE.in_transactions(InTransactions::Always)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let is_set = |name| request.body.get(name).is_some_and(|value| value.truthy());
+        let mut actions = ActionSet::from(Action::Find);
+        if is_set("remove") {
+            actions.insert(Action::Remove);
+        } else {
+            actions.insert(Action::Update);
+        }
+        if is_set("upsert") {
+            actions.insert(Action::Insert);
+        }
+        Needs::on_collection(request, request.writing(actions))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

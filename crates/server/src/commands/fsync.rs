@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::context::unsupported_option;
 use crate::exec::{Lane, Work};
@@ -31,6 +32,10 @@ impl Command for Fsync {
             ..Traits::CHEAP
         }
         .admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::Fsync))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,8 +4,9 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
-use crate::settings::SettingValue;
+use crate::settings::{SHOWN, SettingValue};
 
 /// Shows the settings that the operator gave.
 pub struct GetCmdLineOpts;
@@ -21,6 +22,10 @@ impl Command for GetCmdLineOpts {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::GetCmdLineOpts))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -56,6 +61,7 @@ fn nest(mut given: &[(&str, &SettingValue)], out: &mut DocBuf) {
                 match value {
                     SettingValue::Switch(on) => out.push(key, *on),
                     SettingValue::Text(text) => out.push(key, text),
+                    SettingValue::Secret(_) => out.push(key, SHOWN),
                     SettingValue::Integer(n) => out.push(key, *n),
                     SettingValue::Number(n) => out.push(key, *n),
                 }

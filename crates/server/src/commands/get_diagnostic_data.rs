@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
 use super::{Command, Traits, server_status};
+use crate::authorization::{Action, Needs, Place, Requested};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::exec::Work;
@@ -25,6 +26,16 @@ impl Command for GetDiagnosticData {
             work: Work::Long,
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        let server = [
+            Action::GetParameter,
+            Action::ReplSetGetStatus,
+            Action::ServerStatus,
+        ];
+        let oplog = Needs::on(Place::collection("local", "oplog.rs"), Action::CollStats);
+        Ok(Needs::cluster(server).and(oplog))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

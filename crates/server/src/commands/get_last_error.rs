@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use frond_store::Durability;
@@ -33,6 +34,10 @@ impl Command for GetLastError {
             keeps_last_error: true,
             ..Traits::CHEAP
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Returns the last lines of the log, or the warnings since the start.
@@ -20,6 +21,10 @@ impl Command for GetLog {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::GetLog))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -9,6 +9,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::TailSignal;
 
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::metrics::Op;
@@ -43,6 +44,10 @@ impl Command for GetMore {
                 .counted(Op::GetMore)
                 .in_transactions(InTransactions::Always)
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

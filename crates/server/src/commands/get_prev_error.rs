@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Reports the last error on this connection and how many operations ago it was.
@@ -23,6 +24,10 @@ impl Command for GetPrevError {
             keeps_last_error: true,
             ..Traits::CHEAP
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -8,6 +8,7 @@ use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
 use super::{Command, InTransactions, Traits};
 use crate::arguments::whole;
+use crate::authorization::{Needs, Requested};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
@@ -46,7 +47,12 @@ impl Command for Hello {
             ..Traits::CHEAP
                 .stable(true)
                 .in_transactions(InTransactions::Later)
+                .with_secrets(&["speculativeAuthenticate"])
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

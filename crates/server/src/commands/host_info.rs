@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::memory::{machine_bytes, usable_bytes};
@@ -22,6 +23,10 @@ impl Command for HostInfo {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::HostInfo))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -6,6 +6,7 @@ use frond_store::{Durability, InsertOptions, InsertRecording, Namespace};
 
 use super::write::{self, Batch, WriteOptions};
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
@@ -43,6 +44,10 @@ impl Command for Insert {
         Traits::WRITE
             .counted(Op::Insert)
             .in_transactions(InTransactions::Always)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, request.writing(Action::Insert))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

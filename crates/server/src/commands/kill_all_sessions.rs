@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::context::unsupported_option;
 use crate::transactions;
@@ -22,6 +23,10 @@ impl Command for KillAllSessions {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::KillAnySession))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -1,10 +1,11 @@
 //! `killAllSessionsByPattern`
 
-use frond_bson::{DocBuf, Value};
+use frond_bson::{Doc, DocBuf, Value};
 use frond_error::Result;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::context::{Context, unsupported_option};
 use crate::sessions::SessionId;
 use crate::transactions;
@@ -25,6 +26,20 @@ impl Command for KillAllSessionsByPattern {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let patterns = request.args().documents(NAME)?.unwrap_or_default();
+        let names_others = |pattern: &&Doc| {
+            ["users", "roles"]
+                .iter()
+                .any(|field| pattern.contains_key(field))
+        };
+        let mut actions = ActionSet::from(Action::KillAnySession);
+        if patterns.iter().any(names_others) {
+            actions.insert(Action::Impersonate);
+        }
+        Ok(Needs::cluster(actions))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
 use super::{Command, InTransactions, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Closes cursors.
@@ -29,6 +30,10 @@ impl Command for KillCursors {
                 .stable(true)
                 .in_transactions(InTransactions::Later)
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

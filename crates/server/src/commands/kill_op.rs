@@ -5,6 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::arguments::whole;
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Interrupts an operation.
@@ -29,6 +30,10 @@ impl Command for KillOp {
             takes_any_field: true,
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::Killop))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -5,6 +5,7 @@ use frond_error::Result;
 
 use super::end_sessions::session_list;
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::transactions;
 
@@ -22,6 +23,10 @@ impl Command for KillSessions {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

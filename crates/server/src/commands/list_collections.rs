@@ -1,11 +1,12 @@
 //! `listCollections`
 
 use frond_bson::{DocBuf, Value, doc};
-use frond_error::Result;
+use frond_error::{Error, Result};
 use frond_query::matcher::Filter;
 use frond_store::{CollectionInfo, CollectionKind};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::reply::{BatchOptions, first_batch};
@@ -28,6 +29,16 @@ impl Command for ListCollections {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let args = request.args();
+        let is_set = |name| Ok::<_, Error>(args.flag(name)?.unwrap_or(false));
+        let listing = Needs::on_database(request, Action::ListCollections);
+        match is_set("authorizedCollections")? && is_set("nameOnly")? {
+            true => Ok(listing.or(Needs::SomethingIn(request.db.into()))),
+            false => Ok(listing),
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

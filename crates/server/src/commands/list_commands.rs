@@ -3,8 +3,9 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{COMMANDS, proper_name};
+use super::{COMMANDS, proper_name, requires_login};
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Lists the commands.
@@ -23,16 +24,21 @@ impl Command for ListCommands {
         Traits::CHEAP
     }
 
-    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
-        let mut commands: Vec<&dyn Command> = COMMANDS.to_vec();
-        commands.sort_by_key(|command| proper_name(*command));
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let mut commands: Vec<(usize, &dyn Command)> =
+            COMMANDS.iter().copied().enumerate().collect();
+        commands.sort_by_key(|(_, command)| proper_name(*command));
         let mut reply = DocBuf::new();
         reply.push_doc("commands", |list| {
-            for command in commands {
+            for (index, command) in commands {
                 let traits = command.traits();
                 list.push_doc(proper_name(command), |entry| {
                     entry.push("help", command.doc());
-                    entry.push("requiresAuth", false);
+                    entry.push("requiresAuth", requires_login(cx.server, index));
                     entry.push("secondaryOk", true);
                     entry.push("adminOnly", traits.admin_only);
                     entry.push_array("apiVersions", |versions| {

@@ -6,6 +6,7 @@ use frond_query::matcher::Filter;
 use frond_store::DatabaseInfo;
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Lists the databases and their sizes.
@@ -27,6 +28,10 @@ impl Command for ListDatabases {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::reply::{BatchOptions, first_batch};
@@ -37,6 +38,10 @@ impl Command for ListIndexes {
             on_collection: true,
             ..Traits::CATALOG
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::ListIndexes)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Begins a new log file.
@@ -20,6 +21,10 @@ impl Command for LogRotate {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::LogRotate))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

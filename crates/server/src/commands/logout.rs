@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Ends the authentication of this connection, of which there is none.
@@ -20,6 +21,10 @@ impl Command for Logout {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {

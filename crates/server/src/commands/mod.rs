@@ -2,14 +2,16 @@
 //! implementation, and its tests. [`COMMANDS`] lists them; adding a command touches its file and that list.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use frond_bson::DocBuf;
 use frond_error::Result;
 
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::metrics::{Class, Op};
+use crate::state::Server;
 
 pub mod abort_transaction;
 pub mod absent;
@@ -91,6 +93,9 @@ pub mod validate;
 pub mod watch;
 pub mod whatsmyuri;
 mod write;
+
+#[cfg(test)]
+mod needs_tests;
 
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[
@@ -206,6 +211,13 @@ pub trait Command: Send + Sync {
     /// How the dispatcher treats it.
     fn traits(&self) -> Traits;
 
+    /// What its client needs. It is asked before anything is done, and only if the server checks authorization, so it
+    /// must not have an effect. A command that is malformed may be described as what it would do at most.
+    ///
+    /// # Errors
+    /// If it cannot be said what the command touches. The command is not run then.
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>>;
+
     /// Runs it. The reply is without `ok`.
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf>;
 }
@@ -235,6 +247,10 @@ pub struct Traits {
     pub writes: bool,
     /// Whether it may be a statement of a transaction.
     pub in_transactions: InTransactions,
+    /// Fields that hold secrets. They are shown nowhere: not in `currentOp`, not in the log.
+    pub secrets: &'static [&'static str],
+    /// Whether it may run on `$external`, the database of users that another authority vouches for.
+    pub on_external: bool,
 }
 
 /// Whether a command may be a statement of a transaction.
@@ -262,6 +278,8 @@ impl Traits {
         keeps_last_error: false,
         writes: false,
         in_transactions: InTransactions::Never,
+        secrets: &[],
+        on_external: false,
     };
 
     /// Reads documents of a collection.
@@ -318,6 +336,18 @@ impl Traits {
         self
     }
 
+    /// The same, with fields that hold secrets.
+    pub const fn with_secrets(mut self, fields: &'static [&'static str]) -> Traits {
+        self.secrets = fields;
+        self
+    }
+
+    /// The same, also on `$external`.
+    pub const fn external(mut self) -> Traits {
+        self.on_external = true;
+        self
+    }
+
     /// The same, counted as this kind of operation.
     pub const fn counted(mut self, op: Op) -> Traits {
         self.op = op;
@@ -338,6 +368,28 @@ pub fn find(name: &str) -> Option<(usize, &'static dyn Command)> {
     });
     let at = *BY_NAME.get(name)?;
     Some((at, *COMMANDS.get(at)?))
+}
+
+/// Whether a command, by its index in the table, is refused to those who are not logged in.
+pub fn requires_login(server: &Server, index: usize) -> bool {
+    // Whether a command is open to anyone does not depend on its fields.
+    static OPEN: OnceLock<Vec<bool>> = OnceLock::new();
+    let is_open = |command: &&dyn Command| {
+        let name = proper_name(*command);
+        let mut body = DocBuf::new();
+        body.push(name, 1);
+        let request = Requested {
+            server,
+            name,
+            db: "admin",
+            body: &body,
+            sequences: &[],
+            user: None,
+        };
+        matches!(command.needs(&request), Ok(Needs::Anyone))
+    };
+    let open = OPEN.get_or_init(|| COMMANDS.iter().map(is_open).collect());
+    open.get(index) != Some(&true)
 }
 
 /// The proper name of a command.

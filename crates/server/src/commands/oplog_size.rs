@@ -5,6 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::OplogSettings;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 
@@ -34,6 +35,10 @@ impl Command for ReplSetResizeOplog {
             lane: Some(Lane::Maintenance),
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetResizeOplog))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

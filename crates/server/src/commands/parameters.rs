@@ -10,6 +10,7 @@ use frond_store::QueryLimit;
 use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
 use crate::arguments::{Arguments, whole};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::Component;
@@ -343,6 +344,10 @@ impl Command for GetParameter {
         }
     }
 
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::GetParameter))
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let first = cx.body.get("getParameter").unwrap_or(Value::Null);
         let options = match first {
@@ -398,6 +403,10 @@ impl Command for SetParameter {
             takes_any_field: true,
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::SetParameter))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Replies, to show that the server is running.
@@ -20,6 +21,10 @@ impl Command for Ping {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.stable(true)
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {

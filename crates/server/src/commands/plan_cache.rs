@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 const PLAN_CACHE: Traits = Traits {
@@ -30,6 +31,10 @@ impl Command for PlanCacheClear {
 
     fn traits(&self) -> Traits {
         PLAN_CACHE
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::PlanCacheWrite)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -64,6 +69,10 @@ impl Command for PlanCacheListFilters {
         PLAN_CACHE
     }
 
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::PlanCacheIndexFilter)
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         cx.namespace()?;
         let mut reply = DocBuf::new();
@@ -92,6 +101,10 @@ impl Command for PlanCacheClearFilters {
         PLAN_CACHE
     }
 
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::PlanCacheIndexFilter)
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         cx.namespace()?;
         Ok(DocBuf::new())
@@ -116,6 +129,10 @@ impl Command for PlanCacheSetFilter {
 
     fn traits(&self) -> Traits {
         PLAN_CACHE
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::PlanCacheIndexFilter)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -6,6 +6,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Place, Requested};
 use crate::context::Context;
 
 /// Gets or sets the slow-operation threshold.
@@ -30,6 +31,18 @@ impl Command for Profile {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let changing = Needs::on_database(request, Action::EnableProfiler);
+        let profile = Place::collection(request.db, "system.profile");
+        let level = request.body.first().and_then(|(_, level)| level.as_f64());
+        let options = ["slowms", "sampleRate", "filter"];
+        let changes = options.iter().any(|name| request.body.contains_key(name));
+        match level == Some(-1.0) && !changes {
+            true => Ok(changing.or(Needs::on(profile, Action::Find))),
+            false => Ok(changing),
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

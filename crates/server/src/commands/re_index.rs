@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Rebuilds all indexes of a collection.
@@ -20,6 +21,10 @@ impl Command for ReIndex {
 
     fn traits(&self) -> Traits {
         Traits::CATALOG_WRITE.stable(false)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::ReIndex)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

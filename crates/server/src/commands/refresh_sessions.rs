@@ -5,6 +5,7 @@ use frond_error::Result;
 
 use super::end_sessions::session_list;
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Keeps logical sessions from expiring.
@@ -21,6 +22,10 @@ impl Command for RefreshSessions {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.stable(true)
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// A command that always fails.
@@ -57,6 +58,10 @@ impl Command for Refused {
 
     fn traits(&self) -> Traits {
         self.traits
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::Find)
     }
 
     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {

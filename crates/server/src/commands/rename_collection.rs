@@ -5,6 +5,9 @@ use frond_error::Result;
 use frond_store::Namespace;
 
 use super::{Command, Traits};
+use crate::authorization::{
+    Action, ActionSet, Needs, Place, Requested, is_normal_collection, split,
+};
 use crate::context::Context;
 
 /// Renames a collection.
@@ -31,6 +34,14 @@ impl Command for RenameCollection {
         }
     }
 
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let args = request.args();
+        let name = |field| args.str(field)?.ok_or_else(|| args.missing(field));
+        let (from, to) = (name("renameCollection")?, name("to")?);
+        let dropped = args.flag("dropTarget")?.unwrap_or(false);
+        needs(from, to, dropped)
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
         let name = |field| args.str(field)?.ok_or_else(|| args.missing(field));
@@ -43,6 +54,27 @@ impl Command for RenameCollection {
         cx.server.metrics.forget(from.as_str());
         Ok(DocBuf::new())
     }
+}
+
+/// Within one database there is a privilege to rename; otherwise it is copying and dropping. Dropping what has the new
+/// name needs the privilege to do so in both cases.
+fn needs<'a>(from: &'a str, to: &'a str, drops_target: bool) -> Result<Needs<'a>> {
+    let ((db, name), (to_db, to_name)) = (split(from)?, split(to)?);
+    let dropping = Needs::on_namespace(to, Action::DropCollection)?;
+    let mut written = ActionSet::of(&[Action::Insert, Action::CreateIndex]);
+    if drops_target {
+        written.insert(Action::DropCollection);
+    }
+    let copied = Needs::on_namespace(from, [Action::Find, Action::DropCollection])?
+        .and(Needs::on_namespace(to, written)?);
+    if db != to_db || !is_normal_collection(db, name) || !is_normal_collection(to_db, to_name) {
+        return Ok(copied);
+    }
+    let mut renamed = Needs::on(Place::database(db), Action::RenameCollectionSameDb);
+    if drops_target {
+        renamed = renamed.and(dropping);
+    }
+    Ok(renamed.or(copied))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::oplog;
@@ -57,6 +58,10 @@ impl Command for ReplSetInitiate {
         CHANGES
     }
 
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetConfigure))
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let set = replica_set(cx.server)?;
         let prepare = || oplog::initiate(&cx.server.store, &cx.server.settings);
@@ -93,6 +98,10 @@ impl Command for ReplSetGetConfig {
         Traits::CHEAP.admin()
     }
 
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetGetConfig))
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let member = replica_set(cx.server)?.initiated()?;
         let mut reply = doc! {"config": &member.config.doc};
@@ -120,6 +129,10 @@ impl Command for ReplSetReconfig {
 
     fn traits(&self) -> Traits {
         CHANGES
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetConfigure))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

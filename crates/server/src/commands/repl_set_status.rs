@@ -9,6 +9,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::repl_set_config::replica_set;
 use super::{Command, Traits};
 use crate::arguments::whole;
+use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::replication::{Member, wall};
@@ -41,6 +42,10 @@ impl Command for ReplSetGetStatus {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetGetStatus))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -143,6 +148,10 @@ impl Command for ReplSetStepDown {
         Traits::CHEAP.admin()
     }
 
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetStateChange))
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         replica_set(cx.server)?.initiated()?;
         let seconds = cx.body.first().map_or(Value::Null, |(_, value)| value);
@@ -189,6 +198,10 @@ impl Command for ReplSetFreeze {
         Traits::CHEAP.admin()
     }
 
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetStateChange))
+    }
+
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         replica_set(cx.server)?.initiated()?;
         match cx.body.first() {
@@ -218,6 +231,10 @@ impl Command for ReplSetMaintenance {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetStateChange))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
 /// Refuses authentication: this server has no users yet.
@@ -22,7 +23,13 @@ impl Command for SaslStart {
         Traits {
             takes_any_field: true,
             ..Traits::CHEAP
+                .with_secrets(&["payload", "key", "nonce"])
+                .external()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::Anyone)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

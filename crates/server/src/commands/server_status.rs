@@ -8,6 +8,7 @@ use frond_error::Result;
 use super::build_info::COMPATIBLE_VERSION;
 use super::hello::describe_role;
 use super::{COMMANDS, Command, Traits, proper_name};
+use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::exec::Work;
@@ -34,6 +35,10 @@ impl Command for ServerStatus {
             work: Work::Long,
             ..Traits::CHEAP
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ServerStatus))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -5,6 +5,7 @@ use frond_error::{Error, Result};
 
 use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Confirms the feature compatibility version, which does not change.
@@ -32,6 +33,10 @@ impl Command for SetFeatureCompatibilityVersion {
             writes: true,
             ..Traits::CHEAP.admin()
         }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::SetFeatureCompatibilityVersion))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

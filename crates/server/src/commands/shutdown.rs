@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::log::Component;
 
@@ -25,6 +26,10 @@ impl Command for Shutdown {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::Shutdown))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::sessions::SessionId;
 
@@ -21,6 +22,10 @@ impl Command for StartSession {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

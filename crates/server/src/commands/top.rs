@@ -4,6 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Shows the time spent on each collection.
@@ -20,6 +21,10 @@ impl Command for Top {
 
     fn traits(&self) -> Traits {
         Traits::CHEAP.admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::Top))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

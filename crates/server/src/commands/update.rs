@@ -9,6 +9,7 @@ use super::find::hint;
 use super::write::{self, Batch, WriteOptions};
 use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
+use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::context::{Context, unsupported_option};
 use crate::metrics::Op;
 use crate::reply::push_count;
@@ -53,6 +54,19 @@ impl Command for Update {
         Traits::WRITE
             .counted(Op::Update)
             .in_transactions(InTransactions::Always)
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let is_upsert = |statement: &Doc| {
+            let mut fields = statement.iter();
+            fields.any(|(name, value)| name == "upsert" && value.truthy())
+        };
+        let statements = request.documents("updates")?;
+        let mut actions = ActionSet::from(Action::Update);
+        if statements.into_iter().any(is_upsert) {
+            actions.insert(Action::Insert);
+        }
+        Needs::on_collection(request, request.writing(actions))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -4,6 +4,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::exec::Lane;
 
@@ -34,6 +35,10 @@ impl Command for Validate {
             lane: Some(Lane::Maintenance),
             ..Traits::CATALOG.stable(false)
         }
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::Validate)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

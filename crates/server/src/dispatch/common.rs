@@ -45,8 +45,7 @@ impl Common {
     ) -> Result<Common> {
         let traits = command.traits();
         let name = proper_name(command);
-        // Authentication by certificates and external systems names this database; `saslStart` explains why it fails.
-        if request.db != "$external" || name != "saslStart" {
+        if request.db != "$external" || !traits.on_external {
             check_database_name(request.db)?;
         }
         if traits.admin_only && request.db != "admin" {

@@ -155,7 +155,7 @@ impl Operation {
         running.session = None;
         running.transaction = None;
         running.progress = None;
-        running.keep_command(request.body);
+        running.keep_command(request.body, self.traits.secrets);
         running.namespace.clear();
         running.namespace.push_str(request.db);
         running.namespace.push('.');

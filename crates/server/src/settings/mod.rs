@@ -4,6 +4,8 @@
 //! the help are generated from it. The command line overrides the file, and the file the defaults.
 
 mod file;
+mod logins;
+mod secret;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -17,7 +19,11 @@ use std::time::Duration;
 use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
-pub use table::{Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve};
+pub use logins::{ITERATIONS, LoginSettings};
+pub use secret::{SHOWN, Secret};
+pub use table::{
+    Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve, shown_arguments,
+};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +140,8 @@ pub struct Settings {
     pub oplog_min_retention: Duration,
     /// Time between two passes that remove expired pre-images.
     pub pre_image_period: Duration,
+    /// How users log in.
+    pub logins: LoginSettings,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, SettingValue>,
     /// The configuration file that was read.
@@ -179,6 +187,7 @@ impl Default for Settings {
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
             pre_image_period: Duration::from_secs(10),
+            logins: LoginSettings::default(),
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),
@@ -239,7 +248,11 @@ impl Settings {
         for (setting, given) in values {
             (setting.apply)(&mut settings, &given)
                 .map_err(|why| SettingsError(format!("{}: {why}", setting.name())))?;
-            settings.given.insert(setting.key, given);
+            let shown = match given {
+                SettingValue::Secret(_) => SettingValue::Text(SHOWN.to_owned()),
+                given => given,
+            };
+            settings.given.insert(setting.key, shown);
         }
         if settings.log_append && settings.log_path.is_none() {
             return Err(SettingsError(

@@ -9,6 +9,8 @@ use frond_bson::MAX_DOCUMENT_BYTES;
 use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+use super::logins;
+use super::secret::{Secret, without_secrets};
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
 /// The type of a setting.
@@ -18,6 +20,8 @@ pub enum Kind {
     Switch(bool),
     /// Any text; the string is the placeholder in the help.
     Text(&'static str),
+    /// A password; the string is the placeholder in the help. It is shown nowhere.
+    Secret(&'static str),
     /// A whole number in an inclusive range.
     Integer(i64, i64),
     /// A number in an inclusive range.
@@ -33,6 +37,8 @@ pub enum SettingValue {
     Switch(bool),
     /// For [`Kind::Text`] and [`Kind::Choice`].
     Text(String),
+    /// For [`Kind::Secret`].
+    Secret(Secret),
     /// For [`Kind::Integer`].
     Integer(i64),
     /// For [`Kind::Number`].
@@ -66,14 +72,14 @@ impl Setting {
     }
 }
 
-fn switch(given: &SettingValue) -> Result<bool, String> {
+pub(super) fn switch(given: &SettingValue) -> Result<bool, String> {
     match given {
         SettingValue::Switch(on) => Ok(*on),
         _ => Err("must be true or false".into()),
     }
 }
 
-fn text(given: &SettingValue) -> Result<&str, String> {
+pub(super) fn text(given: &SettingValue) -> Result<&str, String> {
     match given {
         SettingValue::Text(text) => Ok(text),
         _ => Err("must be text".into()),
@@ -87,7 +93,7 @@ fn path(given: &SettingValue) -> Result<PathBuf, String> {
     }
 }
 
-fn integer<T: TryFrom<i64>>(given: &SettingValue) -> Result<T, String> {
+pub(super) fn integer<T: TryFrom<i64>>(given: &SettingValue) -> Result<T, String> {
     match given {
         SettingValue::Integer(n) => T::try_from(*n).map_err(|_| "is out of range".into()),
         _ => Err("must be a whole number".into()),
@@ -542,6 +548,11 @@ pub static SETTINGS: &[Setting] = &[
         help: "Seconds between passes of the TTL monitor (default 60)",
         apply: |s, v| integer(v).map(|secs| s.ttl_monitor_sleep = Duration::from_secs(secs)),
     },
+    logins::MECHANISMS,
+    logins::SHA1_ITERATIONS,
+    logins::SHA256_ITERATIONS,
+    logins::FAILED_DELAY,
+    logins::LOCALHOST_BYPASS,
     Setting {
         flag: "",
         key: "security.authorization",
@@ -617,6 +628,7 @@ pub fn parse_text(kind: Kind, value: &str) -> Result<SettingValue, String> {
             _ => Err(format!("must be true or false, not '{value}'")),
         },
         Kind::Text(_) => Ok(SettingValue::Text(value.to_string())),
+        Kind::Secret(_) => Ok(SettingValue::Secret(Secret::new(value))),
         Kind::Integer(low, high) => match value.parse::<i64>() {
             Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Integer(n)),
             _ => Err(format!(
@@ -650,7 +662,7 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
     let argument = Arg::new(setting.key).long(setting.flag).help(setting.help);
     Some(match setting.kind {
         Kind::Switch(_) => argument.action(ArgAction::SetTrue),
-        Kind::Text(name) => argument.value_name(name),
+        Kind::Text(name) | Kind::Secret(name) => argument.value_name(name),
         Kind::Integer(..) | Kind::Number(..) => {
             argument.value_name("N").allow_negative_numbers(true)
         }
@@ -681,6 +693,15 @@ pub fn from_arguments(
         .map(|value| parse_text(setting.kind, value))
         .transpose()
         .map_err(|why| SettingsError(format!("--{} {why}", setting.flag)))
+}
+
+/// The arguments of the process, without passwords.
+pub fn shown_arguments() -> Vec<String> {
+    let secrets = SETTINGS
+        .iter()
+        .filter(|setting| matches!(setting.kind, Kind::Secret(_)));
+    let flags: Vec<&str> = secrets.map(|setting| setting.flag).collect();
+    without_secrets(std::env::args().collect(), &flags)
 }
 
 /// The setting of a parameter that can be set at startup.

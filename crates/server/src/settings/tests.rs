@@ -279,3 +279,34 @@ fn addresses_are_resolved() {
     let error = table::resolve(&["256.1.1.1.".into()]).unwrap_err();
     assert!(error.to_string().contains("'256.1.1.1.'"));
 }
+
+#[test]
+fn mechanisms_of_logins_are_named() {
+    let s = from_line("").unwrap();
+    let names =
+        |s: &Settings| -> Vec<&str> { s.logins.mechanisms.iter().map(|one| one.name()).collect() };
+    assert_eq!(names(&s), ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"]);
+    assert!(s.logins.localhost_bypass);
+    let s = from_line(
+        "--setParameter authenticationMechanisms=SCRAM-SHA-1,MONGODB-CR,SCRAM-SHA-1 --setParameter \
+         scramIterationCount=5000 --setParameter scramSHA256IterationCount=20000 --setParameter \
+         authFailedDelayMs=0 --setParameter enableLocalhostAuthBypass=0",
+    )
+    .unwrap();
+    assert_eq!(names(&s), ["MONGODB-CR", "SCRAM-SHA-1"]);
+    assert_eq!(
+        (s.logins.sha1_iterations, s.logins.sha256_iterations),
+        (5000, 20_000)
+    );
+    assert!(s.logins.failed_delay.is_zero() && !s.logins.localhost_bypass);
+    for (wrong, why) in [
+        ("authenticationMechanisms=PLAIN", "'PLAIN'"),
+        ("authenticationMechanisms=", "not supported"),
+        ("authenticationMechanisms=scram-sha-1", "SCRAM-SHA-1"),
+        ("scramIterationCount=4999", "5000"),
+        ("authFailedDelayMs=5001", "5000"),
+    ] {
+        let error = from_line(&format!("--setParameter {wrong}")).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}

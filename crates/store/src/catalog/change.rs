@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frond_bson::{Doc, DocBuf};
+use frond_bson::{Doc, DocBuf, doc};
 use frond_error::ErrorCode;
 use parking_lot::RwLock;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::error::{Result, command, write_conflict};
 use crate::index::Index;
-use crate::index::spec::ID_INDEX_NAME;
+use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::keyspace::WriteSet;
 use crate::namespace::Namespace;
 use crate::oplog::Batch;
@@ -63,6 +63,19 @@ pub(super) fn random_uuid() -> Uuid {
 /// Indexes of a collection as MongoDB counts them.
 pub(crate) fn index_count(collection: &Collection) -> usize {
     collection.ready_indexes().count() + usize::from(!collection.is_by_record())
+}
+
+/// The index that a system collection is created with: MongoDB's, by which users and roles are found.
+fn system_index(ns: &Namespace) -> Option<DocBuf> {
+    match ns.as_str() {
+        "admin.system.users" => Some(doc! {
+            "v": 2, "key": {"user": 1, "db": 1}, "name": "user_1_db_1", "unique": true,
+        }),
+        "admin.system.roles" => Some(doc! {
+            "v": 2, "key": {"role": 1, "db": 1}, "name": "role_1_db_1", "unique": true,
+        }),
+        _ => None,
+    }
 }
 
 /// Whether the store's setting decides the natural order of a new collection: it is not a system collection, and none
@@ -277,6 +290,13 @@ impl Catalog {
             persist::put_index(&mut batch, &uuid, &index);
             indexes.push(Arc::new(index));
         }
+        if let Some(spec) = system_index(ns) {
+            let tree = self.state.engine.allocate_tree();
+            let index = Index::new(IndexSpec::parse(&spec)?, tree, true);
+            batch.create_tree(tree, &index.spec.tree);
+            persist::put_index(&mut batch, &uuid, &index);
+            indexes.push(Arc::new(index));
+        }
         let collection = Collection {
             ns: ns.clone(),
             uuid,
@@ -302,6 +322,11 @@ impl Catalog {
         }
         persist::put_collection(&mut batch, &collection);
         logged::log_create(&mut batch, &collection);
+        let of_system = collection
+            .indexes
+            .iter()
+            .skip(usize::from(collection.settings.has_id_index()));
+        logged::log_create_indexes(&mut batch, &collection, of_system);
         match self.transaction() {
             None => self.commit(batch, |view| view.insert(Arc::new(collection))),
             Some(transaction) => transaction.define(&self.state, collection, batch),

@@ -75,9 +75,9 @@ impl Catalog {
         self.with_scope(Scope::Moment(moment.clone()))
     }
 
-    /// Begins a transaction at a moment.
-    pub(crate) fn begin(&self, moment: &Moment) -> OpenTransaction {
-        OpenTransaction::begin(&self.state, moment)
+    /// Begins a transaction at a moment, of a client or of the server.
+    pub(crate) fn begin(&self, moment: &Moment, of_server: bool) -> OpenTransaction {
+        OpenTransaction::begin(&self.state, moment, of_server)
     }
 
     /// A handle that reads and writes in a transaction.
@@ -156,6 +156,7 @@ impl Catalog {
         match &self.scope {
             Scope::Live => Ok(()),
             Scope::Moment(_) => Err(read_only()),
+            Scope::Transaction(transaction) if transaction.is_of_server() => Ok(()),
             Scope::Transaction(_) => self.check_writable_in_transaction(ns),
         }
     }

@@ -55,6 +55,8 @@ pub(crate) struct OpenTransaction {
     oplog: Option<Trees>,
     /// The timestamp of its entry, 0 before the commit.
     committed_at: AtomicU64,
+    /// Whether it is one of the server, which may write to its own collections.
+    of_server: bool,
     changes: Mutex<Changes>,
 }
 
@@ -86,15 +88,21 @@ struct Written {
 }
 
 impl OpenTransaction {
-    /// A transaction on a moment.
-    pub(super) fn begin(state: &CatalogState, moment: &Moment) -> OpenTransaction {
+    /// A transaction on a moment, of a client or of the server.
+    pub(super) fn begin(state: &CatalogState, moment: &Moment, of_server: bool) -> OpenTransaction {
         OpenTransaction {
             view: ArcSwap::from(moment.view()),
             engine: RwLock::new(Some(state.engine.begin(moment.snapshot()))),
             oplog: state.oplog.trees(),
             committed_at: AtomicU64::new(0),
+            of_server,
             changes: Mutex::default(),
         }
+    }
+
+    /// Whether it may write to the server's own collections.
+    pub(super) fn is_of_server(&self) -> bool {
+        self.of_server
     }
 
     /// Its views.

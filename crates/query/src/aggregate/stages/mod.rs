@@ -273,6 +273,11 @@ pub(crate) fn find(name: &str) -> Result<&'static Operator> {
     ))
 }
 
+/// Whether a pipeline may have a stage of this name.
+pub fn is_stage(name: &str) -> bool {
+    OPERATORS.iter().any(|operator| operator.name == name)
+}
+
 /// The names of the stages.
 pub(crate) fn names() -> Vec<&'static str> {
     OPERATORS.iter().map(|operator| operator.name).collect()

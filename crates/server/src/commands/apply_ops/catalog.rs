@@ -9,21 +9,43 @@ use crate::context::Context;
 
 /// Applies an entry whose `o` is a command.
 pub(super) fn apply(cx: &mut Context<'_>, entry: &Doc, bypass_validation: bool) -> Result<()> {
-    let ns = entry.get_str("ns").unwrap_or_default();
-    let db = ns.split_once('.').map_or(ns, |(db, _)| db);
     let Some(object) = entry.get_doc("o").filter(|object| !object.is_empty()) else {
         return Err(Error::failed_to_parse(
             "the field 'o' of an oplog entry with a command must be an object",
         ));
     };
-    let (name, value) = object.first().unwrap_or(("", Value::Null));
-    let (command, accepted): (DocBuf, &[ErrorCode]) = match name {
-        "applyOps" => {
+    match object.first() {
+        Some(("applyOps", _)) => {
             super::apply_all(cx, object, bypass_validation)?;
             return Ok(());
         }
         // The index is created by the entry that ends its build.
-        "startIndexBuild" | "abortIndexBuild" => return Ok(()),
+        Some(("startIndexBuild" | "abortIndexBuild", _)) => return Ok(()),
+        _ => {}
+    }
+    let command = translate(entry, object)?;
+    match run(cx, command.db, &command.body) {
+        Err(error) if command.accepted.contains(&error.code()) => Ok(()),
+        done => done,
+    }
+}
+
+/// A command that an entry stands for.
+pub(super) struct Translated<'a> {
+    /// The database that it runs on.
+    pub db: &'a str,
+    /// Its document.
+    pub body: DocBuf,
+    /// Errors after which the entry counts as applied.
+    accepted: &'static [ErrorCode],
+}
+
+/// The command that the object of an entry stands for.
+pub(super) fn translate<'a>(entry: &'a Doc, object: &Doc) -> Result<Translated<'a>> {
+    let ns = entry.get_str("ns").unwrap_or_default();
+    let db = ns.split_once('.').map_or(ns, |(db, _)| db);
+    let (name, value) = object.first().unwrap_or(("", Value::Null));
+    let (body, accepted): (DocBuf, &'static [ErrorCode]) = match name {
         "create" => {
             if matches!(entry.get("ui"), Some(Value::Binary { .. })) {
                 return Err(Error::not_supported(
@@ -65,10 +87,7 @@ pub(super) fn apply(cx: &mut Context<'_>, entry: &Doc, bypass_validation: bool) 
     } else {
         db
     };
-    match run(cx, db, &command) {
-        Err(error) if accepted.contains(&error.code()) => Ok(()),
-        done => done,
-    }
+    Ok(Translated { db, body, accepted })
 }
 
 /// An entry has the fields of one index beside the name of the collection.

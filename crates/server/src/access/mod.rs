@@ -1,0 +1,139 @@
+//! Users and roles: what is stored of them, and the copy in memory that logins and commands ask.
+//!
+//! They are documents of `admin.system.users` and `admin.system.roles`, as MongoDB's. The store tells of every change of
+//! these collections, whoever made it, after it is visible; then all of the copy is out of date ([`Access::generation`]).
+
+pub mod change;
+pub mod stored;
+mod user;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use frond_auth::{Ends, UserName};
+use frond_error::Result;
+use frond_store::DocumentStore;
+use parking_lot::Mutex;
+
+use stored::{ROLES, Stored, USERS};
+pub use user::{Credentials, User};
+
+/// The most users that are kept in memory.
+const USERS_KEPT_MAX: usize = 4096;
+
+/// The users and roles of a server.
+pub struct Access {
+    store: DocumentStore,
+    is_enforced: bool,
+    /// Counts the changes of users and roles.
+    generation: Arc<AtomicU64>,
+    /// Users that were read, each with the generation at which it was.
+    users: Mutex<HashMap<UserName, Arc<User>>>,
+    /// Whether there was a user or a role once. From then on nobody is let in without a login.
+    had_any: AtomicBool,
+    /// The last generation at which there was none.
+    none_at: AtomicU64,
+    /// Held by commands that change users and roles.
+    changing: Mutex<()>,
+}
+
+impl Access {
+    /// The users and roles of a store. `is_enforced` tells whether commands need privileges.
+    pub fn new(store: DocumentStore, is_enforced: bool) -> Access {
+        let generation = Arc::new(AtomicU64::new(1));
+        let counter = generation.clone();
+        let hooks = store.catalog().hooks();
+        hooks.on_change_of(&[USERS.full, ROLES.full], move || {
+            counter.fetch_add(1, Ordering::AcqRel);
+        });
+        Access {
+            store,
+            is_enforced,
+            generation,
+            users: Mutex::default(),
+            had_any: AtomicBool::new(false),
+            none_at: AtomicU64::new(0),
+            changing: Mutex::default(),
+        }
+    }
+
+    /// Whether commands need privileges.
+    pub fn is_enforced(&self) -> bool {
+        self.is_enforced
+    }
+
+    /// Changes with every change of users and roles, after it is visible. A user that was read at an older generation
+    /// ([`User::generation`]) may be out of date.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether there is a user or a role, or was since the start of the server. If that cannot be found out, there is.
+    pub fn has_users(&self) -> bool {
+        if self.had_any.load(Ordering::Acquire) {
+            return true;
+        }
+        let generation = self.generation();
+        if self.none_at.load(Ordering::Acquire) == generation {
+            return false;
+        }
+        let stored = Stored::now(&self.store);
+        let has_any =
+            stored.has_any(&USERS).unwrap_or(true) || stored.has_any(&ROLES).unwrap_or(true);
+        match has_any {
+            true => self.had_any.store(true, Ordering::Release),
+            false => self.none_at.store(generation, Ordering::Release),
+        }
+        has_any
+    }
+
+    /// A user with everything that its roles grant. `None` if there is no such user.
+    ///
+    /// # Errors
+    /// If the user or one of the roles cannot be read: then nobody may be logged in as this user.
+    pub fn find(&self, name: &UserName) -> Result<Option<Arc<User>>> {
+        // Before the documents are read: a change meanwhile makes the user out of date, not current.
+        let generation = self.generation();
+        if let Some(known) = self.users.lock().get(name)
+            && known.generation == generation
+        {
+            return Ok(Some(known.clone()));
+        }
+        let stored = Stored::now(&self.store);
+        let Some(document) = stored.user(name)? else {
+            self.users.lock().remove(name);
+            return Ok(None);
+        };
+        let user = Arc::new(User::parse(name, &document, &stored, generation)?);
+        let mut users = self.users.lock();
+        users.retain(|_, known| known.generation == generation);
+        if users.len() >= USERS_KEPT_MAX {
+            users.clear();
+        }
+        users.insert(name.clone(), user.clone());
+        Ok(Some(user))
+    }
+
+    /// The user of the database `$external` with this name, as the subject of a certificate.
+    ///
+    /// # Errors
+    /// As [`Access::find`].
+    pub fn external(&self, subject: &str) -> Result<Option<Arc<User>>> {
+        self.find(&UserName::new(subject, stored::EXTERNAL))
+    }
+
+    /// Makes all that is in memory out of date.
+    pub fn invalidate(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Whether a user may be logged in over a connection between these addresses: its own restrictions, and those of every role
+/// that it has, must be met.
+pub fn restrictions_allow(user: &User, ends: &Ends) -> bool {
+    user.restrictions.iter().all(|one| one.allow(ends))
+}
+
+#[cfg(test)]
+mod tests;

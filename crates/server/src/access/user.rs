@@ -1,0 +1,144 @@
+//! One user, as logins and commands see it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use frond_auth::roles::resolve;
+use frond_auth::scram::{Credential, Mechanism};
+use frond_auth::{Privileges, Restrictions, UserName};
+use frond_bson::{Doc, Value};
+use frond_error::Result;
+
+use super::stored::{self, Stored, unsupported_format};
+
+/// A user with everything that its roles grant.
+#[derive(Debug)]
+pub struct User {
+    /// Its name.
+    pub name: UserName,
+    /// Tells it from another user that had the same name; old documents have none.
+    pub id: Option<[u8; 16]>,
+    /// How it proves who it is.
+    pub credentials: Credentials,
+    /// The roles that it was granted.
+    pub roles: Vec<UserName>,
+    /// These, and those that they inherit from.
+    pub all_roles: BTreeSet<UserName>,
+    /// What it may do.
+    pub privileges: Arc<Privileges>,
+    /// Its own restrictions, and those of its roles. All must be met.
+    pub restrictions: Vec<Restrictions>,
+    /// The generation of users and roles that it was read at.
+    pub generation: u64,
+}
+
+/// How a user proves who it is.
+#[derive(Debug, Default)]
+pub struct Credentials {
+    /// By SCRAM-SHA-1.
+    pub sha1: Option<Credential>,
+    /// By SCRAM-SHA-256.
+    pub sha256: Option<Credential>,
+    /// Whether another authority vouches for it.
+    pub is_external: bool,
+}
+
+impl Credentials {
+    /// The credential for a mechanism.
+    pub fn of(&self, mechanism: Mechanism) -> Option<&Credential> {
+        match mechanism {
+            Mechanism::Sha1 => self.sha1.as_ref(),
+            Mechanism::Sha256 => self.sha256.as_ref(),
+        }
+    }
+
+    fn external() -> Credentials {
+        Credentials {
+            is_external: true,
+            ..Credentials::default()
+        }
+    }
+
+    /// Reads the field `credentials` of a user.
+    fn parse(stored: Option<Value<'_>>, is_external: bool) -> Result<Credentials> {
+        if is_external {
+            return match stored {
+                None => Ok(Credentials::external()),
+                Some(Value::Document(stored)) if stored.get_bool("external") == Some(true) => {
+                    Ok(Credentials::external())
+                }
+                Some(_) => Err(unsupported_format(
+                    "User documents with 'db' == \"$external\" must have the credentials {external: true}",
+                )),
+            };
+        }
+        let Some(Value::Document(stored)) = stored else {
+            return Err(unsupported_format(
+                "'credentials' field in user documents must be an object",
+            ));
+        };
+        let scram = |mechanism: Mechanism| match stored.get(mechanism.name()) {
+            None => Ok(None),
+            Some(Value::Document(stored)) => Credential::parse(mechanism, stored)
+                .map(Some)
+                .map_err(|error| unsupported_format(&error.to_string())),
+            Some(_) => Err(unsupported_format(&format!(
+                "Invalid {mechanism} credential"
+            ))),
+        };
+        let credentials = Credentials {
+            sha1: scram(Mechanism::Sha1)?,
+            sha256: scram(Mechanism::Sha256)?,
+            is_external,
+        };
+        if credentials.sha1.is_none() && credentials.sha256.is_none() {
+            return Err(unsupported_format(
+                "User documents must provide credentials for SCRAM-SHA-1 or SCRAM-SHA-256 authentication",
+            ));
+        }
+        Ok(credentials)
+    }
+}
+
+impl User {
+    /// Reads the document of a user, and resolves its roles.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat` (12) and others for a document or a role that cannot be used; errors of the store.
+    pub(super) fn parse(
+        name: &UserName,
+        document: &Doc,
+        stored: &Stored,
+        generation: u64,
+    ) -> Result<User> {
+        let read = || {
+            let credentials =
+                Credentials::parse(document.get("credentials"), name.db == stored::EXTERNAL)?;
+            let roles = stored::role_names(document)?;
+            let own = stored::restrictions(document)?;
+            let id = document.get_binary("userId");
+            Ok((
+                credentials,
+                roles,
+                own,
+                id.and_then(|id| id.try_into().ok()),
+            ))
+        };
+        let (credentials, roles, own, id) = read().map_err(|error: frond_error::Error| {
+            error.context(format!("The stored user {name}"))
+        })?;
+        let resolved = resolve(&roles, stored)?;
+        let mut all_roles = resolved.inherited;
+        all_roles.extend(roles.iter().cloned());
+        Ok(User {
+            name: name.clone(),
+            id,
+            credentials,
+            roles,
+            all_roles,
+            privileges: Arc::new(Privileges::new(resolved.privileges)),
+            restrictions: own.into_iter().chain(resolved.restrictions).collect(),
+            generation,
+        })
+    }
+}
