@@ -51,6 +51,7 @@ mod statements;
 mod tail_turns;
 #[cfg(test)]
 mod testing;
+mod tls;
 mod transactions;
 mod ttl;
 

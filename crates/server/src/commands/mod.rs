@@ -95,6 +95,7 @@ mod role_checks;
 pub mod roles_info;
 pub mod roles_of_role;
 pub mod roles_of_user;
+pub mod rotate_certificates;
 pub mod sasl_start;
 pub mod server_status;
 pub mod set_feature_compatibility_version;
@@ -205,6 +206,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &roles_of_role::REVOKE,
     &roles_of_user::REVOKE,
     &roles_info::RolesInfo,
+    &rotate_certificates::RotateCertificates,
     &sasl_start::SaslStart,
     &server_status::ServerStatus,
     &cluster_parameters::SetClusterParameter,
