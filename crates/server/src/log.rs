@@ -53,6 +53,8 @@ pub enum Component {
     Network,
     /// Running commands.
     Command,
+    /// Logins and privileges.
+    Access,
     /// The engine and its files.
     Storage,
     /// Index builds.
@@ -69,6 +71,7 @@ impl Component {
             Component::Control => "CONTROL",
             Component::Network => "NETWORK",
             Component::Command => "COMMAND",
+            Component::Access => "ACCESS",
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
             Component::Query => "QUERY",

@@ -19,6 +19,7 @@ pub mod access_info;
 pub mod aggregate;
 pub mod append_oplog_note;
 pub mod apply_ops;
+pub mod authenticate;
 pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
@@ -82,7 +83,7 @@ pub mod rename_collection;
 pub mod repl_set_config;
 pub mod repl_set_status;
 pub mod reset_error;
-pub mod sasl_start;
+pub mod sasl;
 pub mod server_status;
 pub mod set_feature_compatibility_version;
 pub mod shutdown;
@@ -103,6 +104,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &aggregate::Aggregate,
     &append_oplog_note::AppendOplogNote,
     &apply_ops::ApplyOps,
+    &authenticate::Authenticate,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
     &clone_collection_as_capped::CloneCollectionAsCapped,
@@ -138,6 +140,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &get_last_error::GetLastError,
     &get_log::GetLog,
     &get_more::GetMore,
+    &authenticate::GetNonce,
     &get_prev_error::GetPrevError,
     &hello::Hello,
     &host_info::HostInfo,
@@ -175,7 +178,8 @@ pub static COMMANDS: &[&dyn Command] = &[
     &repl_set_status::ReplSetStepDown,
     &reset_error::ResetError,
     &access_info::ROLES_INFO,
-    &sasl_start::SaslStart,
+    &sasl::SaslContinue,
+    &sasl::SaslStart,
     &server_status::ServerStatus,
     &cluster_parameters::SetClusterParameter,
     &default_rw_concern::SetDefaultRwConcern,

@@ -138,13 +138,15 @@ impl Operation {
         client.state.announced = true;
     }
 
-    fn begin(&self, client: &Client<'_>, request: &CommandRequest<'_>, started: Instant) {
+    fn begin(&self, client: &mut Client<'_>, request: &CommandRequest<'_>, started: Instant) {
         let (server, connection) = (client.server, client.connection);
         server.connections.active.fetch_add(1, Relaxed);
         // A write counts its statements itself.
         if self.traits.class != Class::Write {
             server.metrics.count(self.traits.op, 1);
         }
+        let secrets = self.traits.secrets;
+        client.state.wipes_message |= !secrets.is_empty();
         let mut running = connection.running.lock();
         running.active = true;
         running.id = server.connections.operation_id();
@@ -155,7 +157,7 @@ impl Operation {
         running.session = None;
         running.transaction = None;
         running.progress = None;
-        running.keep_command(request.body, self.traits.secrets);
+        running.keep_command(request.body, secrets);
         running.namespace.clear();
         running.namespace.push_str(request.db);
         running.namespace.push('.');

@@ -169,7 +169,8 @@ async fn accept_tcp(server: Arc<Server>, listener: TcpListener) {
         match accepted {
             Ok((stream, address)) => {
                 prepare(&stream);
-                begin(&server, stream.into_std(), Peer::Tcp(address));
+                let local_ip = stream.local_addr().ok().map(|local| local.ip());
+                begin(&server, stream.into_std(), Peer::Tcp(address), local_ip);
             }
             Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,
         }
@@ -186,7 +187,7 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
         };
         match accepted {
             Ok((stream, _)) => {
-                begin(&server, stream.into_std(), Peer::Unix);
+                begin(&server, stream.into_std(), Peer::Unix, None);
             }
             Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,
         }
@@ -194,7 +195,7 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
 }
 
 /// Begins to serve a connection.
-fn begin<S>(server: &Arc<Server>, stream: io::Result<S>, peer: Peer)
+fn begin<S>(server: &Arc<Server>, stream: io::Result<S>, peer: Peer, local_ip: Option<IpAddr>)
 where
     S: AsFd + Unpin + Send + 'static,
     for<'s> &'s S: io::Read + io::Write,
@@ -203,7 +204,7 @@ where
         let pool = &server.executor.pool;
         pool.spawn(stream, |socket| {
             let gone = socket.gone();
-            serve(server.clone(), socket, peer, gone)
+            serve(server.clone(), socket, peer, local_ip, gone)
         })
     });
     if let Err(error) = served {

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 use frond_error::{Error, ErrorCode};
+use frond_wire::MAX_MESSAGE_BYTES;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
+use zeroize::Zeroize;
 
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
@@ -30,9 +33,17 @@ use crate::state::Server;
 /// How long a client may take to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
 
+/// The longest message of a client that is not logged in, where logins are required.
+const MESSAGE_BYTES_BEFORE_LOGIN: usize = 48 << 10;
+
 /// Serves a client until it disconnects, breaks the protocol, or the server stops.
-pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer, gone: Arc<AtomicBool>)
-where
+pub async fn serve<S>(
+    server: Arc<Server>,
+    mut stream: S,
+    peer: Peer,
+    local_ip: Option<IpAddr>,
+    gone: Arc<AtomicBool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let Some(connection) =
@@ -50,6 +61,9 @@ where
         );
         return;
     };
+    if let Some(ip) = local_ip {
+        connection.local_ip.get_or_init(|| ip);
+    }
     server.metrics.connections_created.add(1);
     // However this task ends, also by a panic, the connection is removed.
     let _open = OpenGuard {
@@ -104,6 +118,16 @@ where
                 "Closed a connection that held memory for requests or replies that others need, and was too slow to send or \
                  to read them",
                 &doc! {"remote": peer.to_string()},
+            );
+        }
+        Some(Ended::LoginTime) => {
+            let attributes = doc! {"remote": peer.to_string()};
+            server.log.info(
+                Component::Access,
+                9_916_002,
+                &connection.name,
+                "Closed a connection whose login was begun and did not end in time",
+                &attributes,
             );
         }
         Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
@@ -199,10 +223,20 @@ where
         if server.is_stopping() {
             return Err(None);
         }
+        let mut deadline = None;
+        if server.access.is_enforced() {
+            let is_known = self.client.state.identity.is_some();
+            self.frames.set_limit(match is_known {
+                true => MAX_MESSAGE_BYTES,
+                false => MESSAGE_BYTES_BEFORE_LOGIN,
+            });
+            deadline = self.client.state.login.deadline();
+        }
         tokio::select! {
             biased;
             next = self.frames.next(self.stream) => next.map_err(Some)?,
             _ = stopped(&mut self.stop) => return Err(None),
+            () = until(deadline), if deadline.is_some() => return Err(Some(Ended::LoginTime)),
         }
         server.metrics.requests.add(1);
         let bytes = self.frames.message().len() as u64;
@@ -351,8 +385,15 @@ where
             true => self.inflated.as_ref().map(Inflated::compressor),
             // A client that is slow to read its reply need not keep its request too.
             false => {
+                let mut inflated = self.inflated.take();
+                if std::mem::take(&mut self.client.state.wipes_message) {
+                    self.frames.wipe();
+                    if let Some(inflated) = &mut inflated {
+                        inflated.message.zeroize();
+                    }
+                }
                 self.frames.consume();
-                self.inflated.take().map(|inflated| inflated.compressor())
+                inflated.map(|inflated| inflated.compressor())
             }
         };
         if let Some(reply) = handled.reply {
@@ -366,7 +407,10 @@ where
             self.send(&reply, grant.is_some()).await?;
         }
         self.client.state.reply_grant = None;
-        match handled.close {
+        // Failed logins close a connection only where logins are required.
+        let login = &mut self.client.state.login;
+        let closes = std::mem::take(&mut login.closes) && self.client.server.access.is_enforced();
+        match handled.close || closes {
             true => Err(None),
             false => Ok(()),
         }

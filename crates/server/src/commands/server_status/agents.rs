@@ -53,9 +53,10 @@ pub fn queues(server: &Server) -> DocBuf {
     doc! {"execution": &execution}
 }
 
-/// There are no authentication mechanisms.
-pub fn security(_: &Server) -> DocBuf {
-    doc! {"authentication": {"mechanisms": {}}}
+/// Logins by their mechanisms.
+pub fn security(server: &Server) -> DocBuf {
+    let logins = &server.logins;
+    doc! {"authentication": logins.counters.to_doc(logins.mechanisms())}
 }
 
 /// Transactions and retryable writes. Nothing is prepared: there are no shards.
