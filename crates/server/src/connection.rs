@@ -216,8 +216,6 @@ pub struct ClientState {
     pub identity: Option<Arc<User>>,
     /// The login that was begun, and those that failed.
     pub login: Progress,
-    /// Set when the log has told of the localhost exception.
-    pub told_of_exception: bool,
     /// Set by a message that holds a secret: its bytes are overwritten when it is handled.
     pub wipes_message: bool,
     /// Number of the last reply.

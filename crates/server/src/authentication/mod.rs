@@ -4,7 +4,6 @@
 //! one refused until the first logged out. Every failed login gets the same answer, later the more often it happens; the
 //! log says why it failed.
 
-mod localhost;
 mod mechanisms;
 mod mongo_cr;
 mod sasl;
@@ -20,7 +19,6 @@ use frond_auth::{Ends, LoginMechanism, UserName};
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-pub use localhost::{localhost_exception, localhost_privileges};
 pub use mechanisms::supported_mechanisms;
 pub use mongo_cr::{get_nonce, log_in_by_cr};
 pub use sasl::{sasl_continue, sasl_start};

@@ -758,6 +758,24 @@ async fn secrets_are_shown_nowhere() {
         kept(&server)
     );
     secrets.extend([nonce.to_owned(), key.to_string()]);
+    // Users that are written as documents, as a restore does.
+    let insert = doc! {"insert": "tempusers", "documents": [&stored]};
+    server.run("admin", insert);
+    assert!(
+        kept(&server).contains("\"documents\":\"xxx\""),
+        "{}",
+        kept(&server)
+    );
+    let update = doc! {
+        "update": "system.users",
+        "updates": [{"q": {}, "u": {"$set": {"credentials": credentials}}}],
+    };
+    server.run("admin", update);
+    assert!(
+        kept(&server).contains("\"updates\":\"xxx\""),
+        "{}",
+        kept(&server)
+    );
     // What is refused before it runs is not quoted either.
     server.reply(
         "admin",

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 use frond_error::{Error, ErrorCode};
-use frond_wire::MAX_MESSAGE_BYTES;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use zeroize::Zeroize;
@@ -22,8 +21,8 @@ use crate::dispatch::abandon;
 use crate::exec::{Lane, Ticket};
 use crate::log::{Component, Severity};
 use crate::message::{
-    Handled, Inflated, announce, handle, inflate, is_statement, lane, log_malformed, pack,
-    wants_reply,
+    Handled, Inflated, announce, handle, inflate, is_statement, lane, log_malformed,
+    message_bytes_max, pack, wants_reply,
 };
 use crate::net::frames::{Ended, Frames};
 use crate::parking::{JournalWait, Parked};
@@ -32,9 +31,6 @@ use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
-
-/// The longest message of a client that is not logged in, where logins are required.
-const MESSAGE_BYTES_BEFORE_LOGIN: usize = 48 << 10;
 
 /// Serves a client until it disconnects, breaks the protocol, or the server stops.
 pub async fn serve<S>(
@@ -225,11 +221,7 @@ where
         }
         let mut deadline = None;
         if server.access.is_enforced() {
-            let is_known = self.client.state.identity.is_some();
-            self.frames.set_limit(match is_known {
-                true => MAX_MESSAGE_BYTES,
-                false => MESSAGE_BYTES_BEFORE_LOGIN,
-            });
+            self.frames.set_limit(message_bytes_max(&self.client));
             deadline = self.client.state.login.deadline();
         }
         tokio::select! {
