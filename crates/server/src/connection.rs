@@ -12,6 +12,7 @@ use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::addresses::Addresses;
 use crate::exec::Held;
 use crate::fail_points::Effect;
 use crate::last_error::LastError;
@@ -249,6 +250,8 @@ pub struct Connections {
     count: AtomicUsize,
     /// Connections that run a command now.
     pub active: AtomicI64,
+    /// Connections by the address of their client.
+    pub addresses: Addresses,
     next_operation: AtomicI64,
 }
 
