@@ -148,7 +148,7 @@ REPLICA_SET = {
 # Measurements: these run only when they are named.
 NAMED_ONLY = {"login-cost", "login-timing"}
 # These mostly wait: for back-offs of the drivers, and for heartbeats.
-BESIDE = {"specs-pymongo", "specs-go", "specs-node"}
+BESIDE = {"specs-pymongo", "specs-auth", "specs-go", "specs-node"}
 
 
 def count(line, totals):
