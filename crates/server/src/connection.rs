@@ -12,6 +12,7 @@ use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::access::User;
 use crate::exec::Held;
 use crate::fail_points::Effect;
 use crate::last_error::LastError;
@@ -168,6 +169,8 @@ pub struct Connection {
     pub client: OnceLock<DocBuf>,
     /// The subject of the client's certificate, as RFC 2253 writes it, if TLS has verified one.
     pub certificate_subject: OnceLock<String>,
+    /// Who is logged in. Its own commands read [`ClientState::identity`].
+    pub identity: Mutex<Option<Arc<User>>>,
     /// The operation that it runs.
     pub running: Mutex<Running>,
     /// Interrupts its operation.
@@ -206,6 +209,8 @@ pub struct ClientState {
     pub greeted: bool,
     /// The session used last, and when its idle time was restarted.
     pub session: Option<(SessionId, Instant)>,
+    /// Who is logged in, as it was when it was read.
+    pub identity: Option<Arc<User>>,
     /// Number of the last reply.
     pub last_reply: i32,
     /// Set by a getMore that has to wait; its message is then handled again.
@@ -266,6 +271,7 @@ impl Connections {
             peer,
             client: OnceLock::new(),
             certificate_subject: OnceLock::new(),
+            identity: Mutex::default(),
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),
             gone,

@@ -32,6 +32,7 @@ mod log;
 mod memory;
 mod message;
 mod metrics;
+mod needs;
 mod net;
 pub mod offline;
 mod oplog;

@@ -51,8 +51,12 @@ pub enum Component {
     Control,
     /// Listeners and connections.
     Network,
+    /// Logins, and what users may do.
+    Access,
     /// Running commands.
     Command,
+    /// Logins and privileges.
+    Access,
     /// The engine and its files.
     Storage,
     /// Index builds.
@@ -68,7 +72,9 @@ impl Component {
         match self {
             Component::Control => "CONTROL",
             Component::Network => "NETWORK",
+            Component::Access => "ACCESS",
             Component::Command => "COMMAND",
+            Component::Access => "ACCESS",
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
             Component::Query => "QUERY",

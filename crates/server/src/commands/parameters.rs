@@ -9,6 +9,7 @@ use frond_store::QueryLimit;
 
 use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
+use crate::access::change::AUTH_SCHEMA;
 use crate::arguments::{Arguments, whole};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
@@ -137,6 +138,12 @@ static PARAMETERS: &[Parameter] = &[
         // Without users there are no authentication mechanisms.
         name: "authenticationMechanisms",
         get: |_| OwnedValue::from(Value::Array(&ArrayBuf::new())),
+        set: None,
+    },
+    Parameter {
+        // The tools look at it before they dump and restore users and roles.
+        name: "authSchemaVersion",
+        get: |_| owned(AUTH_SCHEMA),
         set: None,
     },
     Parameter {
