@@ -5,6 +5,7 @@
 
 mod access;
 mod arguments;
+mod authentication;
 mod authorization;
 mod background;
 mod client;
@@ -29,6 +30,7 @@ mod life;
 mod limits;
 mod lock_file;
 mod log;
+mod logins;
 mod memory;
 mod message;
 mod metrics;

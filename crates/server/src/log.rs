@@ -55,8 +55,6 @@ pub enum Component {
     Access,
     /// Running commands.
     Command,
-    /// Logins and privileges.
-    Access,
     /// The engine and its files.
     Storage,
     /// Index builds.
@@ -74,7 +72,6 @@ impl Component {
             Component::Network => "NETWORK",
             Component::Access => "ACCESS",
             Component::Command => "COMMAND",
-            Component::Access => "ACCESS",
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
             Component::Query => "QUERY",
