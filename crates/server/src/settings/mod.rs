@@ -5,7 +5,9 @@
 
 mod file;
 mod logins;
+mod network;
 mod secret;
+mod security;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,9 @@ use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
 pub use logins::{ITERATIONS, LoginSettings};
+pub use network::{CONNECTIONS_PER_ADDRESS, Exempt};
 pub use secret::{SHOWN, Secret};
+pub use security::SecuritySettings;
 pub use table::{
     Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve, shown_arguments,
 };
@@ -86,6 +90,12 @@ pub struct Settings {
     pub unix_socket_permissions: u32,
     /// Maximum number of simultaneous connections.
     pub connections_max: usize,
+    /// Maximum number of simultaneous connections of one address.
+    pub connections_per_address: usize,
+    /// Clients that these two limits do not stop.
+    pub connections_exempt: Vec<Exempt>,
+    /// Whether files are created with the permissions that the umask of the system leaves.
+    pub honor_umask: bool,
     /// How connections are encrypted.
     pub tls: TlsSettings,
     /// Compressors that a client may negotiate, in order of preference.
@@ -144,6 +154,8 @@ pub struct Settings {
     pub oplog_min_retention: Duration,
     /// Time between two passes that remove expired pre-images.
     pub pre_image_period: Duration,
+    /// Whether users need privileges.
+    pub security: SecuritySettings,
     /// How users log in.
     pub logins: LoginSettings,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
@@ -163,6 +175,9 @@ impl Default for Settings {
             unix_socket: UnixSocket::Off,
             unix_socket_permissions: 0o700,
             connections_max: 65_536,
+            connections_per_address: CONNECTIONS_PER_ADDRESS,
+            connections_exempt: Vec::new(),
+            honor_umask: false,
             tls: TlsSettings::default(),
             compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],
             cache_bytes: None,
@@ -192,6 +207,7 @@ impl Default for Settings {
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
             pre_image_period: Duration::from_secs(10),
+            security: SecuritySettings::default(),
             logins: LoginSettings::default(),
             given: BTreeMap::new(),
             config_file: None,
@@ -219,8 +235,15 @@ impl Settings {
                 values.insert(setting.key, (setting, given));
             }
         }
+        let mut flags = BTreeMap::new();
         for setting in SETTINGS {
             if let Some(given) = table::from_arguments(setting, arguments)? {
+                if let Some(other) = flags.insert(setting.key, setting.flag) {
+                    return Err(SettingsError(format!(
+                        "--{other} and --{} cannot both be given",
+                        setting.flag
+                    )));
+                }
                 values.insert(setting.key, (setting, given));
             }
         }

@@ -10,7 +10,9 @@ use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
 use super::logins;
+use super::network;
 use super::secret::{Secret, without_secrets};
+use super::security;
 use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
@@ -23,12 +25,17 @@ pub enum Kind {
     Text(&'static str),
     /// A password; the string is the placeholder in the help. It is shown nowhere.
     Secret(&'static str),
+    /// Several texts; the string is the placeholder in the help. On the command line and in a parameter they are
+    /// separated by commas.
+    List(&'static str),
     /// A whole number in an inclusive range.
     Integer(i64, i64),
     /// A number in an inclusive range.
     Number(f64, f64),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// Only on the command line: its presence means this word.
+    Word(&'static str),
 }
 
 /// A value that was given.
@@ -40,6 +47,8 @@ pub enum SettingValue {
     Text(String),
     /// For [`Kind::Secret`].
     Secret(Secret),
+    /// For [`Kind::List`].
+    List(Vec<String>),
     /// For [`Kind::Integer`].
     Integer(i64),
     /// For [`Kind::Number`].
@@ -260,6 +269,8 @@ pub static SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
+    network::OVERRIDE,
+    network::PER_ADDRESS,
     tls::MODE,
     tls::OLD_MODE,
     tls::CERTIFICATE_KEY_FILE,
@@ -424,6 +435,7 @@ pub static SETTINGS: &[Setting] = &[
         help: "Write the process id to this file",
         apply: |s, v| path(v).map(|path| s.pid_file = Some(path)),
     },
+    network::HONOR_UMASK,
     Setting {
         flag: "",
         key: "processManagement.fork",
@@ -573,14 +585,11 @@ pub static SETTINGS: &[Setting] = &[
     logins::SHA256_ITERATIONS,
     logins::FAILED_DELAY,
     logins::LOCALHOST_BYPASS,
-    Setting {
-        flag: "",
-        key: "security.authorization",
-        aliases: &[],
-        kind: Kind::Choice(&["disabled"]),
-        help: "Only disabled: there are no users yet",
-        apply: |_, v| text(v).map(drop),
-    },
+    security::AUTHORIZATION,
+    security::AUTH,
+    security::NO_AUTH,
+    security::KEY_FILE,
+    security::CLUSTER_AUTH_MODE,
     Setting {
         flag: "replSet",
         key: "replication.replSetName",
@@ -647,8 +656,12 @@ pub fn parse_text(kind: Kind, value: &str) -> Result<SettingValue, String> {
             "false" | "0" => Ok(SettingValue::Switch(false)),
             _ => Err(format!("must be true or false, not '{value}'")),
         },
-        Kind::Text(_) => Ok(SettingValue::Text(value.to_string())),
+        Kind::Text(_) | Kind::Word(_) => Ok(SettingValue::Text(value.to_string())),
         Kind::Secret(_) => Ok(SettingValue::Secret(Secret::new(value))),
+        Kind::List(_) => {
+            let parts = value.split(',').map(|part| part.trim().to_owned());
+            Ok(SettingValue::List(parts.collect()))
+        }
         Kind::Integer(low, high) => match value.parse::<i64>() {
             Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Integer(n)),
             _ => Err(format!(
@@ -679,13 +692,13 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
     if setting.flag.is_empty() {
         return None;
     }
-    let argument = Arg::new(setting.key)
+    let argument = Arg::new(setting.flag)
         .long(setting.flag)
         .aliases(tls::old_flags(setting.flag).iter().copied())
         .help(setting.help);
     Some(match setting.kind {
-        Kind::Switch(_) => argument.action(ArgAction::SetTrue),
-        Kind::Text(name) | Kind::Secret(name) => argument.value_name(name),
+        Kind::Switch(_) | Kind::Word(_) => argument.action(ArgAction::SetTrue),
+        Kind::Text(name) | Kind::Secret(name) | Kind::List(name) => argument.value_name(name),
         Kind::Integer(..) | Kind::Number(..) => {
             argument.value_name("N").allow_negative_numbers(true)
         }
@@ -708,11 +721,15 @@ pub fn from_arguments(
     }
     if let Kind::Switch(value) = setting.kind {
         return Ok(arguments
-            .get_flag(setting.key)
+            .get_flag(setting.flag)
             .then_some(SettingValue::Switch(value)));
     }
+    if let Kind::Word(word) = setting.kind {
+        let is_given = arguments.get_flag(setting.flag);
+        return Ok(is_given.then(|| SettingValue::Text(word.to_owned())));
+    }
     arguments
-        .get_one::<String>(setting.key)
+        .get_one::<String>(setting.flag)
         .map(|value| parse_text(setting.kind, value))
         .transpose()
         .map_err(|why| SettingsError(format!("--{} {why}", setting.flag)))
