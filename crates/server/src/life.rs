@@ -182,6 +182,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map(Arc::new)
         .map_err(|error| match error {
             StartError::Thread(error) => FatalError::thread(&error),
+            StartError::Random(error) => FatalError::new(1, error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
         })?;

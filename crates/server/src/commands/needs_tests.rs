@@ -20,6 +20,7 @@ fn text(needs: &Needs<'_>) -> String {
     match needs {
         Needs::Anyone => "anyone".into(),
         Needs::LoggedIn => "login".into(),
+        Needs::Same(needs) => text(needs),
         Needs::On(place, actions) => {
             let place = match place {
                 Place::Cluster => "cluster".into(),

@@ -11,9 +11,10 @@ use frond_wire::{
 
 use crate::client::Client;
 use crate::connection::Connection;
-use crate::dispatch::{self, Answer, CommandRequest, run_command};
+use crate::dispatch::{self, Answer, CommandRequest, caller, run_command};
 use crate::errors::{of_wire, write_error};
 use crate::exec::Lane;
+use crate::limits::MESSAGE_BYTES_BEFORE_LOGIN;
 use crate::log::Component;
 use crate::state::Server;
 
@@ -41,6 +42,14 @@ pub fn pack(reply: Vec<u8>, compressor: Compressor) -> Vec<u8> {
     compress(&reply, compressor).unwrap_or(reply)
 }
 
+/// The longest message that a client may send: a short one until it is logged in, where logins are required.
+pub fn message_bytes_max(client: &Client<'_>) -> usize {
+    match client.server.access.is_enforced() && client.state.identity.is_none() {
+        true => MESSAGE_BYTES_BEFORE_LOGIN,
+        false => MAX_MESSAGE_BYTES,
+    }
+}
+
 /// Decompresses a message, if it is compressed.
 ///
 /// # Errors
@@ -52,7 +61,7 @@ pub fn inflate(client: &Client<'_>, message: &[u8]) -> Result<Option<Inflated>, 
     let known = |compressor| {
         compressor == Compressor::Noop || client.server.settings.compressors.contains(&compressor)
     };
-    match decompress(message, MAX_MESSAGE_BYTES) {
+    match decompress(message, message_bytes_max(client)) {
         Ok((message, compressor)) if known(compressor) => Ok(Some(Inflated {
             message,
             compressor,
@@ -73,6 +82,11 @@ pub fn lane(message: &[u8]) -> Option<Lane> {
         Peek::Write => Some(Lane::Write),
         Peek::Other => None,
     }
+}
+
+/// Whether a client may run only commands that are open to anyone.
+pub fn is_stranger(client: &Client<'_>) -> bool {
+    client.server.access.is_enforced() && caller(client).is_stranger()
 }
 
 /// Whether a message is a statement of a transaction.

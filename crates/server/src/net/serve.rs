@@ -12,6 +12,7 @@ use frond_bson::doc;
 use frond_error::{Error, ErrorCode};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
+use zeroize::Zeroize;
 
 use crate::addresses::Entered;
 use crate::client::Client;
@@ -20,8 +21,8 @@ use crate::dispatch::abandon;
 use crate::exec::{Lane, Ticket};
 use crate::log::{Component, Severity};
 use crate::message::{
-    Handled, Inflated, announce, handle, inflate, is_statement, lane, log_malformed, pack,
-    wants_reply,
+    Handled, Inflated, announce, handle, inflate, is_statement, is_stranger, lane, log_malformed,
+    message_bytes_max, pack, wants_reply,
 };
 use crate::net::frames::{Ended, Frames};
 use crate::parking::{JournalWait, Parked};
@@ -84,6 +85,16 @@ where
                 "Closed a connection that held memory for requests or replies that others need, and was too slow to send or \
                  to read them",
                 &doc! {"remote": connection.peer.to_string()},
+            );
+        }
+        Some(Ended::LoginTime) => {
+            let attributes = doc! {"remote": connection.peer.to_string()};
+            server.log.info(
+                Component::Access,
+                9_916_002,
+                &connection.name,
+                "Closed a connection whose login was begun and did not end in time",
+                &attributes,
             );
         }
         Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
@@ -275,10 +286,16 @@ where
         if server.is_stopping() {
             return Err(None);
         }
+        let mut deadline = None;
+        if server.access.is_enforced() {
+            self.frames.set_limit(message_bytes_max(&self.client));
+            deadline = self.client.state.login.deadline();
+        }
         tokio::select! {
             biased;
             next = self.frames.next(self.stream) => next.map_err(Some)?,
             _ = stopped(&mut self.stop) => return Err(None),
+            () = until(deadline), if deadline.is_some() => return Err(Some(Ended::LoginTime)),
         }
         server.metrics.requests.add(1);
         let bytes = self.frames.message().len() as u64;
@@ -311,7 +328,8 @@ where
     async fn handle(&mut self, previous: Option<i32>) -> Result<Handled, End> {
         let (server, connection) = (self.client.server, self.client.connection);
         let message = current(&self.inflated, &self.frames);
-        let lane = lane(message);
+        // What is refused at once needs no ticket.
+        let lane = lane(message).filter(|_| !is_stranger(&self.client));
         self.client.state.unacknowledged = !wants_reply(message);
         let mut turn = None;
         loop {
@@ -427,8 +445,15 @@ where
             true => self.inflated.as_ref().map(Inflated::compressor),
             // A client that is slow to read its reply need not keep its request too.
             false => {
+                let mut inflated = self.inflated.take();
+                if std::mem::take(&mut self.client.state.wipes_message) {
+                    self.frames.wipe();
+                    if let Some(inflated) = &mut inflated {
+                        inflated.message.zeroize();
+                    }
+                }
                 self.frames.consume();
-                self.inflated.take().map(|inflated| inflated.compressor())
+                inflated.map(|inflated| inflated.compressor())
             }
         };
         if let Some(reply) = handled.reply {
@@ -442,7 +467,10 @@ where
             self.send(&reply, grant.is_some()).await?;
         }
         self.client.state.reply_grant = None;
-        match handled.close {
+        // Failed logins close a connection only where logins are required.
+        let login = &mut self.client.state.login;
+        let closes = std::mem::take(&mut login.closes) && self.client.server.access.is_enforced();
+        match handled.close || closes {
             true => Err(None),
             false => Ok(()),
         }

@@ -7,6 +7,7 @@ mod file;
 mod logins;
 mod network;
 mod secret;
+mod security;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use frond_wire::Compressor;
 pub use logins::{ITERATIONS, LoginSettings};
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt};
 pub use secret::{SHOWN, Secret};
+pub use security::SecuritySettings;
 pub use table::{
     Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve, shown_arguments,
 };
@@ -152,6 +154,8 @@ pub struct Settings {
     pub oplog_min_retention: Duration,
     /// Time between two passes that remove expired pre-images.
     pub pre_image_period: Duration,
+    /// Whether users need privileges.
+    pub security: SecuritySettings,
     /// How users log in.
     pub logins: LoginSettings,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
@@ -203,6 +207,7 @@ impl Default for Settings {
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
             pre_image_period: Duration::from_secs(10),
+            security: SecuritySettings::default(),
             logins: LoginSettings::default(),
             given: BTreeMap::new(),
             config_file: None,
@@ -230,8 +235,15 @@ impl Settings {
                 values.insert(setting.key, (setting, given));
             }
         }
+        let mut flags = BTreeMap::new();
         for setting in SETTINGS {
             if let Some(given) = table::from_arguments(setting, arguments)? {
+                if let Some(other) = flags.insert(setting.key, setting.flag) {
+                    return Err(SettingsError(format!(
+                        "--{other} and --{} cannot both be given",
+                        setting.flag
+                    )));
+                }
                 values.insert(setting.key, (setting, given));
             }
         }
