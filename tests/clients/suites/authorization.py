@@ -316,7 +316,7 @@ class Matrix:
             for case in part:
                 reply = connection.receive()[2]
                 counted += 1
-                if reply.get("code") != UNAUTHORIZED:
+                if not is_refused(reply):
                     wrong.append(f"was not refused: {case}: {str(reply)[:200]}")
         for case in self.cases:
             if case.only_refused or not case.allowed(role):
@@ -324,11 +324,16 @@ class Matrix:
             connection.send(case.message)
             reply = connection.receive()[2]
             counted += 1
-            if reply.get("code") == UNAUTHORIZED:
-                wrong.append(f"was refused: {case}: {reply.get('errmsg')[:200]}")
+            if is_refused(reply):
+                wrong.append(f"was refused: {case}: {reply['errmsg'][:200]}")
             if '"renameCollection"' in case.command:
                 self.restore()
         return wrong, counted
+
+
+def is_refused(reply):
+    """Whether a command was refused. getLastError reports the code of another one."""
+    return reply["ok"] != 1 and reply.get("code") == UNAUTHORIZED
 
 
 def check(name, found):
