@@ -190,6 +190,7 @@ pub fn configuration() -> String {
         let takes = match setting.kind {
             Kind::Switch(_) => "true or false".to_owned(),
             Kind::Text(_) | Kind::Secret(_) => "text".to_owned(),
+            Kind::List(_) => "a list of texts".to_owned(),
             Kind::Integer(least, most) => format!("{least} to {most}"),
             Kind::Number(least, most) => format!("{least} to {most}"),
             Kind::Choice(words) => words.join(", "),
