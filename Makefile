@@ -31,7 +31,7 @@ MINUTES ?= 10
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,16 @@ history: setup ## Record transactions for SECONDS (120 unless given) for each wo
 	cargo build --locked
 	FROND_SECONDS=$(if $(filter file,$(origin SECONDS)),120,$(SECONDS)) FROND_KILLS=$(if $(KILLS),$(KILLS),5) \
 		FROND_SEED=$(SEED) .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond history
+
+before-login: setup ## Send MESSAGES (1000000) messages of clients that did not log in, most of them changed at random; SEED
+	cargo build --locked
+	FROND_MESSAGES=$(if $(MESSAGES),$(MESSAGES),1000000) FROND_SEED=$(SEED) \
+		.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond before-login
+
+login-timing: setup ## Compare how long logins of unknown users and with wrong passwords take, by ATTEMPTS (2000) of each
+	cargo build --release --locked
+	FROND_ATTEMPTS=$(if $(ATTEMPTS),$(ATTEMPTS),2000) FROND_SEED=$(SEED) \
+		.cache/clients/venv/bin/python tests/clients/run.py --server target/release/frond login-timing
 
 deny: setup-build ## Check dependencies with cargo-deny: licences, bans, sources, advisories (needs a network)
 	@scripts/setup.sh deny

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Drives a built server with real clients: one fresh server and one process for each suite.
 
-    run.py --server target/debug/frond            every suite
+    run.py --server target/debug/frond            every suite but measurements
     run.py --server target/debug/frond node go    only these
 
 A suite prints TAP; its tests are counted, and one more for the server's clean end. The last line is
@@ -112,6 +112,10 @@ ALL = {
     "authorization": (300, python("authorization")),
     "login": (300, python("login")),
     "users-dumped": (120, python("users_dumped")),
+    "secrets": (120, python("secrets_kept")),
+    "login-timing": (1200, python("login_timing")),
+    "before-login": (7200, python("before_login")),
+    "tls-scan": (120, python("tls_scan")),
     "history-checker": (60, python("history_checker")),
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
@@ -140,6 +144,8 @@ REPLICA_SET = {
     "oplog-go",
     "oplog-2.4",
 }
+# Measurements: these run only when they are named.
+NAMED_ONLY = {"login-timing"}
 # These mostly wait: for back-offs of the drivers, and for heartbeats.
 BESIDE = {"specs-pymongo", "specs-go", "specs-node"}
 
@@ -239,7 +245,7 @@ def main():
             run(name, output.append)
             print("\n".join(output), flush=True)
 
-    names = arguments.suites or list(ALL)
+    names = arguments.suites or [name for name in ALL if name not in NAMED_ONLY]
     beside = [name for name in names if name in BESIDE]
     thread = threading.Thread(target=run_beside, args=[beside])
     thread.start()

@@ -53,6 +53,7 @@ mod statements;
 mod tail_turns;
 #[cfg(test)]
 mod testing;
+mod tls;
 mod transactions;
 mod ttl;
 

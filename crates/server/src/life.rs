@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::settings::{Settings, resolve};
 use crate::state::{Server, StartError};
+use crate::tls::Tls;
 
 /// Exit codes, those of mongod.
 mod exit {
@@ -142,6 +143,8 @@ fn limit_connections(settings: Settings, handles: &HandleLimit, log: &Log) -> Se
 async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     let began = Instant::now();
     log_start(&settings, &log);
+    let tls =
+        Tls::open(&settings.tls).map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
     let ips =
         resolve(&settings.bind_ip).map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
     let lock = LockFile::take(&settings.db_path)
@@ -155,6 +158,10 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map_err(|error| FatalError::address(&error))?;
     let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
     warn(&settings, &log, &lock, &ips);
+    if let Some(tls) = &tls {
+        tls.log_files(&log);
+        tls.warn_at_start(&settings.tls, &log);
+    }
 
     let store = tokio::task::block_in_place(|| open_store(&settings, &log))?;
     let _pid_file = settings
@@ -164,7 +171,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .transpose()
         .map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
     let metrics = Metrics::new(COMMANDS.len());
-    let server = Server::new(settings, log.clone(), store, metrics, port)
+    let server = Server::new(settings, log.clone(), store, metrics, tls, port)
         .map(Arc::new)
         .map_err(|error| match error {
             StartError::Thread(error) => FatalError::thread(&error),
@@ -180,6 +187,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     tokio::spawn(background::release_memory(server.clone()));
     tokio::spawn(background::trim_oplog(server.clone()));
     tokio::spawn(background::expire_transactions(server.clone()));
+    tokio::spawn(background::watch_certificates(server.clone()));
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();
@@ -207,7 +215,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         "listener",
         "Waiting for connections",
         &doc! {
-            "port": i32::from(port), "ssl": "off", "startupMillis": began.elapsed().as_millis() as i64,
+            "port": i32::from(port), "ssl": if server.tls.is_some() { "on" } else { "off" }, "startupMillis": began.elapsed().as_millis() as i64,
         },
     );
     if server.settings.log_path.is_some() {

@@ -13,20 +13,23 @@
 //! through a queue, whose event is one more of the epoll instance.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, getsockname, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
 
@@ -609,6 +612,31 @@ impl<S> Socket<S> {
     }
 }
 
+impl<S: AsFd> Socket<S> {
+    /// The address of this side, if it has one.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        let name = getsockname(&self.stream).ok()?;
+        SocketAddr::try_from(name).ok().map(|address| address.ip())
+    }
+
+    /// Waits for enough bytes to fill a buffer, and leaves them to be read. There are fewer if the client closes the socket
+    /// before.
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = buffer.len();
+        poll_fn(|_| {
+            loop {
+                let peek = || Ok(recv(&self.stream, &mut *buffer, RecvFlags::PEEK)?.1);
+                match ready!(self.ready.when(READ, wanted, peek)) {
+                    // More may come: its event runs the task again.
+                    Ok(bytes) if (1..wanted).contains(&bytes) && !self.ready.is_closed() => {}
+                    peeked => return Poll::Ready(peeked),
+                }
+            }
+        })
+        .await
+    }
+}
+
 impl<S> AsyncRead for Socket<S>
 where
     S: Unpin,
@@ -639,6 +667,20 @@ where
     ) -> Poll<io::Result<usize>> {
         let write = || (&self.stream).write(bytes);
         self.ready.when(WRITE, bytes.len(), write)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let write = || (&self.stream).write_vectored(parts);
+        self.ready.when(WRITE, bytes, write)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -26,6 +26,7 @@ use crate::room::Rooms;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, shown_arguments};
 use crate::tail_turns::TailTurns;
+use crate::tls::Tls;
 use crate::ttl::Ttl;
 
 /// A running server.
@@ -56,6 +57,8 @@ pub struct Server {
     pub metrics: Metrics,
     /// Settings and counters of the TTL monitor.
     pub ttl: Ttl,
+    /// How connections are encrypted; none if they are not.
+    pub tls: Option<Tls>,
     /// Memory for requests and replies.
     pub rooms: Rooms,
     /// Runs commands.
@@ -99,7 +102,7 @@ pub enum StartError {
 
 impl Server {
     /// A server over an open store, on the runtime that this is called in. `metrics` has a counter
-    /// for each command.
+    /// for each command, `tls` is made of the settings.
     ///
     /// # Errors
     /// If threads cannot be started, or the store belongs to another replica set.
@@ -108,6 +111,7 @@ impl Server {
         log: Arc<Log>,
         store: DocumentStore,
         metrics: Metrics,
+        tls: Option<Tls>,
         port: u16,
     ) -> Result<Server, StartError> {
         let warnings = log.clone();
@@ -159,6 +163,7 @@ impl Server {
             sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
             metrics,
+            tls,
             tail_turns: TailTurns::of_this_machine(),
             fail_points: FailPoints::default(),
             started: Instant::now(),

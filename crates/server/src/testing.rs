@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::parking::Parked;
 use crate::settings::Settings;
 use crate::state::Server;
+use crate::tls::Tls;
 
 /// A server with one client, without sockets.
 pub struct TestServer {
@@ -79,7 +80,8 @@ impl TestServer {
         let store = store.unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
         let metrics = Metrics::new(COMMANDS.len());
-        let server = Arc::new(Server::new(settings, log, store, metrics, 27017).unwrap());
+        let tls = Tls::open(&settings.tls).unwrap();
+        let server = Arc::new(Server::new(settings, log, store, metrics, tls, 27017).unwrap());
         let connection = server
             .connections
             .open(Peer::Unix, 10, Arc::default())

@@ -100,8 +100,8 @@ impl fmt::Display for Error {
             Error::UnknownOpcode(n) => write!(f, "unknown operation code {n}"),
             Error::Tls => write!(
                 f,
-                "the client speaks TLS, which this server does not; connect without tls=true, and over an untrusted \
-                 network through a tunnel or a proxy that ends TLS"
+                "SSL handshake received but server is started without SSL support; start it with --tlsMode, or connect \
+                 without tls=true"
             ),
             Error::Http => write!(
                 f,

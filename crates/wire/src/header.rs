@@ -64,6 +64,9 @@ pub struct Header {
     pub opcode: i32,
 }
 
+/// The first byte of a TLS connection. A message may begin with it, too: see [`Header::begins_tls`].
+pub const TLS_HANDSHAKE: u8 = 0x16;
+
 impl Header {
     /// Reads a header from the first 16 bytes. Nothing in it is checked yet.
     pub fn parse(bytes: &[u8]) -> Result<Header, Error> {
@@ -81,11 +84,18 @@ impl Header {
         OpCode::from_i32(self.opcode).ok_or_else(|| self.other_protocol())
     }
 
+    /// Whether these are the first bytes of a TLS connection: a record with a handshake, of version 3.x, its length, and in
+    /// it the ClientHello. Its version lies where the first message of a client has 0 or -1.
+    #[must_use]
+    pub fn begins_tls(&self) -> bool {
+        let is_record = matches!(self.to_bytes(), [TLS_HANDSHAKE, 3, 0..=4, _, _, 1, ..]);
+        is_record && !matches!(self.response_to, 0 | -1)
+    }
+
     /// The protocol whose first bytes these are, if they begin no message.
     fn other_protocol(&self) -> Error {
         let first = self.to_bytes();
-        // A TLS record: a handshake, of version 3.x, its length, and in it the ClientHello.
-        if let [0x16, 3, 0..=4, _, _, 1, ..] = first {
+        if self.begins_tls() {
             return Error::Tls;
         }
         const METHODS: [&[u8]; 6] = [

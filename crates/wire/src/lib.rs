@@ -20,7 +20,7 @@ mod tests;
 pub use compression::{Compressor, compress, decompress};
 pub use error::Error;
 pub use frames::{Frames, read_message};
-pub use header::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode};
+pub use header::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode, TLS_HANDSHAKE};
 pub use legacy::{
     Delete, GetMore, Insert, KillCursors, Query, Update, op_delete, op_get_more, op_insert,
     op_kill_cursors, op_query, op_update,

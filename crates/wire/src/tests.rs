@@ -534,9 +534,14 @@ fn other_protocols_are_told_from_rubbish() {
             0x16, 3, version, 2, 0, kind, 0, 1, 0xfc, 3, 3, 7, 7, 7, 7, 7,
         ]
     };
-    let cases: [(&[u8], Error); 7] = [
+    let cases: [(&[u8], Error); 8] = [
         (&tls(1, 1), Error::Tls),
         (&tls(4, 1), Error::Tls),
+        // The same bytes in a request that answers nothing, as the first of every client.
+        (
+            &[0x16, 3, 1, 2, 0, 1, 0, 1, 0, 0, 0, 0, 7, 7, 7, 7],
+            Error::UnknownOpcode(0x0707_0707),
+        ),
         // Not a ClientHello, and no version that there is.
         (&tls(1, 2), Error::UnknownOpcode(0x0707_0707)),
         (&tls(9, 1), Error::UnknownOpcode(0x0707_0707)),

@@ -74,7 +74,11 @@ pub fn of_pipeline<'a>(
         bypasses_validation: request.bypasses_validation(),
         needs: Vec::new(),
     };
-    pipeline.read(request.db, &collection, stages)?;
+    pipeline.read(
+        Place::collection(request.db, collection),
+        request.db,
+        stages,
+    )?;
     Ok(Needs::All(pipeline.needs))
 }
 
@@ -95,16 +99,16 @@ struct Pipeline<'a> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// A pipeline with its source.
-    fn read(&mut self, db: &'a str, collection: &Cow<'a, str>, stages: &'a Doc) -> Result<()> {
+    /// A pipeline over a collection of a database.
+    fn read(&mut self, here: Place<'a>, db: &'a str, stages: &'a Doc) -> Result<()> {
         let first = stages.values().next().and_then(|stage| stage.as_doc());
         let makes_own = first
             .and_then(Doc::first)
             .is_some_and(|(name, _)| SOURCES.contains(&name));
         if !makes_own {
-            self.add(Place::collection(db, collection.clone()), Action::Find);
+            self.add(here.clone(), Action::Find);
         }
-        self.stages(db, collection, stages)
+        self.stages(&here, db, stages)
     }
 
     fn add(&mut self, place: Place<'a>, actions: impl Into<ActionSet>) {
@@ -114,30 +118,23 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    fn stages(&mut self, db: &'a str, collection: &Cow<'a, str>, stages: &'a Doc) -> Result<()> {
+    fn stages(&mut self, here: &Place<'a>, db: &'a str, stages: &'a Doc) -> Result<()> {
         for stage in stages.values().filter_map(|stage| stage.as_doc()) {
             for (name, spec) in stage.iter() {
-                self.stage(db, collection, name, spec)?;
+                self.stage(here, db, name, spec)?;
             }
         }
         Ok(())
     }
 
-    fn stage(
-        &mut self,
-        db: &'a str,
-        collection: &Cow<'a, str>,
-        name: &str,
-        spec: Value<'a>,
-    ) -> Result<()> {
-        let here = || Place::collection(db, collection.clone());
+    fn stage(&mut self, here: &Place<'a>, db: &'a str, name: &str, spec: Value<'a>) -> Result<()> {
         match name {
             _ if PURE.contains(&name) => {}
             "$changeStream" => {
-                let place = match collection.as_ref() {
-                    NO_COLLECTION if db == "admin" => Place::AnyNormal,
-                    NO_COLLECTION => Place::database(db),
-                    _ => here(),
+                let place = match here {
+                    Place::Collection(_, name) if name != NO_COLLECTION => here.clone(),
+                    _ if db == "admin" => Place::AnyNormal,
+                    _ => Place::database(db),
                 };
                 let reads = [Action::Find, Action::ChangeStream];
                 self.add(place, reads);
@@ -145,7 +142,7 @@ impl<'a> Pipeline<'a> {
                     self.add(Place::AnyNormal, reads);
                 }
             }
-            "$collStats" => self.add(here(), Action::CollStats),
+            "$collStats" => self.add(here.clone(), Action::CollStats),
             "$currentOp" => {
                 if is_set(spec, "allUsers")? {
                     self.add(Place::Cluster, Action::Inprog);
@@ -154,7 +151,7 @@ impl<'a> Pipeline<'a> {
             "$facet" => {
                 let facets = spec.as_doc().unwrap_or(Doc::empty());
                 for facet in facets.values().filter_map(|facet| facet.as_array()) {
-                    self.stages(db, collection, facet)?;
+                    self.stages(here, db, facet)?;
                 }
             }
             "$graphLookup" | "$lookup" => {
@@ -170,14 +167,14 @@ impl<'a> Pipeline<'a> {
                 let from = foreign(db, from)?;
                 self.joined(db, from, stages)?;
             }
-            "$indexStats" => self.add(here(), Action::IndexStats),
+            "$indexStats" => self.add(here.clone(), Action::IndexStats),
             "$listLocalSessions" | "$listSessions" => {
                 if !self.asks_for_own_sessions(spec)? {
                     self.add(Place::Cluster, Action::ListSessions);
                 }
             }
             "$listSampledQueries" => self.add(Place::Cluster, Action::ListSampledQueries),
-            "$listSearchIndexes" => self.add(here(), Action::ListSearchIndexes),
+            "$listSearchIndexes" => self.add(here.clone(), Action::ListSearchIndexes),
             "$merge" => {
                 let place = written(db, spec, "into")?;
                 self.write(place, merge_actions(spec)?);
@@ -186,7 +183,7 @@ impl<'a> Pipeline<'a> {
                 let place = written(db, spec, "coll")?;
                 self.write(place, [Action::Insert, Action::Remove].into());
             }
-            "$planCacheStats" => self.add(here(), Action::PlanCacheRead),
+            "$planCacheStats" => self.add(here.clone(), Action::PlanCacheRead),
             "$querySettings" => self.add(Place::Cluster, Action::QuerySettings),
             "$queryStats" => self.add(Place::Cluster, Action::QueryStatsRead),
             "$shardedDataDistribution" => self.add(Place::Cluster, Action::ShardedDataDistribution),
@@ -208,9 +205,10 @@ impl<'a> Pipeline<'a> {
         let stages = stages.and_then(|stages| stages.as_array());
         match (from, stages) {
             (Some((db, name)), stages) => {
-                self.read(db, &name.into(), stages.unwrap_or(Doc::empty()))
+                let place = Place::collection(db, name);
+                self.read(place, db, stages.unwrap_or(Doc::empty()))
             }
-            (None, Some(stages)) => self.read(db, &NO_COLLECTION.into(), stages),
+            (None, Some(stages)) => self.read(Place::collection(db, NO_COLLECTION), db, stages),
             (None, None) => Ok(()),
         }
     }

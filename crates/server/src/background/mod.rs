@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use frond_store::OpContext;
 
+mod certificates;
 mod disk_space;
 mod expire;
 mod index_builds;
@@ -13,6 +14,7 @@ mod oplog;
 mod transactions;
 mod ttl;
 
+pub use certificates::watch_certificates;
 pub use disk_space::watch_disk_space;
 pub use expire::expire;
 pub use index_builds::resume_index_builds;

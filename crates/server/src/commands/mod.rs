@@ -83,6 +83,7 @@ pub mod rename_collection;
 pub mod repl_set_config;
 pub mod repl_set_status;
 pub mod reset_error;
+pub mod rotate_certificates;
 pub mod sasl;
 pub mod server_status;
 pub mod set_feature_compatibility_version;
@@ -178,6 +179,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &repl_set_status::ReplSetStepDown,
     &reset_error::ResetError,
     &access_info::ROLES_INFO,
+    &rotate_certificates::RotateCertificates,
     &sasl::SaslContinue,
     &sasl::SaslStart,
     &server_status::ServerStatus,

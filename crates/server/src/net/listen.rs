@@ -15,7 +15,9 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
 use crate::connection::Peer;
 use crate::file_handles::{SpareHandle, is_out_of_handles};
 use crate::log::Component;
+use crate::net::secure::serve_tcp;
 use crate::net::serve::serve;
+use crate::pool::Socket;
 use crate::state::Server;
 
 /// Connections that may wait to be accepted.
@@ -169,8 +171,9 @@ async fn accept_tcp(server: Arc<Server>, listener: TcpListener) {
         match accepted {
             Ok((stream, address)) => {
                 prepare(&stream);
-                let local_ip = stream.local_addr().ok().map(|local| local.ip());
-                begin(&server, stream.into_std(), Peer::Tcp(address), local_ip);
+                begin(&server, stream.into_std(), |socket| {
+                    serve_tcp(server.clone(), socket, Peer::Tcp(address))
+                });
             }
             Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,
         }
@@ -187,7 +190,10 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
         };
         match accepted {
             Ok((stream, _)) => {
-                begin(&server, stream.into_std(), Peer::Unix, None);
+                begin(&server, stream.into_std(), |socket| {
+                    let gone = socket.gone();
+                    serve(server.clone(), socket, Peer::Unix, gone)
+                });
             }
             Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,
         }
@@ -195,18 +201,12 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
 }
 
 /// Begins to serve a connection.
-fn begin<S>(server: &Arc<Server>, stream: io::Result<S>, peer: Peer, local_ip: Option<IpAddr>)
+fn begin<S, F>(server: &Arc<Server>, stream: io::Result<S>, serve: impl FnOnce(Socket<S>) -> F)
 where
-    S: AsFd + Unpin + Send + 'static,
-    for<'s> &'s S: io::Read + io::Write,
+    S: AsFd,
+    F: Future<Output = ()> + Send + 'static,
 {
-    let served = stream.and_then(|stream| {
-        let pool = &server.executor.pool;
-        pool.spawn(stream, |socket| {
-            let gone = socket.gone();
-            serve(server.clone(), socket, peer, local_ip, gone)
-        })
-    });
+    let served = stream.and_then(|stream| server.executor.pool.spawn(stream, serve));
     if let Err(error) = served {
         server.metrics.connections_rejected.add(1);
         log_failure(server, &error);

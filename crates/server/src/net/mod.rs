@@ -2,6 +2,7 @@
 
 pub mod frames;
 pub mod listen;
+pub mod secure;
 pub mod serve;
 
 #[cfg(test)]

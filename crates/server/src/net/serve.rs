@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,60 +32,28 @@ use crate::state::Server;
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
 
 /// Serves a client until it disconnects, breaks the protocol, or the server stops.
-pub async fn serve<S>(
-    server: Arc<Server>,
-    mut stream: S,
-    peer: Peer,
-    local_ip: Option<IpAddr>,
-    gone: Arc<AtomicBool>,
-) where
+pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer, gone: Arc<AtomicBool>)
+where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Some(connection) =
-        server
-            .connections
-            .open(peer.clone(), server.settings.connections_max, gone)
-    else {
-        server.metrics.connections_rejected.add(1);
-        server.log.info(
-            Component::Network,
-            22942,
-            "listener",
-            "Connection refused because there are too many open connections",
-            &doc! {"remote": peer.to_string(), "connectionCount": server.connections.len() as i64},
-        );
-        return;
-    };
-    if let Some(ip) = local_ip {
-        connection.local_ip.get_or_init(|| ip);
+    if let Some(open) = OpenConnection::admit(&server, &peer, gone) {
+        converse(&server, &open.connection, &mut stream).await;
     }
-    server.metrics.connections_created.add(1);
-    // However this task ends, also by a panic, the connection is removed.
-    let _open = OpenGuard {
-        server: &server,
-        connection: &connection,
-    };
-    if !server.settings.quiet {
-        server.log.info(
-            Component::Network,
-            22943,
-            "listener",
-            "Connection accepted",
-            &doc! {
-                "remote": peer.to_string(),
-                "connectionId": connection.id,
-                "connectionCount": server.connections.len() as i64,
-            },
-        );
-    }
+}
+
+/// Serves a client that is admitted.
+pub async fn converse<S>(server: &Server, connection: &Connection, stream: &mut S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut state = ClientState::default();
     let mut conversation = Conversation {
         client: Client {
-            server: &server,
-            connection: &connection,
+            server,
+            connection,
             state: &mut state,
         },
-        stream: &mut stream,
+        stream: &mut *stream,
         frames: Frames::new(server.rooms.requests.clone(), connection.gone.clone()),
         inflated: None,
         stop: server.stop_signal(),
@@ -95,7 +62,7 @@ pub async fn serve<S>(
     match &ended {
         Some(Ended::Malformed(error)) => {
             server.metrics.bad_messages.add(1);
-            log_malformed(&server, &connection, error);
+            log_malformed(server, connection, error);
             if let Some(reply) = reply_to_other_protocol(error) {
                 // The client may have disconnected.
                 let sent = async {
@@ -113,11 +80,11 @@ pub async fn serve<S>(
                 &connection.name,
                 "Closed a connection that held memory for requests or replies that others need, and was too slow to send or \
                  to read them",
-                &doc! {"remote": peer.to_string()},
+                &doc! {"remote": connection.peer.to_string()},
             );
         }
         Some(Ended::LoginTime) => {
-            let attributes = doc! {"remote": peer.to_string()};
+            let attributes = doc! {"remote": connection.peer.to_string()};
             server.log.info(
                 Component::Access,
                 9_916_002,
@@ -127,7 +94,8 @@ pub async fn serve<S>(
             );
         }
         Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
-            let attributes = doc! {"remote": peer.to_string(), "error": error.to_string()};
+            let attributes =
+                doc! {"remote": connection.peer.to_string(), "error": error.to_string()};
             let level = Severity::Debug(2);
             let name = &connection.name;
             server.log.line(
@@ -141,8 +109,8 @@ pub async fn serve<S>(
         }
         _ => {}
     }
-    // It fails if the client has disconnected.
-    let _ = stream.shutdown().await;
+    // It fails if the client has disconnected, and may have to wait if the end is told by a message.
+    let _ = tokio::time::timeout(LAST_REPLY_MAX, stream.shutdown()).await;
 }
 
 /// A reply in the client's own protocol, so that its user sees why the connection fails.
@@ -158,12 +126,55 @@ fn reply_to_other_protocol(error: &frond_wire::Error) -> Option<&'static [u8]> {
     }
 }
 
-struct OpenGuard<'a> {
+/// A connection that is admitted. However its task ends, also by a panic, it is removed.
+pub struct OpenConnection<'a> {
     server: &'a Server,
-    connection: &'a Connection,
+    /// The connection.
+    pub connection: Arc<Connection>,
 }
 
-impl Drop for OpenGuard<'_> {
+impl<'a> OpenConnection<'a> {
+    /// Admits a connection, unless there are too many.
+    pub fn admit(
+        server: &'a Server,
+        peer: &Peer,
+        gone: Arc<AtomicBool>,
+    ) -> Option<OpenConnection<'a>> {
+        let limit = server.settings.connections_max;
+        let Some(connection) = server.connections.open(peer.clone(), limit, gone) else {
+            server.metrics.connections_rejected.add(1);
+            server.log.info(
+                Component::Network,
+                22942,
+                "listener",
+                "Connection refused because there are too many open connections",
+                &doc! {
+                    "remote": peer.to_string(),
+                    "connectionCount": server.connections.len() as i64,
+                },
+            );
+            return None;
+        };
+        server.metrics.connections_created.add(1);
+        let open = OpenConnection { server, connection };
+        if !server.settings.quiet {
+            server.log.info(
+                Component::Network,
+                22943,
+                "listener",
+                "Connection accepted",
+                &doc! {
+                    "remote": peer.to_string(),
+                    "connectionId": open.connection.id,
+                    "connectionCount": server.connections.len() as i64,
+                },
+            );
+        }
+        Some(open)
+    }
+}
+
+impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.server.connections.close(self.connection.id);
         if !self.server.settings.quiet {
@@ -542,7 +553,7 @@ async fn until(deadline: Option<Instant>) {
 }
 
 /// Returns when the server is asked to stop.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+pub async fn stopped(stop: &mut watch::Receiver<bool>) {
     // The sender lives as long as the server.
     let _ = stop.wait_for(|stop| *stop).await;
 }

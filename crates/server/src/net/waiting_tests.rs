@@ -153,7 +153,7 @@ impl Served {
         let pool = &server.executor.pool;
         pool.spawn(stream, |socket| {
             let gone = socket.gone();
-            serve(server.clone(), socket, Peer::Tcp(address), None, gone)
+            serve(server.clone(), socket, Peer::Tcp(address), gone)
         })
         .unwrap();
         RawClient(client)

@@ -9,6 +9,7 @@ mod secret;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,6 +25,7 @@ pub use secret::{SHOWN, Secret};
 pub use table::{
     Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve, shown_arguments,
 };
+pub use tls::{TlsMode, TlsSettings};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +86,8 @@ pub struct Settings {
     pub unix_socket_permissions: u32,
     /// Maximum number of simultaneous connections.
     pub connections_max: usize,
+    /// How connections are encrypted.
+    pub tls: TlsSettings,
     /// Compressors that a client may negotiate, in order of preference.
     pub compressors: Vec<Compressor>,
     /// Size of the cache in bytes; none means half of the memory that this process may use.
@@ -159,6 +163,7 @@ impl Default for Settings {
             unix_socket: UnixSocket::Off,
             unix_socket_permissions: 0o700,
             connections_max: 65_536,
+            tls: TlsSettings::default(),
             compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],
             cache_bytes: None,
             journal: true,
@@ -254,6 +259,7 @@ impl Settings {
             };
             settings.given.insert(setting.key, shown);
         }
+        settings.tls.check(|key| settings.given.contains_key(key))?;
         if settings.log_append && settings.log_path.is_none() {
             return Err(SettingsError(
                 "systemLog.logAppend needs a log file: set systemLog.path".into(),

@@ -11,6 +11,7 @@ use frond_wire::Compressor;
 
 use super::logins;
 use super::secret::{Secret, without_secrets};
+use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
 /// The type of a setting.
@@ -86,7 +87,7 @@ pub(super) fn text(given: &SettingValue) -> Result<&str, String> {
     }
 }
 
-fn path(given: &SettingValue) -> Result<PathBuf, String> {
+pub(super) fn path(given: &SettingValue) -> Result<PathBuf, String> {
     match text(given)? {
         "" => Err("must not be empty".into()),
         path => Ok(PathBuf::from(path)),
@@ -259,6 +260,25 @@ pub static SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
+    tls::MODE,
+    tls::OLD_MODE,
+    tls::CERTIFICATE_KEY_FILE,
+    tls::PASSWORD,
+    tls::CA_FILE,
+    tls::CRL_FILE,
+    tls::WITHOUT_CERTIFICATES,
+    tls::INVALID_CERTIFICATES,
+    tls::INVALID_HOSTNAMES,
+    tls::DISABLED_PROTOCOLS,
+    tls::LOG_VERSIONS,
+    tls::CLUSTER_FILE,
+    tls::CLUSTER_PASSWORD,
+    tls::CLUSTER_CA_FILE,
+    tls::CERTIFICATE_SELECTOR,
+    tls::CLUSTER_CERTIFICATE_SELECTOR,
+    tls::CIPHER_CONFIG,
+    tls::FIPS_MODE,
+    tls::ON_NORMAL_PORTS,
     Setting {
         flag: "cacheSizeGB",
         key: "storage.cacheSizeGB",
@@ -659,7 +679,10 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
     if setting.flag.is_empty() {
         return None;
     }
-    let argument = Arg::new(setting.key).long(setting.flag).help(setting.help);
+    let argument = Arg::new(setting.key)
+        .long(setting.flag)
+        .aliases(tls::old_flags(setting.flag).iter().copied())
+        .help(setting.help);
     Some(match setting.kind {
         Kind::Switch(_) => argument.action(ArgAction::SetTrue),
         Kind::Text(name) | Kind::Secret(name) => argument.value_name(name),
@@ -700,7 +723,10 @@ pub fn shown_arguments() -> Vec<String> {
     let secrets = SETTINGS
         .iter()
         .filter(|setting| matches!(setting.kind, Kind::Secret(_)));
-    let flags: Vec<&str> = secrets.map(|setting| setting.flag).collect();
+    let flags: Vec<&str> = secrets
+        .flat_map(|setting| std::iter::once(&setting.flag).chain(tls::old_flags(setting.flag)))
+        .copied()
+        .collect();
     without_secrets(std::env::args().collect(), &flags)
 }
 

@@ -180,7 +180,7 @@ fn errors_name_the_setting() {
         ),
         (
             "net:\n  tls:\n    mode: requireTLS",
-            "'net.tls.mode' is not supported: this server has no TLS",
+            "need --tlsCertificateKeyFile (net.tls.certificateKeyFile) when TLS is enabled",
         ),
         (
             "security:\n  authorization: enabled",

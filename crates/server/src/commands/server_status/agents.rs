@@ -11,6 +11,7 @@ use frond_bson::{DocBuf, doc};
 use crate::exec::Lane;
 use crate::metrics::Op;
 use crate::state::Server;
+use crate::tls::TlsCounts;
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
@@ -53,10 +54,14 @@ pub fn queues(server: &Server) -> DocBuf {
     doc! {"execution": &execution}
 }
 
-/// Logins by their mechanisms.
+/// Logins by their mechanisms, and the certificates.
 pub fn security(server: &Server) -> DocBuf {
     let logins = &server.logins;
-    doc! {"authentication": logins.counters.to_doc(logins.mechanisms())}
+    let mut out = doc! {"authentication": logins.counters.to_doc(logins.mechanisms())};
+    if let Some(tls) = &server.tls {
+        tls.describe(&mut out);
+    }
+    out
 }
 
 /// Transactions and retryable writes. Nothing is prepared: there are no shards.
@@ -84,13 +89,12 @@ pub fn transactions(server: &Server) -> DocBuf {
     }
 }
 
-/// Connections over TLS, by its version: none.
-pub fn transport_security(_: &Server) -> DocBuf {
-    let mut out = DocBuf::new();
-    for version in ["1.0", "1.1", "1.2", "1.3", "unknown"] {
-        out.push(version, 0i64);
-    }
-    out
+/// Connections over TLS, by its version.
+pub fn transport_security(server: &Server) -> DocBuf {
+    let none = TlsCounts::default();
+    (server.tls.as_ref())
+        .map_or(&none, |tls| &tls.counts)
+        .to_doc()
 }
 
 /// The engine's counters under WiredTiger's names, which agents read. The section `frond` has them too.

@@ -1,0 +1,58 @@
+//! `rotateCertificates`
+
+use frond_bson::{DocBuf, doc};
+use frond_error::{Error, ErrorCode, Result};
+
+use super::{Command, Traits};
+use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested};
+use crate::context::Context;
+use crate::exec::Work;
+use crate::log::Component;
+
+/// Reads certificates, authorities and revocation lists again, for new connections.
+pub struct RotateCertificates;
+
+impl Command for RotateCertificates {
+    fn names(&self) -> &'static [&'static str] {
+        &["rotateCertificates"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Reads the files of TLS again, for new connections."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["message"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            work: Work::Long,
+            ..Traits::CHEAP.admin()
+        }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::RotateCertificates))
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let message = Arguments::new("rotateCertificates", cx.body).str("message")?;
+        let failed = |why: &str| Error::new(ErrorCode::from_code(140), why);
+        let log = &cx.server.log;
+        let tls = cx.server.tls.as_ref().ok_or_else(|| {
+            failed("TLS is not enabled on this server: there are no certificates to rotate")
+        })?;
+        tls.rotate(log)
+            .map_err(|why| failed(&format!("the certificates stay as they were: {why}")))?;
+        log.info(
+            Component::Command,
+            4_988_500,
+            &cx.connection.name,
+            "Certificate rotation completed successfully",
+            &doc! {"message": message.unwrap_or_default()},
+        );
+        Ok(DocBuf::new())
+    }
+}

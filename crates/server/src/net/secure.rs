@@ -1,0 +1,235 @@
+//! Connections that may be encrypted.
+//!
+//! The setting and the first bytes of the client decide. Both kinds of connections are then served by the same code,
+//! [`converse`], which is compiled once for each.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use frond_bson::doc;
+use frond_tls::rustls::ServerConfig;
+use frond_wire::{HEADER_BYTES, Header, TLS_HANDSHAKE};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::connection::{Connection, Peer};
+use crate::log::{Component, Severity};
+use crate::net::serve::{OpenConnection, converse, stopped};
+use crate::pool::Socket;
+use crate::settings::TlsMode;
+use crate::state::Server;
+use crate::tls::Tls;
+
+/// How long a handshake may take.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// Serves a client of a TCP address until it disconnects, breaks the protocol, or the server stops.
+pub async fn serve_tcp<S>(server: Arc<Server>, mut socket: Socket<S>, peer: Peer)
+where
+    S: AsFd + Unpin,
+    for<'s> &'s S: io::Read + io::Write,
+{
+    let Some(open) = OpenConnection::admit(&server, &peer, socket.gone()) else {
+        return;
+    };
+    if let Some(ip) = socket.local_ip() {
+        open.connection.local_ip.get_or_init(|| ip);
+    }
+    match &server.tls {
+        None => converse(&server, &open.connection, &mut socket).await,
+        // In a box, so that connections without TLS need no memory for it.
+        Some(tls) => Box::pin(serve_either(&server, tls, &open.connection, socket)).await,
+    }
+}
+
+async fn serve_either<S>(server: &Server, tls: &Tls, connection: &Connection, mut socket: Socket<S>)
+where
+    S: AsFd + Unpin,
+    for<'s> &'s S: io::Read + io::Write,
+{
+    let mut stop = server.stop_signal();
+    let begun = tokio::select! {
+        biased;
+        begun = begin(server, tls, connection, &socket) => begun,
+        () = stopped(&mut stop) => return,
+    };
+    match begun {
+        Err(reason) => refuse(server, connection, &reason),
+        Ok(Begun::Plain) => converse(server, connection, &mut socket).await,
+        Ok(Begun::Tls) => {
+            let secured = tokio::select! {
+                biased;
+                secured = secure(server, tls, connection, socket) => secured,
+                () = stopped(&mut stop) => return,
+            };
+            match secured {
+                Ok(mut stream) => converse(server, connection, &mut stream).await,
+                Err(reason) => refuse(server, connection, &reason),
+            }
+        }
+    }
+}
+
+/// What a client begins with.
+enum Begun {
+    Plain,
+    Tls,
+}
+
+/// Waits for the first bytes of a client, which stay in the socket.
+async fn begin<S>(
+    server: &Server,
+    tls: &Tls,
+    connection: &Connection,
+    socket: &Socket<S>,
+) -> Result<Begun, String>
+where
+    S: AsFd,
+{
+    let first = async {
+        let mut first = [0; HEADER_BYTES];
+        let mut bytes = socket.peek(&mut first[..1]).await?;
+        if first[0] == TLS_HANDSHAKE {
+            bytes = socket.peek(&mut first).await?;
+        }
+        Ok::<_, io::Error>(Header::parse(first.get(..bytes).unwrap_or_default()))
+    };
+    let first = match tls.mode {
+        TlsMode::Require => tokio::time::timeout(HANDSHAKE_MAX, first).await,
+        // A client without TLS may take its time.
+        _ => Ok(first.await),
+    };
+    let first = first
+        .map_err(|_| TOO_SLOW.to_owned())?
+        .map_err(|error| error.to_string())?;
+    if first.is_ok_and(|header| header.begins_tls()) {
+        return Ok(Begun::Tls);
+    }
+    match tls.mode {
+        TlsMode::Require => {
+            Err("The server is configured to only allow SSL connections".to_owned())
+        }
+        TlsMode::Prefer => {
+            let attributes = doc! {
+                "connectionId": connection.id, "remote": connection.peer.to_string(),
+            };
+            server.log.info(
+                Component::Network,
+                23838,
+                &connection.name,
+                "SSL mode is set to 'preferred' and connection to remote is not using SSL.",
+                &attributes,
+            );
+            Ok(Begun::Plain)
+        }
+        _ => Ok(Begun::Plain),
+    }
+}
+
+const TOO_SLOW: &str = "the client did not finish the TLS handshake in time";
+
+/// Shakes hands with a client, and notes who it is.
+async fn secure<S>(
+    server: &Server,
+    tls: &Tls,
+    connection: &Connection,
+    socket: Socket<S>,
+) -> Result<TlsStream<Socket<S>>, String>
+where
+    S: AsFd + Unpin,
+    for<'s> &'s S: io::Read + io::Write,
+{
+    // A rotation that comes now is for later connections.
+    let current = tls.current();
+    let shaken = shake_hands(server, tls, current.config(), socket);
+    let stream = tokio::time::timeout(HANDSHAKE_MAX, shaken)
+        .await
+        .map_err(|_| TOO_SLOW.to_owned())?
+        .map_err(|error| error.to_string())?;
+    let peer = current.peer(stream.get_ref().1)?;
+    tls.counts.add(peer.protocol);
+    let remote = connection.peer.to_string();
+    if let Some(protocol) = peer.protocol
+        && tls.log_versions.contains(&protocol)
+    {
+        server.log.info(
+            Component::Network,
+            23218,
+            &connection.name,
+            "Accepted connection with TLS",
+            &doc! {"tlsVersion": protocol.number(), "remoteHost": &remote},
+        );
+    }
+    if let Some(reason) = &peer.invalid {
+        server.log.warning(
+            Component::Network,
+            23236,
+            &connection.name,
+            "SSL peer certificate validation failed",
+            &doc! {"reason": reason, "remote": &remote},
+        );
+    }
+    if let Some(certificate) = peer.certificate {
+        // It is set here only.
+        let _ = connection.certificate_subject.set(certificate.subject);
+    }
+    Ok(stream)
+}
+
+/// Shakes hands with a client. Each step computes for long, compared with a request, so there are only some at a time, and
+/// no thread is held while it waits for the client or for its turn.
+async fn shake_hands<S>(
+    server: &Server,
+    tls: &Tls,
+    config: Arc<ServerConfig>,
+    socket: Socket<S>,
+) -> io::Result<TlsStream<Socket<S>>>
+where
+    S: AsFd + Unpin,
+    for<'s> &'s S: io::Read + io::Write,
+{
+    let mut accept = pin!(TlsAcceptor::from(config).accept(socket));
+    loop {
+        let turn = tls.turns.acquire().await.map_err(io::Error::other)?;
+        server.executor.pool.leave();
+        let step = poll_fn(|cx| Poll::Ready(accept.as_mut().poll(cx))).await;
+        drop(turn);
+        if let Poll::Ready(done) = step {
+            return done;
+        }
+        run_again().await;
+    }
+}
+
+/// Returns when the task is run again, by an event of its socket.
+async fn run_again() {
+    let mut is_first = true;
+    poll_fn(|_| match std::mem::take(&mut is_first) {
+        true => Poll::Pending,
+        false => Poll::Ready(()),
+    })
+    .await;
+}
+
+/// Logs why a connection is closed before its first message.
+fn refuse(server: &Server, connection: &Connection, reason: &str) {
+    server.metrics.bad_messages.add(1);
+    let attributes = doc! {
+        "remote": connection.peer.to_string(),
+        "connectionId": connection.id,
+        "error": {"code": 141, "codeName": "SSLHandshakeFailed", "errmsg": reason},
+    };
+    server.log.line(
+        Severity::Info,
+        Component::Network,
+        22988,
+        &connection.name,
+        "Error receiving request from client. Ending connection from remote",
+        &attributes,
+    );
+}

@@ -1,0 +1,326 @@
+//! TLS: what a client gets in each mode, who it is, what is refused, and the rotation of certificates.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../crates/tls/src/testing/authority.rs"]
+mod authority;
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frond_bson::{DocBuf, doc};
+use frond_tls::ClientOptions;
+use frond_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use authority::{Authority, write_secret};
+use support::{Client, PATIENCE, Running, frond};
+
+type Secure = Client<StreamOwned<ClientConnection, TcpStream>>;
+
+/// A server, its authority and its data.
+struct Setup {
+    server: Running,
+    authority: Authority,
+    _data: tempfile::TempDir,
+}
+
+impl Setup {
+    fn start(mode: &str, more: &[&str]) -> Setup {
+        Setup::with(Authority::new(), mode, more)
+    }
+
+    fn with(authority: Authority, mode: &str, more: &[&str]) -> Setup {
+        let data = tempfile::tempdir().unwrap();
+        let own = authority.issue(1, |_| {});
+        let mut arguments = vec![
+            "--tlsMode",
+            mode,
+            "--tlsCertificateKeyFile",
+            own.to_str().unwrap(),
+            "--tlsCAFile",
+            authority.ca_file.to_str().unwrap(),
+        ];
+        arguments.extend_from_slice(more);
+        Setup {
+            server: Running::start(data.path(), &arguments),
+            authority,
+            _data: data,
+        }
+    }
+
+    /// The configuration of a client with this certificate.
+    fn config(&self, own: Option<PathBuf>) -> Arc<ClientConfig> {
+        let options = ClientOptions {
+            ca_file: Some(self.authority.ca_file.clone()),
+            certificate_key_file: own,
+            ..ClientOptions::default()
+        };
+        options.load().unwrap()
+    }
+
+    /// A connection by TLS. It shakes hands when it is first used.
+    fn connect(&self, config: &Arc<ClientConfig>) -> Secure {
+        let stream = self.server.connect().stream;
+        let name = ClientOptions::server_name("127.0.0.1").unwrap();
+        let session = ClientConnection::new(config.clone(), name).unwrap();
+        Client {
+            stream: StreamOwned::new(session, stream),
+            request_id: 0,
+        }
+    }
+}
+
+/// Sends a ping, and returns whether there is an answer.
+fn is_served<S: Read + Write>(client: &mut Client<S>) -> bool {
+    let message = client.build(Default::default(), "admin", &doc! {"ping": 1}, &[]);
+    let sent = client
+        .stream
+        .write_all(&message)
+        .and_then(|()| client.stream.flush());
+    sent.is_ok() && client.receive().is_some()
+}
+
+fn security<S: Read + Write>(client: &mut Client<S>) -> DocBuf {
+    let status = client.run("admin", &doc! {"serverStatus": 1});
+    status.get_doc("security").unwrap().to_owned()
+}
+
+const WITHOUT: &str = "--tlsAllowConnectionsWithoutCertificates";
+
+#[test]
+fn each_mode_serves_the_clients_that_it_names() {
+    for (mode, plain_is_served) in [
+        ("allowTLS", true),
+        ("preferTLS", true),
+        ("requireTLS", false),
+    ] {
+        let setup = Setup::start(mode, &[WITHOUT]);
+        let mut plain = setup.server.connect();
+        assert_eq!(is_served(&mut plain), plain_is_served, "{mode}");
+        if mode == "requireTLS" {
+            setup
+                .server
+                .line_with("The server is configured to only allow SSL connections");
+        }
+        let mut secure = setup.connect(&setup.config(None));
+        let reply = secure.run(
+            "test",
+            &doc! {"insert": "c", "documents": [{"_id": 1, "x": "y".repeat(3 << 20)}]},
+        );
+        assert_eq!(reply.get_i32("n"), Some(1));
+        let found = secure.run("test", &doc! {"find": "c"});
+        assert!(found.len_bytes() > 3 << 20);
+        let facts = security(&mut secure);
+        assert_eq!(
+            facts.get_str("SSLServerSubjectName"),
+            Some("CN=number 1,O=Frond")
+        );
+        assert_eq!(
+            facts.get_bool("SSLServerHasCertificateAuthority"),
+            Some(true)
+        );
+        assert!(facts.get("SSLServerCertificateExpirationDate").is_some());
+        let status = secure.run("admin", &doc! {"serverStatus": 1});
+        let counts = status.get_doc("transportSecurity").unwrap();
+        assert_eq!(
+            (counts.get_i64("1.2"), counts.get_i64("1.3")),
+            (Some(0), Some(1))
+        );
+        setup.server.stop();
+    }
+    // Without TLS the client gets an alert.
+    let data = tempfile::tempdir().unwrap();
+    let setup = Setup {
+        server: Running::start(data.path(), &[]),
+        authority: Authority::new(),
+        _data: data,
+    };
+    assert!(!is_served(&mut setup.connect(&setup.config(None))));
+    setup
+        .server
+        .line_with("SSL handshake received but server is started without SSL support");
+}
+
+/// Requests whose length begins with the byte that begins a TLS connection.
+#[test]
+fn a_message_is_not_taken_for_a_handshake() {
+    let setup = Setup::start("allowTLS", &[WITHOUT]);
+    for bytes in [0x116, 0x316, 0x10316] {
+        let mut client = setup.server.connect();
+        let empty = client.build(
+            Default::default(),
+            "admin",
+            &doc! {"ping": 1, "comment": ""},
+            &[],
+        );
+        let comment = "x".repeat(bytes - empty.len());
+        // The second byte of the request's number is the one of a ClientHello.
+        client.request_id = 0x0100;
+        let command = doc! {"ping": 1, "comment": comment};
+        let message = client.build(Default::default(), "admin", &command, &[]);
+        assert_eq!(message.len(), bytes);
+        // In pieces, so that the server has to wait for the rest.
+        for piece in [&message[..1], &message[1..7], &message[7..]] {
+            client.send(piece);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(client.receive_msg().2.get_f64("ok"), Some(1.0));
+    }
+}
+
+#[test]
+fn certificates_of_clients_are_checked() {
+    let revoked = Authority::new();
+    let list = revoked.revoke(&[4], 3000);
+    let setup = Setup::with(
+        revoked,
+        "requireTLS",
+        &["--tlsCRLFile", list.to_str().unwrap()],
+    );
+    let foreign = Authority::named("foreign");
+    let cases = [
+        (Some(setup.authority.issue(2, |_| {})), true),
+        (None, false),
+        (Some(foreign.issue(3, |_| {})), false),
+        (Some(setup.authority.issue(4, |_| {})), false),
+        (
+            Some(
+                setup
+                    .authority
+                    .issue(5, |own| own.not_after = rcgen::date_time_ymd(2020, 1, 1)),
+            ),
+            false,
+        ),
+    ];
+    for (n, (own, served)) in cases.into_iter().enumerate() {
+        let config = setup.config(own);
+        assert_eq!(is_served(&mut setup.connect(&config)), served, "case {n}");
+        if !served {
+            setup.server.line_with("SSLHandshakeFailed");
+        }
+    }
+}
+
+#[test]
+fn certificates_rotate_and_open_connections_stay() {
+    let setup = Setup::start("requireTLS", &[WITHOUT]);
+    let config = setup.config(None);
+    let mut before = setup.connect(&config);
+    let own = setup.authority.path("1.pem");
+    let renewed = setup.authority.issue(7, |_| {});
+
+    // A file that cannot be used changes nothing.
+    std::fs::write(&own, "nothing").unwrap();
+    let reply = before.reply("admin", &doc! {"rotateCertificates": 1});
+    assert_eq!(reply.get_i32("code"), Some(140), "{reply:?}");
+    assert!(
+        reply
+            .get_str("errmsg")
+            .unwrap()
+            .contains("1.pem: it holds no certificate")
+    );
+    assert!(is_served(&mut setup.connect(&config)));
+
+    write_secret(&own, &std::fs::read_to_string(renewed).unwrap());
+    before.run(
+        "admin",
+        &doc! {"rotateCertificates": 1, "message": "renewed"},
+    );
+    setup
+        .server
+        .line_with("Successfully rotated X509 certificates");
+    setup.server.line_with("CN=number 7,O=Frond");
+    assert!(is_served(&mut before), "the open connection stays");
+    let facts = security(&mut setup.connect(&config));
+    assert_eq!(
+        facts.get_str("SSLServerSubjectName"),
+        Some("CN=number 7,O=Frond")
+    );
+}
+
+#[test]
+fn a_handshake_has_a_time_limit() {
+    let setup = Setup::start("allowTLS", &[WITHOUT]);
+    let began = Instant::now();
+    let mut slow = setup.server.connect();
+    // The beginning of a ClientHello.
+    slow.send(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 7, 7, 7, 7, 7]);
+    // Others are not kept waiting.
+    assert!(is_served(&mut setup.connect(&setup.config(None))));
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let mut rest = Vec::new();
+    // What there is of an alert, and the end.
+    let _ = slow.stream.read_to_end(&mut rest);
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(9) && took < PATIENCE, "{took:?}");
+    setup
+        .server
+        .line_with("did not finish the TLS handshake in time");
+}
+
+/// The error of a server that must not start.
+fn refusal(arguments: &[&str]) -> String {
+    let data = tempfile::tempdir().unwrap();
+    let mut command = frond(&["--port", "0", "--dbpath"]);
+    let output = command.arg(data.path()).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn wrong_settings_are_refused_at_the_start() {
+    let authority = Authority::new();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let (own, ca) = (text(&authority.issue(1, |_| {})), text(&authority.ca_file));
+    let old = text(&authority.issue(2, |own| own.not_after = rcgen::date_time_ymd(2020, 1, 1)));
+    let open = text(&authority.issue(3, |_| {}));
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&open, mode).unwrap();
+    let key = [
+        "--tlsMode",
+        "requireTLS",
+        "--tlsCAFile",
+        &ca,
+        "--tlsCertificateKeyFile",
+    ];
+    let with = |more: &[&str]| refusal(&[&key[..], more].concat());
+    for (error, part) in [
+        (
+            refusal(&["--tlsMode", "requireTLS"]),
+            "need --tlsCertificateKeyFile",
+        ),
+        (
+            refusal(&["--sslMode", "requireSSL", "--sslPEMKeyFile", &own]),
+            "without specifying a chain of trust",
+        ),
+        (refusal(&["--tlsCAFile", &ca]), "needs TLS: set --tlsMode"),
+        (with(&[&old]), "expired or not yet valid"),
+        (with(&[&open]), "permissions on"),
+        (with(&["/nowhere/x.pem"]), "cannot read /nowhere/x.pem"),
+        (
+            with(&[&own, "--tlsDisabledProtocols", "TLS1_2,TLS1_3"]),
+            "all TLS protocols are disabled",
+        ),
+        (
+            with(&[&own, "--tlsDisabledProtocols", "SSL3"]),
+            "does not know the protocol 'SSL3'",
+        ),
+        (
+            with(&[&own, "--sslMode", "requireSSL"]),
+            "cannot be given together",
+        ),
+        (with(&[&own, "--tlsCRLFile", &ca]), "no revocation list"),
+        (with(&[&own, "--tlsClusterFile", &own]), "no other members"),
+        (with(&[&own, "--tlsFIPSMode"]), "FIPS"),
+        (
+            with(&[&own, "--tlsCertificateSelector", "subject=x"]),
+            "read from files",
+        ),
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
