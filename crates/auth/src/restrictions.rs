@@ -108,6 +108,30 @@ impl Restrictions {
         Ok(Restrictions { alternatives })
     }
 
+    /// The array that describes them, with a length in each range.
+    pub fn to_array(&self) -> ArrayBuf {
+        let mut out = ArrayBuf::new();
+        for one in &self.alternatives {
+            let fields = [
+                ("clientSource", &one.client_source),
+                ("serverAddress", &one.server_address),
+            ];
+            out.push_doc(|doc| {
+                for (field, ranges) in fields {
+                    let Some(ranges) = ranges else {
+                        continue;
+                    };
+                    doc.push_array(field, |list| {
+                        for range in ranges {
+                            list.push(&*format!("{}/{}", range.address, range.prefix));
+                        }
+                    });
+                }
+            });
+        }
+        out
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.alternatives.is_empty()
@@ -290,6 +314,12 @@ mod tests {
                 "{client} {server}"
             );
         }
+        let shown = array![
+            {"clientSource": ["10.0.0.0/8", "::1/128"], "serverAddress": ["10.0.0.1/32"]},
+            {"clientSource": ["192.168.0.7/32"]},
+            {"serverAddress": ["127.0.0.1/32"]}
+        ];
+        assert_eq!(restrictions.to_array().as_doc(), shown.as_doc());
         let none = Restrictions::parse(Doc::empty()).unwrap();
         assert!(none.is_empty() && none.allow(&Ends::default()));
         // A list without ranges is met by nobody.

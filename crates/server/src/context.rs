@@ -1,5 +1,6 @@
 //! What a command sees while it runs.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -9,9 +10,11 @@ use frond_store::{DocumentStore, Namespace, OpContext};
 use frond_wire::DocIter;
 
 use crate::arguments::Arguments;
+use crate::authorization::{Caller, Needs};
 use crate::concern::WriteConcern;
 use crate::connection::{ClientState, Connection};
 use crate::limits::WRITE_BATCH_MAX;
+use crate::needs::Owner;
 use crate::sessions::{Open, RetryableWrite, SessionId};
 use crate::state::Server;
 use crate::transactions::{self, SessionWait, Statement};
@@ -20,6 +23,10 @@ use crate::transactions::{self, SessionWait, Statement};
 pub struct Context<'a> {
     /// The server.
     pub server: &'a Server,
+    /// Who asks for it.
+    pub caller: &'a Caller,
+    /// What it needs; none where that is not checked.
+    pub needs: Option<Needs<'a>>,
     /// The client's connection.
     pub connection: &'a Connection,
     /// State that only commands of this connection see.
@@ -76,6 +83,11 @@ impl<'a> Context<'a> {
         let at = self.moment.as_ref().map(|moment| &moment.store);
         let outside = at.or(self.noting.as_ref());
         inside.or(outside).unwrap_or(&self.server.store)
+    }
+
+    /// The owner of what the command leaves behind; none where it is not checked who uses it.
+    pub fn owner(&self) -> Option<Arc<Owner>> {
+        self.caller.owner_of(self.needs.clone())
     }
 
     /// The transaction that the command is a part of.

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use batch::Batch;
 pub use batch::BatchRoom;
 
+use crate::needs::Owner;
 use crate::sessions::SessionId;
 use crate::tail_turns::{Follower, Followers};
 
@@ -43,6 +44,8 @@ pub enum Source {
 pub struct Cursor {
     /// `database.collection`.
     pub namespace: String,
+    /// Who opened it, where it is checked who uses it: only this user may.
+    pub owner: Option<Arc<Owner>>,
     /// The session that opened it; only this session may use it.
     pub session: Option<SessionId>,
     /// The number of the transaction that opened it; only its statements may use it.
@@ -104,6 +107,7 @@ impl Cursor {
     pub fn new(namespace: impl Into<String>, source: Source) -> Cursor {
         Cursor {
             namespace: namespace.into(),
+            owner: None,
             session: None,
             transaction: None,
             no_timeout: false,
@@ -292,6 +296,7 @@ fn is_of_an_event(failure: &Error) -> bool {
 /// The entry of a cursor in the table, also while a command uses it.
 struct Entry {
     namespace: String,
+    owner: Option<Arc<Owner>>,
     session: Option<SessionId>,
     transaction: Option<i64>,
     no_timeout: bool,
@@ -440,6 +445,8 @@ pub struct CursorCounts {
 
 /// A cursor, for `currentOp`.
 pub struct CursorInfo {
+    /// Its owner.
+    pub owner: Option<Arc<Owner>>,
     /// Its id.
     pub id: i64,
     /// `database.collection`.
@@ -539,6 +546,7 @@ impl Cursors {
         };
         let entry = Entry {
             namespace: cursor.namespace.clone(),
+            owner: cursor.owner.clone(),
             session: cursor.session,
             transaction: cursor.transaction,
             no_timeout: cursor.no_timeout,
@@ -616,6 +624,13 @@ impl Cursors {
             awaits: entry.awaits,
             is_change_stream: entry.is_change_stream,
         })
+    }
+
+    /// The namespace of a cursor, and its owner.
+    pub fn owner(&self, id: i64) -> Option<(String, Option<Arc<Owner>>)> {
+        let all = self.all.lock();
+        let entry = all.get(&id)?;
+        Some((entry.namespace.clone(), entry.owner.clone()))
     }
 
     /// The namespace of a cursor.
@@ -712,6 +727,7 @@ impl Cursors {
             .lock()
             .iter()
             .map(|(id, entry)| CursorInfo {
+                owner: entry.owner.clone(),
                 id: *id,
                 namespace: entry.namespace.clone(),
                 session: entry.session,

@@ -34,6 +34,7 @@ mod logins;
 mod memory;
 mod message;
 mod metrics;
+mod needs;
 mod net;
 pub mod offline;
 mod oplog;

@@ -51,10 +51,10 @@ pub enum Component {
     Control,
     /// Listeners and connections.
     Network,
+    /// Logins, and what users may do.
+    Access,
     /// Running commands.
     Command,
-    /// Logins and privileges.
-    Access,
     /// The engine and its files.
     Storage,
     /// Index builds.
@@ -70,8 +70,8 @@ impl Component {
         match self {
             Component::Control => "CONTROL",
             Component::Network => "NETWORK",
-            Component::Command => "COMMAND",
             Component::Access => "ACCESS",
+            Component::Command => "COMMAND",
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
             Component::Query => "QUERY",

@@ -137,6 +137,8 @@ pub struct Metrics {
     latencies: [Timed; 3],
     /// By the index of the command in the table.
     pub commands: Vec<CommandCount>,
+    /// Commands refused because the client is not logged in, or lacks a privilege.
+    pub unauthorized: Counter,
     /// Requests for commands that do not exist.
     pub unknown_commands: Counter,
     /// Bytes of messages from clients, after decompression.

@@ -24,6 +24,14 @@ pub fn bytes() -> [u8; 16] {
     out
 }
 
+/// A new UUID, version 4 (random).
+pub fn uuid() -> [u8; 16] {
+    let mut uuid = bytes();
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,5 +43,7 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), 1000);
         assert_ne!(bytes(), bytes());
+        let uuid = uuid();
+        assert_eq!((uuid[6] >> 4, uuid[8] >> 6), (4, 2));
     }
 }

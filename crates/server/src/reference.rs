@@ -180,7 +180,7 @@ pub fn configuration() -> String {
                 Some(name) => format!("`--setParameter {name}=…`"),
                 None => String::new(),
             },
-            (flag, Kind::Switch(_)) => format!("`--{flag}`"),
+            (flag, Kind::Switch(_) | Kind::Word(_)) => format!("`--{flag}`"),
             (flag, _) => format!("`--{flag} …`"),
         };
         let takes = match setting.kind {
@@ -189,6 +189,7 @@ pub fn configuration() -> String {
             Kind::Integer(least, most) => format!("{least} to {most}"),
             Kind::Number(least, most) => format!("{least} to {most}"),
             Kind::Choice(words) => words.join(", "),
+            Kind::Word(word) => format!("its presence means {word}"),
         };
         let mut keys = vec![setting.key];
         keys.extend(setting.aliases);

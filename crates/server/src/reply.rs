@@ -78,6 +78,7 @@ pub fn open_cursor(
     if options.single || cursor.ended() {
         return Ok((batch, resume_token, 0));
     }
+    cursor.owner = cx.owner();
     cursor.session = cx.session;
     if let Some(open) = cx.transaction() {
         cursor.transaction = Some(open.number);

@@ -5,11 +5,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use frond_auth::{Privilege, UserName};
 use frond_bson::{DocBuf, doc};
 use frond_error::Error;
 use frond_store::disk::{Disk, FsDisk};
 use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
 
+use crate::access::{Credentials, User};
 use crate::client::Client;
 use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
@@ -92,6 +94,47 @@ impl TestServer {
             state: ClientState::default(),
             _directory: directory,
         }
+    }
+
+    /// A new, empty server that checks authorization. Its client is not logged in, and uses no localhost exception.
+    pub fn with_authorization() -> TestServer {
+        TestServer::with(|settings| {
+            settings.security.authorization = true;
+            settings.logins.localhost_bypass = false;
+        })
+    }
+
+    /// Logs the client in as a user of the database `admin` with these privileges: documents as a role has them.
+    pub fn log_in(&mut self, name: &str, privileges: &[DocBuf]) {
+        let privileges = privileges.iter().map(|one| Privilege::parse(one).unwrap());
+        let user = Arc::new(User {
+            name: UserName::new(name, "admin"),
+            id: None,
+            credentials: Credentials::default(),
+            roles: Vec::new(),
+            all_roles: Default::default(),
+            privileges: Arc::new(privileges.collect()),
+            restrictions: Vec::new(),
+            generation: self.server.access.generation(),
+        });
+        *self.connection.identity.lock() = Some(user.clone());
+        self.state.identity = Some(user);
+    }
+
+    /// Logs the client in as a user with one privilege.
+    pub fn log_in_with(&mut self, name: &str, resource: DocBuf, actions: &[&str]) {
+        let mut privilege = doc! {"resource": &resource};
+        privilege.push_array("actions", |list| {
+            for action in actions {
+                list.push(*action);
+            }
+        });
+        self.log_in(name, &[privilege]);
+    }
+
+    /// Logs the client in as a user who may do everything.
+    pub fn log_in_as_root(&mut self) {
+        self.log_in_with("root", doc! {"anyResource": true}, &["anyAction"]);
     }
 
     /// The client, as the handlers of its messages see it.

@@ -43,6 +43,12 @@ fn dump() -> Vec<Sent> {
             doc! {"aggregate": "c", "pipeline": [{"$match": {}}, {"$group": {"_id": 1, "n": {"$sum": 1}}}], "cursor": {}, "hint": {"_id": 1}},
         ),
         takes("admin", doc! {"usersInfo": 1, "showCredentials": true}),
+        // With --dumpDbUsersAndRoles.
+        takes("admin", doc! {"getParameter": 1, "authSchemaVersion": 1}),
+        takes(
+            "admin",
+            doc! {"find": "system.users", "filter": {"db": "test"}},
+        ),
         // With --oplog.
         takes(
             "local",
@@ -123,10 +129,10 @@ fn restore() -> Vec<Sent> {
             doc! {"applyOps": [{"op": "c", "ns": "test.$cmd", "o": {"create": "n"}, "ui": Value::Binary { subtype: 4, bytes: &[7; 16] }}]},
             238,
         ),
-        fails(
+        takes("admin", doc! {"getParameter": 1, "authSchemaVersion": 1}),
+        takes(
             "admin",
-            doc! {"_mergeAuthzCollections": 1, "db": "", "tempUsersCollection": "admin.tempusers", "drop": false, "writeConcern": {"w": "majority"}},
-            59,
+            doc! {"_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers", "tempRolesCollection": "admin.temproles", "drop": false, "db": "", "writeConcern": {"w": "majority"}},
         ),
     ]
 }
@@ -221,10 +227,24 @@ fn mongosh() -> Vec<Sent> {
             doc! {"aggregate": "c", "pipeline": [{"$collStats": {"latencyStats": {"histograms": true}}}], "cursor": {}},
             238,
         ),
-        fails(
+        takes(
             "test",
             doc! {"createUser": "u", "pwd": "p", "roles": [], "digestPassword": true, "writeConcern": {"w": "majority"}},
-            59,
+        ),
+        fails(
+            "test",
+            doc! {"updateUser": "nobody", "customData": {"a": 1}, "writeConcern": {"w": "majority"}},
+            11,
+        ),
+        fails(
+            "test",
+            doc! {"grantRolesToUser": "nobody", "roles": ["read"], "writeConcern": {"w": "majority"}},
+            11,
+        ),
+        fails(
+            "test",
+            doc! {"dropUser": "nobody", "writeConcern": {"w": "majority"}},
+            11,
         ),
         fails("admin", doc! {"fsync": 1, "lock": true}, 238),
         fails("admin", doc! {"fsyncUnlock": 1}, 59),

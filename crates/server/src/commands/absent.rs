@@ -9,26 +9,6 @@ struct Absent {
 static ABSENT: &[Absent] = &[
     Absent {
         names: &[
-            "createRole",
-            "createUser",
-            "dropAllRolesFromDatabase",
-            "dropAllUsersFromDatabase",
-            "dropRole",
-            "dropUser",
-            "grantPrivilegesToRole",
-            "grantRolesToRole",
-            "grantRolesToUser",
-            "revokePrivilegesFromRole",
-            "revokeRolesFromRole",
-            "revokeRolesFromUser",
-            "updateRole",
-            "updateUser",
-        ],
-        advice: "this server has no users and no roles: connect without credentials, and let only trusted \
-                 addresses reach it (net.bindIp)",
-    },
-    Absent {
-        names: &[
             "addShard",
             "enableSharding",
             "moveCollection",

@@ -61,7 +61,8 @@ impl Command for GetLastError {
             }
         });
         match parsed {
-            Ok(concern) if concern.durability == Durability::Synced => {
+            // Who may not write has nothing to wait for.
+            Ok(concern) if concern.durability == Durability::Synced && !cx.caller.is_stranger() => {
                 cx.server.store.flush_log()?;
             }
             Ok(_) => {}

@@ -46,8 +46,22 @@ impl Command for GetMore {
         }
     }
 
-    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
-        Ok(Needs::LoggedIn)
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        // The command fails without a number.
+        let id = match request.body.first() {
+            Some((_, Value::Int64(id))) => id,
+            _ => return Ok(Needs::LoggedIn),
+        };
+        match request.server.cursors.owner(id) {
+            None => Ok(Needs::LoggedIn),
+            Some((_, Some(owner))) if Some(&owner.user) == request.user => {
+                Ok(Needs::LoggedIn.and(Needs::Same(owner.needs.clone())))
+            }
+            Some(_) => Err(Error::new(
+                ErrorCode::Unauthorized,
+                format!("cursor id {id} was not created by the authenticated user"),
+            )),
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -1,10 +1,10 @@
 //! `killCursors`
 
-use frond_bson::{DocBuf, Value};
+use frond_bson::{Doc, DocBuf, Value};
 use frond_error::Result;
 
 use super::{Command, InTransactions, Traits};
-use crate::authorization::{Needs, Requested};
+use crate::authorization::{Action, Needs, Place, Requested, split};
 use crate::context::Context;
 
 /// Closes cursors.
@@ -32,8 +32,19 @@ impl Command for KillCursors {
         }
     }
 
-    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
-        Ok(Needs::LoggedIn)
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let ids = request.args().array("cursors")?.unwrap_or(Doc::empty());
+        let mut needs = Needs::LoggedIn;
+        for value in ids.values() {
+            // The command fails without a number.
+            let Value::Int64(id) = value else { continue };
+            match request.server.cursors.owner(id) {
+                None => {}
+                Some((_, Some(owner))) if Some(&owner.user) == request.user => {}
+                Some((namespace, _)) => needs = needs.and(killing(&namespace)?),
+            }
+        }
+        Ok(needs)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -77,6 +88,17 @@ impl Command for KillCursors {
         }
         Ok(reply)
     }
+}
+
+/// What it needs to close a cursor of another user.
+fn killing(namespace: &str) -> Result<Needs<'static>> {
+    let (db, name) = split(namespace)?;
+    let place = match name {
+        "$cmd.listCollections" => Place::database(db),
+        name => Place::collection(db, name),
+    };
+    let there = Needs::on(place, Action::KillAnyCursor);
+    Ok(Needs::cluster(Action::KillAnyCursor).or(there.into_owned()))
 }
 
 #[cfg(test)]

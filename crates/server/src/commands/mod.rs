@@ -15,10 +15,11 @@ use crate::state::Server;
 
 pub mod abort_transaction;
 pub mod absent;
-pub mod access_info;
+mod access_fields;
 pub mod aggregate;
 pub mod append_oplog_note;
 pub mod apply_ops;
+mod asked_names;
 pub mod authenticate;
 pub mod build_info;
 pub mod bulk_write;
@@ -34,6 +35,8 @@ pub mod convert_to_capped;
 pub mod count;
 pub mod create;
 pub mod create_indexes;
+pub mod create_role;
+pub mod create_user;
 pub mod current_op;
 pub mod data_size;
 pub mod db_hash;
@@ -44,6 +47,8 @@ pub mod distinct;
 pub mod drop;
 pub mod drop_database;
 pub mod drop_indexes;
+pub mod drop_role;
+pub mod drop_user;
 pub mod end_sessions;
 pub mod explain;
 pub mod features;
@@ -60,6 +65,7 @@ pub mod get_prev_error;
 pub mod hello;
 pub mod host_info;
 pub mod insert;
+pub mod invalidate_user_cache;
 pub mod kill_all_sessions;
 pub mod kill_all_sessions_by_pattern;
 pub mod kill_cursors;
@@ -71,10 +77,13 @@ pub mod list_databases;
 pub mod list_indexes;
 pub mod log_rotate;
 pub mod logout;
+pub mod merge_authz_collections;
 pub mod oplog_size;
 pub mod parameters;
+mod password;
 pub mod ping;
 pub mod plan_cache;
+pub mod privileges_of_role;
 pub mod profile;
 pub mod re_index;
 pub mod refresh_sessions;
@@ -83,6 +92,10 @@ pub mod rename_collection;
 pub mod repl_set_config;
 pub mod repl_set_status;
 pub mod reset_error;
+mod role_checks;
+pub mod roles_info;
+pub mod roles_of_role;
+pub mod roles_of_user;
 pub mod rotate_certificates;
 pub mod sasl;
 pub mod server_status;
@@ -91,6 +104,9 @@ pub mod shutdown;
 pub mod start_session;
 pub mod top;
 pub mod update;
+pub mod update_role;
+pub mod update_user;
+pub mod users_info;
 pub mod validate;
 pub mod watch;
 pub mod whatsmyuri;
@@ -118,6 +134,8 @@ pub static COMMANDS: &[&dyn Command] = &[
     &count::Count,
     &create::Create,
     &create_indexes::CreateIndexes,
+    &create_role::CreateRole,
+    &create_user::CreateUser,
     &current_op::CurrentOp,
     &data_size::DataSize,
     &db_hash::DbHash,
@@ -125,8 +143,12 @@ pub static COMMANDS: &[&dyn Command] = &[
     &delete::Delete,
     &distinct::Distinct,
     &drop::Drop,
+    &drop_role::DropAllRolesFromDatabase,
+    &drop_user::DropAllUsersFromDatabase,
     &drop_database::DropDatabase,
     &drop_indexes::DropIndexes,
+    &drop_role::DropRole,
+    &drop_user::DropUser,
     &end_sessions::EndSessions,
     &explain::Explain,
     &features::Features,
@@ -143,9 +165,13 @@ pub static COMMANDS: &[&dyn Command] = &[
     &get_more::GetMore,
     &authenticate::GetNonce,
     &get_prev_error::GetPrevError,
+    &privileges_of_role::GRANT,
+    &roles_of_role::GRANT,
+    &roles_of_user::GRANT,
     &hello::Hello,
     &host_info::HostInfo,
     &insert::Insert,
+    &invalidate_user_cache::InvalidateUserCache,
     &kill_all_sessions::KillAllSessions,
     &kill_all_sessions_by_pattern::KillAllSessionsByPattern,
     &kill_cursors::KillCursors,
@@ -158,6 +184,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &log_rotate::LogRotate,
     &logout::Logout,
     &refused::MAP_REDUCE,
+    &merge_authz_collections::MergeAuthzCollections,
     &parameters::GetParameter,
     &parameters::SetParameter,
     &ping::Ping,
@@ -178,7 +205,10 @@ pub static COMMANDS: &[&dyn Command] = &[
     &oplog_size::ReplSetResizeOplog,
     &repl_set_status::ReplSetStepDown,
     &reset_error::ResetError,
-    &access_info::ROLES_INFO,
+    &privileges_of_role::REVOKE,
+    &roles_of_role::REVOKE,
+    &roles_of_user::REVOKE,
+    &roles_info::RolesInfo,
     &rotate_certificates::RotateCertificates,
     &sasl::SaslContinue,
     &sasl::SaslStart,
@@ -190,7 +220,9 @@ pub static COMMANDS: &[&dyn Command] = &[
     &start_session::StartSession,
     &top::Top,
     &update::Update,
-    &access_info::USERS_INFO,
+    &update_role::UpdateRole,
+    &update_user::UpdateUser,
+    &users_info::UsersInfo,
     &validate::Validate,
     &whatsmyuri::WhatsMyUri,
 ];

@@ -20,6 +20,7 @@ fn text(needs: &Needs<'_>) -> String {
     match needs {
         Needs::Anyone => "anyone".into(),
         Needs::LoggedIn => "login".into(),
+        Needs::Same(needs) => text(needs),
         Needs::On(place, actions) => {
             let place = match place {
                 Place::Cluster => "cluster".into(),
@@ -75,15 +76,18 @@ async fn commands_that_are_open_to_anyone() {
     assert_eq!(
         open,
         [
+            "authenticate",
             "buildInfo",
             "connectionStatus",
             "getLastError",
+            "getnonce",
             "getPrevError",
             "hello",
             "listCommands",
             "logout",
             "ping",
             "resetError",
+            "saslContinue",
             "saslStart",
             "whatsmyuri",
         ]

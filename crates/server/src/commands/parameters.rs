@@ -10,6 +10,7 @@ use frond_store::QueryLimit;
 
 use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
+use crate::access::change::AUTH_SCHEMA;
 use crate::arguments::{Arguments, whole};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
@@ -166,6 +167,12 @@ static PARAMETERS: &[Parameter] = &[
             }
             OwnedValue::from(Value::Array(&names))
         },
+        set: None,
+    },
+    Parameter {
+        // The tools look at it before they dump and restore users and roles.
+        name: "authSchemaVersion",
+        get: |_| owned(AUTH_SCHEMA),
         set: None,
     },
     Parameter {

@@ -191,6 +191,10 @@ fn metrics(server: &Server) -> DocBuf {
             });
         }
     });
+    out.push(
+        "authorization",
+        &doc! {"refused": counters.unauthorized.get()},
+    );
     out.push("changeStreams", &server.oplog.change_streams());
     out.push(
         "cursor",

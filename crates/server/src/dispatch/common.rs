@@ -9,6 +9,7 @@ use frond_store::{Durability, SnapshotReads, check_database_name};
 use super::CommandRequest;
 use super::transaction::Fields;
 use crate::arguments::{Arguments, declines, name_bit, whole};
+use crate::authorization::{Action, Caller, Needs};
 use crate::commands::{Command, Traits, proper_name};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::{Moment, unsupported_option};
@@ -42,6 +43,7 @@ impl Common {
         server: &Server,
         command: &dyn Command,
         request: &CommandRequest<'_>,
+        caller: &Caller,
     ) -> Result<Common> {
         let traits = command.traits();
         let name = proper_name(command);
@@ -84,7 +86,9 @@ impl Common {
                     if let Some(set) = &server.replication
                         && let Some(time) = args.doc_field(field)?
                     {
-                        set.gossip(time)?;
+                        // Others cannot have a time that this server did not tell them.
+                        let advances = caller.may(&Needs::cluster(Action::AdvanceClusterTime));
+                        set.gossip(time, advances)?;
                     }
                 }
                 "lsid" => {

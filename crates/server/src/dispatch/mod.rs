@@ -23,10 +23,14 @@ use crate::state::Server;
 use crate::transactions::Statement;
 
 mod common;
+mod gate;
+#[cfg(test)]
+mod gate_tests;
 mod operation;
 mod transaction;
 
 use common::Common;
+pub use gate::{caller, current_caller, require};
 pub use operation::abandon;
 use operation::{Operation, kind};
 
@@ -230,7 +234,12 @@ fn try_command(
     if !traits.keeps_last_error && client.state.resumed.is_none() {
         client.state.last_error.begin();
     }
-    let common = Common::parse(server, command, request);
+    let (caller, known) = match gate::current_caller(client) {
+        Ok(caller) => (caller, Ok(())),
+        Err(failure) => (gate::caller(client), Err(failure)),
+    };
+    let admitted = known.and_then(|()| gate::admit(client, &caller, index, command));
+    let common = admitted.and_then(|()| Common::parse(server, command, request, &caller));
     let operation = Operation {
         traits,
         name: proper,
@@ -250,6 +259,13 @@ fn try_command(
             return Ok(reply);
         }
         let common = common?;
+        let needs = match gate::check(client, &caller, command, request) {
+            Ok(needs) => needs,
+            Err(failure) => {
+                close_parked_cursor(server, client.state.resumed.take());
+                return Err(failure);
+            }
+        };
         if common.help {
             return Ok(doc! {"help": command.doc()});
         }
@@ -281,6 +297,8 @@ fn try_command(
         });
         let mut cx = Context {
             noting,
+            caller: &caller,
+            needs,
             server,
             connection: client.connection,
             state: client.state,
@@ -301,9 +319,7 @@ fn try_command(
         };
         // It may have waited, for a ticket or for documents.
         if let Err(failure) = cx.limits.check() {
-            if let Some(Parked::Tail(tail)) = cx.state.resumed.take() {
-                server.cursors.kill(tail.cursor);
-            }
+            close_parked_cursor(server, cx.state.resumed.take());
             let failure = Error::from(failure);
             return Err(match cx.statement.take() {
                 Some(statement) => statement.explain(failure),
@@ -351,6 +367,13 @@ fn end_statement(statement: Statement<'_>, outcome: Result<DocBuf>) -> Result<Do
         }
         // Dropping it aborts the transaction.
         Err(failure) => Err(statement.explain(failure)),
+    }
+}
+
+/// Closes the cursor of a getMore that has waited and does not continue.
+fn close_parked_cursor(server: &Server, parked: Option<Parked>) {
+    if let Some(Parked::Tail(tail)) = parked {
+        server.cursors.kill(tail.cursor);
     }
 }
 
@@ -449,7 +472,8 @@ pub fn announce(
         index,
     };
     operation.announce(client, request, waits_for);
-    let common = Common::parse(client.server, command, request).ok()?;
+    let caller = gate::caller(client);
+    let common = Common::parse(client.server, command, request, &caller).ok()?;
     Instant::now().checked_add(common.max_time?)
 }
 

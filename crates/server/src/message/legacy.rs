@@ -168,9 +168,17 @@ impl Legacy<'_, '_> {
     }
 
     fn kill_cursors(&mut self, kill: &KillCursors<'_>) {
+        // It is no operation that getLastError tells of.
+        let kept = std::mem::take(&mut self.client.state.last_error);
         for id in kill.ids() {
-            self.client.server.cursors.kill(id);
+            let Some(namespace) = self.client.server.cursors.namespace(id) else {
+                continue;
+            };
+            if let Ok((db, collection)) = split(&namespace) {
+                self.run_doc(db, &doc! {"killCursors": collection, "cursors": [id]});
+            }
         }
+        self.client.state.last_error = kept;
     }
 
     fn query(&mut self, query: &Query<'_>) -> Vec<u8> {

@@ -11,7 +11,7 @@ use frond_wire::{
 
 use crate::client::Client;
 use crate::connection::Connection;
-use crate::dispatch::{self, Answer, CommandRequest, run_command};
+use crate::dispatch::{self, Answer, CommandRequest, caller, run_command};
 use crate::errors::{of_wire, write_error};
 use crate::exec::Lane;
 use crate::limits::MESSAGE_BYTES_BEFORE_LOGIN;
@@ -82,6 +82,11 @@ pub fn lane(message: &[u8]) -> Option<Lane> {
         Peek::Write => Some(Lane::Write),
         Peek::Other => None,
     }
+}
+
+/// Whether a client may run only commands that are open to anyone.
+pub fn is_stranger(client: &Client<'_>) -> bool {
+    client.server.access.is_enforced() && caller(client).is_stranger()
 }
 
 /// Whether a message is a statement of a transaction.

@@ -20,7 +20,7 @@ use crate::dispatch::abandon;
 use crate::exec::{Lane, Ticket};
 use crate::log::{Component, Severity};
 use crate::message::{
-    Handled, Inflated, announce, handle, inflate, is_statement, lane, log_malformed,
+    Handled, Inflated, announce, handle, inflate, is_statement, is_stranger, lane, log_malformed,
     message_bytes_max, pack, wants_reply,
 };
 use crate::net::frames::{Ended, Frames};
@@ -272,7 +272,8 @@ where
     async fn handle(&mut self, previous: Option<i32>) -> Result<Handled, End> {
         let (server, connection) = (self.client.server, self.client.connection);
         let message = current(&self.inflated, &self.frames);
-        let lane = lane(message);
+        // What is refused at once needs no ticket.
+        let lane = lane(message).filter(|_| !is_stranger(&self.client));
         self.client.state.unacknowledged = !wants_reply(message);
         let mut turn = None;
         loop {

@@ -236,7 +236,7 @@ impl Replication {
     /// # Errors
     /// `ClusterTimeFailsRateLimiter` (202) if it is too far ahead of the wall clock, `TypeMismatch` (14) and
     /// `IDLFailedToParse` (40414) if it cannot be read.
-    pub fn gossip(&self, given: &Doc) -> Result<()> {
+    pub fn gossip(&self, given: &Doc, advances: bool) -> Result<()> {
         let time = match given.get("clusterTime") {
             Some(Value::Timestamp(time)) => time,
             Some(other) => {
@@ -256,7 +256,7 @@ impl Replication {
             }
         };
         let clock = self.store.cluster_time();
-        if time <= clock.last() || self.member().is_none() {
+        if !advances || time <= clock.last() || self.member().is_none() {
             return Ok(());
         }
         if time.time > i32::MAX as u32 || time.increment > i32::MAX as u32 {

@@ -6,6 +6,7 @@
 mod file;
 mod logins;
 mod secret;
+mod security;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use frond_wire::Compressor;
 
 pub use logins::{ITERATIONS, LoginSettings};
 pub use secret::{SHOWN, Secret};
+pub use security::SecuritySettings;
 pub use table::{
     Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve, shown_arguments,
 };
@@ -144,6 +146,8 @@ pub struct Settings {
     pub oplog_min_retention: Duration,
     /// Time between two passes that remove expired pre-images.
     pub pre_image_period: Duration,
+    /// Whether users need privileges.
+    pub security: SecuritySettings,
     /// How users log in.
     pub logins: LoginSettings,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
@@ -192,6 +196,7 @@ impl Default for Settings {
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
             pre_image_period: Duration::from_secs(10),
+            security: SecuritySettings::default(),
             logins: LoginSettings::default(),
             given: BTreeMap::new(),
             config_file: None,
@@ -219,8 +224,15 @@ impl Settings {
                 values.insert(setting.key, (setting, given));
             }
         }
+        let mut flags = BTreeMap::new();
         for setting in SETTINGS {
             if let Some(given) = table::from_arguments(setting, arguments)? {
+                if let Some(other) = flags.insert(setting.key, setting.flag) {
+                    return Err(SettingsError(format!(
+                        "--{other} and --{} cannot both be given",
+                        setting.flag
+                    )));
+                }
                 values.insert(setting.key, (setting, given));
             }
         }

@@ -11,6 +11,7 @@ use frond_wire::Compressor;
 
 use super::logins;
 use super::secret::{Secret, without_secrets};
+use super::security;
 use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
@@ -29,6 +30,8 @@ pub enum Kind {
     Number(f64, f64),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// Only on the command line: its presence means this word.
+    Word(&'static str),
 }
 
 /// A value that was given.
@@ -573,14 +576,11 @@ pub static SETTINGS: &[Setting] = &[
     logins::SHA256_ITERATIONS,
     logins::FAILED_DELAY,
     logins::LOCALHOST_BYPASS,
-    Setting {
-        flag: "",
-        key: "security.authorization",
-        aliases: &[],
-        kind: Kind::Choice(&["disabled"]),
-        help: "Only disabled: there are no users yet",
-        apply: |_, v| text(v).map(drop),
-    },
+    security::AUTHORIZATION,
+    security::AUTH,
+    security::NO_AUTH,
+    security::KEY_FILE,
+    security::CLUSTER_AUTH_MODE,
     Setting {
         flag: "replSet",
         key: "replication.replSetName",
@@ -647,7 +647,7 @@ pub fn parse_text(kind: Kind, value: &str) -> Result<SettingValue, String> {
             "false" | "0" => Ok(SettingValue::Switch(false)),
             _ => Err(format!("must be true or false, not '{value}'")),
         },
-        Kind::Text(_) => Ok(SettingValue::Text(value.to_string())),
+        Kind::Text(_) | Kind::Word(_) => Ok(SettingValue::Text(value.to_string())),
         Kind::Secret(_) => Ok(SettingValue::Secret(Secret::new(value))),
         Kind::Integer(low, high) => match value.parse::<i64>() {
             Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Integer(n)),
@@ -679,12 +679,12 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
     if setting.flag.is_empty() {
         return None;
     }
-    let argument = Arg::new(setting.key)
+    let argument = Arg::new(setting.flag)
         .long(setting.flag)
         .aliases(tls::old_flags(setting.flag).iter().copied())
         .help(setting.help);
     Some(match setting.kind {
-        Kind::Switch(_) => argument.action(ArgAction::SetTrue),
+        Kind::Switch(_) | Kind::Word(_) => argument.action(ArgAction::SetTrue),
         Kind::Text(name) | Kind::Secret(name) => argument.value_name(name),
         Kind::Integer(..) | Kind::Number(..) => {
             argument.value_name("N").allow_negative_numbers(true)
@@ -708,11 +708,15 @@ pub fn from_arguments(
     }
     if let Kind::Switch(value) = setting.kind {
         return Ok(arguments
-            .get_flag(setting.key)
+            .get_flag(setting.flag)
             .then_some(SettingValue::Switch(value)));
     }
+    if let Kind::Word(word) = setting.kind {
+        let is_given = arguments.get_flag(setting.flag);
+        return Ok(is_given.then(|| SettingValue::Text(word.to_owned())));
+    }
     arguments
-        .get_one::<String>(setting.key)
+        .get_one::<String>(setting.flag)
         .map(|value| parse_text(setting.kind, value))
         .transpose()
         .map_err(|why| SettingsError(format!("--{} {why}", setting.flag)))

@@ -183,8 +183,12 @@ fn errors_name_the_setting() {
             "need --tlsCertificateKeyFile (net.tls.certificateKeyFile) when TLS is enabled",
         ),
         (
-            "security:\n  authorization: enabled",
-            "'security.authorization' must be one of disabled",
+            "security:\n  authorization: true",
+            "'security.authorization' must be one of enabled, disabled",
+        ),
+        (
+            "security:\n  ldap:\n    servers: x",
+            "'security.ldap' is not supported",
         ),
         (
             "processManagement:\n  fork: true",
@@ -248,6 +252,12 @@ fn errors_name_the_setting() {
             "the oplog needs the journal: remove --nojournal",
         ),
         ("--shardsvr", "unexpected argument '--shardsvr'"),
+        (
+            "--auth --noauth",
+            "--auth and --noauth cannot both be given",
+        ),
+        ("--keyFile /nonexistent/k", "cannot read /nonexistent/k"),
+        ("--clusterAuthMode x509", "'x509' is not supported"),
     ];
     for (line, expected) in lines {
         let error = from_line(line).unwrap_err();
@@ -260,7 +270,9 @@ fn names_are_unique_and_described() {
     for (at, setting) in SETTINGS.iter().enumerate() {
         assert!(!setting.help.is_empty() && !setting.key.is_empty());
         for other in &SETTINGS[..at] {
-            assert_ne!(setting.key, other.key);
+            // A word of the command line is another way to give a setting.
+            let is_word = matches!(setting.kind, Kind::Word(_));
+            assert!(is_word || setting.key != other.key, "{}", setting.key);
             assert!(
                 setting.flag.is_empty() || setting.flag != other.flag,
                 "{}",
@@ -269,6 +281,72 @@ fn names_are_unique_and_described() {
         }
     }
     command_line().debug_assert();
+}
+
+#[test]
+fn authorization_is_switched_on() {
+    let shown = |s: &Settings| s.given.get("security.authorization").cloned();
+    let text = |word: &str| Some(SettingValue::Text(word.to_owned()));
+    let s = from_line("").unwrap();
+    assert_eq!((s.security.authorization, shown(&s)), (false, None));
+    let s = from_line("--auth").unwrap();
+    assert_eq!(
+        (s.security.authorization, shown(&s)),
+        (true, text("enabled"))
+    );
+    let s = from_line("--noauth").unwrap();
+    assert_eq!(
+        (s.security.authorization, shown(&s)),
+        (false, text("disabled"))
+    );
+    let on = "security:\n  authorization: enabled";
+    assert!(from_file(on, "").unwrap().security.authorization);
+    let s = from_file(on, "--noauth").unwrap();
+    assert!(!s.security.authorization);
+    assert!(
+        from_file("security.authorization: disabled", "--auth")
+            .unwrap()
+            .security
+            .authorization
+    );
+}
+
+#[test]
+fn a_key_file_switches_authorization_on_and_is_checked() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("key");
+    let given = |key: &str, mode: u32, line: &str| {
+        std::fs::write(&path, key).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        from_line(&format!("--keyFile {} {line}", path.display()))
+    };
+    for key in ["abc123", "abc 1\n23==\n", &"x".repeat(1024)] {
+        let s = given(key, 0o600, "--replSet rs").unwrap();
+        assert!(s.security.authorization);
+        assert_eq!(s.security.key_file.as_ref(), Some(&path));
+    }
+    assert!(given("abc123", 0o400, "--clusterAuthMode keyFile").is_ok());
+    // As in mongod, a key file wins.
+    assert!(
+        given("abc123", 0o400, "--noauth")
+            .unwrap()
+            .security
+            .authorization
+    );
+    for (key, mode, expected) in [
+        ("abc123", 0o640, "permissions on"),
+        ("abc123", 0o604, "permissions on"),
+        ("abc123", 0o610, "permissions on"),
+        ("abc12", 0o600, "has 5 characters; it must have 6 to 1024"),
+        ("", 0o600, "has 0 characters"),
+        (&"x".repeat(1025), 0o600, "has 1025 characters"),
+        ("abc-123", 0o600, "a character that is not base64"),
+    ] {
+        let error = given(key, mode, "").unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        assert!(key.is_empty() || !error.contains(key), "{error}");
+    }
 }
 
 #[test]

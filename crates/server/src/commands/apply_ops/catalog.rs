@@ -119,6 +119,8 @@ fn run(cx: &mut Context<'_>, db: &str, body: &Doc) -> Result<()> {
     };
     let mut inner = Context {
         server: cx.server,
+        caller: cx.caller,
+        needs: None,
         connection: cx.connection,
         state: &mut *cx.state,
         name: commands::proper_name(command),

@@ -6,7 +6,9 @@ use frond_store::OpContext;
 use frond_wire::Query;
 
 use super::{Legacy, batch_of};
+use crate::authorization::{Action, Needs, Place};
 use crate::cursors::Cursor;
+use crate::dispatch::{current_caller, require};
 use crate::exec::Work;
 use crate::reply::BatchOptions;
 use crate::reply_room::ReplyRoom;
@@ -60,6 +62,18 @@ impl Legacy<'_, '_> {
     ) -> Result<Vec<u8>> {
         let (filter, _) = unwrap(body)?;
         let server = self.client.server;
+        let caller = current_caller(self.client)?;
+        let needs = Needs::on(
+            Place::database(db),
+            [Action::ListCollections, Action::ListIndexes],
+        );
+        require(
+            self.client,
+            &caller,
+            &needs,
+            db,
+            &doc! {"find": collection, "filter": filter},
+        )?;
         let all = server.executor.run(Work::Short, || {
             super::virtual_collections::documents(server, db, collection, filter)
         })?;
@@ -68,6 +82,7 @@ impl Legacy<'_, '_> {
         let mut cursor = Cursor::fixed(query.namespace, documents);
         let (options, limit) = batch_options(query.count);
         cursor.remaining = limit;
+        cursor.owner = caller.owner_of(Some(needs));
         let limits = OpContext::new();
         let room = ReplyRoom::new(server, &limits, self.client.state);
         let batch = cursor.batch(options.size, &mut room.last())?;

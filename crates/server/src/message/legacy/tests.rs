@@ -368,3 +368,92 @@ async fn a_snapshot_is_what_every_find_reads() {
     let batch = reply.get_doc("cursor").unwrap().get_array("firstBatch");
     assert_eq!(batch.unwrap().count(), 3, "{reply:?}");
 }
+
+/// Legacy opcodes pass the same gate as commands, and getLastError tells of the writes that were refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_opcode_needs_privileges() {
+    let mut server = TestServer::with_authorization();
+    server.log_in_as_root();
+    server.fill("c", 5);
+    let on = || doc! {"db": "test", "collection": "c"};
+    let (filter, change) = (doc! {}, doc! {"$set": {"a": 1}});
+    let update = op_update(
+        9,
+        &Update {
+            flags: Update::UPSERT,
+            namespace: "test.c",
+            filter: filter.as_bytes(),
+            update: change.as_bytes(),
+        },
+    );
+    let delete = op_delete(
+        9,
+        &Delete {
+            flags: 0,
+            namespace: "test.c",
+            filter: filter.as_bytes(),
+        },
+    );
+    let index = doc! {"ns": "test.c", "key": {"a": 1}, "name": "a"};
+    let writes = [
+        insert("test.c", 0, &[doc! {"x": 1}]),
+        update,
+        delete,
+        insert("test.system.indexes", 0, &[index]),
+    ];
+    let reads = [
+        ("test.c", doc! {}),
+        ("test.c", doc! {"$query": {}, "$explain": true}),
+        ("test.system.indexes", doc! {}),
+        ("test.system.namespaces", doc! {}),
+    ];
+    let admin = ["$cmd.sys.inprog", "$cmd.sys.killop", "$cmd.sys.unlock"];
+    let refuses_all = |server: &mut TestServer, reads: &[(&str, DocBuf)]| {
+        for write in &writes {
+            assert!(send(server, write).is_none());
+            let error = server.run("test", doc! {"getLastError": 1});
+            assert_eq!(error.get_i32("code"), Some(13), "{error:?}");
+        }
+        for (namespace, body) in reads {
+            let (documents, cursor, flags, _) = send(server, &query(namespace, 0, body)).unwrap();
+            assert_eq!(
+                (cursor, flags & OpReply::QUERY_FAILURE),
+                (0, OpReply::QUERY_FAILURE)
+            );
+            assert_eq!(documents[0].get_i32("code"), Some(13), "{namespace}");
+        }
+        for name in admin {
+            let body = doc! {"op": 1};
+            let reply = send(server, &query(&format!("admin.{name}"), -1, &body)).unwrap();
+            let code = reply.0[0].get_i32("code");
+            assert!(
+                code == Some(13) || name.ends_with("unlock"),
+                "{name} {code:?}"
+            );
+        }
+        let reply = command(server, doc! {"count": "d"});
+        assert_eq!(reply.get_i32("code"), Some(13));
+    };
+    server.state.identity = None;
+    refuses_all(&mut server, &reads);
+    server.log_in_with("ann", on(), &["find"]);
+    refuses_all(&mut server, &reads[2..]);
+    let (documents, id, ..) = send(&mut server, &query("test.c", 2, &doc! {})).unwrap();
+    assert_eq!(documents.len(), 2);
+    // The cursor is hers.
+    server.log_in_with("bob", on(), &["find"]);
+    let more = op_get_more(9, "test.c", 1, id);
+    let failed = send(&mut server, &more).unwrap();
+    assert_eq!(failed.0[0].get_i32("code"), Some(13));
+    assert!(send(&mut server, &op_kill_cursors(9, &[id])).is_none());
+    server.log_in_with("ann", on(), &["find"]);
+    assert_eq!(send(&mut server, &more).unwrap().0.len(), 1);
+    assert!(send(&mut server, &op_kill_cursors(9, &[id])).is_none());
+    let flags = send(&mut server, &more).unwrap().2;
+    assert_eq!(flags & OpReply::CURSOR_NOT_FOUND, OpReply::CURSOR_NOT_FOUND);
+    server.log_in_as_root();
+    let count = server.run("test", doc! {"count": "c"});
+    assert_eq!(count.get_i32("n"), Some(5));
+    let reply = send(&mut server, &query("test.system.namespaces", 0, &doc! {})).unwrap();
+    assert!(!reply.0.is_empty());
+}

@@ -1,0 +1,98 @@
+//! Who asks for a command.
+
+use std::sync::{Arc, LazyLock};
+
+use frond_auth::{Action, Privilege, Privileges, Resource, UserName};
+
+use crate::access::User;
+use crate::connection::Connection;
+use crate::needs::{Needs, Owner};
+use crate::state::Server;
+
+/// Who asks for a command, and what it may do.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    is_checked: bool,
+    user: Option<Arc<User>>,
+    is_exception: bool,
+}
+
+impl Caller {
+    /// The user of a connection, or whoever is not logged in.
+    pub fn new(server: &Server, connection: &Connection, user: Option<Arc<User>>) -> Caller {
+        let is_checked = server.access.is_enforced();
+        Caller {
+            is_checked,
+            is_exception: is_checked && user.is_none() && may_create_first_user(server, connection),
+            user,
+        }
+    }
+
+    /// Whether the server checks what callers may do.
+    pub fn is_checked(&self) -> bool {
+        self.is_checked
+    }
+
+    /// Who is logged in.
+    pub fn user(&self) -> Option<&Arc<User>> {
+        self.user.as_ref()
+    }
+
+    /// The name of who is logged in.
+    pub fn name(&self) -> Option<&UserName> {
+        self.user.as_ref().map(|user| &user.name)
+    }
+
+    /// Whether a command that needs a login is refused without a look at what it needs.
+    pub fn is_stranger(&self) -> bool {
+        self.is_checked && self.user.is_none() && !self.is_exception
+    }
+
+    /// Whether the caller may do what has these needs.
+    pub fn may(&self, needs: &Needs<'_>) -> bool {
+        !self.is_checked || needs.are_met(self.user.is_some(), self.privileges())
+    }
+
+    /// What the caller may do, where that is checked.
+    pub fn privileges(&self) -> &Privileges {
+        static NONE: LazyLock<Privileges> = LazyLock::new(Privileges::default);
+        match &self.user {
+            Some(user) => &user.privileges,
+            None if self.is_exception => &EXCEPTION,
+            None => &NONE,
+        }
+    }
+
+    /// The owner of what a command with these needs leaves behind; none where it is not checked who uses it.
+    pub fn owner_of(&self, needs: Option<Needs<'_>>) -> Option<Arc<Owner>> {
+        let user = self.name().filter(|_| self.is_checked)?.clone();
+        let needs = Arc::new(needs?.into_owned());
+        Some(Arc::new(Owner { user, needs }))
+    }
+
+    /// Whether something of this user is the caller's own. Where nothing is checked everything is.
+    pub fn is(&self, owner: Option<&UserName>) -> bool {
+        !self.is_checked || (owner.is_some() && owner == self.name())
+    }
+}
+
+/// The localhost exception: while there is no user and no role, a client on this machine may create the first user, and
+/// begin the replica set.
+fn may_create_first_user(server: &Server, connection: &Connection) -> bool {
+    server.settings.logins.localhost_bypass
+        && connection.peer.is_local()
+        && !server.access.has_users()
+}
+
+/// What may be done by the localhost exception.
+static EXCEPTION: LazyLock<Privileges> = LazyLock::new(|| {
+    let on = |db: &str| Resource::Database(db.to_owned());
+    Privileges::new([
+        Privilege::new(on("admin"), [Action::CreateUser, Action::GrantRole]),
+        Privilege::new(on("$external"), [Action::CreateUser]),
+        Privilege::new(
+            Resource::Cluster,
+            [Action::ReplSetConfigure, Action::ReplSetGetStatus],
+        ),
+    ])
+});

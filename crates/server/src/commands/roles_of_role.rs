@@ -1,0 +1,77 @@
+//! `grantRolesToRole` and `revokeRolesFromRole`
+
+use frond_auth::UserName;
+use frond_bson::{DocBuf, doc};
+use frond_error::Result;
+
+use super::access_fields::{self as fields, CHANGES};
+use super::{Command, Traits, role_checks, roles_of_user};
+use crate::access::stored::{self, ROLES};
+use crate::authorization::{Action, Needs, Requested};
+use crate::context::Context;
+
+/// Changes the roles that a role inherits from.
+pub struct RolesOfRole {
+    names: &'static [&'static str],
+    doc: &'static str,
+    action: Action,
+    change: fn(&mut Vec<UserName>, &[UserName]),
+}
+
+/// `grantRolesToRole`
+pub static GRANT: RolesOfRole = RolesOfRole {
+    names: &["grantRolesToRole"],
+    doc: "Lets a role inherit from others.",
+    action: Action::GrantRole,
+    change: roles_of_user::add,
+};
+
+/// `revokeRolesFromRole`
+pub static REVOKE: RolesOfRole = RolesOfRole {
+    names: &["revokeRolesFromRole"],
+    doc: "Lets a role inherit no longer from others.",
+    action: Action::RevokeRole,
+    change: roles_of_user::take,
+};
+
+impl Command for RolesOfRole {
+    fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+
+    fn doc(&self) -> &'static str {
+        self.doc
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["roles"]
+    }
+
+    fn traits(&self) -> Traits {
+        CHANGES
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let roles = fields::roles(&request.args(), request.db)?.unwrap_or_default();
+        let of_roles = fields::needs_for_roles(&roles, self.action);
+        Ok(Needs::LoggedIn.and(of_roles))
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let args = cx.args();
+        let name = fields::named(&args, cx.name, cx.db)?;
+        let roles = fields::some_roles(&args, cx.name, cx.db)?;
+        role_checks::is_changeable(&name)?;
+        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        changing.update(&ROLES, &name, |role, now| {
+            if self.action == Action::GrantRole {
+                role_checks::may_inherit(now, &name, &roles)?;
+            }
+            let mut own = stored::role_names(role)?;
+            (self.change)(&mut own, &roles);
+            let own = fields::role_array(&own);
+            Ok(doc! {"$set": {"roles": own.as_value()}})
+        })?;
+        Ok(DocBuf::new())
+    }
+}

@@ -1,0 +1,117 @@
+//! The gate: whether a client may run a command.
+
+use frond_bson::{Doc, doc};
+use frond_error::{Error, ErrorCode, Result};
+
+use super::CommandRequest;
+use crate::authentication::current_user;
+use crate::authorization::{Caller, Needs, Requested};
+use crate::client::Client;
+use crate::commands::{Command, proper_name, requires_login};
+use crate::connection::{short_command, without_secrets};
+use crate::log::Component;
+use crate::parking::Parked;
+
+/// Who asks for a command, as it was at the last one.
+pub fn caller(client: &Client<'_>) -> Caller {
+    let user = client.state.identity.clone();
+    Caller::new(client.server, client.connection, user)
+}
+
+/// Who asks for a command, as it is now. A write that has waited for the journal is done already.
+///
+/// # Errors
+/// If the user has changed and cannot be read: the command must not run.
+pub fn current_caller(client: &mut Client<'_>) -> Result<Caller> {
+    let (server, connection) = (client.server, client.connection);
+    if !matches!(client.state.resumed, Some(Parked::Journal(_))) {
+        current_user(server, connection, client.state)?;
+    }
+    Ok(caller(client))
+}
+
+/// Refuses a command to who is not logged in, without a look at its fields, unless it is open to anyone.
+///
+/// # Errors
+/// `Unauthorized`.
+pub fn admit(
+    client: &Client<'_>,
+    caller: &Caller,
+    index: usize,
+    command: &dyn Command,
+) -> Result<()> {
+    if !caller.is_stranger() || !requires_login(client.server, index) {
+        return Ok(());
+    }
+    client.server.metrics.unauthorized.add(1);
+    let name = proper_name(command);
+    Err(Error::new(
+        ErrorCode::Unauthorized,
+        format!("Command {name} requires authentication"),
+    ))
+}
+
+/// Refuses a command whose needs the caller does not meet. Returns the needs; none where nothing is checked.
+///
+/// # Errors
+/// `Unauthorized`, and errors of commands that do not say what they touch.
+pub fn check<'a>(
+    client: &Client<'a>,
+    caller: &'a Caller,
+    command: &dyn Command,
+    request: &CommandRequest<'a>,
+) -> Result<Option<Needs<'a>>> {
+    if !caller.is_checked() {
+        return Ok(None);
+    }
+    let needs = command.needs(&Requested {
+        server: client.server,
+        name: proper_name(command),
+        db: request.db,
+        body: request.body,
+        sequences: request.sequences,
+        user: caller.name(),
+    })?;
+    if !caller.may(&needs) {
+        let secrets = command.traits().secrets;
+        let shown = short_command(&without_secrets(request.body, secrets));
+        return Err(refused(client, request.db, &shown));
+    }
+    Ok(Some(needs))
+}
+
+/// Refuses what is not a command of the table, such as a query of a legacy opcode, unless the caller meets its needs.
+///
+/// # Errors
+/// `Unauthorized`.
+pub fn require(
+    client: &Client<'_>,
+    caller: &Caller,
+    needs: &Needs<'_>,
+    db: &str,
+    shown: &Doc,
+) -> Result<()> {
+    match caller.may(needs) {
+        true => Ok(()),
+        false => Err(refused(client, db, &short_command(shown))),
+    }
+}
+
+/// The error of a command that is refused, which is counted and logged.
+fn refused(client: &Client<'_>, db: &str, shown: &Doc) -> Error {
+    let message = format!("not authorized on {db} to execute command {shown:?}");
+    let failure = Error::new(ErrorCode::Unauthorized, message);
+    client.server.metrics.unauthorized.add(1);
+    client.server.log.info(
+        Component::Access,
+        20436,
+        &client.connection.name,
+        "Checking authorization failed",
+        &doc! {"error": {
+            "code": failure.code().code(),
+            "codeName": &*failure.code().name(),
+            "errmsg": failure.message(),
+        }},
+    );
+    failure
+}
