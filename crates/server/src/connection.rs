@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::access::User;
+use crate::addresses::Addresses;
 use crate::exec::Held;
 use crate::fail_points::Effect;
 use crate::last_error::LastError;
@@ -261,6 +262,8 @@ pub struct Connections {
     count: AtomicUsize,
     /// Connections that run a command now.
     pub active: AtomicI64,
+    /// Connections by the address of their client.
+    pub addresses: Addresses,
     next_operation: AtomicI64,
 }
 

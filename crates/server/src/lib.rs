@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod addresses;
 mod arguments;
 mod authentication;
 mod authorization;

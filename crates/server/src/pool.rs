@@ -16,7 +16,6 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -29,7 +28,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, getsockname, recv};
+use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
 
@@ -613,12 +612,6 @@ impl<S> Socket<S> {
 }
 
 impl<S: AsFd> Socket<S> {
-    /// The address of this side, if it has one.
-    pub fn local_ip(&self) -> Option<IpAddr> {
-        let name = getsockname(&self.stream).ok()?;
-        SocketAddr::try_from(name).ok().map(|address| address.ip())
-    }
-
     /// Waits for enough bytes to fill a buffer, and leaves them to be read. There are fewer if the client closes the socket
     /// before.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {

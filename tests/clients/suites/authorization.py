@@ -8,14 +8,13 @@ import json
 import os
 import re
 import struct
-import sys
 
 import bson
 import pymongo
 from bson import json_util
 from harness import raw
-from harness.scram import LoginFailed, SecuredServer, login
-from harness.tap import equal, raises, run, test
+from harness.scram import SecuredServer, login
+from harness.tap import equal, run, test
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 TABLES = os.path.join(ROOT, "tests", "authorization")
@@ -64,7 +63,7 @@ DOCUMENTS = {
 # Each role on the database `own`, and more of them elsewhere.
 ON_EVERY_DATABASE = ["read", "readWrite", "dbAdmin", "dbOwner", "userAdmin", "enableSharding"]
 ELSEWHERE = [("read", "other"), ("dbOwner", "admin"), ("userAdmin", "admin"), ("readWrite", "local"), ("dbAdmin", "config")]
-# Of a wrong shape for the namespace, or not to be had: the answer is of that kind for those who may and who may not.
+# How many messages are sent before their answers are read.
 BATCH = 40
 
 
@@ -176,7 +175,7 @@ def role_table():
 
 def parse_needs(text):
     """Alternatives, each a list of (wanted, actions, resource)."""
-    if text in ("anyone", "login", "test"):
+    if text in ("anyone", "login"):
         return text
     alternatives = []
     for alternative in text.split(" or "):
@@ -221,7 +220,7 @@ class Case:
             return True
         if role is None:
             return False
-        if self.needs in ("login", "test"):
+        if self.needs == "login":
             return True
         return any(all(self._holds(role, *term) for term in terms) for terms in self.needs)
 
@@ -349,7 +348,7 @@ def every_command_of_the_server_is_in_the_table(matrix):
     names = {name for name, entry in listed.items()} | {a for entry in listed.values() for a in entry["aliases"]}
     known = {next(iter(json.loads(case.command))) for case in matrix.cases}
     equal(sorted(names - known), [], "commands without a line in commands.txt")
-    equal(sorted(known - names), [], "lines for commands that the server has not")
+    equal(sorted(known - names), [], "lines for commands that the server does not have")
 
 
 @test

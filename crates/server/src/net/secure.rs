@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,15 +30,19 @@ use crate::tls::Tls;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves a client of a TCP address until it disconnects, breaks the protocol, or the server stops.
-pub async fn serve_tcp<S>(server: Arc<Server>, mut socket: Socket<S>, peer: Peer)
-where
+pub async fn serve_tcp<S>(
+    server: Arc<Server>,
+    mut socket: Socket<S>,
+    peer: Peer,
+    local_ip: Option<IpAddr>,
+) where
     S: AsFd + Unpin,
     for<'s> &'s S: io::Read + io::Write,
 {
     let Some(open) = OpenConnection::admit(&server, &peer, socket.gone()) else {
         return;
     };
-    if let Some(ip) = socket.local_ip() {
+    if let Some(ip) = local_ip {
         open.connection.local_ip.get_or_init(|| ip);
     }
     match &server.tls {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use zeroize::Zeroize;
 
+use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
@@ -30,6 +31,9 @@ use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
+
+/// How long a client may take to send its first message, if it has to log in.
+const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves a client until it disconnects, breaks the protocol, or the server stops.
 pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer, gone: Arc<AtomicBool>)
@@ -131,33 +135,51 @@ pub struct OpenConnection<'a> {
     server: &'a Server,
     /// The connection.
     pub connection: Arc<Connection>,
+    _address: Option<Entered<'a>>,
 }
 
 impl<'a> OpenConnection<'a> {
-    /// Admits a connection, unless there are too many.
+    /// Admits a connection, unless there are too many of all clients or of its address.
     pub fn admit(
         server: &'a Server,
         peer: &Peer,
         gone: Arc<AtomicBool>,
     ) -> Option<OpenConnection<'a>> {
-        let limit = server.settings.connections_max;
-        let Some(connection) = server.connections.open(peer.clone(), limit, gone) else {
+        let settings = &server.settings;
+        let exempt = is_exempt(server, peer);
+        let limit = |max| if exempt { usize::MAX } else { max };
+        let refuse = |id, message: &str| {
             server.metrics.connections_rejected.add(1);
-            server.log.info(
-                Component::Network,
-                22942,
-                "listener",
-                "Connection refused because there are too many open connections",
-                &doc! {
-                    "remote": peer.to_string(),
-                    "connectionCount": server.connections.len() as i64,
-                },
-            );
+            let attributes = doc! {
+                "remote": peer.to_string(),
+                "connectionCount": server.connections.len() as i64,
+            };
+            (server.log).info(Component::Network, id, "listener", message, &attributes);
+        };
+        let mut address = None;
+        if let Peer::Tcp(remote) = peer {
+            let max = limit(settings.connections_per_address);
+            address = server.connections.addresses.enter(remote.ip(), max);
+            if address.is_none() {
+                let message =
+                    "Connection refused because there are too many open connections of its address";
+                refuse(9_100_042, message);
+                return None;
+            }
+        }
+        let max = limit(settings.connections_max);
+        let Some(connection) = server.connections.open(peer.clone(), max, gone) else {
+            let message = "Connection refused because there are too many open connections";
+            refuse(22942, message);
             return None;
         };
         server.metrics.connections_created.add(1);
-        let open = OpenConnection { server, connection };
-        if !server.settings.quiet {
+        let open = OpenConnection {
+            server,
+            connection,
+            _address: address,
+        };
+        if !settings.quiet {
             server.log.info(
                 Component::Network,
                 22943,
@@ -171,6 +193,18 @@ impl<'a> OpenConnection<'a> {
             );
         }
         Some(open)
+    }
+}
+
+/// Whether limits of connections do not stop this client.
+fn is_exempt(server: &Server, peer: &Peer) -> bool {
+    let mut exempt = server.settings.connections_exempt.iter();
+    match peer {
+        Peer::Tcp(address) => exempt.any(|one| one.names(address.ip())),
+        Peer::Unix => {
+            let path = server.settings.unix_socket_path(server.port);
+            path.is_some_and(|path| exempt.any(|one| one.names_socket(&path)))
+        }
     }
 }
 
@@ -213,6 +247,11 @@ where
     /// Handles messages one after the other, each before the next is read. So unacknowledged writes stay in order, and a
     /// client that sends faster than the store accepts is throttled by its own socket.
     async fn run(&mut self) -> End {
+        if self.client.server.access.is_enforced()
+            && let Err(end) = self.first().await
+        {
+            return end;
+        }
         loop {
             let answered = match self.next().await {
                 Ok(()) => self.answer().await,
@@ -222,6 +261,23 @@ where
                 return end;
             }
         }
+    }
+
+    /// Handles the first message, which must come in time: who has no login must not keep connections for nothing.
+    async fn first(&mut self) -> Result<(), End> {
+        let Ok(next) = tokio::time::timeout(FIRST_MESSAGE_MAX, self.next()).await else {
+            let connection = self.client.connection;
+            self.client.server.log.info(
+                Component::Network,
+                9_100_043,
+                &connection.name,
+                "Closed a connection whose client has sent no message in time",
+                &doc! {"remote": connection.peer.to_string()},
+            );
+            return Err(None);
+        };
+        next?;
+        self.answer().await
     }
 
     /// Waits for the next message.

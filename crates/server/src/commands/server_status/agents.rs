@@ -54,7 +54,7 @@ pub fn queues(server: &Server) -> DocBuf {
     doc! {"execution": &execution}
 }
 
-/// Logins by their mechanisms, and the certificates.
+/// Logins by their mechanisms, and TLS.
 pub fn security(server: &Server) -> DocBuf {
     let logins = &server.logins;
     let mut out = doc! {"authentication": logins.counters.to_doc(logins.mechanisms())};
