@@ -51,8 +51,6 @@ pub enum Component {
     Control,
     /// Listeners and connections.
     Network,
-    /// Logins, and what users may do.
-    Access,
     /// Running commands.
     Command,
     /// Logins and privileges.
@@ -72,7 +70,6 @@ impl Component {
         match self {
             Component::Control => "CONTROL",
             Component::Network => "NETWORK",
-            Component::Access => "ACCESS",
             Component::Command => "COMMAND",
             Component::Access => "ACCESS",
             Component::Storage => "STORAGE",
