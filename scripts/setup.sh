@@ -225,6 +225,7 @@ setup_clients() {
     need_python
     have javac || apt_install default-jdk-headless
     have mvn || apt_install maven
+    have openssl || apt_install openssl
     have node && have npm || fail "no Node.js found: install version 20 or newer"
     setup_php
     setup_go

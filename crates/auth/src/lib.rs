@@ -21,5 +21,5 @@ pub use name::UserName;
 pub use privileges::{Privilege, Privileges, merge};
 pub use random::{NoRandomness, random_bytes};
 pub use resource::{Resource, Target, is_normal_collection};
-pub use restrictions::{Ends, Restrictions};
+pub use restrictions::{Ends, Range as AddressRange, Restrictions};
 pub use roles::{Resolved, Role, RoleSource};

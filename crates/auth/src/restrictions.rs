@@ -7,7 +7,7 @@ use frond_error::{Error, ErrorCode, Result};
 
 /// A range of addresses, in CIDR notation or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
+pub struct Range {
     address: IpAddr,
     prefix: u32,
 }
@@ -17,7 +17,7 @@ impl Range {
     ///
     /// # Errors
     /// `BadValue` (2).
-    fn parse(text: &str) -> Result<Range> {
+    pub fn parse(text: &str) -> Result<Range> {
         let wrong = |why: &str| Error::bad_value(format!("{why}: '{text}'"));
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -45,7 +45,8 @@ impl Range {
 
     /// Whether an address is in the range. An IPv4 address that a socket for both families shows as an IPv6 address is
     /// compared as an IPv4 address.
-    fn contains(&self, address: IpAddr) -> bool {
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
                 let differs = base.to_bits() ^ address.to_bits();

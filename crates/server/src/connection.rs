@@ -8,15 +8,17 @@ use std::time::Instant;
 
 use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf, Timestamp};
-use frond_store::{LastWritten, Progress, Waits};
+use frond_store::{LastWritten, Progress as WorkProgress, Waits};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::access::User;
+use crate::addresses::Addresses;
 use crate::exec::Held;
 use crate::fail_points::Effect;
 use crate::last_error::LastError;
+use crate::logins::Progress;
 use crate::parking::Parked;
 use crate::room::Grant;
 use crate::sessions::SessionId;
@@ -88,7 +90,7 @@ pub struct Running {
     /// The number of the transaction that it is a statement of.
     pub transaction: Option<i64>,
     /// Its progress, for operations that report it.
-    pub progress: Option<Arc<Progress>>,
+    pub progress: Option<Arc<WorkProgress>>,
 }
 
 impl Running {
@@ -170,6 +172,8 @@ pub struct Connection {
     pub client: OnceLock<DocBuf>,
     /// The subject of the client's certificate, as RFC 2253 writes it, if TLS has verified one.
     pub certificate_subject: OnceLock<String>,
+    /// The address of the server that the client is connected to, over TCP.
+    pub local_ip: OnceLock<IpAddr>,
     /// Who is logged in. Its own commands read [`ClientState::identity`].
     pub identity: Mutex<Option<Arc<User>>>,
     /// The operation that it runs.
@@ -210,8 +214,12 @@ pub struct ClientState {
     pub greeted: bool,
     /// The session used last, and when its idle time was restarted.
     pub session: Option<(SessionId, Instant)>,
-    /// Who is logged in, as it was when it was read.
+    /// Who is logged in, as it was when it was read; see [`crate::authentication::current_user`].
     pub identity: Option<Arc<User>>,
+    /// The login that was begun, and those that failed.
+    pub login: Progress,
+    /// Set by a message that holds a secret: its bytes are overwritten when it is handled.
+    pub wipes_message: bool,
     /// Number of the last reply.
     pub last_reply: i32,
     /// Set by a getMore that has to wait; its message is then handled again.
@@ -255,6 +263,8 @@ pub struct Connections {
     count: AtomicUsize,
     /// Connections that run a command now.
     pub active: AtomicI64,
+    /// Connections by the address of their client.
+    pub addresses: Addresses,
     next_operation: AtomicI64,
 }
 
@@ -272,6 +282,7 @@ impl Connections {
             peer,
             client: OnceLock::new(),
             certificate_subject: OnceLock::new(),
+            local_ip: OnceLock::new(),
             identity: Mutex::default(),
             running: Mutex::new(Running::default()),
             killed: Arc::new(AtomicBool::new(false)),

@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod addresses;
 mod arguments;
+mod authentication;
 mod authorization;
 mod background;
 mod client;
@@ -29,6 +31,7 @@ mod life;
 mod limits;
 mod lock_file;
 mod log;
+mod logins;
 mod memory;
 mod message;
 mod metrics;

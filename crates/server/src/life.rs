@@ -1,12 +1,15 @@
 //! Running the server: start, signals, clean shutdown.
 
+use std::fs::Permissions;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
 use frond_store::{Damage, DocumentStore, EventListener, LogCut, StorageOptions, StoreOptions};
+use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
@@ -69,6 +72,10 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
             return ExitCode::from(exit::BAD_OPTIONS);
         }
     };
+    if !settings.honor_umask {
+        // Whatever is created from here on is for the owner only; where that is not meant, permissions are set.
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    }
     let handles = HandleLimit::raise();
     let log = match Log::open(&settings) {
         Ok(log) => Arc::new(log),
@@ -175,6 +182,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map(Arc::new)
         .map_err(|error| match error {
             StartError::Thread(error) => FatalError::thread(&error),
+            StartError::Random(error) => FatalError::new(1, error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
         })?;
@@ -355,12 +363,17 @@ fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
     }
     // Only clients of this machine reach the loopback interface. Any other address is a reason to warn, in the
     // log and in each shell that connects.
-    if ips.iter().any(|ip| !ip.is_loopback()) {
+    if !settings.security.authorization && ips.iter().any(|ip| !ip.is_loopback()) {
         log.startup_warning(
             22120,
-            "Access control is not enabled for the database, and this server accepts connections \
-             from other machines (see --bind_ip). Read and write access to data and configuration \
-             is unrestricted",
+            "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
+            &doc! {"bindIp": settings.bind_ip.join(",")},
+        );
+    }
+    if rustix::process::geteuid().is_root() {
+        log.startup_warning(
+            22138,
+            "You are running this process as the root user, which is not recommended",
             &DocBuf::new(),
         );
     }
@@ -465,8 +478,10 @@ struct PidFile(std::path::PathBuf);
 
 impl PidFile {
     fn write(path: std::path::PathBuf) -> Result<PidFile, String> {
-        std::fs::write(&path, format!("{}\n", std::process::id()))
-            .map_err(|error| format!("cannot write the pid file {}: {error}", path.display()))?;
+        let failed = |error| format!("cannot write the pid file {}: {error}", path.display());
+        std::fs::write(&path, format!("{}\n", std::process::id())).map_err(failed)?;
+        // As mongod's: other programs of the machine look for the process.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(failed)?;
         Ok(PidFile(path))
     }
 }

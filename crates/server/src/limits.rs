@@ -9,3 +9,6 @@ pub const REPLY_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + (16 << 10);
 
 /// Statements in one write command.
 pub const WRITE_BATCH_MAX: usize = 100_000;
+
+/// The longest message of a client that is not logged in, where logins are required.
+pub const MESSAGE_BYTES_BEFORE_LOGIN: usize = 48 << 10;

@@ -53,8 +53,6 @@ pub enum Component {
     Network,
     /// Running commands.
     Command,
-    /// Logins and privileges.
-    Access,
     /// The engine and its files.
     Storage,
     /// Index builds.
@@ -71,7 +69,6 @@ impl Component {
             Component::Control => "CONTROL",
             Component::Network => "NETWORK",
             Component::Command => "COMMAND",
-            Component::Access => "ACCESS",
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
             Component::Query => "QUERY",

@@ -49,8 +49,8 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 
 | what | what happens |
 | --- | --- |
-| authentication, users and roles | a client that authenticates gets an error: connect without credentials, and bind to trusted addresses only |
-| TLS | `net.tls` in the configuration is an error; a client that speaks TLS gets an alert, and the log says why |
+| logins by LDAP, Kerberos, OIDC and AWS IAM, and as `__system` by a key file | refused, as a mechanism that is not enabled |
+| encryption at rest, auditing | their settings are errors |
 | server-side JavaScript (`$where`, `$function`, `$accumulator`, `mapReduce`) | an error that names what to use instead |
 | a replica set with more than one member | `--replSet` makes a [replica set of one](replica-set.md); a configuration with two members is refused |
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
@@ -60,6 +60,10 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |
 | buckets of time series | measurements are stored as ordinary documents, in insertion order; they can be updated and deleted like others |
 | every command that is not listed below | error 59, as for an unknown command |
+
+## Security
+
+[Users, roles, logins and TLS](security.md) follow MongoDB, with all its built-in roles. Their page says how to turn them on, and what differs.
 
 ## Change streams
 
@@ -186,6 +190,7 @@ pub fn configuration() -> String {
         let takes = match setting.kind {
             Kind::Switch(_) => "true or false".to_owned(),
             Kind::Text(_) | Kind::Secret(_) => "text".to_owned(),
+            Kind::List(_) => "a list of texts".to_owned(),
             Kind::Integer(least, most) => format!("{least} to {most}"),
             Kind::Number(least, most) => format!("{least} to {most}"),
             Kind::Choice(words) => words.join(", "),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use frond_auth::NoRandomness;
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
 use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
@@ -16,6 +17,7 @@ use crate::cursors::Cursors;
 use crate::exec::Executor;
 use crate::fail_points::FailPoints;
 use crate::log::{Component, Log, Severity};
+use crate::logins::Logins;
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
@@ -47,6 +49,8 @@ pub struct Server {
     pub oplog: OplogUpkeep,
     /// Logical sessions.
     pub sessions: Sessions,
+    /// The mechanisms and the counters of logins.
+    pub logins: Logins,
     /// Connections.
     pub connections: Connections,
     /// Counters.
@@ -90,6 +94,8 @@ pub enum StartError {
     Thread(std::io::Error),
     /// The store belongs to another replica set, or its configuration cannot be used.
     ReplicaSet(Error),
+    /// The system gives it no random bytes.
+    Random(NoRandomness),
     /// The stored parameters cannot be read, or the oplog cannot be turned on or off.
     Store(Error),
 }
@@ -134,6 +140,7 @@ impl Server {
                 &attributes,
             );
         }
+        let logins = Logins::new(&settings.logins).map_err(StartError::Random)?;
         let oplog = OplogUpkeep::new(settings.pre_image_period);
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
@@ -152,6 +159,7 @@ impl Server {
             replication,
             cluster_parameters,
             oplog,
+            logins,
             sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
             metrics,

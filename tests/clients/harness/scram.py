@@ -45,14 +45,15 @@ class Conversation:
     def _hmac(self, key, text):
         return hmac.new(key, text, self.digest).digest()
 
+    def salted(self, salt, iterations):
+        return hashlib.pbkdf2_hmac(self.digest, self.password, salt, iterations)
+
     def final(self, server_first):
         """The second message of the client."""
         fields = dict(part.split("=", 1) for part in server_first.split(","))
         if not fields["r"].startswith(self.nonce):
             raise AssertionError("the server changed the client's nonce")
-        salted = hashlib.pbkdf2_hmac(
-            self.digest, self.password, base64.b64decode(fields["s"]), int(fields["i"])
-        )
+        salted = self.salted(base64.b64decode(fields["s"]), int(fields["i"]))
         self.client_key = self._hmac(salted, b"Client Key")
         stored = hashlib.new(self.digest, self.client_key).digest()
         without_proof = f"c=biws,r={fields['r']}"
@@ -104,12 +105,12 @@ def login(connection, user, password, database="admin", mechanism="SCRAM-SHA-256
 
 
 class SecuredServer(Server):
-    """A server with authorization, and a user `admin` who may do anything.
+    """A server with authorization, and a user who may do anything.
 
     The first user is made as an operator makes it: from this machine, before there is any.
     """
 
-    ADMIN = ("admin", "correct horse")
+    ADMIN = ("operator", "correct horse")
 
     def __init__(self, binary, options=(), **more):
         super().__init__(binary, ["--auth", *options], **more)

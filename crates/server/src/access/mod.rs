@@ -115,6 +115,18 @@ impl Access {
         Ok(Some(user))
     }
 
+    /// As [`Access::find`], for a login. It reads the store in each case, so that the time does not tell whether there is
+    /// such a user.
+    ///
+    /// # Errors
+    /// As [`Access::find`].
+    pub fn find_for_login(&self, name: &UserName) -> Result<Option<Arc<User>>> {
+        match Stored::now(&self.store).user(name)? {
+            Some(_) => self.find(name),
+            None => Ok(None),
+        }
+    }
+
     /// The user of the database `$external` with this name, as the subject of a certificate.
     ///
     /// # Errors

@@ -1,13 +1,15 @@
 //! One user, as logins and commands see it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use frond_auth::roles::resolve;
 use frond_auth::scram::{Credential, Mechanism};
-use frond_auth::{Privileges, Restrictions, UserName};
+use frond_auth::{LoginMechanism, Privileges, Restrictions, UserName};
 use frond_bson::{Doc, Value};
 use frond_error::Result;
+use zeroize::Zeroizing;
 
 use crate::sessions::SessionOwner;
 
@@ -37,14 +39,27 @@ pub struct User {
 }
 
 /// How a user proves who it is.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Credentials {
     /// By SCRAM-SHA-1.
     pub sha1: Option<Credential>,
     /// By SCRAM-SHA-256.
     pub sha256: Option<Credential>,
+    /// By MONGODB-CR: the digest of the password, with which one can log in.
+    pub cr: Option<Zeroizing<String>>,
     /// Whether another authority vouches for it.
     pub is_external: bool,
+}
+
+/// Without secrets.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("sha1", &self.sha1)
+            .field("sha256", &self.sha256)
+            .field("is_external", &self.is_external)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Credentials {
@@ -93,11 +108,17 @@ impl Credentials {
         let credentials = Credentials {
             sha1: scram(Mechanism::Sha1)?,
             sha256: scram(Mechanism::Sha256)?,
+            cr: match stored.get(LoginMechanism::MongoCr.name()) {
+                None => None,
+                Some(Value::String(digest)) => Some(Zeroizing::new(digest.to_owned())),
+                Some(_) => return Err(unsupported_format("Invalid MONGODB-CR credential")),
+            },
             is_external,
         };
-        if credentials.sha1.is_none() && credentials.sha256.is_none() {
+        let has_scram = credentials.sha1.is_some() || credentials.sha256.is_some();
+        if !has_scram && credentials.cr.is_none() {
             return Err(unsupported_format(
-                "User documents must provide credentials for SCRAM-SHA-1 or SCRAM-SHA-256 authentication",
+                "User documents must provide credentials for SCRAM-SHA-1, SCRAM-SHA-256 or MONGODB-CR authentication",
             ));
         }
         Ok(credentials)

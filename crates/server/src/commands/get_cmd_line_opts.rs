@@ -62,6 +62,9 @@ fn nest(mut given: &[(&str, &SettingValue)], out: &mut DocBuf) {
                     SettingValue::Switch(on) => out.push(key, *on),
                     SettingValue::Text(text) => out.push(key, text),
                     SettingValue::Secret(_) => out.push(key, SHOWN),
+                    SettingValue::List(parts) => out.push_array(key, |list| {
+                        parts.iter().for_each(|part| list.push(part));
+                    }),
                     SettingValue::Integer(n) => out.push(key, *n),
                     SettingValue::Number(n) => out.push(key, *n),
                 }

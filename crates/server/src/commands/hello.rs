@@ -7,7 +7,8 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
 use super::{Command, InTransactions, Traits};
-use crate::arguments::whole;
+use crate::arguments::{Arguments, whole};
+use crate::authentication::{log_in_by_certificate, sasl_start, supported_mechanisms};
 use crate::authorization::{Needs, Requested};
 use crate::clock::now_ms;
 use crate::context::Context;
@@ -100,6 +101,9 @@ impl Command for Hello {
         reply.push("maxWireVersion", WIRE_VERSION_MAX);
         reply.push("readOnly", false);
         negotiate_compression(cx, &mut reply);
+        if !has_waited {
+            log_in(cx, &mut reply)?;
+        }
         cx.state.greeted = true;
         Ok(reply)
     }
@@ -227,6 +231,39 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<TopologyWait>> {
     let until = Instant::now() + Duration::from_millis(time.min(i32::MAX as u64));
     Ok(Some(TopologyWait { topology, until }))
 }
+
+/// The part of the handshake that is about logins: the mechanisms of a user, and the first message of a login. Such a
+/// login that fails is as if it had not begun.
+fn log_in(cx: &mut Context<'_>, reply: &mut DocBuf) -> Result<()> {
+    let args = cx.args();
+    if let Some(user) = args.str("saslSupportedMechs")? {
+        supported_mechanisms(cx, user, reply)?;
+    }
+    let Some(begun) = args.doc_field("speculativeAuthenticate")? else {
+        return Ok(());
+    };
+    let args = Arguments::new("speculativeAuthenticate", begun);
+    let outcome = match (begun.first().map(|(name, _)| name), args.str("db")) {
+        (Some("saslStart"), Ok(Some(db))) => sasl_start(cx, db, &args, true),
+        (Some("authenticate"), Ok(db)) if args.get("mechanism") == Some(X509) => {
+            log_in_by_certificate(cx, db.unwrap_or("$external"), &args, true)
+        }
+        (Some("saslStart" | "authenticate"), _) => return Ok(()),
+        _ => {
+            return Err(Error::location(
+                51_769,
+                "hello.speculativeAuthenticate has to begin with saslStart or authenticate",
+            ));
+        }
+    };
+    if let Ok(answer) = outcome {
+        reply.push("speculativeAuthenticate", &answer);
+    }
+    Ok(())
+}
+
+/// The value of the field `mechanism` of a login by a certificate.
+const X509: Value<'static> = Value::String("MONGODB-X509");
 
 /// Compressors that both sides support, in the order of the client's preference.
 fn negotiate_compression(cx: &mut Context<'_>, reply: &mut DocBuf) {

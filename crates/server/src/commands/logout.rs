@@ -4,10 +4,11 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 
 use super::{Command, Traits};
+use crate::authentication::log_out;
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
-/// Ends the authentication of this connection, of which there is none.
+/// Ends the login of this connection as a user of the database.
 pub struct Logout;
 
 impl Command for Logout {
@@ -16,35 +17,22 @@ impl Command for Logout {
     }
 
     fn doc(&self) -> &'static str {
-        "Ends the authentication of this connection, of which there is none."
+        "Ends the login of this connection as a user of the database."
     }
 
     fn traits(&self) -> Traits {
-        Traits::CHEAP
+        Traits::CHEAP.external()
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
         Ok(Needs::Anyone)
     }
 
-    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let user = cx.state.identity.as_ref();
+        if user.is_some_and(|user| user.name.db == cx.db) {
+            log_out(cx.connection, cx.state);
+        }
         Ok(DocBuf::new())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use frond_bson::doc;
-
-    use crate::testing::TestServer;
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn it_answers() {
-        assert_eq!(
-            TestServer::new().run("admin", doc! {"logout": 1}),
-            doc! {"ok": 1.0}
-        );
     }
 }

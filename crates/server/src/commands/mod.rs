@@ -20,6 +20,7 @@ pub mod aggregate;
 pub mod append_oplog_note;
 pub mod apply_ops;
 mod asked_names;
+pub mod authenticate;
 pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
@@ -96,7 +97,7 @@ pub mod roles_info;
 pub mod roles_of_role;
 pub mod roles_of_user;
 pub mod rotate_certificates;
-pub mod sasl_start;
+pub mod sasl;
 pub mod server_status;
 pub mod set_feature_compatibility_version;
 pub mod shutdown;
@@ -120,6 +121,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &aggregate::Aggregate,
     &append_oplog_note::AppendOplogNote,
     &apply_ops::ApplyOps,
+    &authenticate::Authenticate,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
     &clone_collection_as_capped::CloneCollectionAsCapped,
@@ -161,6 +163,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &get_last_error::GetLastError,
     &get_log::GetLog,
     &get_more::GetMore,
+    &authenticate::GetNonce,
     &get_prev_error::GetPrevError,
     &privileges_of_role::GRANT,
     &roles_of_role::GRANT,
@@ -207,7 +210,8 @@ pub static COMMANDS: &[&dyn Command] = &[
     &roles_of_user::REVOKE,
     &roles_info::RolesInfo,
     &rotate_certificates::RotateCertificates,
-    &sasl_start::SaslStart,
+    &sasl::SaslContinue,
+    &sasl::SaslStart,
     &server_status::ServerStatus,
     &cluster_parameters::SetClusterParameter,
     &default_rw_concern::SetDefaultRwConcern,

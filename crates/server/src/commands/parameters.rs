@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use frond_auth::scram::Mechanism;
 use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::QueryLimit;
@@ -16,7 +17,7 @@ use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::Component;
 use crate::replication::Moments;
-use crate::settings;
+use crate::settings::{self, ITERATIONS};
 use crate::state::Server;
 
 /// A parameter of the running server.
@@ -60,6 +61,24 @@ macro_rules! query_limit {
                 let limit = number($name, value, 1, i64::MAX)?;
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
                 server.store.queries().set_limit($limit, limit);
+                Ok(())
+            }),
+        }
+    };
+}
+
+/// The iterations of new credentials.
+macro_rules! iterations {
+    ($name:literal, $mechanism:expr) => {
+        Parameter {
+            name: $name,
+            get: |server| {
+                owned(i32::try_from(server.logins.iterations($mechanism)).unwrap_or(i32::MAX))
+            },
+            set: Some(|server, value| {
+                let count = number($name, value, ITERATIONS.0, ITERATIONS.1)?;
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                server.logins.set_iterations($mechanism, count);
                 Ok(())
             }),
         }
@@ -135,9 +154,19 @@ static PARAMETERS: &[Parameter] = &[
         }),
     },
     Parameter {
-        // Without users there are no authentication mechanisms.
+        name: "authFailedDelayMs",
+        get: |server| owned(server.settings.logins.failed_delay.as_millis() as i32),
+        set: None,
+    },
+    Parameter {
         name: "authenticationMechanisms",
-        get: |_| OwnedValue::from(Value::Array(&ArrayBuf::new())),
+        get: |server| {
+            let mut names = ArrayBuf::new();
+            for mechanism in server.logins.mechanisms() {
+                names.push(mechanism.name());
+            }
+            OwnedValue::from(Value::Array(&names))
+        },
         set: None,
     },
     Parameter {
@@ -154,6 +183,11 @@ static PARAMETERS: &[Parameter] = &[
             server.set_cursor_timeout(Duration::from_millis(ms.unsigned_abs()));
             Ok(())
         }),
+    },
+    Parameter {
+        name: "enableLocalhostAuthBypass",
+        get: |server| owned(server.settings.logins.localhost_bypass),
+        set: None,
     },
     Parameter {
         name: "enableTestCommands",
@@ -285,6 +319,8 @@ static PARAMETERS: &[Parameter] = &[
         get: |server| owned(server.settings.quiet),
         set: None,
     },
+    iterations!("scramIterationCount", Mechanism::Sha1),
+    iterations!("scramSHA256IterationCount", Mechanism::Sha256),
     Parameter {
         name: "slowOpThresholdMs",
         get: |server| owned(server.slow_operation().as_millis() as i64),
@@ -484,7 +520,7 @@ mod tests {
         assert_eq!(reply.get_bool("enableTestCommands"), Some(false));
         assert_eq!(
             reply.get_array("authenticationMechanisms").unwrap().count(),
-            0
+            3
         );
         for command in [
             doc! {"getParameter": "*"},

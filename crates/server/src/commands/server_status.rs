@@ -363,7 +363,9 @@ mod tests {
             .unwrap()
             .get_doc("authentication")
             .unwrap();
-        assert!(login.get_doc("mechanisms").unwrap().is_empty());
+        let mechanisms = login.get_doc("mechanisms").unwrap();
+        let names: Vec<&str> = mechanisms.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"]);
         assert_eq!(
             reply.get_doc("storageEngine").unwrap().get_str("name"),
             Some("frond")

@@ -164,7 +164,7 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
         Err(failure) => {
             let label = |code| label(request, client.state.reads_change_stream, code);
             Answer {
-                wait: effect.block,
+                wait: effect.block.max(client.state.login.delay.take()),
                 close,
                 ..Answer::labelled(failure, label, None)
             }

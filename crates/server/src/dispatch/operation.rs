@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use frond_bson::{Value, doc};
+use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Interrupt, OpContext};
 
@@ -27,6 +27,27 @@ pub struct Operation {
     pub kind: &'static str,
     /// Index in the table of commands.
     pub index: usize,
+}
+
+/// The fields of writes that may hold credentials of users.
+const WRITTEN: [&str; 7] = [
+    "applyOps",
+    "deletes",
+    "documents",
+    "ops",
+    "query",
+    "update",
+    "updates",
+];
+
+/// Whether a command names the collection of users, or one in which mongorestore prepares it.
+fn names_users(body: &Doc) -> bool {
+    let names = |name: &[u8]| {
+        body.as_bytes()
+            .windows(name.len())
+            .any(|bytes| bytes == name)
+    };
+    names(b"system.users") || names(b"tempusers")
 }
 
 /// The kind of a command's operation, as `currentOp` names it.
@@ -138,13 +159,29 @@ impl Operation {
         client.state.announced = true;
     }
 
-    fn begin(&self, client: &Client<'_>, request: &CommandRequest<'_>, started: Instant) {
+    /// The fields of a command whose values are shown nowhere.
+    fn secrets(&self, request: &CommandRequest<'_>) -> &'static [&'static str] {
+        let fields = self.traits.secrets;
+        let body = request.body;
+        if fields.iter().any(|field| body.contains_key(field)) {
+            return fields;
+        }
+        // Whoever restores users writes their credentials as documents.
+        match self.traits.writes && request.db == "admin" && names_users(body) {
+            true => &WRITTEN,
+            false => &[],
+        }
+    }
+
+    fn begin(&self, client: &mut Client<'_>, request: &CommandRequest<'_>, started: Instant) {
         let (server, connection) = (client.server, client.connection);
         server.connections.active.fetch_add(1, Relaxed);
         // A write counts its statements itself.
         if self.traits.class != Class::Write {
             server.metrics.count(self.traits.op, 1);
         }
+        let secrets = self.secrets(request);
+        client.state.wipes_message |= !secrets.is_empty();
         let mut running = connection.running.lock();
         running.active = true;
         running.id = server.connections.operation_id();
@@ -155,7 +192,7 @@ impl Operation {
         running.session = None;
         running.transaction = None;
         running.progress = None;
-        running.keep_command(request.body, self.traits.secrets);
+        running.keep_command(request.body, secrets);
         running.namespace.clear();
         running.namespace.push_str(request.db);
         running.namespace.push('.');

@@ -14,6 +14,7 @@ use crate::connection::Connection;
 use crate::dispatch::{self, Answer, CommandRequest, caller, run_command};
 use crate::errors::{of_wire, write_error};
 use crate::exec::Lane;
+use crate::limits::MESSAGE_BYTES_BEFORE_LOGIN;
 use crate::log::Component;
 use crate::state::Server;
 
@@ -41,6 +42,14 @@ pub fn pack(reply: Vec<u8>, compressor: Compressor) -> Vec<u8> {
     compress(&reply, compressor).unwrap_or(reply)
 }
 
+/// The longest message that a client may send: a short one until it is logged in, where logins are required.
+pub fn message_bytes_max(client: &Client<'_>) -> usize {
+    match client.server.access.is_enforced() && client.state.identity.is_none() {
+        true => MESSAGE_BYTES_BEFORE_LOGIN,
+        false => MAX_MESSAGE_BYTES,
+    }
+}
+
 /// Decompresses a message, if it is compressed.
 ///
 /// # Errors
@@ -52,7 +61,7 @@ pub fn inflate(client: &Client<'_>, message: &[u8]) -> Result<Option<Inflated>, 
     let known = |compressor| {
         compressor == Compressor::Noop || client.server.settings.compressors.contains(&compressor)
     };
-    match decompress(message, MAX_MESSAGE_BYTES) {
+    match decompress(message, message_bytes_max(client)) {
         Ok((message, compressor)) if known(compressor) => Ok(Some(Inflated {
             message,
             compressor,

@@ -47,6 +47,8 @@ pub enum Ended {
     Malformed(frond_wire::Error),
     /// The client has stalled while it held memory that others need.
     Stalled,
+    /// The client began a login and did not end it in time.
+    LoginTime,
 }
 
 /// The messages of one connection.
@@ -150,6 +152,16 @@ impl Frames {
             false => Poll::Pending,
         })
         .await;
+    }
+
+    /// Changes the limit for messages that are not read yet.
+    pub fn set_limit(&mut self, bytes: usize) {
+        self.arrived.set_limit(bytes);
+    }
+
+    /// Overwrites the message that [`Frames::next`] found, which holds a secret.
+    pub fn wipe(&mut self) {
+        self.arrived.wipe(self.current);
     }
 
     /// Drops the message that [`Frames::next`] found.

@@ -171,8 +171,9 @@ async fn accept_tcp(server: Arc<Server>, listener: TcpListener) {
         match accepted {
             Ok((stream, address)) => {
                 prepare(&stream);
+                let local_ip = stream.local_addr().ok().map(|local| local.ip());
                 begin(&server, stream.into_std(), |socket| {
-                    serve_tcp(server.clone(), socket, Peer::Tcp(address))
+                    serve_tcp(server.clone(), socket, Peer::Tcp(address), local_ip)
                 });
             }
             Err(error) => accept_failed(&server, &error, &spare, || listener.accept()).await,

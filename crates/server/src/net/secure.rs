@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,14 +30,21 @@ use crate::tls::Tls;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves a client of a TCP address until it disconnects, breaks the protocol, or the server stops.
-pub async fn serve_tcp<S>(server: Arc<Server>, mut socket: Socket<S>, peer: Peer)
-where
+pub async fn serve_tcp<S>(
+    server: Arc<Server>,
+    mut socket: Socket<S>,
+    peer: Peer,
+    local_ip: Option<IpAddr>,
+) where
     S: AsFd + Unpin,
     for<'s> &'s S: io::Read + io::Write,
 {
     let Some(open) = OpenConnection::admit(&server, &peer, socket.gone()) else {
         return;
     };
+    if let Some(ip) = local_ip {
+        open.connection.local_ip.get_or_init(|| ip);
+    }
     match &server.tls {
         None => converse(&server, &open.connection, &mut socket).await,
         // In a box, so that connections without TLS need no memory for it.
@@ -96,13 +104,14 @@ where
         }
         Ok::<_, io::Error>(Header::parse(first.get(..bytes).unwrap_or_default()))
     };
-    let first = match tls.mode {
-        TlsMode::Require => tokio::time::timeout(HANDSHAKE_MAX, first).await,
-        // A client without TLS may take its time.
-        _ => Ok(first.await),
+    // A client that needs neither TLS nor a login may take its time.
+    let is_limited = tls.mode == TlsMode::Require || server.access.is_enforced();
+    let first = match is_limited {
+        true => tokio::time::timeout(HANDSHAKE_MAX, first).await,
+        false => Ok(first.await),
     };
     let first = first
-        .map_err(|_| TOO_SLOW.to_owned())?
+        .map_err(|_| "the client has sent no message in time".to_owned())?
         .map_err(|error| error.to_string())?;
     if first.is_ok_and(|header| header.begins_tls()) {
         return Ok(Begun::Tls);

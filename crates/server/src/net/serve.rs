@@ -12,7 +12,9 @@ use frond_bson::doc;
 use frond_error::{Error, ErrorCode};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
+use zeroize::Zeroize;
 
+use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
@@ -20,7 +22,7 @@ use crate::exec::{Lane, Ticket};
 use crate::log::{Component, Severity};
 use crate::message::{
     Handled, Inflated, announce, handle, inflate, is_statement, is_stranger, lane, log_malformed,
-    pack, wants_reply,
+    message_bytes_max, pack, wants_reply,
 };
 use crate::net::frames::{Ended, Frames};
 use crate::parking::{JournalWait, Parked};
@@ -29,6 +31,9 @@ use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
+
+/// How long a client may take to send its first message, if it has to log in.
+const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves a client until it disconnects, breaks the protocol, or the server stops.
 pub async fn serve<S>(server: Arc<Server>, mut stream: S, peer: Peer, gone: Arc<AtomicBool>)
@@ -82,6 +87,16 @@ where
                 &doc! {"remote": connection.peer.to_string()},
             );
         }
+        Some(Ended::LoginTime) => {
+            let attributes = doc! {"remote": connection.peer.to_string()};
+            server.log.info(
+                Component::Access,
+                9_916_002,
+                &connection.name,
+                "Closed a connection whose login was begun and did not end in time",
+                &attributes,
+            );
+        }
         Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
             let attributes =
                 doc! {"remote": connection.peer.to_string(), "error": error.to_string()};
@@ -120,33 +135,51 @@ pub struct OpenConnection<'a> {
     server: &'a Server,
     /// The connection.
     pub connection: Arc<Connection>,
+    _address: Option<Entered<'a>>,
 }
 
 impl<'a> OpenConnection<'a> {
-    /// Admits a connection, unless there are too many.
+    /// Admits a connection, unless there are too many of all clients or of its address.
     pub fn admit(
         server: &'a Server,
         peer: &Peer,
         gone: Arc<AtomicBool>,
     ) -> Option<OpenConnection<'a>> {
-        let limit = server.settings.connections_max;
-        let Some(connection) = server.connections.open(peer.clone(), limit, gone) else {
+        let settings = &server.settings;
+        let exempt = is_exempt(server, peer);
+        let limit = |max| if exempt { usize::MAX } else { max };
+        let refuse = |id, message: &str| {
             server.metrics.connections_rejected.add(1);
-            server.log.info(
-                Component::Network,
-                22942,
-                "listener",
-                "Connection refused because there are too many open connections",
-                &doc! {
-                    "remote": peer.to_string(),
-                    "connectionCount": server.connections.len() as i64,
-                },
-            );
+            let attributes = doc! {
+                "remote": peer.to_string(),
+                "connectionCount": server.connections.len() as i64,
+            };
+            (server.log).info(Component::Network, id, "listener", message, &attributes);
+        };
+        let mut address = None;
+        if let Peer::Tcp(remote) = peer {
+            let max = limit(settings.connections_per_address);
+            address = server.connections.addresses.enter(remote.ip(), max);
+            if address.is_none() {
+                let message =
+                    "Connection refused because there are too many open connections of its address";
+                refuse(9_100_042, message);
+                return None;
+            }
+        }
+        let max = limit(settings.connections_max);
+        let Some(connection) = server.connections.open(peer.clone(), max, gone) else {
+            let message = "Connection refused because there are too many open connections";
+            refuse(22942, message);
             return None;
         };
         server.metrics.connections_created.add(1);
-        let open = OpenConnection { server, connection };
-        if !server.settings.quiet {
+        let open = OpenConnection {
+            server,
+            connection,
+            _address: address,
+        };
+        if !settings.quiet {
             server.log.info(
                 Component::Network,
                 22943,
@@ -160,6 +193,18 @@ impl<'a> OpenConnection<'a> {
             );
         }
         Some(open)
+    }
+}
+
+/// Whether limits of connections do not stop this client.
+fn is_exempt(server: &Server, peer: &Peer) -> bool {
+    let mut exempt = server.settings.connections_exempt.iter();
+    match peer {
+        Peer::Tcp(address) => exempt.any(|one| one.names(address.ip())),
+        Peer::Unix => {
+            let path = server.settings.unix_socket_path(server.port);
+            path.is_some_and(|path| exempt.any(|one| one.names_socket(&path)))
+        }
     }
 }
 
@@ -202,6 +247,11 @@ where
     /// Handles messages one after the other, each before the next is read. So unacknowledged writes stay in order, and a
     /// client that sends faster than the store accepts is throttled by its own socket.
     async fn run(&mut self) -> End {
+        if self.client.server.access.is_enforced()
+            && let Err(end) = self.first().await
+        {
+            return end;
+        }
         loop {
             let answered = match self.next().await {
                 Ok(()) => self.answer().await,
@@ -213,16 +263,39 @@ where
         }
     }
 
+    /// Handles the first message, which must come in time: who has no login must not keep connections for nothing.
+    async fn first(&mut self) -> Result<(), End> {
+        let Ok(next) = tokio::time::timeout(FIRST_MESSAGE_MAX, self.next()).await else {
+            let connection = self.client.connection;
+            self.client.server.log.info(
+                Component::Network,
+                9_100_043,
+                &connection.name,
+                "Closed a connection whose client has sent no message in time",
+                &doc! {"remote": connection.peer.to_string()},
+            );
+            return Err(None);
+        };
+        next?;
+        self.answer().await
+    }
+
     /// Waits for the next message.
     async fn next(&mut self) -> Result<(), End> {
         let server = self.client.server;
         if server.is_stopping() {
             return Err(None);
         }
+        let mut deadline = None;
+        if server.access.is_enforced() {
+            self.frames.set_limit(message_bytes_max(&self.client));
+            deadline = self.client.state.login.deadline();
+        }
         tokio::select! {
             biased;
             next = self.frames.next(self.stream) => next.map_err(Some)?,
             _ = stopped(&mut self.stop) => return Err(None),
+            () = until(deadline), if deadline.is_some() => return Err(Some(Ended::LoginTime)),
         }
         server.metrics.requests.add(1);
         let bytes = self.frames.message().len() as u64;
@@ -372,8 +445,15 @@ where
             true => self.inflated.as_ref().map(Inflated::compressor),
             // A client that is slow to read its reply need not keep its request too.
             false => {
+                let mut inflated = self.inflated.take();
+                if std::mem::take(&mut self.client.state.wipes_message) {
+                    self.frames.wipe();
+                    if let Some(inflated) = &mut inflated {
+                        inflated.message.zeroize();
+                    }
+                }
                 self.frames.consume();
-                self.inflated.take().map(|inflated| inflated.compressor())
+                inflated.map(|inflated| inflated.compressor())
             }
         };
         if let Some(reply) = handled.reply {
@@ -387,7 +467,10 @@ where
             self.send(&reply, grant.is_some()).await?;
         }
         self.client.state.reply_grant = None;
-        match handled.close {
+        // Failed logins close a connection only where logins are required.
+        let login = &mut self.client.state.login;
+        let closes = std::mem::take(&mut login.closes) && self.client.server.access.is_enforced();
+        match handled.close || closes {
             true => Err(None),
             false => Ok(()),
         }

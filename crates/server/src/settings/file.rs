@@ -113,6 +113,15 @@ fn unknown(path: &str) -> String {
 }
 
 fn value(kind: Kind, leaf: &Yaml) -> Result<SettingValue, String> {
+    if let (Kind::List(_), Yaml::Array(parts)) = (kind, leaf) {
+        let parts: Option<Vec<_>> = parts
+            .iter()
+            .map(|part| part.as_str().map(str::to_owned))
+            .collect();
+        return parts
+            .map(SettingValue::List)
+            .ok_or_else(|| "must be a list of texts".to_owned());
+    }
     let text = match leaf {
         Yaml::String(text) | Yaml::Real(text) => text.clone(),
         Yaml::Integer(n) => n.to_string(),

@@ -5,6 +5,7 @@
 
 mod file;
 mod logins;
+mod network;
 mod secret;
 mod security;
 mod table;
@@ -22,6 +23,7 @@ use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
 pub use logins::{ITERATIONS, LoginSettings};
+pub use network::{CONNECTIONS_PER_ADDRESS, Exempt};
 pub use secret::{SHOWN, Secret};
 pub use security::SecuritySettings;
 pub use table::{
@@ -88,6 +90,12 @@ pub struct Settings {
     pub unix_socket_permissions: u32,
     /// Maximum number of simultaneous connections.
     pub connections_max: usize,
+    /// Maximum number of simultaneous connections of one address.
+    pub connections_per_address: usize,
+    /// Clients that these two limits do not stop.
+    pub connections_exempt: Vec<Exempt>,
+    /// Whether files are created with the permissions that the umask of the system leaves.
+    pub honor_umask: bool,
     /// How connections are encrypted.
     pub tls: TlsSettings,
     /// Compressors that a client may negotiate, in order of preference.
@@ -167,6 +175,9 @@ impl Default for Settings {
             unix_socket: UnixSocket::Off,
             unix_socket_permissions: 0o700,
             connections_max: 65_536,
+            connections_per_address: CONNECTIONS_PER_ADDRESS,
+            connections_exempt: Vec::new(),
+            honor_umask: false,
             tls: TlsSettings::default(),
             compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],
             cache_bytes: None,

@@ -10,6 +10,7 @@ use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
 use super::logins;
+use super::network;
 use super::secret::{Secret, without_secrets};
 use super::security;
 use super::tls;
@@ -24,6 +25,9 @@ pub enum Kind {
     Text(&'static str),
     /// A password; the string is the placeholder in the help. It is shown nowhere.
     Secret(&'static str),
+    /// Several texts; the string is the placeholder in the help. On the command line and in a parameter they are
+    /// separated by commas.
+    List(&'static str),
     /// A whole number in an inclusive range.
     Integer(i64, i64),
     /// A number in an inclusive range.
@@ -43,6 +47,8 @@ pub enum SettingValue {
     Text(String),
     /// For [`Kind::Secret`].
     Secret(Secret),
+    /// For [`Kind::List`].
+    List(Vec<String>),
     /// For [`Kind::Integer`].
     Integer(i64),
     /// For [`Kind::Number`].
@@ -263,6 +269,8 @@ pub static SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
+    network::OVERRIDE,
+    network::PER_ADDRESS,
     tls::MODE,
     tls::OLD_MODE,
     tls::CERTIFICATE_KEY_FILE,
@@ -427,6 +435,7 @@ pub static SETTINGS: &[Setting] = &[
         help: "Write the process id to this file",
         apply: |s, v| path(v).map(|path| s.pid_file = Some(path)),
     },
+    network::HONOR_UMASK,
     Setting {
         flag: "",
         key: "processManagement.fork",
@@ -649,6 +658,10 @@ pub fn parse_text(kind: Kind, value: &str) -> Result<SettingValue, String> {
         },
         Kind::Text(_) | Kind::Word(_) => Ok(SettingValue::Text(value.to_string())),
         Kind::Secret(_) => Ok(SettingValue::Secret(Secret::new(value))),
+        Kind::List(_) => {
+            let parts = value.split(',').map(|part| part.trim().to_owned());
+            Ok(SettingValue::List(parts.collect()))
+        }
         Kind::Integer(low, high) => match value.parse::<i64>() {
             Ok(n) if (low..=high).contains(&n) => Ok(SettingValue::Integer(n)),
             _ => Err(format!(
@@ -685,7 +698,7 @@ pub fn argument(setting: &'static Setting) -> Option<Arg> {
         .help(setting.help);
     Some(match setting.kind {
         Kind::Switch(_) | Kind::Word(_) => argument.action(ArgAction::SetTrue),
-        Kind::Text(name) | Kind::Secret(name) => argument.value_name(name),
+        Kind::Text(name) | Kind::Secret(name) | Kind::List(name) => argument.value_name(name),
         Kind::Integer(..) | Kind::Number(..) => {
             argument.value_name("N").allow_negative_numbers(true)
         }

@@ -54,9 +54,10 @@ pub fn queues(server: &Server) -> DocBuf {
     doc! {"execution": &execution}
 }
 
-/// There are no authentication mechanisms.
+/// Logins by their mechanisms, and TLS.
 pub fn security(server: &Server) -> DocBuf {
-    let mut out = doc! {"authentication": {"mechanisms": {}}};
+    let logins = &server.logins;
+    let mut out = doc! {"authentication": logins.counters.to_doc(logins.mechanisms())};
     if let Some(tls) = &server.tls {
         tls.describe(&mut out);
     }

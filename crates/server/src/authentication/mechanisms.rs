@@ -1,0 +1,44 @@
+//! The mechanisms by which a user may log in, for `saslSupportedMechs` of `hello`.
+
+use frond_auth::scram::Mechanism;
+use frond_auth::{LoginMechanism, UserName};
+use frond_bson::DocBuf;
+use frond_error::{Error, Result};
+
+use crate::context::Context;
+
+/// Adds the mechanisms of the user `database.name` to the reply of a `hello`. A user who does not exist looks like one
+/// with credentials for all mechanisms; mongod omits the field, which tells that there is no such user.
+///
+/// # Errors
+/// `BadValue` if the name has no database, and errors of reading the user.
+pub fn supported_mechanisms(cx: &Context<'_>, given: &str, reply: &mut DocBuf) -> Result<()> {
+    let Some((db, name)) = given.split_once('.') else {
+        return Err(Error::bad_value(
+            "saslSupportedMechs must contain a '.' separated database.user pair",
+        ));
+    };
+    let server = cx.server;
+    server.logins.counters.asked_for_mechanisms();
+    let names: Vec<&str> = if db == "$external" {
+        vec![LoginMechanism::X509.name()]
+    } else {
+        let user = server.access.find_for_login(&UserName::new(name, db))?;
+        let has = |mechanism: Mechanism| {
+            let user = user.as_ref();
+            user.is_none_or(|user| user.credentials.of(mechanism).is_some())
+        };
+        // The strongest first.
+        let scram = Mechanism::ALL.into_iter().rev();
+        let scram = scram.filter(|mechanism| {
+            has(*mechanism) && server.logins.allows(LoginMechanism::Scram(*mechanism))
+        });
+        scram.map(Mechanism::name).collect()
+    };
+    reply.push_array("saslSupportedMechs", |list| {
+        for name in names {
+            list.push(name);
+        }
+    });
+    Ok(())
+}

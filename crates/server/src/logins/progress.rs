@@ -1,0 +1,142 @@
+//! How far the login of one connection is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frond_auth::scram::ServerConversation;
+use frond_auth::{LoginMechanism, UserName};
+
+use crate::access::User;
+
+/// A login that was begun must end within this time, where logins are required.
+pub const LOGIN_TIME: Duration = Duration::from_secs(10);
+
+/// So many failed logins close a connection, where logins are required.
+pub const FAILURES_MAX: u32 = 5;
+
+/// The longest time that a failed login waits for its reply.
+const DELAY_MAX: Duration = Duration::from_secs(5);
+
+/// A login that was begun.
+#[derive(Debug)]
+pub struct Attempt {
+    /// How.
+    pub mechanism: LoginMechanism,
+    /// As whom.
+    pub user: UserName,
+    /// Whether it began in a `hello`.
+    pub speculative: bool,
+    /// When it began.
+    pub began: Instant,
+}
+
+/// A SASL conversation between two messages of the client.
+#[derive(Debug)]
+pub struct Pending {
+    /// The login.
+    pub attempt: Attempt,
+    /// What the client sends next.
+    pub step: Step,
+}
+
+/// What a client sends next.
+#[derive(Debug)]
+pub enum Step {
+    /// Its final message of SCRAM.
+    Proof {
+        /// The conversation.
+        conversation: ServerConversation,
+        /// The user; none if it does not exist, or cannot use the mechanism.
+        user: Option<Arc<User>>,
+        /// Whether the login ends with the proof.
+        skips_empty: bool,
+    },
+    /// An empty message that ends the login of this user, who has proved who it is.
+    Empty(Arc<User>),
+}
+
+/// How far the login of a connection is.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// The conversation.
+    pub pending: Option<Pending>,
+    /// What `getnonce` returned last; for one login.
+    pub nonce: Option<String>,
+    /// How long the reply to a failed login waits.
+    pub delay: Option<Duration>,
+    /// Set by too many failed logins: the connection is closed after the reply.
+    pub closes: bool,
+    /// When the first login of those that were begun, and not ended, has to have ended.
+    deadline: Option<Instant>,
+    failures: u32,
+}
+
+impl Progress {
+    /// A login begins.
+    pub fn begin(&mut self, now: Instant) {
+        self.deadline.get_or_insert(now + LOGIN_TIME);
+    }
+
+    /// When the login that was begun has to have ended.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// A login succeeded.
+    pub fn succeeded(&mut self) {
+        *self = Progress::default();
+    }
+
+    /// A login failed. The reply waits for `delay`, and twice as long for each further failure.
+    pub fn failed(&mut self, delay: Duration) {
+        let doubled = 1u32.checked_shl(self.failures).unwrap_or(u32::MAX);
+        let failures = self.failures.saturating_add(1);
+        *self = Progress {
+            delay: Some(delay.saturating_mul(doubled).min(DELAY_MAX)),
+            closes: failures >= FAILURES_MAX,
+            failures,
+            ..Progress::default()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_cost_more_and_more_time() {
+        let mut progress = Progress::default();
+        let mut delays = Vec::new();
+        for _ in 0..FAILURES_MAX {
+            assert!(!progress.closes);
+            progress.failed(Duration::from_millis(400));
+            delays.push(progress.delay.map_or(0, |delay| delay.as_millis()));
+        }
+        assert_eq!(delays, [400, 800, 1600, 3200, 5000]);
+        assert!(progress.closes);
+        for _ in 0..100 {
+            progress.failed(Duration::from_millis(400));
+        }
+        assert_eq!(progress.delay, Some(DELAY_MAX));
+        progress.succeeded();
+        progress.failed(Duration::ZERO);
+        assert_eq!(progress.delay, Some(Duration::ZERO));
+    }
+
+    /// Beginning again and again must not keep a connection open.
+    #[test]
+    fn the_time_counts_from_the_first_message() {
+        let mut progress = Progress::default();
+        let now = Instant::now();
+        progress.begin(now);
+        progress.begin(now + LOGIN_TIME / 2);
+        assert_eq!(progress.deadline(), Some(now + LOGIN_TIME));
+        progress.failed(Duration::ZERO);
+        assert_eq!(progress.deadline(), None);
+        progress.begin(now + LOGIN_TIME);
+        assert_eq!(progress.deadline(), Some(now + 2 * LOGIN_TIME));
+        progress.succeeded();
+        assert_eq!(progress.deadline(), None);
+    }
+}
