@@ -121,6 +121,13 @@ impl TestServer {
         self.state.identity = Some(user);
     }
 
+    /// Logs the client in as a user who was created.
+    pub fn log_in_as(&mut self, name: &str, db: &str) {
+        let found = self.server.access.find(&UserName::new(name, db)).unwrap();
+        *self.connection.identity.lock() = found.clone();
+        self.state.identity = found;
+    }
+
     /// Logs the client in as a user with one privilege.
     pub fn log_in_with(&mut self, name: &str, resource: DocBuf, actions: &[&str]) {
         let mut privilege = doc! {"resource": &resource};

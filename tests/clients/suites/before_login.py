@@ -13,7 +13,7 @@ import zlib
 
 import bson
 import pymongo
-from authorization import cases
+from authorization_table import cases
 from harness import raw
 from harness.raw import Closed
 from harness.scram import Conversation, SecuredServer, login
@@ -61,7 +61,7 @@ def seeds():
         command = cstring(f"{database}.$cmd")
         found.append(frame(raw.OP_QUERY, struct.pack("<I", 0) + command + struct.pack("<ii", 0, -1) + body))
     for mechanism in ("SCRAM-SHA-1", "SCRAM-SHA-256"):
-        for user in ("admin", "nobody", "__system"):
+        for user in (SecuredServer.ADMIN[0], "nobody", "__system"):
             first = Conversation(mechanism, user, "guess").first
             start = {"saslStart": 1, "mechanism": mechanism, "payload": first, "$db": "admin"}
             found.append(raw.op_msg(start))
