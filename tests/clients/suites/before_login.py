@@ -23,7 +23,7 @@ MESSAGES = int(os.environ.get("FROND_MESSAGES", "20000"))
 SEED = int(os.environ.get("FROND_SEED") or time.time())
 CONNECTIONS = 8
 # Messages of one connection: after a broken one the server closes it.
-AT_A_TIME = 25
+AT_A_TIME = 8
 CANARY = "canary-" + os.urandom(12).hex()
 # What only requests of somebody who is logged in may move.
 COUNTERS = ["insert", "query", "update", "delete", "getmore"]
