@@ -104,13 +104,14 @@ where
         }
         Ok::<_, io::Error>(Header::parse(first.get(..bytes).unwrap_or_default()))
     };
-    let first = match tls.mode {
-        TlsMode::Require => tokio::time::timeout(HANDSHAKE_MAX, first).await,
-        // A client without TLS may take its time.
-        _ => Ok(first.await),
+    // A client that needs neither TLS nor a login may take its time.
+    let is_limited = tls.mode == TlsMode::Require || server.access.is_enforced();
+    let first = match is_limited {
+        true => tokio::time::timeout(HANDSHAKE_MAX, first).await,
+        false => Ok(first.await),
     };
     let first = first
-        .map_err(|_| TOO_SLOW.to_owned())?
+        .map_err(|_| "the client has sent no message in time".to_owned())?
         .map_err(|error| error.to_string())?;
     if first.is_ok_and(|header| header.begins_tls()) {
         return Ok(Begun::Tls);
