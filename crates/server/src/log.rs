@@ -51,6 +51,8 @@ pub enum Component {
     Control,
     /// Listeners and connections.
     Network,
+    /// Logins, and what users may do.
+    Access,
     /// Running commands.
     Command,
     /// The engine and its files.
@@ -68,6 +70,7 @@ impl Component {
         match self {
             Component::Control => "CONTROL",
             Component::Network => "NETWORK",
+            Component::Access => "ACCESS",
             Component::Command => "COMMAND",
             Component::Storage => "STORAGE",
             Component::Index => "INDEX",
