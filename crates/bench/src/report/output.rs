@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::thousands;
 use crate::machine::Machine;
 use crate::system::Description;
+use crate::uri::without_passwords;
 
 /// A measured server.
 #[derive(Clone, Debug)]
@@ -75,7 +76,7 @@ impl Report {
                 labels: servers.into_iter().map(|server| server.label).collect(),
             },
             started,
-            command: command_line(),
+            command: command_line(std::env::args()),
             servers: Table::new("Servers", rows),
             machine: Table::of_pairs("Client's machine", &machine),
             sections: Vec::new(),
@@ -326,14 +327,18 @@ fn csv_error(error: csv::Error) -> Error {
     )
 }
 
-/// The command that made the report, without the folder of the program.
-fn command_line() -> String {
-    let mut words = std::env::args();
+/// The command that made the report, without the folder of the program and without passwords.
+fn command_line(words: impl IntoIterator<Item = String>) -> String {
+    let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
     let name = Path::new(&program)
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
     let quoted = words.map(|word| {
+        let word = match word.contains("://") {
+            true => without_passwords(&word),
+            false => word,
+        };
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
         if !word.is_empty() && word.chars().all(plain) {
             word
@@ -345,4 +350,25 @@ fn command_line() -> String {
         .chain(quoted)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_report_has_no_passwords() {
+        let uri = "mongodb://ann:secret@host/?tls=true&tlsCertificateKeyFilePassword=hidden";
+        let joined = format!("--uri={uri}");
+        for words in [vec!["--uri", uri], vec![joined.as_str()]] {
+            let words = ["/opt/frond", "bench"].into_iter().chain(words);
+            let shown = command_line(words.map(str::to_owned));
+            assert!(shown.starts_with("frond bench "), "{shown}");
+            assert!(shown.contains("ann@host/?tls=true"), "{shown}");
+            assert!(
+                !shown.contains("secret") && !shown.contains("hidden"),
+                "{shown}"
+            );
+        }
+    }
 }

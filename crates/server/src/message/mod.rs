@@ -158,7 +158,11 @@ fn op_msg(client: &mut Client<'_>, response_to: i32, request: &Msg<'_>) -> Handl
         return Handled::close();
     }
     if request.flags.has(Flags::MORE_TO_COME) {
-        return Handled::default();
+        // Without a reply the client's next message waits, as after a failed login.
+        return Handled {
+            wait: answer.wait,
+            ..Handled::default()
+        };
     }
     let flags = if answer.more_to_come {
         Flags::MORE_TO_COME
@@ -234,4 +238,41 @@ pub fn log_malformed(server: &Server, connection: &Connection, error: &frond_wir
         "Malformed message from client",
         &frond_bson::doc! {"remote": connection.peer.to_string(), "error": error.to_string()},
     );
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{Value, doc};
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    /// The delay was dropped with the reply, so a client that wanted none could guess passwords without pause.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_failed_login_without_a_reply_is_delayed() {
+        let mut server = TestServer::with_authorization();
+        let payload = Value::Binary {
+            subtype: 0,
+            bytes: b"n,,n=nobody,r=x",
+        };
+        let start = doc! {
+            "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload, "$db": "admin",
+        };
+        let guess = Value::Binary {
+            subtype: 0,
+            bytes: b"c=biws,r=x,p=AA==",
+        };
+        let go_on = doc! {"saslContinue": 1, "conversationId": 1, "payload": guess, "$db": "admin"};
+        handle(
+            &mut server.client(),
+            &msg(1, 0, Flags::NONE, start.as_bytes()),
+            None,
+        );
+        let message = msg(2, 0, Flags::MORE_TO_COME, go_on.as_bytes());
+        let handled = handle(&mut server.client(), &message, None);
+        assert!(handled.reply.is_none());
+        assert!(handled.wait.unwrap() >= std::time::Duration::from_millis(100));
+    }
 }
