@@ -233,7 +233,11 @@ async fn everybody_sees_themselves_and_their_roles() {
         "a",
         doc! {"createRole": "top", "roles": ["r", "read"], "privileges": []},
     );
-    server.run("a", doc! {"grantRolesToUser": "ann", "roles": ["top"]});
+    run_as_root(
+        &mut server,
+        "a",
+        doc! {"grantRolesToUser": "ann", "roles": ["top"]},
+    );
     server.log_in_as("ann", "a");
     for command in [
         doc! {"usersInfo": "ann", "showPrivileges": true, "showCredentials": true},
