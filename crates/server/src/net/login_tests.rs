@@ -93,7 +93,7 @@ impl Dialled {
     }
 
     /// Whether the server has closed the connection.
-    async fn is_closed(mut self) -> bool {
+    async fn sees_the_end(mut self) -> bool {
         let mut rest = Vec::new();
         let read = self.stream.read_to_end(&mut rest);
         let read = tokio::time::timeout(Duration::from_secs(60), read).await;
@@ -172,7 +172,7 @@ async fn a_stranger_sends_short_messages_only() {
     let reply = client.run("test", insert(47 << 10)).await.unwrap();
     assert_eq!(reply.get_i32("code"), Some(13));
     assert_eq!(client.run("test", insert(48 << 10)).await, None);
-    assert!(client.is_closed().await);
+    assert!(client.sees_the_end().await);
     // A compressed one is measured as it is inflated.
     let mut body = insert(1 << 20);
     body.push("$db", "test");
@@ -206,7 +206,7 @@ async fn a_login_that_is_begun_has_to_end() {
         let hello = doc! {"hello": 1};
         assert!(client.run("admin", hello).await.is_some());
     }
-    assert!(client.is_closed().await);
+    assert!(client.sees_the_end().await);
     let took = began.elapsed();
     assert!(
         took > Duration::from_secs(9) && took < Duration::from_secs(12),
@@ -227,7 +227,7 @@ async fn failed_logins_wait_and_then_close_the_connection() {
     }
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(3100), "{took:?}");
-    assert!(client.is_closed().await);
+    assert!(client.sees_the_end().await);
     // Where no login is required, a client may guess on.
     let mut server = TestServer::new();
     server.run(
