@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
@@ -156,9 +156,36 @@ fn an_operator_is_warned_of_an_open_server() {
     let local = startup_warnings(&[]);
     assert!(!says(&local, open));
     assert!(says(&startup_warnings(&["--bind_ip", "0.0.0.0"]), open));
+    // With authorization nobody may ask, so the log tells.
+    let data = tempfile::tempdir().unwrap();
+    let log = data.path().join("log");
+    let path = log.to_str().unwrap();
+    Running::start(
+        data.path(),
+        &["--bind_ip", "0.0.0.0", "--auth", "--logpath", path],
+    )
+    .stop();
+    let closed = std::fs::read_to_string(&log).unwrap();
+    assert!(closed.contains("aiting for connections") && !closed.contains(open));
     let is_root = rustix::process::geteuid().is_root();
     assert_eq!(
         says(&local, "as the root user, which is not recommended"),
         is_root
     );
+}
+
+#[test]
+fn a_client_without_a_login_must_send_something() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Running::start(data.path(), &["--auth"]);
+    let mut silent = server.connect();
+    let mut greeted = server.connect();
+    greeted.run("admin", &doc! {"hello": 1});
+    let began = Instant::now();
+    assert!(silent.receive().is_none());
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(8), "{took:?}");
+    server.line_with("has sent no message in time");
+    // One that has greeted may stay.
+    greeted.run("admin", &doc! {"ping": 1});
 }

@@ -324,3 +324,86 @@ fn wrong_settings_are_refused_at_the_start() {
         assert!(error.contains(part), "{part}: {error}");
     }
 }
+
+/// Runs `frond bench logins`, which must not show the password.
+fn bench_logins(uri: &str, password: &str) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_frond"));
+    let output = command
+        .args([
+            "bench",
+            "logins",
+            "--logins",
+            "24",
+            "--threads",
+            "4",
+            "--seconds",
+            "1",
+            "--uri",
+            uri,
+        ])
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (said, failed) = (text(output.stdout), text(output.stderr));
+    assert!(!said.contains(password) && !failed.contains(password));
+    match output.status.success() {
+        true => said,
+        false => failed,
+    }
+}
+
+#[test]
+fn clients_of_ours_log_in_over_tls() {
+    let setup = Setup::start("requireTLS", &[WITHOUT, "--auth"]);
+    let own = setup.authority.issue(2, |_| {});
+    let mut admin = setup.connect(&setup.config(None));
+    let create = |user: &str| doc! {"createUser": user, "pwd": "pencil:/@", "roles": ["root"]};
+    // The exception for this machine, until there is a user.
+    admin.run("admin", &create("all"));
+    let at = format!(
+        "127.0.0.1:{}/?tls=true&tlsCAFile={}",
+        setup.server.port,
+        setup.authority.ca_file.display()
+    );
+    let uri = |mechanism: &str| format!("mongodb://all:pencil%3A%2F%40@{at}{mechanism}");
+    for mechanism in [
+        "",
+        "&authMechanism=SCRAM-SHA-1",
+        "&authMechanism=SCRAM-SHA-256&authSource=admin",
+    ] {
+        let said = bench_logins(&uri(mechanism), "pencil");
+        assert!(said.contains("logins a second"), "{said}");
+    }
+    let wrong = uri("").replace("pencil", "wrong");
+    let said = bench_logins(&wrong, "wrong");
+    assert!(said.contains("Authentication failed"), "{said}");
+
+    // By certificate, of a user whose name is its subject.
+    let by_certificate = format!(
+        "mongodb://{at}&authMechanism=MONGODB-X509&tlsCertificateKeyFile={}",
+        own.display()
+    );
+    let said = bench_logins(&by_certificate, "pencil");
+    assert!(
+        said.contains("Authentication failed") || said.contains("Could not find user"),
+        "{said}"
+    );
+    drop(setup);
+
+    let setup = Setup::start("requireTLS", &[]);
+    let own = setup.authority.issue(2, |_| {});
+    let user = doc! {
+        "createUser": "CN=number 2,O=Frond", "roles": [{"role": "root", "db": "admin"}],
+    };
+    setup
+        .connect(&setup.config(Some(own.clone())))
+        .run("$external", &user);
+    let by_certificate = format!(
+        "mongodb://127.0.0.1:{}/?tls=true&tlsCAFile={}&authMechanism=MONGODB-X509&tlsCertificateKeyFile={}",
+        setup.server.port,
+        setup.authority.ca_file.display(),
+        own.display()
+    );
+    let said = bench_logins(&by_certificate, "pencil");
+    assert!(said.contains("logins a second"), "{said}");
+}

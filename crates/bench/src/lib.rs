@@ -11,12 +11,15 @@ mod collection;
 mod csv_file;
 mod descriptors;
 mod documents;
+mod encryption;
 mod error;
 mod format;
 mod harness;
 mod indexcost;
 mod insert;
 mod load;
+mod login;
+mod logins;
 mod machine;
 mod manykeys;
 mod meter;
@@ -44,6 +47,7 @@ pub use documents::manykeys::{Documents as ManykeysDocuments, Group, Schema};
 pub use documents::updates::Update as ManykeysUpdate;
 pub use error::{Error, Result};
 pub use harness::{CommonOptions, Options};
+pub use logins::Options as LoginsOptions;
 pub use null::Options as NullOptions;
 pub use roundtrip::Options as RoundtripOptions;
 pub use stream::Stream;
@@ -71,6 +75,8 @@ pub enum Command {
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
     Roundtrip(RoundtripOptions),
+    /// Connect and log in, again and again or many at once, beside a client that finds documents
+    Logins(LoginsOptions),
     /// Serve as the limit of client and loopback: accept every message, store nothing, answer
     Null(NullOptions),
 }
@@ -97,6 +103,9 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         Command::All(options) => all::run(&options, &known),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
+        }
+        Command::Logins(options) => {
+            signals::stop_on_signals().and_then(|stop| logins::run(&options, &stop))
         }
         Command::Null(options) => null::run(&options),
     };

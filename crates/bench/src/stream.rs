@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::encryption::Encrypted;
 use crate::error::{Error, Result};
 use crate::uri::{Address, Uri};
 
@@ -19,6 +20,7 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Encrypted(Box<Encrypted>),
 }
 
 /// A connection to the server: bytes out, bytes in.
@@ -31,7 +33,16 @@ pub struct Stream {
 impl Stream {
     /// Connects as a connection string says.
     pub fn connect(uri: &Uri, stop: Arc<AtomicBool>) -> Result<Stream> {
-        Stream::open(&uri.address, uri.connect_timeout, uri.socket_timeout, stop)
+        let mut stream = Stream::open(&uri.address, uri.connect_timeout, uri.socket_timeout, stop)?;
+        if let Some(encryption) = &uri.encryption
+            && let Address::Tcp(host, _) = &uri.address
+        {
+            stream.socket = match stream.socket {
+                Socket::Tcp(socket) => Socket::Encrypted(Box::new(encryption.wrap(socket, host)?)),
+                other => other,
+            };
+        }
+        Ok(stream)
     }
 
     /// Connects. Every address that the host name has is tried. `timeout` is the longest wait for an
@@ -76,11 +87,17 @@ impl Stream {
             let sent = match &mut self.socket {
                 Socket::Tcp(socket) => socket.write(bytes),
                 Socket::Unix(socket) => socket.write(bytes),
+                Socket::Encrypted(socket) => socket.write(bytes),
             };
             match sent {
                 Ok(0) => return Err(closed(doing)),
                 Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
                 Err(error) => wait.go_on(doing, error)?,
+            }
+        }
+        if let Socket::Encrypted(socket) = &mut self.socket {
+            while let Err(error) = socket.flush() {
+                wait.go_on(doing, error)?;
             }
         }
         Ok(())
@@ -104,6 +121,7 @@ fn read_once(socket: &mut Socket, buffer: &mut [u8], wait: &mut Wait<'_>) -> Res
     let received = match socket {
         Socket::Tcp(socket) => socket.read(buffer),
         Socket::Unix(socket) => socket.read(buffer),
+        Socket::Encrypted(socket) => socket.read(buffer),
     };
     match received {
         Ok(0) if !buffer.is_empty() => Err(closed(doing)),

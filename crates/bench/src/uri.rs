@@ -1,16 +1,20 @@
 //! Connection strings: `mongodb://host[:port]/[database][?options]`.
 //!
 //! One host, by name, by address or by the percent-encoded path of a Unix socket. An option that
-//! this client does not act on is an error that names it.
+//! this client does not act on is an error that names it. No error and no report shows a password.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use frond_auth::LoginMechanism;
+use frond_tls::{ClientOptions, Password};
 use frond_wire::Compressor;
 
+use crate::encryption::Encryption;
 use crate::error::{Error, Result};
+use crate::login::Login;
 
 /// The port of a server when the connection string names none.
 pub const DEFAULT_PORT: u16 = 27017;
@@ -49,7 +53,7 @@ impl Address {
 }
 
 /// A parsed connection string.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Uri {
     /// The one server.
     pub address: Address,
@@ -67,6 +71,23 @@ pub struct Uri {
     pub write_concern: Option<u8>,
     /// `journal`.
     pub journal: Option<bool>,
+    /// Who logs in, if anybody does.
+    pub login: Option<Login>,
+    /// How the connection is encrypted, if it is.
+    pub encryption: Option<Encryption>,
+}
+
+/// What an option says about the login or the encryption. They are put together when all are known.
+#[derive(Default)]
+struct Security {
+    user: Option<String>,
+    password: Option<Password>,
+    source: Option<String>,
+    mechanism: Option<LoginMechanism>,
+    tls: Option<bool>,
+    files: ClientOptions,
+    /// Whether an option needs TLS.
+    needs_tls: bool,
 }
 
 impl FromStr for Uri {
@@ -81,9 +102,20 @@ impl FromStr for Uri {
             .ok_or_else(|| bad("it must start with mongodb://"))?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, database) = rest.split_once('/').unwrap_or((rest, ""));
-        if host.contains('@') {
-            return Err(bad("authentication (user:password@) is not supported yet"));
+        if database.contains('@') || (options.contains('@') && address(host).is_err()) {
+            // The parts of a password would be shown as parts of something else.
+            return Err(bad(
+                "a / or ? in the user or the password must be percent-encoded",
+            ));
         }
+        let mut security = Security::default();
+        let host = match host.rsplit_once('@') {
+            None => host,
+            Some((who, host)) => {
+                security.read_user(who)?;
+                host
+            }
+        };
 
         let database = match percent_decode(database)? {
             name if name.is_empty() => None,
@@ -101,13 +133,18 @@ impl FromStr for Uri {
             socket_timeout: None,
             write_concern: None,
             journal: None,
+            login: None,
+            encryption: None,
         };
         for pair in options.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair
                 .split_once('=')
                 .ok_or_else(|| bad(format!("option {pair:?} has no value")))?;
-            uri.set(name, &percent_decode(value)?)?;
+            if !security.set(name, value)? {
+                uri.set(name, &percent_decode(value)?)?;
+            }
         }
+        security.finish(&mut uri)?;
         Ok(uri)
     }
 }
@@ -139,15 +176,156 @@ impl Uri {
             // Only the value that describes this client is accepted.
             "directconnection" => only(name, value, true, "it knows one server only")?,
             "retrywrites" | "retryreads" => only(name, value, false, "nothing is retried")?,
-            "tls" | "ssl" => only(name, value, false, "TLS is not supported yet")?,
             "loadbalanced" => only(name, value, false, "it knows one server only")?,
-            "authsource" | "authmechanism" | "authmechanismproperties" => {
-                return Err(bad(format!("{name}: authentication is not supported yet")));
-            }
             _ => return Err(bad(format!("option {name:?} is not supported"))),
         }
         Ok(())
     }
+}
+
+impl Security {
+    /// Reads `user` or `user:password`.
+    fn read_user(&mut self, who: &str) -> Result<()> {
+        let secret = |text: &str, what: &str| {
+            // The error of the decoder would show it.
+            percent_decode(text).map_err(|_| {
+                bad(format!(
+                    "the {what} has a % without two hex digits, or is not UTF-8"
+                ))
+            })
+        };
+        let (user, password) = match who.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (who, None),
+        };
+        if user.is_empty() {
+            return Err(bad("the user before the @ is empty"));
+        }
+        self.user = Some(secret(user, "user")?);
+        self.password = password
+            .map(|text| secret(text, "password").map(Password::new))
+            .transpose()?;
+        Ok(())
+    }
+
+    /// Acts on an option about the login or the encryption. False if it is another one.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool> {
+        let text = || percent_decode(value);
+        let lower = name.to_ascii_lowercase();
+        match lower.as_str() {
+            "authsource" => self.source = Some(text()?),
+            "authmechanism" => {
+                let given = text()?;
+                let found = LoginMechanism::ALL
+                    .into_iter()
+                    // Servers that know MONGODB-CR know SCRAM-SHA-1 as well.
+                    .filter(|known| *known != LoginMechanism::MongoCr)
+                    .find(|known| known.name() == given);
+                self.mechanism = Some(found.ok_or_else(|| {
+                    bad(format!(
+                        "authMechanism={given} is not supported, only SCRAM-SHA-256, SCRAM-SHA-1 and MONGODB-X509"
+                    ))
+                })?);
+            }
+            "tls" | "ssl" => {
+                let on = boolean(name, value)?;
+                if self.tls.is_some_and(|other| other != on) {
+                    return Err(bad("tls and ssl must not differ"));
+                }
+                self.tls = Some(on);
+            }
+            "tlscafile" => self.files.ca_file = Some(text()?.into()),
+            "tlscertificatekeyfile" => self.files.certificate_key_file = Some(text()?.into()),
+            "tlscertificatekeyfilepassword" => {
+                let password = percent_decode(value)
+                    .map_err(|_| bad(format!("{name} is not percent-encoded UTF-8")))?;
+                self.files.password = Some(Password::new(password));
+            }
+            "tlsallowinvalidcertificates" => {
+                self.files.allow_invalid_certificates |= boolean(name, value)?;
+            }
+            "tlsallowinvalidhostnames" => {
+                self.files.allow_invalid_hostnames |= boolean(name, value)?;
+            }
+            "tlsinsecure" => {
+                let on = boolean(name, value)?;
+                self.files.allow_invalid_certificates |= on;
+                self.files.allow_invalid_hostnames |= on;
+            }
+            _ => return Ok(false),
+        }
+        self.needs_tls |= lower.starts_with("tls") && lower != "tls";
+        Ok(true)
+    }
+
+    fn finish(self, uri: &mut Uri) -> Result<()> {
+        if self.tls == Some(true) {
+            if matches!(uri.address, Address::Unix(_)) {
+                return Err(bad("a Unix socket is not encrypted: leave out tls=true"));
+            }
+            uri.encryption = Some(Encryption::new(self.files));
+        } else if self.needs_tls {
+            return Err(bad("options that begin with tls need tls=true"));
+        }
+        let is_x509 = self.mechanism == Some(LoginMechanism::X509);
+        if self.user.is_none() && !is_x509 {
+            return match self.mechanism.is_some() || self.source.is_some() {
+                true => Err(bad(
+                    "authSource and authMechanism need a user: mongodb://user:password@host",
+                )),
+                false => Ok(()),
+            };
+        }
+        if is_x509 && (self.password.is_some() || uri.encryption.is_none()) {
+            return Err(bad(
+                "MONGODB-X509 needs tls=true and tlsCertificateKeyFile, and no password",
+            ));
+        }
+        if !is_x509 && self.password.is_none() {
+            return Err(bad(
+                "the user has no password: mongodb://user:password@host",
+            ));
+        }
+        let source = self.source.or_else(|| uri.database.clone());
+        uri.login = Some(Login::new(self.mechanism, self.user, self.password, source));
+        Ok(())
+    }
+}
+
+/// A connection string without passwords, for reports and errors.
+#[must_use]
+pub fn without_passwords(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        // Nobody knows what it is.
+        return text.split('@').next_back().unwrap_or_default().to_owned();
+    };
+    let (place, options) = match rest.split_once('?') {
+        // Perhaps a password that is not percent-encoded.
+        Some((place, options)) if !place.contains('@') && options.contains('@') => (rest, None),
+        Some((place, options)) => (place, Some(options)),
+        None => (rest, None),
+    };
+    let place = match place.rsplit_once('@') {
+        None => place.to_owned(),
+        Some((who, place)) => {
+            let user = who.split(':').next().unwrap_or_default();
+            format!("{user}@{place}")
+        }
+    };
+    let mut shown = format!("{scheme}://{place}");
+    let options = options.map(|options| {
+        let public = |option: &&str| !option.to_ascii_lowercase().contains("password");
+        options
+            .split('&')
+            .filter(public)
+            .collect::<Vec<_>>()
+            .join("&")
+    });
+    if let Some(options) = options.filter(|options| !options.is_empty()) {
+        shown.push('?');
+        shown.push_str(&options);
+    }
+    shown
 }
 
 fn bad(text: impl Into<String>) -> Error {
@@ -300,6 +478,69 @@ mod tests {
     }
 
     #[test]
+    fn logins_and_encryption() {
+        let uri: Uri = "mongodb://us%40er:p%3Aw%40d@h:1/data?authMechanism=SCRAM-SHA-1"
+            .parse()
+            .unwrap();
+        let login = uri.login.unwrap();
+        assert_eq!(login.user(), Some("us@er"));
+        assert_eq!(login.source(), "data");
+        assert!(uri.encryption.is_none());
+        let uri: Uri = "mongodb://u:p@h/?tls=true&tlsCAFile=%2Fca.pem&authSource=other"
+            .parse()
+            .unwrap();
+        assert_eq!(uri.login.unwrap().source(), "other");
+        let files = uri.encryption.unwrap();
+        assert_eq!(files.options().ca_file, Some(PathBuf::from("/ca.pem")));
+        let uri: Uri = "mongodb://h/d?ssl=true&tlsCertificateKeyFile=k&authMechanism=MONGODB-X509"
+            .parse()
+            .unwrap();
+        let login = uri.login.unwrap();
+        assert_eq!((login.user(), login.source()), (None, "$external"));
+        let uri: Uri = "mongodb://u:p@h".parse().unwrap();
+        assert_eq!(uri.login.unwrap().source(), "admin");
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (text, shown) in [
+            ("mongodb://u:secret@h/d?w=1", "mongodb://u@h/d?w=1"),
+            ("mongodb://h/d?w=1", "mongodb://h/d?w=1"),
+            ("postgres://u:sec@ret@h/d", "postgres://u@h/d"),
+            (
+                "mongodb://h/?tls=true&tlsCertificateKeyFilePassword=secret",
+                "mongodb://h/?tls=true",
+            ),
+            (
+                "mongodb://h/?tlsCertificateKeyFilePASSWORD=secret",
+                "mongodb://h/",
+            ),
+            ("mongodb//u:secret@h", "h"),
+            ("mongodb://u:sec/secret@h/d", "mongodb://u@h/d"),
+            ("mongodb://u:sec?secret@h/d", "mongodb://u@h/d"),
+        ] {
+            assert_eq!(without_passwords(text), shown);
+        }
+        // Nor in errors.
+        for text in [
+            "mongodb://u:secret%zz@h",
+            "mongodb://u:secret@h:port",
+            "mongodb://u:secret@h/?w=9",
+            "mongodb://u:secret@",
+            "mongodb://u:secret/x@h",
+            "mongodb://u:x/secret@h",
+            "mongodb://u:secret?x@h",
+            "mongodb://u:x?secret@h",
+            "mongodb://h/?tls=true&tlsCertificateKeyFilePassword=secret%f",
+        ] {
+            let error = text.parse::<Uri>().unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+        }
+        let uri: Uri = "mongodb://u:secret@h".parse().unwrap();
+        assert!(!format!("{uri:?}").contains("secret"));
+    }
+
+    #[test]
     fn refusals_name_what_is_wrong() {
         for (text, part) in [
             ("localhost:27017", "must start with mongodb://"),
@@ -307,8 +548,17 @@ mod tests {
             ("mongodb://", "no host"),
             ("mongodb://:27017", "no host"),
             ("mongodb://a,b", "only one host"),
-            ("mongodb://u:p@h", "authentication"),
+            ("mongodb://u@h", "no password"),
+            ("mongodb://:p@h", "user"),
             ("mongodb://h/?authSource=admin", "authSource"),
+            (
+                "mongodb://u:p@h/?authMechanism=PLAIN",
+                "authMechanism=PLAIN",
+            ),
+            ("mongodb://h/?authMechanism=MONGODB-X509", "tls=true"),
+            ("mongodb://h/?tlsCAFile=x", "tls=true"),
+            ("mongodb://h/?tls=true&ssl=false", "must not differ"),
+            ("mongodb://%2Ftmp%2Fx.sock/?tls=true", "not encrypted"),
             ("mongodb://h:0", "port"),
             ("mongodb://h:70000", "port"),
             ("mongodb://h:abc", "port"),
@@ -321,7 +571,6 @@ mod tests {
             ("mongodb://h/?w", "no value"),
             ("mongodb://h/?replicaSet=rs", "replicaSet"),
             ("mongodb://h/?compressors=lz4", "lz4"),
-            ("mongodb://h/?tls=true", "TLS"),
             ("mongodb://h/?retryWrites=true", "retryWrites"),
             ("mongodb://h/?journal=1", "journal"),
             ("mongodb://h/?socketTimeoutMS=x", "socketTimeoutMS"),

@@ -363,7 +363,7 @@ fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
     }
     // Only clients of this machine reach the loopback interface. Any other address is a reason to warn, in the
     // log and in each shell that connects.
-    if ips.iter().any(|ip| !ip.is_loopback()) {
+    if !settings.security.authorization && ips.iter().any(|ip| !ip.is_loopback()) {
         log.startup_warning(
             22120,
             "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",

@@ -19,6 +19,7 @@ use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::parking::Parked;
+use crate::sessions::SessionOwner;
 use crate::settings::Settings;
 use crate::state::Server;
 use crate::tls::Tls;
@@ -110,6 +111,7 @@ impl TestServer {
         let user = Arc::new(User {
             name: UserName::new(name, "admin"),
             id: None,
+            sessions: SessionOwner::of(&UserName::new(name, "admin")),
             credentials: Credentials::default(),
             roles: Vec::new(),
             all_roles: Default::default(),
@@ -119,6 +121,13 @@ impl TestServer {
         });
         *self.connection.identity.lock() = Some(user.clone());
         self.state.identity = Some(user);
+    }
+
+    /// Logs the client in as a user who was created.
+    pub fn log_in_as(&mut self, name: &str, db: &str) {
+        let found = self.server.access.find(&UserName::new(name, db)).unwrap();
+        *self.connection.identity.lock() = found.clone();
+        self.state.identity = found;
     }
 
     /// Logs the client in as a user with one privilege.

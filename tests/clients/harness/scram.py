@@ -105,12 +105,12 @@ def login(connection, user, password, database="admin", mechanism="SCRAM-SHA-256
 
 
 class SecuredServer(Server):
-    """A server with authorization, and a user `admin` who may do anything.
+    """A server with authorization, and a user who may do anything.
 
     The first user is made as an operator makes it: from this machine, before there is any.
     """
 
-    ADMIN = ("admin", "correct horse")
+    ADMIN = ("operator", "correct horse")
 
     def __init__(self, binary, options=(), **more):
         super().__init__(binary, ["--auth", *options], **more)

@@ -24,13 +24,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CLIENTS = os.path.dirname(HERE)
 SHELL = os.path.join(CLIENTS, "node_modules", ".bin", "mongosh")
 
-STRONG = "p@ss:wörd/% of 2026"
+STRONG = "p@ss:w0rd/% of 2026"
 USERS = {
     # name: (password, mechanisms)
     "both": (STRONG, ["SCRAM-SHA-1", "SCRAM-SHA-256"]),
     "sha1": ("old secret", ["SCRAM-SHA-1"]),
     "sha256": ("new secret", ["SCRAM-SHA-256"]),
     "a,b=c ü": ("comma,equals=", ["SCRAM-SHA-1", "SCRAM-SHA-256"]),
+    "umlaut": ("wörd", ["SCRAM-SHA-1", "SCRAM-SHA-256"]),
     # SASLprep removes the soft hyphen and makes the Roman numeral two letters: the same as "IIX".
     "prepared": ("\u2161\u00adX", ["SCRAM-SHA-256"]),
 }
@@ -87,6 +88,7 @@ def modern_cases(mixed, strict, certificates):
     add("SCRAM-SHA-256 of a user who lacks it", mixed, "failed", "sha1", "old secret", **sha256)
     add("SCRAM-SHA-1 of a user who lacks it", mixed, "failed", "sha256", "new secret", **sha1)
     add("a name with comma, equals sign and umlaut", mixed, ["a,b=c ü@own"], "a,b=c ü", "comma,equals=")
+    add("a password with an umlaut", mixed, ["umlaut@own"], "umlaut", "wörd")
     add("a password as it was set", mixed, prepared, "prepared", "\u2161\u00adX", **sha256)
     add("the same password after SASLprep", mixed, prepared, "prepared", "IIX", **sha256)
     add("a wrong password", mixed, "failed", "both", "wrong")
@@ -116,6 +118,14 @@ def modern_cases(mixed, strict, certificates):
     foreign = {**key("client"), "tlsCAFile": certificates.foreign_ca.certificate}
     add("a server that the client does not trust", strict, "no connection", "both", STRONG, **foreign)
     return cases
+
+
+# Debian builds libmongoc without the library for SASLprep, and it refuses the last one by itself.
+NOT_IN_PHP = {
+    "a password with an umlaut",
+    "a password as it was set",
+    "X.509 without a certificate",
+}
 
 
 def legacy_cases(mixed, strict, certificates):
@@ -241,6 +251,7 @@ def main():
             every = programs(folder)
             modern = modern_cases(mixed, strict, certificates)
             cases = {name: modern for name in every}
+            cases["PHP"] = [case for case in modern if case.name not in NOT_IN_PHP]
             cases["PyMongo 2.4"] = Pairs(mixed).cases
             cases["Java 2.14"] = legacy_cases(mixed, strict, certificates)
             # Building them is quick, and they mostly wait; two at a time do not slow each other.

@@ -4,14 +4,17 @@
 import os
 
 from harness.scram import SecuredServer
+from harness.server import Server
 from specs.workers import TESTS, Worker
 from specs.report import Report
 from specs.skips import Skips
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORDS = os.environ.get("FROND_TEST", "")
-LOGINS = ["test.test_auth", "test.test_auth_spec", "test.test_auth_oidc", "test.test_uri_spec", "test.test_uri_parser"]
+LOGINS = ["test.test_auth", "test.test_auth_spec", "test.test_uri_spec", "test.test_uri_parser"]
 TLS = ["test.test_ssl"]
+# Of the tests of TLS these need authorization, and the others that there is none.
+WITH_AUTHORIZATION = ["test_ssl.TestSSL.test_mongodb_x509_auth"]
 
 
 class Certificates:
@@ -33,16 +36,16 @@ def private_copy(path, folder):
     return copy
 
 
-def run_all(report, skips, server, modules, host):
+def run_all(report, skips, server, modules, host, wanted=lambda test: True):
     """Runs the tests of modules on a server. Returns how many there are."""
-    user, password = server.ADMIN
+    user, password = SecuredServer.ADMIN
     worker = Worker(server, host, DB_USER=user, DB_PASSWORD=password)
     found = {}
     for reply in worker.ask(list=modules):
         found.update(reply["classes"])
     chosen = 0
     for name, tests in found.items():
-        leave = [test for test in tests if skips.is_left_out(test) or WORDS not in test]
+        leave = [test for test in tests if not wanted(test) or skips.is_left_out(test) or WORDS not in test]
         chosen += len(tests) - len(leave)
         for reply in worker.ask(run=name, without=leave):
             if "done" not in reply:
@@ -61,16 +64,20 @@ def main():
         planned = run_all(report, skips, server, LOGINS, "127.0.0.1")
         server.stop()
     files = Certificates()
-    server = SecuredServer(binary, test_commands, tls=files)
-    key = private_copy(files.server, server.folder)
-    # fmt: off
-    server.options += ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", key, "--tlsCAFile", files.certificate,
-                       "--tlsAllowConnectionsWithoutCertificates"]
-    # fmt: on
-    with server:
-        server.start()
-        planned += run_all(report, skips, server, TLS, "localhost")
-        server.stop()
+    for kind, wanted in (
+        (Server, lambda test: test not in WITH_AUTHORIZATION),
+        (SecuredServer, lambda test: test in WITH_AUTHORIZATION),
+    ):
+        server = kind(binary, test_commands, tls=files)
+        key = private_copy(files.server, server.folder)
+        # fmt: off
+        server.options += ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", key, "--tlsCAFile", files.certificate,
+                           "--tlsAllowConnectionsWithoutCertificates"]
+        # fmt: on
+        with server:
+            server.start()
+            planned += run_all(report, skips, server, TLS, "localhost", wanted)
+            server.stop()
     report.finish(planned)
 
 

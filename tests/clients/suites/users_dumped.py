@@ -33,7 +33,8 @@ class Setting:
                 {"resource": {"db": "own", "collection": "c"}, "actions": ["find"]}], roles=[])
             admin.own.command("createRole", "writer", privileges=[
                 {"resource": {"db": "own", "collection": "c"}, "actions": ["insert", "update"]}], roles=["reader"])
-            admin.other.command("createRole", "guest", privileges=[], roles=[{"role": "reader", "db": "own"}])
+            admin.other.command("createRole", "guest", privileges=[
+                {"resource": {"db": "other", "collection": "c"}, "actions": ["find"]}], roles=[])
             admin.own.command("createUser", "anna", pwd="for anna", roles=["writer"], customData={"desk": 4},
                               authenticationRestrictions=[{"clientSource": ["127.0.0.1"]}])
             admin.own.command("createUser", "bert", pwd="for bert", roles=["reader"], mechanisms=["SCRAM-SHA-1"])
@@ -101,12 +102,12 @@ def users_of(server, query):
 
 
 def may(server, user, password, source):
-    """What somebody may do with own.c: find, insert."""
+    """What somebody may do with the collection c of the own database: find, insert."""
     allowed = []
     with connect(server, user, password, source) as client:
         for name, attempt in (
-            ("find", lambda: client.own.c.find_one()),
-            ("insert", lambda: client.own.c.insert_one({})),
+            ("find", lambda: client[source].c.find_one()),
+            ("insert", lambda: client[source].c.insert_one({})),
         ):
             try:
                 attempt()

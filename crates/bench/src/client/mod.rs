@@ -8,6 +8,7 @@
 pub mod check;
 mod collections;
 mod find;
+mod login;
 mod request;
 mod write;
 
@@ -108,6 +109,9 @@ impl Client {
         };
         client.limits = Limits::read(&reply);
         let offered = reply.get_array("compression");
+        if let Some(login) = &uri.login {
+            client.log_in(login, &reply)?;
+        }
         client.compressor = uri.compressors.iter().copied().find(|compressor| {
             offered.is_some_and(|names| {
                 names.iter().any(|(_, name)| {
@@ -122,6 +126,12 @@ impl Client {
         let mut body = DocBuf::new();
         body.push(command, 1);
         body.push("helloOk", true);
+        if let Some(login) = &uri.login
+            && let Some(user) = login.user()
+            && !login.is_by_certificate()
+        {
+            body.push("saslSupportedMechs", &format!("{}.{user}", login.source()));
+        }
         body.push_doc("client", |client| {
             if let Some(name) = &uri.app_name {
                 client.push_doc("application", |application| {

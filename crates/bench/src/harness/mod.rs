@@ -20,6 +20,7 @@ use crate::null::{self, NullServer};
 use crate::report::{Columns, Report, Section, Server, TraceFile, make_folder};
 use crate::signals::stop_on_signals;
 use crate::system::{Defaults, Scheme, Session, Status, System, WriteConcern, wait_until_idle};
+use crate::uri::without_passwords;
 
 /// Turns of each target if there are several and `--turns` is not given: 5% of the work each, so
 /// that the last turn is what "exit speed" means.
@@ -227,7 +228,7 @@ impl Target {
         Ok(Target {
             server: Server {
                 label: description.name.clone(),
-                uri: uri.to_owned(),
+                uri: without_passwords(uri),
                 description,
             },
             system,
@@ -328,7 +329,8 @@ fn open(uri: &str, schemes: &[&dyn Scheme]) -> Result<Box<dyn System>> {
         None => {
             let known: Vec<&str> = schemes.iter().map(|scheme| scheme.prefix()).collect();
             Err(Error::Uri(format!(
-                "{uri:?} must start with {}",
+                "{:?} must start with {}",
+                without_passwords(uri),
                 known.join(" or ")
             )))
         }

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use frond_auth::scram::{Credential, Mechanism};
 use frond_auth::{Action, Ends, Target, UserName};
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_store::{DocumentStore, EngineOptions, OpContext, StoreOptions};
 
-use super::{User, restrictions_allow};
+use super::stored::{USERS, VERSION};
+use super::{Access, User, restrictions_allow};
+use crate::own_documents::replace_one;
 use crate::testing::TestServer;
 
 /// A user as it is stored, with a password.
@@ -267,4 +270,45 @@ async fn the_first_user_or_role_ends_the_exception_for_good() {
         server.run("admin", doc! {"drop": collection});
         assert!(server.server.access.has_users(), "until the next start");
     }
+}
+
+#[test]
+fn users_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        let engine = EngineOptions {
+            cache_bytes: 32 << 20,
+            ..EngineOptions::new(directory.path())
+        };
+        DocumentStore::open_engine(engine, StoreOptions::default()).unwrap()
+    };
+    let name = UserName::new("u", "a");
+    {
+        let store = open();
+        let access = Access::new(store.clone(), true);
+        assert!(access.is_enforced() && !access.has_users());
+        let limits = OpContext::new();
+        let changing = access.change(&store, &limits).unwrap();
+        changing
+            .insert(&USERS, &name, &user("u", "a", &[("read", "a")]))
+            .unwrap();
+        let again = changing.insert(&USERS, &name, &user("u", "a", &[]));
+        assert_eq!(again.unwrap_err().code().code(), 51003);
+        drop(changing);
+        assert!(access.has_users());
+        store.close().unwrap();
+    }
+    let store = open();
+    let access = Access::new(store.clone(), true);
+    assert!(access.has_users());
+    let found = access.find(&name).unwrap().unwrap();
+    assert!(may(&found, "c", Action::Find));
+    // Users of a server that is too old, which are not understood.
+    let limits = OpContext::new();
+    let old = doc! {"_id": "authSchema", "currentVersion": 3};
+    replace_one(&store, VERSION.parts, "authSchema", &old).unwrap();
+    assert_eq!(
+        access.change(&store, &limits).err().unwrap().code().code(),
+        69
+    );
 }

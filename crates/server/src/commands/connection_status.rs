@@ -3,11 +3,12 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
+use super::access_fields as fields;
 use super::{Command, InTransactions, Traits};
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 
-/// Lists the authenticated users of this connection, of which there are none.
+/// Shows who is logged in on this connection.
 pub struct ConnectionStatus;
 
 impl Command for ConnectionStatus {
@@ -16,7 +17,7 @@ impl Command for ConnectionStatus {
     }
 
     fn doc(&self) -> &'static str {
-        "Lists the authenticated users of this connection, of which there are none."
+        "Shows who is logged in on this connection, with its roles and privileges."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -32,9 +33,16 @@ impl Command for ConnectionStatus {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let mut auth = doc! {"authenticatedUsers": [], "authenticatedUserRoles": []};
+        let user = cx.caller.user();
+        let users = fields::user_array(user.map(|user| &user.name));
+        let roles = fields::role_array(user.iter().flat_map(|user| &user.all_roles));
+        let mut auth = doc! {
+            "authenticatedUsers": users.as_value(), "authenticatedUserRoles": roles.as_value(),
+        };
         if cx.args().flag("showPrivileges")?.unwrap_or(false) {
-            auth.push_array("authenticatedUserPrivileges", |_| ());
+            let all = user.iter().flat_map(|user| user.privileges.iter());
+            let privileges = fields::privilege_array(all);
+            auth.push_value("authenticatedUserPrivileges", &privileges.as_value());
         }
         Ok(doc! {"authInfo": auth})
     }
@@ -49,13 +57,10 @@ mod tests {
     use crate::testing::TestServer;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn nobody_is_logged_in() {
+    async fn whoever_is_logged_in_is_shown() {
         let mut server = TestServer::new();
-        let reply = server.run(
-            "admin",
-            doc! {"connectionStatus": 1, "showPrivileges": true},
-        );
-        let expected = doc! {
+        let command = doc! {"connectionStatus": 1, "showPrivileges": true};
+        let nobody = doc! {
             "authInfo": {
                 "authenticatedUsers": [],
                 "authenticatedUserRoles": [],
@@ -63,6 +68,32 @@ mod tests {
             },
             "ok": 1.0,
         };
-        assert_eq!(reply, expected);
+        assert_eq!(server.run("admin", command.clone()), nobody);
+        let role = doc! {
+            "createRole": "r", "roles": [{"role": "empty", "db": "a"}],
+            "privileges": [{"resource": {"db": "a", "collection": "c"}, "actions": ["insert", "find"]}],
+        };
+        server.run(
+            "a",
+            doc! {"createRole": "empty", "roles": [], "privileges": []},
+        );
+        server.run("a", role);
+        let user = doc! {"createUser": "ann", "pwd": "p", "roles": ["r"]};
+        server.run("a", user);
+        server.log_in_as("ann", "a");
+        let ann = doc! {
+            "authInfo": {
+                "authenticatedUsers": [{"user": "ann", "db": "a"}],
+                "authenticatedUserRoles": [{"role": "empty", "db": "a"}, {"role": "r", "db": "a"}],
+                "authenticatedUserPrivileges": [
+                    {"resource": {"db": "a", "collection": "c"}, "actions": ["find", "insert"]}
+                ],
+            },
+            "ok": 1.0,
+        };
+        assert_eq!(server.run("a", command), ann);
+        let mut short = server.run("admin", doc! {"connectionStatus": 1});
+        short = short.get_doc("authInfo").unwrap().to_owned();
+        assert!(short.get("authenticatedUserPrivileges").is_none());
     }
 }

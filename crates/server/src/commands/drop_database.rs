@@ -76,6 +76,8 @@ mod tests {
             doc! {"ok": 1.0}
         );
         assert_eq!(server.code("test", doc! {"dropDatabase": 2}), 20);
+        // Users and roles are there.
+        assert_eq!(server.code("admin", doc! {"dropDatabase": 1}), 20);
         let filter = doc! {"name": {"$regex": "^test"}};
         let left = server.run("admin", doc! {"listDatabases": 1, "filter": filter});
         assert_eq!(left.get_array("databases").unwrap().count(), 1);

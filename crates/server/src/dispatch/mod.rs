@@ -27,6 +27,8 @@ mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod operation;
+#[cfg(test)]
+mod ownership_tests;
 mod transaction;
 
 use common::Common;

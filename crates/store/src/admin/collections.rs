@@ -7,7 +7,7 @@ use frond_bson::{Doc, DocBuf};
 use frond_error::ErrorCode;
 
 use crate::catalog::{DropInfo, Uuid, View};
-use crate::error::Result;
+use crate::error::{Result, command};
 use crate::namespace::{Namespace, check_database_name};
 use crate::store::DocumentStore;
 
@@ -157,9 +157,15 @@ impl DocumentStore {
     /// Drops a database. Returns whether it existed.
     ///
     /// # Errors
-    /// `InvalidNamespace` (73).
+    /// `InvalidNamespace` (73), `IllegalOperation` (20) for the database of users and roles.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
         check_database_name(db)?;
+        if db == "admin" {
+            return Err(command(
+                ErrorCode::IllegalOperation,
+                "Dropping the 'admin' database is prohibited.",
+            ));
+        }
         self.catalog().drop_database(db)
     }
 

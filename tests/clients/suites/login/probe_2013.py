@@ -10,9 +10,9 @@ from pymongo import MongoClient
 def probe(case):
     client = MongoClient("127.0.0.1", case["port"])
     try:
-        if case["user"]:
-            # It raises for a refused login, and has no other result than True.
-            client[case["database"]].authenticate(case["user"], case["password"])
+        if case["user"] and not client[case["database"]].authenticate(case["user"], case["password"]):
+            # It does not tell why.
+            return {"name": case["name"], "error": "authentication failed"}
         client.own.c.find_one()
         client.own.c.insert({"by": "PyMongo 2.4"})
         status = client.own.command("connectionStatus")

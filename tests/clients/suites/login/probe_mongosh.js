@@ -3,7 +3,7 @@ const { readFileSync } = require('node:fs');
 
 function attempt({ name, uri }) {
   try {
-    const own = connect(uri);
+    const own = connect(uri).getSiblingDB('own');
     const status = own.runCommand({ connectionStatus: 1 });
     own.c.findOne();
     return { name, users: status.authInfo.authenticatedUsers.map((user) => `${user.user}@${user.db}`) };

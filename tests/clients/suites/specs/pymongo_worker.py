@@ -30,8 +30,15 @@ def tell(**fields):
 class Results(unittest.TestResult):
     """Tells how each test ended. Of a test with sub-tests the first failure counts."""
 
+    reason = ""
+
+    def __init__(self):
+        super().__init__()
+        self.started = set()
+
     def startTest(self, case):
         super().startTest(case)
+        self.started.add(name_of(case))
         self.began = time.monotonic()
         self.outcome, self.detail = "passed", ""
 
@@ -57,7 +64,11 @@ class Results(unittest.TestResult):
             self._fail(error)
 
     def addSkip(self, case, reason):
-        self._set("skipped", reason)
+        if isinstance(case, unittest.TestCase):
+            self._set("skipped", reason)
+        else:
+            # That of a class or module: none of its tests start.
+            self.reason = reason
 
     def addExpectedFailure(self, case, error):
         # PyMongo marks tests that it cannot pass by design.
@@ -108,6 +119,11 @@ for line in sys.stdin:
             for case in flat(unittest.defaultTestLoader.loadTestsFromName(order["run"]))
             if name_of(case) not in order["without"]
         )
-        chosen.run(Results())
+        results = Results()
+        names = [name_of(case) for case in flat(chosen)]
+        chosen.run(results)
+        for name in names:
+            if results.reason and name not in results.started:
+                tell(name=name, outcome="skipped", seconds=0, detail=results.reason)
         tell(done=True)
 test.teardown()
