@@ -165,6 +165,36 @@ async fn the_first_user_is_created_and_logs_in() {
     assert_eq!(reply.get_i32("code"), Some(13), "{reply:?}");
 }
 
+/// A command that is refused is quoted, but not its secrets.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_quotes_no_secret() {
+    let server = server();
+    let mut client = Dialled::to(&server);
+    client.log_in("ann", "pencil", false).await.unwrap();
+    let create = doc! {"createUser": "bob", "pwd": "crayon", "roles": []};
+    client.run("admin", create).await.unwrap();
+    let mut client = Dialled::to(&server);
+    client.log_in("bob", "crayon", false).await.unwrap();
+    let insert = doc! {
+        "insert": "system.users", "documents": [{"credentials": {"SCRAM-SHA-1": {"storedKey": "marker"}}}],
+    };
+    for command in [
+        doc! {"createUser": "eve", "pwd": "marker", "roles": []},
+        doc! {"updateUser": "ann", "pwd": "marker"},
+        insert,
+    ] {
+        let reply = client.run("admin", command).await.unwrap();
+        assert_eq!(reply.get_i32("code"), Some(13), "{reply:?}");
+        assert!(
+            reply.get_str("errmsg").unwrap().contains("xxx"),
+            "{reply:?}"
+        );
+        assert!(!format!("{reply:?}").contains("marker"), "{reply:?}");
+    }
+    let log = std::fs::read_to_string(server.server.settings.log_path.as_ref().unwrap()).unwrap();
+    assert!(log.contains("not authorized on admin") && !log.contains("marker"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_sends_short_messages_only() {
     let server = server();
