@@ -127,6 +127,14 @@ impl Access {
         }
     }
 
+    /// The user of the database `$external` with this name, as the subject of a certificate, for a login.
+    ///
+    /// # Errors
+    /// As [`Access::find`].
+    pub fn external(&self, subject: &str) -> Result<Option<Arc<User>>> {
+        self.find_for_login(&UserName::new(subject, stored::EXTERNAL))
+    }
+
     /// Makes all that is in memory out of date.
     pub fn invalidate(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);

@@ -148,12 +148,12 @@ fn succeed(cx: &mut Context<'_>, attempt: &Attempt, user: &Arc<User>) -> Result<
         let why = "the connection does not meet the authentication restrictions of the user";
         return Err(fail(cx, attempt, why));
     }
-    if let Some(previous) = current_user(server, cx.connection, cx.state)? {
-        if let Err(refused) = check_same_user(cx, &previous.name, &user.name) {
-            // The client knows the password, so it may know why.
-            fail(cx, attempt, refused.message());
-            return Err(refused);
-        }
+    if let Some(previous) = current_user(server, cx.connection, cx.state)?
+        && let Err(refused) = check_same_user(cx, &previous.name, &user.name)
+    {
+        // The client knows the password, so it may know why.
+        fail(cx, attempt, refused.message());
+        return Err(refused);
     }
     set_identity(cx.connection, cx.state, Some(user.clone()));
     cx.state.login.succeeded();

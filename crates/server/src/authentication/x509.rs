@@ -41,7 +41,7 @@ pub fn log_in_by_certificate(
         let why = "There is no x.509 client certificate matching the user.";
         return Err(fail(cx, &attempt, why));
     }
-    let user = match cx.server.access.find_for_login(&attempt.user) {
+    let user = match cx.server.access.external(&subject) {
         Ok(Some(user)) if user.credentials.is_external => user,
         Ok(_) => {
             let why = format!("there is no user {}", attempt.user);

@@ -4,6 +4,7 @@ use frond_bson::{Doc, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::CommandRequest;
+use super::operation::secrets;
 use crate::authentication::current_user;
 use crate::authorization::{Caller, Needs, Requested};
 use crate::client::Client;
@@ -73,7 +74,7 @@ pub fn check<'a>(
         user: caller.name(),
     })?;
     if !caller.may(&needs) {
-        let secrets = command.traits().secrets;
+        let secrets = secrets(&command.traits(), request);
         let shown = short_command(&without_secrets(request.body, secrets));
         return Err(refused(client, request.db, &shown));
     }

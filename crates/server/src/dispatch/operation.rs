@@ -50,6 +50,19 @@ fn names_users(body: &Doc) -> bool {
     names(b"system.users") || names(b"tempusers")
 }
 
+/// The fields of a command whose values are shown nowhere.
+pub fn secrets(traits: &Traits, request: &CommandRequest<'_>) -> &'static [&'static str] {
+    let body = request.body;
+    if traits.secrets.iter().any(|field| body.contains_key(field)) {
+        return traits.secrets;
+    }
+    // Whoever restores users writes their credentials as documents.
+    match traits.writes && request.db == "admin" && names_users(body) {
+        true => &WRITTEN,
+        false => &[],
+    }
+}
+
 /// The kind of a command's operation, as `currentOp` names it.
 pub fn kind(command: &str) -> &'static str {
     match command {
@@ -159,20 +172,6 @@ impl Operation {
         client.state.announced = true;
     }
 
-    /// The fields of a command whose values are shown nowhere.
-    fn secrets(&self, request: &CommandRequest<'_>) -> &'static [&'static str] {
-        let fields = self.traits.secrets;
-        let body = request.body;
-        if fields.iter().any(|field| body.contains_key(field)) {
-            return fields;
-        }
-        // Whoever restores users writes their credentials as documents.
-        match self.traits.writes && request.db == "admin" && names_users(body) {
-            true => &WRITTEN,
-            false => &[],
-        }
-    }
-
     fn begin(&self, client: &mut Client<'_>, request: &CommandRequest<'_>, started: Instant) {
         let (server, connection) = (client.server, client.connection);
         server.connections.active.fetch_add(1, Relaxed);
@@ -180,7 +179,7 @@ impl Operation {
         if self.traits.class != Class::Write {
             server.metrics.count(self.traits.op, 1);
         }
-        let secrets = self.secrets(request);
+        let secrets = secrets(&self.traits, request);
         client.state.wipes_message |= !secrets.is_empty();
         let mut running = connection.running.lock();
         running.active = true;

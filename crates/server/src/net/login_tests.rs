@@ -93,7 +93,7 @@ impl Dialled {
     }
 
     /// Whether the server has closed the connection.
-    async fn is_closed(mut self) -> bool {
+    async fn sees_the_end(mut self) -> bool {
         let mut rest = Vec::new();
         let read = self.stream.read_to_end(&mut rest);
         let read = tokio::time::timeout(Duration::from_secs(60), read).await;
@@ -165,6 +165,36 @@ async fn the_first_user_is_created_and_logs_in() {
     assert_eq!(reply.get_i32("code"), Some(13), "{reply:?}");
 }
 
+/// A command that is refused is quoted, but not its secrets.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_quotes_no_secret() {
+    let server = server();
+    let mut client = Dialled::to(&server);
+    client.log_in("ann", "pencil", false).await.unwrap();
+    let create = doc! {"createUser": "bob", "pwd": "crayon", "roles": []};
+    client.run("admin", create).await.unwrap();
+    let mut client = Dialled::to(&server);
+    client.log_in("bob", "crayon", false).await.unwrap();
+    let insert = doc! {
+        "insert": "system.users", "documents": [{"credentials": {"SCRAM-SHA-1": {"storedKey": "marker"}}}],
+    };
+    for command in [
+        doc! {"createUser": "eve", "pwd": "marker", "roles": []},
+        doc! {"updateUser": "ann", "pwd": "marker"},
+        insert,
+    ] {
+        let reply = client.run("admin", command).await.unwrap();
+        assert_eq!(reply.get_i32("code"), Some(13), "{reply:?}");
+        assert!(
+            reply.get_str("errmsg").unwrap().contains("xxx"),
+            "{reply:?}"
+        );
+        assert!(!format!("{reply:?}").contains("marker"), "{reply:?}");
+    }
+    let log = std::fs::read_to_string(server.server.settings.log_path.as_ref().unwrap()).unwrap();
+    assert!(log.contains("not authorized on admin") && !log.contains("marker"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_sends_short_messages_only() {
     let server = server();
@@ -172,7 +202,7 @@ async fn a_stranger_sends_short_messages_only() {
     let reply = client.run("test", insert(47 << 10)).await.unwrap();
     assert_eq!(reply.get_i32("code"), Some(13));
     assert_eq!(client.run("test", insert(48 << 10)).await, None);
-    assert!(client.is_closed().await);
+    assert!(client.sees_the_end().await);
     // A compressed one is measured as it is inflated.
     let mut body = insert(1 << 20);
     body.push("$db", "test");
@@ -206,7 +236,7 @@ async fn a_login_that_is_begun_has_to_end() {
         let hello = doc! {"hello": 1};
         assert!(client.run("admin", hello).await.is_some());
     }
-    assert!(client.is_closed().await);
+    assert!(client.sees_the_end().await);
     let took = began.elapsed();
     assert!(
         took > Duration::from_secs(9) && took < Duration::from_secs(12),
@@ -227,7 +257,7 @@ async fn failed_logins_wait_and_then_close_the_connection() {
     }
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(3100), "{took:?}");
-    assert!(client.is_closed().await);
+    assert!(client.sees_the_end().await);
     // Where no login is required, a client may guess on.
     let mut server = TestServer::new();
     server.run(
