@@ -17,7 +17,7 @@ impl Command for Shutdown {
     }
 
     fn doc(&self) -> &'static str {
-        "Stops the server; only clients on the same machine may."
+        "Stops the server; without authorization only clients on the same machine may."
     }
 
     fn fields(&self) -> &'static [&'static str] {
