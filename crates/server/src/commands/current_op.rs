@@ -329,14 +329,14 @@ mod tests {
         assert_eq!(
             stage(
                 &server.server,
-                &Caller::default(),
+                &Caller::unchecked(),
                 &doc! {"idleConnections": true}
             )
             .unwrap()
             .len(),
             1
         );
-        assert!(stage(&server.server, &Caller::default(), &doc! {"x": true}).is_err());
+        assert!(stage(&server.server, &Caller::unchecked(), &doc! {"x": true}).is_err());
     }
 
     /// Mongosh sends `truncateOps: false`.
@@ -377,7 +377,7 @@ mod tests {
         server.run("test", find);
         for (truncates, whole) in [(true, false), (false, true)] {
             let spec = doc! {"idleCursors": true, "truncateOps": truncates};
-            let listed = stage(&server.server, &Caller::default(), &spec).unwrap();
+            let listed = stage(&server.server, &Caller::unchecked(), &spec).unwrap();
             let cursor = listed
                 .iter()
                 .find(|entry| entry.get_str("type") == Some("idleCursor"))
@@ -392,7 +392,7 @@ mod tests {
             (doc! {"targetAllNodes": true}, 9),
             (doc! {"x": true}, 40415),
         ] {
-            let failure = stage(&server.server, &Caller::default(), &spec).unwrap_err();
+            let failure = stage(&server.server, &Caller::unchecked(), &spec).unwrap_err();
             assert_eq!(failure.code().code(), code, "{spec:?}");
         }
     }
