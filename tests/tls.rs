@@ -479,6 +479,38 @@ fn the_password_of_a_key_is_shown_nowhere() {
 }
 
 #[test]
+fn a_certificate_that_expires_soon_is_warned_of() {
+    let authority = Authority::new();
+    let soon = std::time::SystemTime::now() + Duration::from_secs(10 * 24 * 60 * 60);
+    let own = authority.issue(1, |own| own.not_after = soon.into());
+    let data = tempfile::tempdir().unwrap();
+    let ca = authority.ca_file.to_str().unwrap();
+    let own = own.to_str().unwrap();
+    let server = Running::start(
+        data.path(),
+        &[
+            "--tlsMode",
+            "allowTLS",
+            "--tlsCertificateKeyFile",
+            own,
+            "--tlsCAFile",
+            ca,
+        ],
+    );
+    let warnings = server
+        .connect()
+        .run("admin", &doc! {"getLog": "startupWarnings"});
+    assert!(format!("{warnings:?}").contains("Server certificate will expire soon"));
+    let facts = security(&mut server.connect());
+    let Some(frond_bson::Value::DateTime(end)) = facts.get("SSLServerCertificateExpirationDate")
+    else {
+        panic!("{facts:?}")
+    };
+    let since = soon.duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(end / 1000, since.as_secs() as i64);
+}
+
+#[test]
 fn versions_of_tls_are_disabled_and_logged() {
     let more = [
         WITHOUT,
