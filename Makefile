@@ -31,7 +31,7 @@ MINUTES ?= 10
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-cost login-timing deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -132,11 +132,6 @@ login-timing: setup ## Compare how long logins of unknown users and with wrong p
 	cargo build --release --locked
 	FROND_ATTEMPTS=$(if $(ATTEMPTS),$(ATTEMPTS),2000) FROND_SEED=$(SEED) \
 		.cache/clients/venv/bin/python tests/clients/run.py --server target/release/frond login-timing
-
-login-cost: setup ## Measure the processor time of a login, and finds beside LOGINS (1000) logins at once
-	cargo build --release --locked
-	FROND_LOGINS=$(if $(LOGINS),$(LOGINS),1000) \
-		.cache/clients/venv/bin/python tests/clients/run.py --server target/release/frond login-cost
 
 deny: setup-build ## Check dependencies with cargo-deny: licences, bans, sources, advisories (needs a network)
 	@scripts/setup.sh deny

@@ -113,7 +113,6 @@ ALL = {
     "login": (300, python("login")),
     "users-dumped": (120, python("users_dumped")),
     "secrets": (120, python("secrets_kept")),
-    "login-cost": (600, python("login_cost")),
     "login-timing": (1200, python("login_timing")),
     "before-login": (7200, python("before_login")),
     "tls-scan": (120, python("tls_scan")),
@@ -146,7 +145,7 @@ REPLICA_SET = {
     "oplog-2.4",
 }
 # Measurements: these run only when they are named.
-NAMED_ONLY = {"login-cost", "login-timing"}
+NAMED_ONLY = {"login-timing"}
 # These mostly wait: for back-offs of the drivers, and for heartbeats.
 BESIDE = {"specs-pymongo", "specs-auth", "specs-go", "specs-node"}
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf, Timestamp};
 use frond_store::{LastWritten, Progress as WorkProgress, Waits};
 use frond_wire::Compressor;
@@ -324,6 +325,17 @@ impl Connections {
         self.next_operation.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// The user for whom an operation runs.
+    pub fn user_of(&self, operation: i64) -> Option<UserName> {
+        let all = self.list();
+        let mut running = all.iter().filter(|connection| {
+            let running = connection.running.lock();
+            running.active && running.id == operation
+        });
+        let user = running.next()?.identity.lock().clone()?;
+        Some(user.name.clone())
+    }
+
     /// Interrupts an operation. False if it does not run.
     pub fn kill_operation(&self, id: i64) -> bool {
         for connection in self.list() {
@@ -353,11 +365,11 @@ impl Connections {
         }
     }
 
-    /// Interrupts the operations of all sessions, but not that of one connection.
-    pub fn kill_sessions(&self, but: i64) {
+    /// Interrupts the operations of sessions that are chosen, but not that of one connection.
+    pub fn kill_sessions(&self, but: i64, is_chosen: impl Fn(SessionId) -> bool) {
         for connection in self.list() {
             let running = connection.running.lock();
-            if running.active && running.session.is_some() && connection.id != but {
+            if running.active && running.session.is_some_and(&is_chosen) && connection.id != but {
                 connection.kill();
             }
         }

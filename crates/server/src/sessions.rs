@@ -14,15 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
-use frond_error::{Error, ErrorCode, Result};
+use frond_bson::{DocBuf, OwnedValue};
+use frond_error::Result;
 use frond_store::{DocumentStore, SnapshotReads, StatementId};
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
+mod id;
 mod machine;
 mod open;
 mod records;
 
+pub use id::{SessionId, SessionOwner};
 use machine::Machine;
 pub use machine::{Found, aborted};
 pub use open::{Doom, Open};
@@ -35,61 +37,6 @@ const SESSIONS_MAX: usize = 100_000;
 
 /// Bytes of recorded results in memory. Beyond that, the longest idle sessions are dropped from memory.
 const RECORD_BYTES_MAX: usize = 64 << 20;
-
-/// The binary subtype of a UUID.
-const SUBTYPE_UUID: u8 = 4;
-
-/// The UUID of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub [u8; 16]);
-
-impl SessionId {
-    /// Reads an `lsid` or an element of `endSessions`: `{id: UUID}`.
-    pub fn parse(doc: &Doc) -> Result<SessionId> {
-        match doc.get("id") {
-            Some(Value::Binary {
-                subtype: SUBTYPE_UUID,
-                bytes,
-            }) => match bytes.try_into() {
-                Ok(id) => Ok(SessionId(id)),
-                Err(_) => Err(Error::new(
-                    ErrorCode::InvalidUUID,
-                    "uuid must be a 16-byte binary field with UUID (4) subtype",
-                )),
-            },
-            Some(other) => Err(Error::new(
-                ErrorCode::TypeMismatch,
-                format!(
-                    "BSON field 'LogicalSessionFromClient.id' is the wrong type '{}', expected \
-                     type 'binData'",
-                    other.type_name()
-                ),
-            )),
-            None => Err(Error::new(
-                ErrorCode::IDLFailedToParse,
-                "BSON field 'LogicalSessionFromClient.id' is missing but a required field",
-            )),
-        }
-    }
-
-    /// A random UUID (version 4).
-    pub fn random() -> SessionId {
-        let mut id = crate::random::bytes();
-        id[6] = (id[6] & 0x0f) | 0x40;
-        id[8] = (id[8] & 0x3f) | 0x80;
-        SessionId(id)
-    }
-
-    /// Its hexadecimal digits.
-    pub fn digits(self) -> String {
-        frond_bson::hex(&self.0)
-    }
-
-    /// `{id: UUID}`.
-    pub fn to_doc(self) -> DocBuf {
-        doc! {"id": Value::Binary { subtype: SUBTYPE_UUID, bytes: &self.0 }}
-    }
-}
 
 /// What an update statement did.
 #[derive(Clone, Debug, PartialEq)]
@@ -223,7 +170,7 @@ impl RetryableWrite {
     /// A statement, for its record in the store.
     pub fn statement(&self, statement: i32) -> StatementId {
         StatementId {
-            session: self.id.0,
+            session: self.id.key(),
             number: self.number,
             statement,
             clears: self.session.clears,
@@ -539,6 +486,9 @@ mod tests {
     use frond_store::StoreOptions;
     use frond_store::disk::FsDisk;
 
+    use frond_bson::doc;
+    use frond_error::{Error, ErrorCode};
+
     use super::*;
 
     fn empty_store() -> (tempfile::TempDir, DocumentStore) {
@@ -666,31 +616,5 @@ mod tests {
         assert!((50..70).contains(&sessions.len()), "{}", sessions.len());
         sessions.expire(Instant::now() + Duration::from_secs(31 * 60), &store);
         assert_eq!(sessions.record_bytes.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn ids_are_read() {
-        let id = SessionId::random();
-        assert_eq!(SessionId::parse(&id.to_doc()).unwrap(), id);
-        assert_ne!(SessionId::random(), id);
-        let cases = [
-            (doc! {}, 40414),
-            (doc! {"id": 1}, 14),
-            (
-                doc! {"id": Value::Binary { subtype: 4, bytes: &[1; 15] }},
-                207,
-            ),
-            (
-                doc! {"id": Value::Binary { subtype: 0, bytes: &[1; 16] }},
-                14,
-            ),
-        ];
-        for (doc, code) in cases {
-            assert_eq!(
-                SessionId::parse(&doc).unwrap_err().code().code(),
-                code,
-                "{doc:?}"
-            );
-        }
     }
 }

@@ -19,6 +19,7 @@ use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::parking::Parked;
+use crate::sessions::SessionOwner;
 use crate::settings::Settings;
 use crate::state::Server;
 use crate::tls::Tls;
@@ -110,6 +111,7 @@ impl TestServer {
         let user = Arc::new(User {
             name: UserName::new(name, "admin"),
             id: None,
+            sessions: SessionOwner::of(&UserName::new(name, "admin")),
             credentials: Credentials::default(),
             roles: Vec::new(),
             all_roles: Default::default(),

@@ -388,16 +388,19 @@ pub fn clear_session(server: &Server, id: SessionId) {
     }
 }
 
-/// Interrupts the operations of all sessions but those of one connection, and does what [`clear_session`] does for each.
-pub fn clear_all_sessions(server: &Server, connection: i64) {
+/// Interrupts the operations of the sessions that are chosen, but not those of one connection, and does what
+/// [`clear_session`] does for each.
+pub fn clear_sessions(server: &Server, connection: i64, is_chosen: impl Fn(SessionId) -> bool) {
     for cursor in server.cursors.list() {
-        if cursor.session.is_some() {
+        if cursor.session.is_some_and(&is_chosen) {
             server.cursors.kill(cursor.id);
         }
     }
-    server.connections.kill_sessions(connection);
+    server.connections.kill_sessions(connection, &is_chosen);
     for open in server.sessions.open_transactions() {
-        abort_soon(server, &open, Doom::Killed);
+        if is_chosen(open.session) {
+            abort_soon(server, &open, Doom::Killed);
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use frond_bson::{Doc, Value};
 use frond_error::Result;
 use zeroize::Zeroizing;
 
+use crate::sessions::SessionOwner;
+
 use super::stored::{self, Stored, unsupported_format};
 
 /// A user with everything that its roles grant.
@@ -30,6 +32,8 @@ pub struct User {
     pub privileges: Arc<Privileges>,
     /// Its own restrictions, and those of its roles. All must be met.
     pub restrictions: Vec<Restrictions>,
+    /// Owns the sessions of the user.
+    pub sessions: SessionOwner,
     /// The generation of users and roles that it was read at.
     pub generation: u64,
 }
@@ -152,6 +156,7 @@ impl User {
         let mut all_roles = resolved.inherited;
         all_roles.extend(roles.iter().cloned());
         Ok(User {
+            sessions: SessionOwner::of(name),
             name: name.clone(),
             id,
             credentials,

@@ -679,6 +679,51 @@ async fn old_drivers_log_in_where_that_is_enabled() {
     assert_eq!(is_in(&mut server), None);
 }
 
+/// `createUser` stores the credential for MONGODB-CR where that is enabled, and only there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_created_user_logs_in_by_every_enabled_mechanism() {
+    for is_enabled in [false, true] {
+        let mut server = TestServer::with(|settings| {
+            if is_enabled {
+                settings.logins.mechanisms = LoginMechanism::ALL.to_vec();
+            }
+        });
+        server.run(
+            "admin",
+            doc! {"setParameter": 1, "scramIterationCount": 5000},
+        );
+        server.run(
+            "admin",
+            doc! {"createUser": "bob", "pwd": PASSWORD, "roles": []},
+        );
+        let digest = password_digest("eve", PASSWORD);
+        let digested = doc! {
+            "createUser": "eve", "pwd": digest.as_str(), "roles": [], "digestPassword": false,
+            "mechanisms": ["SCRAM-SHA-1"],
+        };
+        server.run("admin", digested);
+        for name in ["bob", "eve"] {
+            let user = UserName::new(name, "admin");
+            let found = server.server.access.find(&user).unwrap().unwrap();
+            let cr = found
+                .credentials
+                .cr
+                .as_ref()
+                .map(|digest| digest.to_string());
+            let expected = password_digest(name, PASSWORD).to_string();
+            assert_eq!(cr, (is_enabled && name == "bob").then_some(expected));
+            let sha1 = found.credentials.of(Mechanism::Sha1).unwrap();
+            assert_eq!(sha1.iterations(), 5000, "that of the parameter");
+            log_in(&mut server, Mechanism::Sha1, &user, PASSWORD);
+            assert_eq!(is_in(&mut server), Some(user));
+            server.run("admin", doc! {"logout": 1});
+        }
+        let named = doc! {"createUser": "x", "pwd": "p", "roles": [], "mechanisms": ["MONGODB-CR"]};
+        let reply = server.reply("admin", named);
+        assert_eq!(reply.get_f64("ok") == Some(1.0), is_enabled, "{reply:?}");
+    }
+}
+
 /// After logins of every kind, with all lines in the log, no secret is in the log or in `currentOp`.
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_shown_nowhere() {

@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
-use frond_auth::{Action, Privilege, Privileges, Resource, UserName};
+use frond_auth::{Action, Privilege, Privileges, Resource, Target, UserName};
+use frond_error::{Error, ErrorCode, Result};
 
 use crate::access::User;
 use crate::connection::Connection;
 use crate::needs::{Needs, Owner};
+use crate::sessions::SessionId;
 use crate::state::Server;
 
 /// Who asks for a command, and what it may do.
@@ -63,11 +65,43 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may do anything at all with a collection.
+    pub fn may_see(&self, db: &str, collection: &str) -> bool {
+        let target = Target::Collection(db, collection);
+        !self.is_checked || !self.privileges().actions_on(&target).is_empty()
+    }
+
     /// The owner of what a command with these needs leaves behind; none where it is not checked who uses it.
     pub fn owner_of(&self, needs: Option<Needs<'_>>) -> Option<Arc<Owner>> {
         let user = self.name().filter(|_| self.is_checked)?.clone();
         let needs = Arc::new(needs?.into_owned());
         Some(Arc::new(Owner { user, needs }))
+    }
+
+    /// The session of the caller that a client names. One with the digest of another user needs the privilege for
+    /// `others`. Where nothing is checked, sessions have no owners.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub fn session(&self, named: SessionId, others: Action) -> Result<SessionId> {
+        let Some(user) = self.user.as_ref().filter(|_| self.is_checked) else {
+            return Ok(named.of_nobody());
+        };
+        match named.owner() {
+            None => Ok(named.owned_by(user.sessions)),
+            Some(owner) if owner == user.sessions => Ok(named),
+            Some(_) if self.may(&Needs::cluster(others)) => Ok(named),
+            Some(_) => Err(Error::new(
+                ErrorCode::Unauthorized,
+                "Unauthorized to set user digest in LogicalSessionId",
+            )),
+        }
+    }
+
+    /// Whether a session is the caller's own. Where nothing is checked every session is.
+    pub fn owns(&self, session: SessionId) -> bool {
+        let own = self.user.as_ref().map(|user| user.sessions);
+        !self.is_checked || (own.is_some() && own == session.owner())
     }
 
     /// Whether something of this user is the caller's own. Where nothing is checked everything is.

@@ -261,7 +261,6 @@ fn mongosh() -> Vec<Sent> {
             doc! {"analyzeShardKey": "test.c", "key": {"a": 1}, "sampleRate": 1.0},
             59,
         ),
-        // There is no TLS.
         fails("admin", doc! {"rotateCertificates": 1, "message": "x"}, 140),
         fails("admin", doc! {"getShardVersion": "test.c"}, 59),
     ]

@@ -5,6 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{AggregateRequest, Durability, Namespace, Verbosity};
 
 use super::find::hint;
+use super::kill_all_sessions::owners;
 use super::write::bypass_validation;
 use super::{Command, InTransactions, Traits, current_op, explain, watch};
 use crate::arguments::Arguments;
@@ -318,14 +319,9 @@ fn server_documents(
             ),
         ));
     };
-    let sessions = || {
-        let list = cx.server.sessions.list();
-        let describe = |id: &SessionId| doc! {"_id": &id.to_doc()};
-        list.iter().map(describe).collect::<Vec<DocBuf>>()
-    };
+    let mut sessions = Vec::new();
     if matches!(name, "$listLocalSessions" | "$listSessions") {
-        // Without users, sessions have no owner.
-        Arguments::new(name, spec).only(&["allUsers", "users"])?;
+        sessions = list_sessions(cx, name, spec)?;
     }
     if name == "$listSessions" {
         if namespace.is_none_or(|ns| ns.as_str() != "config.system.sessions") {
@@ -334,7 +330,7 @@ fn server_documents(
                 "$listSessions may only be run against config.system.sessions",
             ));
         }
-        return Ok(Some(sessions()));
+        return Ok(Some(sessions));
     }
     let on_database = namespace.is_none();
     if !on_database || (name == "$currentOp" && cx.db != "admin") {
@@ -344,9 +340,33 @@ fn server_documents(
         ));
     }
     if name == "$currentOp" {
-        return current_op::stage(cx.server, spec).map(Some);
+        return current_op::stage(cx.server, cx.caller, spec).map(Some);
     }
-    Ok(Some(sessions()))
+    Ok(Some(sessions))
+}
+
+/// The sessions of the caller, of the users that `$listSessions` names, or of all.
+fn list_sessions(cx: &Context<'_>, stage: &str, spec: &Doc) -> Result<Vec<DocBuf>> {
+    let args = Arguments::new(stage, spec);
+    args.only(&["allUsers", "users"])?;
+    let users = args.documents("users")?;
+    let owners = users.map(|users| owners(stage, &users)).transpose()?;
+    let all = args.bool("allUsers")?.unwrap_or(false);
+    let is_shown = |session: &SessionId| match &owners {
+        _ if all => true,
+        // Where nothing is checked sessions have no owners.
+        Some(owners) if cx.caller.is_checked() => {
+            let owner = session.owner();
+            owner.is_some_and(|owner| owners.contains(&owner))
+        }
+        _ => cx.caller.owns(*session),
+    };
+    let mut shown = cx.server.sessions.list();
+    shown.retain(is_shown);
+    Ok(shown
+        .into_iter()
+        .map(|id| doc! {"_id": &id.to_doc()})
+        .collect())
 }
 
 /// The pipeline with its first stage replaced by documents.

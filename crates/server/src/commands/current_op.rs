@@ -9,7 +9,7 @@ use frond_query::matcher::Filter;
 
 use super::{Command, Traits};
 use crate::arguments::Arguments;
-use crate::authorization::{Action, Needs, Requested};
+use crate::authorization::{Action, Caller, Needs, Requested, UserName};
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
 use crate::log;
@@ -74,7 +74,9 @@ impl Command for CurrentOp {
             }
         }
         let filter = Filter::parse(&conditions)?;
+        let only_own = cx.args().flag("$ownOps")?.unwrap_or(false);
         let shown = Shown {
+            owner: only_own.then_some(cx.caller),
             idle_connections: cx.args().flag("$all")?.unwrap_or(false),
             idle_cursors: false,
             idle_sessions: true,
@@ -93,7 +95,7 @@ impl Command for CurrentOp {
 }
 
 /// Options of the aggregation stage `$currentOp`.
-pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
+pub fn stage(server: &Server, caller: &Caller, spec: &Doc) -> Result<Vec<DocBuf>> {
     const KNOWN: [&str; 8] = [
         "allUsers",
         "idleConnections",
@@ -117,6 +119,7 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
         ));
     }
     let shown = Shown {
+        owner: (!on("allUsers")?).then_some(caller),
         idle_connections: on("idleConnections")?,
         idle_cursors: on("idleCursors")?,
         idle_sessions: args.bool("idleSessions")?.unwrap_or(true),
@@ -126,7 +129,9 @@ pub fn stage(server: &Server, spec: &Doc) -> Result<Vec<DocBuf>> {
 }
 
 /// Options of the listing: what it includes besides running operations, and how commands are shown.
-struct Shown {
+struct Shown<'a> {
+    /// Who sees only what is its own.
+    owner: Option<&'a Caller>,
     idle_connections: bool,
     idle_cursors: bool,
     /// Sessions whose transaction is open between two statements.
@@ -135,7 +140,12 @@ struct Shown {
     truncates: bool,
 }
 
-impl Shown {
+impl Shown<'_> {
+    /// Whether what is done for a user is shown.
+    fn is_of(&self, user: Option<&UserName>) -> bool {
+        self.owner.is_none_or(|owner| owner.is(user))
+    }
+
     fn command<'a>(&self, kept: &'a Doc) -> Cow<'a, Doc> {
         if self.truncates {
             Cow::Owned(short_command(kept))
@@ -145,7 +155,7 @@ impl Shown {
     }
 }
 
-fn operations(server: &Server, shown: &Shown) -> Vec<DocBuf> {
+fn operations(server: &Server, shown: &Shown<'_>) -> Vec<DocBuf> {
     let mut list = Vec::new();
     for connection in server.connections.list() {
         if let Some(operation) = describe(server, &connection, shown) {
@@ -154,16 +164,17 @@ fn operations(server: &Server, shown: &Shown) -> Vec<DocBuf> {
     }
     if shown.idle_sessions {
         let open = server.sessions.open_transactions();
-        let idle = open.iter().filter(|open| !open.activity().is_active());
+        let idle = open.iter().filter(|open| {
+            let is_own = |owner: &Caller| owner.owns(open.session);
+            !open.activity().is_active() && shown.owner.is_none_or(is_own)
+        });
         list.extend(idle.map(|open| idle_session(server, open)));
     }
     if shown.idle_cursors {
-        for cursor in server
-            .cursors
-            .list()
-            .into_iter()
-            .filter(|cursor| !cursor.in_use)
-        {
+        for cursor in server.cursors.list().into_iter().filter(|cursor| {
+            let owner = cursor.owner.as_ref().map(|owner| &owner.user);
+            !cursor.in_use && shown.is_of(owner)
+        }) {
             let mut out = doc! {
                 "type": "idleCursor",
                 "host": server.host_and_port(),
@@ -218,7 +229,12 @@ fn transaction(open: &Open) -> DocBuf {
     }
 }
 
-fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<DocBuf> {
+fn describe(server: &Server, connection: &Connection, shown: &Shown<'_>) -> Option<DocBuf> {
+    let user = connection.identity.lock().clone();
+    let user = user.as_ref().map(|user| &user.name);
+    if !shown.is_of(user) {
+        return None;
+    }
     let running = connection.running.lock();
     if !running.active && !shown.idle_connections {
         return None;
@@ -237,6 +253,10 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown) -> Option<D
     }
     if let Some(client) = connection.client.get() {
         out.push("clientMetadata", client);
+    }
+    if let Some(user) = user {
+        let user = doc! {"user": &user.name, "db": &user.db};
+        out.push_array("effectiveUsers", |users| users.push(&user));
     }
     out.push("active", running.active);
     if running.active {
@@ -307,12 +327,16 @@ mod tests {
             2
         );
         assert_eq!(
-            stage(&server.server, &doc! {"idleConnections": true})
-                .unwrap()
-                .len(),
+            stage(
+                &server.server,
+                &Caller::default(),
+                &doc! {"idleConnections": true}
+            )
+            .unwrap()
+            .len(),
             1
         );
-        assert!(stage(&server.server, &doc! {"x": true}).is_err());
+        assert!(stage(&server.server, &Caller::default(), &doc! {"x": true}).is_err());
     }
 
     /// Mongosh sends `truncateOps: false`.
@@ -353,7 +377,7 @@ mod tests {
         server.run("test", find);
         for (truncates, whole) in [(true, false), (false, true)] {
             let spec = doc! {"idleCursors": true, "truncateOps": truncates};
-            let listed = stage(&server.server, &spec).unwrap();
+            let listed = stage(&server.server, &Caller::default(), &spec).unwrap();
             let cursor = listed
                 .iter()
                 .find(|entry| entry.get_str("type") == Some("idleCursor"))
@@ -368,7 +392,7 @@ mod tests {
             (doc! {"targetAllNodes": true}, 9),
             (doc! {"x": true}, 40415),
         ] {
-            let failure = stage(&server.server, &spec).unwrap_err();
+            let failure = stage(&server.server, &Caller::default(), &spec).unwrap_err();
             assert_eq!(failure.code().code(), code, "{spec:?}");
         }
     }
@@ -384,6 +408,7 @@ mod tests {
             running.progress = Some(progress.clone());
         }
         let shown = Shown {
+            owner: None,
             idle_connections: false,
             idle_sessions: false,
             idle_cursors: false,

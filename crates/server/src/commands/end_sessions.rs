@@ -4,7 +4,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
-use crate::authorization::{Needs, Requested};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::sessions::SessionId;
 use crate::transactions;
@@ -35,7 +35,7 @@ impl Command for EndSessions {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        for id in session_list(cx.body.get("endSessions"), "endSessions")? {
+        for id in session_list(cx, Action::Impersonate)? {
             transactions::clear_session(cx.server, id);
             cx.server.sessions.end(id);
         }
@@ -46,8 +46,10 @@ impl Command for EndSessions {
 /// Sessions in one command, as MongoDB limits them.
 const SESSIONS_MAX: usize = 10_000;
 
-/// Reads an array of `{id: UUID}`.
-pub fn session_list(value: Option<Value<'_>>, command: &str) -> Result<Vec<SessionId>> {
+/// Reads the array of `{id: UUID}` that is the value of the command: sessions of the caller. Those with the digest of
+/// another user need the privilege for this action.
+pub fn session_list(cx: &Context<'_>, others: Action) -> Result<Vec<SessionId>> {
+    let (command, value) = (cx.name, cx.body.get(cx.name));
     let Some(Value::Array(list)) = value else {
         return Err(Error::new(
             ErrorCode::TypeMismatch,
@@ -70,7 +72,8 @@ pub fn session_list(value: Option<Value<'_>>, command: &str) -> Result<Vec<Sessi
                 "'{command}' takes at most {SESSIONS_MAX} sessions"
             )));
         }
-        sessions.push(SessionId::parse(session)?);
+        let session = SessionId::parse(session)?;
+        sessions.push(cx.caller.session(session, others)?);
     }
     Ok(sessions)
 }

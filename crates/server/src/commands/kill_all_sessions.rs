@@ -1,12 +1,13 @@
 //! `killAllSessions`
 
-use frond_bson::{DocBuf, Value};
+use frond_bson::{Doc, DocBuf};
 use frond_error::Result;
 
 use super::{Command, Traits};
-use crate::authorization::{Action, Needs, Requested};
+use crate::arguments::Arguments;
+use crate::authorization::{Action, Needs, Requested, UserName};
 use crate::context::Context;
-use crate::context::unsupported_option;
+use crate::sessions::SessionOwner;
 use crate::transactions;
 
 /// Aborts the transactions of all logical sessions, and ends their cursors and their operations.
@@ -30,21 +31,28 @@ impl Command for KillAllSessions {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        match cx.body.get("killAllSessions") {
-            // There are no users to select by.
-            Some(Value::Array(users)) if users.is_empty() => {}
-            Some(Value::Array(_)) => return Err(unsupported_option("killAllSessions", "users")),
-            other => {
-                return Err(cx.args().wrong_type(
-                    "killAllSessions",
-                    &other.unwrap_or(Value::Null),
-                    "type 'array'",
-                ));
-            }
-        }
-        transactions::clear_all_sessions(cx.server, cx.connection.id);
+        let Some(users) = cx.args().documents("killAllSessions")? else {
+            return Err(cx.args().missing("killAllSessions"));
+        };
+        let owners = owners("killAllSessions", &users)?;
+        transactions::clear_sessions(cx.server, cx.connection.id, |session| {
+            let is_of_one = |owner| owners.contains(&owner);
+            owners.is_empty() || session.owner().is_some_and(is_of_one)
+        });
         Ok(DocBuf::new())
     }
+}
+
+/// The owners of the sessions of users, which are named by `{user, db}`.
+pub fn owners(command: &str, users: &[&Doc]) -> Result<Vec<SessionOwner>> {
+    let owner = |user: &&Doc| {
+        let args = Arguments::new(command, user);
+        args.only(&["user", "db"])?;
+        let name = args.str("user")?.ok_or_else(|| args.missing("user"))?;
+        let db = args.str("db")?.ok_or_else(|| args.missing("db"))?;
+        Ok(SessionOwner::of(&UserName::new(name, db)))
+    };
+    users.iter().map(owner).collect()
 }
 
 #[cfg(test)]
@@ -70,7 +78,7 @@ mod tests {
         assert_eq!(server.server.cursors.list().len(), 1);
         assert_eq!(
             server.code("admin", doc! {"killAllSessions": [{"user": "x"}]}),
-            238
+            40414
         );
         assert_eq!(server.code("admin", doc! {"killAllSessions": 1}), 14);
     }

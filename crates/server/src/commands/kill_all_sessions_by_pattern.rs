@@ -7,7 +7,7 @@ use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, ActionSet, Needs, Requested};
 use crate::context::{Context, unsupported_option};
-use crate::sessions::SessionId;
+use crate::sessions::{SessionId, SessionOwner};
 use crate::transactions;
 
 /// Aborts the transactions of the logical sessions that match a pattern, and ends their cursors and their operations.
@@ -45,32 +45,37 @@ impl Command for KillAllSessionsByPattern {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
         let patterns = args.documents(NAME)?.ok_or_else(|| args.missing(NAME))?;
-        let mut ids = Vec::new();
+        let (mut ids, mut owners) = (Vec::new(), Vec::new());
         let mut matches_all = patterns.is_empty();
-        for pattern in patterns {
-            let pattern = Arguments::new(NAME, pattern);
+        for given in patterns {
+            let pattern = Arguments::new(NAME, given);
             pattern.only(&["lsid", "uid", "users", "roles"])?;
-            // There are no users to select by.
-            for field in ["uid", "users", "roles"] {
+            // In whose name sessions are ended makes no difference.
+            for field in ["users", "roles"] {
                 let is_empty =
                     |value: &Value<'_>| value.as_array().is_some_and(|list| list.is_empty());
                 if pattern.get(field).is_some_and(|value| !is_empty(&value)) {
                     return Err(unsupported_option(NAME, field));
                 }
             }
-            match pattern.doc_field("lsid")? {
-                Some(lsid) => ids.push(SessionId::parse(lsid)?),
-                None => matches_all = true,
+            match (pattern.doc_field("lsid")?, SessionOwner::of_field(given)?) {
+                (Some(lsid), _) => {
+                    let session = SessionId::parse(lsid)?;
+                    ids.push(cx.caller.session(session, Action::KillAnySession)?);
+                }
+                (None, Some(owner)) => owners.push(owner),
+                (None, None) => matches_all = true,
             }
         }
-        if matches_all {
-            transactions::clear_all_sessions(cx.server, cx.connection.id);
-            return Ok(DocBuf::new());
-        }
+        // The operation of an own session that is named ends, too.
         for id in ids {
             cx.server.connections.kill_session(id);
             transactions::clear_session(cx.server, id);
         }
+        transactions::clear_sessions(cx.server, cx.connection.id, |session| {
+            let is_of_one = |owner| owners.contains(&owner);
+            matches_all || session.owner().is_some_and(is_of_one)
+        });
         Ok(DocBuf::new())
     }
 }
@@ -105,7 +110,7 @@ mod tests {
         assert_eq!(server.server.cursors.list().len(), 0);
         for (pattern, code) in [
             (doc! {"users": ["x"]}, 238),
-            (doc! {"uid": 1}, 238),
+            (doc! {"uid": 1}, 14),
             (doc! {"x": 1}, 40415),
             (doc! {"lsid": {"id": 1}}, 14),
         ] {

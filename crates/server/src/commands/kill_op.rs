@@ -32,8 +32,13 @@ impl Command for KillOp {
         }
     }
 
-    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
-        Ok(Needs::cluster(Action::Killop))
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        let id = request.body.get("op").filter(|id| id.is_number());
+        let runs_for = id.and_then(|id| request.server.connections.user_of(whole(&id)));
+        match runs_for.is_some() && runs_for.as_ref() == request.user {
+            true => Ok(Needs::LoggedIn),
+            false => Ok(Needs::cluster(Action::Killop)),
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -5,7 +5,7 @@ use frond_error::Result;
 
 use super::end_sessions::session_list;
 use super::{Command, Traits};
-use crate::authorization::{Needs, Requested};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::transactions;
 
@@ -30,7 +30,7 @@ impl Command for KillSessions {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        for id in session_list(cx.body.get("killSessions"), "killSessions")? {
+        for id in session_list(cx, Action::KillAnySession)? {
             cx.server.connections.kill_session(id);
             transactions::clear_session(cx.server, id);
         }

@@ -43,14 +43,15 @@ impl Command for ListCollections {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        args.bool("authorizedCollections")?;
+        let only_own = args.bool("authorizedCollections")?.unwrap_or(false);
+        let is_seen = |name: &str| !only_own || cx.caller.may_see(cx.db, name);
         let name_only = args.flag("nameOnly")?.unwrap_or(false);
         let filter = args.doc_field("filter")?.map(Filter::parse).transpose()?;
         let batch = BatchOptions::of_cursor_field(&args)?;
         let mut documents = Vec::new();
         for info in cx.server.store.list_collections(cx.db)? {
             let full = describe(&info);
-            if filter.as_ref().is_none_or(|filter| filter.matches(&full)) {
+            if is_seen(&info.name) && filter.as_ref().is_none_or(|filter| filter.matches(&full)) {
                 documents.push(if name_only {
                     doc! {"name": &info.name, "type": info.kind.name()}
                 } else {

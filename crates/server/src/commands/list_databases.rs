@@ -6,7 +6,7 @@ use frond_query::matcher::Filter;
 use frond_store::DatabaseInfo;
 
 use super::{Command, Traits};
-use crate::authorization::{Needs, Requested};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Lists the databases and their sizes.
@@ -30,13 +30,19 @@ impl Command for ListDatabases {
         Traits::CATALOG.admin()
     }
 
-    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
-        Ok(Needs::LoggedIn)
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        // Without the privilege to list all, a user sees the own ones.
+        match request.args().bool("authorizedDatabases")? {
+            Some(false) => Ok(Needs::cluster(Action::ListDatabases)),
+            _ => Ok(Needs::LoggedIn),
+        }
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        args.bool("authorizedDatabases")?;
+        let sees_all = cx.caller.may(&Needs::cluster(Action::ListDatabases));
+        let only_own = args.bool("authorizedDatabases")?.unwrap_or(!sees_all);
+        let is_seen = |db: &str| !only_own || cx.caller.may(&Needs::SomethingIn(db.into()));
         let name_only = args.flag("nameOnly")?.unwrap_or(false);
         let filter = args.doc_field("filter")?.map(Filter::parse).transpose()?;
         let mut total: i64 = 0;
@@ -54,7 +60,7 @@ impl Command for ListDatabases {
             }
         }
         reply.push_array("databases", |list| {
-            for database in &databases {
+            for database in databases.iter().filter(|one| is_seen(&one.name)) {
                 let size = i64::try_from(database.size_on_disk).unwrap_or(i64::MAX);
                 let entry = if name_only {
                     doc! {"name": &database.name}

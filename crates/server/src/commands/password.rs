@@ -1,19 +1,27 @@
 //! The fields of `createUser` and `updateUser` that make credentials: `pwd`, `digestPassword` and `mechanisms`.
 
 use frond_auth::scram::{Credential, Mechanism, ScramError};
-use frond_auth::{LoginMechanism, UserName};
+use frond_auth::{LoginMechanism, UserName, password_digest};
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
+use zeroize::Zeroizing;
 
 use crate::access::stored::EXTERNAL;
 use crate::arguments::Arguments;
 use crate::context::Context;
 
+/// The mechanisms with passwords, in the order in which credentials are stored.
+const WITH_PASSWORD: [LoginMechanism; 3] = [
+    LoginMechanism::MongoCr,
+    LoginMechanism::Scram(Mechanism::Sha1),
+    LoginMechanism::Scram(Mechanism::Sha256),
+];
+
 /// The mechanisms that the command names.
 ///
 /// # Errors
 /// `BadValue` (2) if there are none in the array, or one is unknown.
-pub fn mechanisms(args: &Arguments<'_>) -> Result<Option<Vec<Mechanism>>> {
+pub fn mechanisms(args: &Arguments<'_>) -> Result<Option<Vec<LoginMechanism>>> {
     let Some(array) = args.array("mechanisms")? else {
         return Ok(None);
     };
@@ -25,7 +33,8 @@ pub fn mechanisms(args: &Arguments<'_>) -> Result<Option<Vec<Mechanism>>> {
         let name = value
             .as_str()
             .ok_or_else(|| args.wrong_type(&format!("mechanisms.{at}"), &value, "type 'string'"))?;
-        let mechanism = Mechanism::named(name)
+        let mechanism = LoginMechanism::named(name)
+            .filter(|mechanism| WITH_PASSWORD.contains(mechanism))
             .ok_or_else(|| Error::bad_value(format!("Unknown auth mechanism '{name}'")))?;
         mechanisms.push(mechanism);
     }
@@ -51,29 +60,30 @@ pub fn credentials(cx: &Context<'_>, user: &UserName) -> Result<Option<DocBuf>> 
     if password.is_empty() {
         return Err(Error::bad_value("User passwords must not be empty"));
     }
-    let logins = &cx.server.settings.logins;
-    let is_enabled = |mechanism: &Mechanism| {
-        logins
-            .mechanisms
-            .contains(&LoginMechanism::Scram(*mechanism))
-    };
+    let logins = &cx.server.logins;
+    let is_enabled = |mechanism: &LoginMechanism| logins.allows(*mechanism);
     if let Some(other) = mechanisms.iter().flatten().find(|one| !is_enabled(one)) {
         return Err(Error::bad_value(format!(
             "{other} not supported in authMechanisms"
         )));
     }
     let mechanisms =
-        mechanisms.unwrap_or_else(|| Mechanism::ALL.into_iter().filter(is_enabled).collect());
+        mechanisms.unwrap_or_else(|| WITH_PASSWORD.into_iter().filter(is_enabled).collect());
     if mechanisms.is_empty() {
         return Err(Error::bad_value(
             "no mechanism with passwords is enabled: name SCRAM-SHA-256 in authenticationMechanisms",
         ));
     }
     let mut credentials = DocBuf::new();
-    for mechanism in Mechanism::ALL {
-        if !mechanisms.contains(&mechanism) {
+    for mechanism in WITH_PASSWORD.iter().filter(|one| mechanisms.contains(one)) {
+        let LoginMechanism::Scram(mechanism) = *mechanism else {
+            let digest = match is_digested_here {
+                true => password_digest(&user.name, password),
+                false => Zeroizing::new(password.to_owned()),
+            };
+            credentials.push(mechanism.name(), digest.as_str());
             continue;
-        }
+        };
         let iterations = logins.iterations(mechanism);
         let credential = match (is_digested_here, mechanism) {
             (true, _) => Credential::new(mechanism, &user.name, password, iterations),
@@ -97,7 +107,7 @@ pub fn credentials(cx: &Context<'_>, user: &UserName) -> Result<Option<DocBuf>> 
 ///
 /// # Errors
 /// `BadValue` (2) for a mechanism that the user has no credential for.
-pub fn trimmed(user: &Doc, mechanisms: &[Mechanism]) -> Result<DocBuf> {
+pub fn trimmed(user: &Doc, mechanisms: &[LoginMechanism]) -> Result<DocBuf> {
     let stored = user.get_doc("credentials").ok_or_else(|| {
         crate::access::stored::unsupported_format(
             "Unable to trim credentials from a user document with no credentials",
@@ -112,7 +122,7 @@ pub fn trimmed(user: &Doc, mechanisms: &[Mechanism]) -> Result<DocBuf> {
         ));
     }
     let mut unset = DocBuf::new();
-    for other in Mechanism::ALL {
+    for other in WITH_PASSWORD {
         if !mechanisms.contains(&other) {
             unset.push(&format!("credentials.{other}"), "");
         }

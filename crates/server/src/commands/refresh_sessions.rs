@@ -5,7 +5,7 @@ use frond_error::Result;
 
 use super::end_sessions::session_list;
 use super::{Command, Traits};
-use crate::authorization::{Needs, Requested};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
 /// Keeps logical sessions from expiring.
@@ -29,7 +29,7 @@ impl Command for RefreshSessions {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        for id in session_list(cx.body.get("refreshSessions"), "refreshSessions")? {
+        for id in session_list(cx, Action::Impersonate)? {
             cx.server.sessions.touch(id);
         }
         Ok(DocBuf::new())

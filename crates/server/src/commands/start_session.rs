@@ -4,7 +4,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
 use super::{Command, Traits};
-use crate::authorization::{Needs, Requested};
+use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::sessions::SessionId;
 
@@ -29,9 +29,11 @@ impl Command for StartSession {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let id = SessionId::random();
+        let id = cx
+            .caller
+            .session(SessionId::random(), Action::Impersonate)?;
         cx.server.sessions.touch(id);
-        Ok(doc! {"id": id.to_doc(), "timeoutMinutes": cx.server.sessions.timeout_minutes()})
+        Ok(doc! {"id": id.to_client_doc(), "timeoutMinutes": cx.server.sessions.timeout_minutes()})
     }
 }
 

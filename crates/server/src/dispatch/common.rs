@@ -93,7 +93,12 @@ impl Common {
                 }
                 "lsid" => {
                     if let Some(lsid) = args.doc_field("lsid")? {
-                        common.session = Some(SessionId::parse(lsid)?);
+                        let session = SessionId::parse(lsid)?;
+                        // Who is not logged in has no sessions.
+                        if !caller.is_checked() || caller.user().is_some() {
+                            let session = caller.session(session, Action::Impersonate)?;
+                            common.session = Some(session);
+                        }
                     }
                 }
                 "txnNumber" => match value {

@@ -4,19 +4,30 @@ use frond_bson::{Doc, doc};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::CommandRequest;
+use crate::authentication::current_user;
 use crate::authorization::{Caller, Needs, Requested};
 use crate::client::Client;
 use crate::commands::{Command, proper_name, requires_login};
 use crate::connection::{short_command, without_secrets};
 use crate::log::Component;
+use crate::parking::Parked;
 
-/// Who asks for a command.
+/// Who asks for a command, as it was at the last one.
 pub fn caller(client: &Client<'_>) -> Caller {
-    Caller::new(
-        client.server,
-        client.connection,
-        client.state.identity.clone(),
-    )
+    let user = client.state.identity.clone();
+    Caller::new(client.server, client.connection, user)
+}
+
+/// Who asks for a command, as it is now. A write that has waited for the journal is done already.
+///
+/// # Errors
+/// If the user has changed and cannot be read: the command must not run.
+pub fn current_caller(client: &mut Client<'_>) -> Result<Caller> {
+    let (server, connection) = (client.server, client.connection);
+    if !matches!(client.state.resumed, Some(Parked::Journal(_))) {
+        current_user(server, connection, client.state)?;
+    }
+    Ok(caller(client))
 }
 
 /// Refuses a command to who is not logged in, without a look at its fields, unless it is open to anyone.

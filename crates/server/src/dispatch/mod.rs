@@ -27,10 +27,12 @@ mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod operation;
+#[cfg(test)]
+mod ownership_tests;
 mod transaction;
 
 use common::Common;
-pub use gate::{caller, require};
+pub use gate::{caller, current_caller, require};
 pub use operation::abandon;
 use operation::{Operation, kind};
 
@@ -234,8 +236,11 @@ fn try_command(
     if !traits.keeps_last_error && client.state.resumed.is_none() {
         client.state.last_error.begin();
     }
-    let caller = gate::caller(client);
-    let admitted = gate::admit(client, &caller, index, command);
+    let (caller, known) = match gate::current_caller(client) {
+        Ok(caller) => (caller, Ok(())),
+        Err(failure) => (gate::caller(client), Err(failure)),
+    };
+    let admitted = known.and_then(|()| gate::admit(client, &caller, index, command));
     let common = admitted.and_then(|()| Common::parse(server, command, request, &caller));
     let operation = Operation {
         traits,

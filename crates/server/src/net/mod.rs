@@ -6,4 +6,6 @@ pub mod secure;
 pub mod serve;
 
 #[cfg(test)]
+mod login_tests;
+#[cfg(test)]
 mod waiting_tests;

@@ -211,7 +211,7 @@ pub fn aborted(number: i64) -> Error {
 mod tests {
     use super::*;
 
-    const S: SessionId = SessionId([0xab; 16]);
+    const S: SessionId = SessionId::of_key([0xab; 16]);
 
     /// What is done with a number, and the code of the error or 0.
     #[derive(Clone, Copy, Debug)]

@@ -80,7 +80,7 @@ impl Session {
         if self.is_loaded {
             return Ok(());
         }
-        let history = store.session_history(&id.0)?;
+        let history = store.session_history(&id.key())?;
         self.is_loaded = true;
         let Some(number) = history.number else {
             return Ok(());
@@ -116,7 +116,7 @@ impl Session {
     /// The commit of its open transaction, for the record of it.
     pub fn commit_of(&self, open: &Open) -> StatementId {
         StatementId {
-            session: open.session.0,
+            session: open.session.key(),
             number: open.number,
             statement: 0,
             clears: self.clears,
@@ -188,7 +188,7 @@ impl Sessions {
             let stored = held
                 .iter()
                 .filter(|(_, used)| used.as_ref().is_some_and(|session| session.is_stored));
-            let stored: Vec<SessionKey> = stored.map(|(id, _)| id.0).collect();
+            let stored: Vec<SessionKey> = stored.map(|(id, _)| id.key()).collect();
             if store.forget_sessions(&stored).is_ok() {
                 let held = held.values_mut().flatten();
                 held.for_each(|session| session.removed());
@@ -226,8 +226,8 @@ impl Sessions {
                 let all = self.all.lock();
                 let absent = some
                     .iter()
-                    .filter(|key| !all.contains_key(&SessionId(**key)));
-                absent.map(|key| SessionId(*key)).collect()
+                    .filter(|key| !all.contains_key(&SessionId::of_key(**key)));
+                absent.map(|key| SessionId::of_key(*key)).collect()
             };
             // In memory, so that a command that comes meanwhile waits for the lock.
             let sessions: Vec<_> = absent.iter().map(|id| (*id, self.touch(*id))).collect();

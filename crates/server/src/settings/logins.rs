@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use frond_auth::LoginMechanism;
-use frond_auth::scram::Mechanism;
 
 use super::table::{Kind, Setting, integer, switch, text};
 
@@ -33,16 +32,6 @@ impl Default for LoginSettings {
             sha256_iterations: 15_000,
             failed_delay: Duration::from_millis(100),
             localhost_bypass: true,
-        }
-    }
-}
-
-impl LoginSettings {
-    /// Iterations of new credentials.
-    pub fn iterations(&self, mechanism: Mechanism) -> u32 {
-        match mechanism {
-            Mechanism::Sha1 => self.sha1_iterations,
-            Mechanism::Sha256 => self.sha256_iterations,
         }
     }
 }

@@ -8,7 +8,7 @@ use frond_wire::Query;
 use super::{Legacy, batch_of};
 use crate::authorization::{Action, Needs, Place};
 use crate::cursors::Cursor;
-use crate::dispatch::{caller, require};
+use crate::dispatch::{current_caller, require};
 use crate::exec::Work;
 use crate::reply::BatchOptions;
 use crate::reply_room::ReplyRoom;
@@ -62,7 +62,7 @@ impl Legacy<'_, '_> {
     ) -> Result<Vec<u8>> {
         let (filter, _) = unwrap(body)?;
         let server = self.client.server;
-        let caller = caller(self.client);
+        let caller = current_caller(self.client)?;
         let needs = Needs::on(
             Place::database(db),
             [Action::ListCollections, Action::ListIndexes],

@@ -73,7 +73,7 @@ async fn a_retry_after_a_restart_is_not_executed_again() {
         );
         assert_eq!(after, before, "{command:?}");
         // Each number replaces the records of the one before.
-        let history = server.server.store.session_history(&lsid.0).unwrap();
+        let history = server.server.store.session_history(&lsid.key()).unwrap();
         assert_eq!(history.number, Some(number));
     }
     restart(&server);
@@ -86,7 +86,7 @@ async fn a_retry_after_a_restart_is_not_executed_again() {
 async fn a_batch_has_one_record_and_older_ones_are_cleared() {
     let mut server = TestServer::new();
     let lsid = SessionId::random();
-    let history = |server: &TestServer| server.server.store.session_history(&lsid.0).unwrap();
+    let history = |server: &TestServer| server.server.store.session_history(&lsid.key()).unwrap();
     let insert = doc! {"insert": "c", "documents": [{"a": 1}, {"a": 2}, {"a": 3}]};
     send(&mut server, lsid, 1, &insert);
     let executed = history(&server).executed;
@@ -167,7 +167,7 @@ async fn records_go_with_their_sessions() {
         send(&mut server, *id, 1, &insert);
     }
     let known = |server: &TestServer, id: SessionId| {
-        let history = server.server.store.session_history(&id.0).unwrap();
+        let history = server.server.store.session_history(&id.key()).unwrap();
         history.number.is_some()
     };
     server.run("admin", doc! {"endSessions": [ids[0].to_doc()]});
