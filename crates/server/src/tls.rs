@@ -279,3 +279,50 @@ pub fn millis(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_warned_of_from_thirty_days_before_its_end() {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let end = UNIX_EPOCH + 20_000 * day;
+        let certificate = CertificateInfo {
+            subject: "CN=x".into(),
+            issuer: "CN=y".into(),
+            thumbprint: "00".into(),
+            not_before: UNIX_EPOCH,
+            not_after: end,
+            has_alternative_name: true,
+        };
+        let at = |time| certificate_expiry(&certificate, time);
+        assert_eq!(at(end - 31 * day), None);
+        let soon = at(end - 10 * day).unwrap();
+        assert_eq!(
+            (soon.id, soon.attributes.get_str("validDuration")),
+            (23786, Some("240 hours"))
+        );
+        let expiration = soon.attributes.get_str("certExpiration");
+        assert_eq!(expiration, Some("2024-10-04T00:00:00.000+00:00"));
+        assert_eq!(at(end).unwrap().id, 23786);
+        assert_eq!(at(end + day).unwrap().id, 23785);
+    }
+
+    #[test]
+    fn connections_are_counted_by_their_version() {
+        let counts = TlsCounts::default();
+        for protocol in [
+            Some(Protocol::Tls12),
+            Some(Protocol::Tls13),
+            Some(Protocol::Tls13),
+            None,
+        ] {
+            counts.add(protocol);
+        }
+        let expected = doc! {"1.0": 0i64, "1.1": 0i64, "1.2": 1i64, "1.3": 2i64, "unknown": 1i64};
+        assert_eq!(counts.to_doc(), expected);
+    }
+}
