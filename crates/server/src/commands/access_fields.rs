@@ -159,3 +159,6 @@ pub fn needs_for_restrictions<'a>(request: &Requested<'a>) -> Needs<'a> {
         false => Needs::All(Vec::new()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 use frond_tls::rustls::ServerConfig;
@@ -26,7 +26,7 @@ use crate::settings::TlsMode;
 use crate::state::Server;
 use crate::tls::Tls;
 
-/// How long a handshake may take.
+/// How long a client may take for its part of the handshake, and for its first bytes if it has to send some.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves a client of a TCP address until it disconnects, breaks the protocol, or the server stops.
@@ -137,8 +137,6 @@ where
     }
 }
 
-const TOO_SLOW: &str = "the client did not finish the TLS handshake in time";
-
 /// Shakes hands with a client, and notes who it is.
 async fn secure<S>(
     server: &Server,
@@ -152,10 +150,8 @@ where
 {
     // A rotation that comes now is for later connections.
     let current = tls.current();
-    let shaken = shake_hands(server, tls, current.config(), socket);
-    let stream = tokio::time::timeout(HANDSHAKE_MAX, shaken)
+    let stream = shake_hands(server, tls, current.config(), socket)
         .await
-        .map_err(|_| TOO_SLOW.to_owned())?
         .map_err(|error| error.to_string())?;
     let peer = current.peer(stream.get_ref().1)?;
     tls.counts.add(peer.protocol);
@@ -188,7 +184,8 @@ where
 }
 
 /// Shakes hands with a client. Each step computes for long, compared with a request, so there are only some at a time, and
-/// no thread is held while it waits for the client or for its turn.
+/// no thread is held while it waits for the client or for its turn. Only the time that it waits for the client counts for the
+/// limit: after a restart of the server all its clients come at once.
 async fn shake_hands<S>(
     server: &Server,
     tls: &Tls,
@@ -200,6 +197,7 @@ where
     for<'s> &'s S: io::Read + io::Write,
 {
     let mut accept = pin!(TlsAcceptor::from(config).accept(socket));
+    let mut left = HANDSHAKE_MAX;
     loop {
         let turn = tls.turns.acquire().await.map_err(io::Error::other)?;
         server.executor.pool.leave();
@@ -208,7 +206,12 @@ where
         if let Poll::Ready(done) = step {
             return done;
         }
-        run_again().await;
+        let began = Instant::now();
+        if tokio::time::timeout(left, run_again()).await.is_err() {
+            let text = "the client did not finish the TLS handshake in time";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        left = left.saturating_sub(began.elapsed());
     }
 }
 
