@@ -11,7 +11,8 @@ use frond_error::Error;
 use frond_store::disk::{Disk, FsDisk};
 use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
 
-use crate::access::{Credentials, User};
+use crate::access::User;
+use crate::access::user::Credentials;
 use crate::client::Client;
 use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
@@ -113,7 +114,6 @@ impl TestServer {
             id: None,
             sessions: SessionOwner::of(&UserName::new(name, "admin")),
             credentials: Credentials::default(),
-            roles: Vec::new(),
             all_roles: Default::default(),
             privileges: Arc::new(privileges.collect()),
             restrictions: Vec::new(),

@@ -5,7 +5,7 @@
 
 pub mod change;
 pub mod stored;
-mod user;
+pub mod user;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use frond_store::DocumentStore;
 use parking_lot::Mutex;
 
 use stored::{ROLES, Stored, USERS};
-pub use user::{Credentials, User};
+pub use user::User;
 
 /// The most users that are kept in memory.
 const USERS_KEPT_MAX: usize = 4096;
@@ -125,14 +125,6 @@ impl Access {
             Some(_) => self.find(name),
             None => Ok(None),
         }
-    }
-
-    /// The user of the database `$external` with this name, as the subject of a certificate.
-    ///
-    /// # Errors
-    /// As [`Access::find`].
-    pub fn external(&self, subject: &str) -> Result<Option<Arc<User>>> {
-        self.find(&UserName::new(subject, stored::EXTERNAL))
     }
 
     /// Makes all that is in memory out of date.

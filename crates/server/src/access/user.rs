@@ -24,9 +24,7 @@ pub struct User {
     pub id: Option<[u8; 16]>,
     /// How it proves who it is.
     pub credentials: Credentials,
-    /// The roles that it was granted.
-    pub roles: Vec<UserName>,
-    /// These, and those that they inherit from.
+    /// The roles that it was granted, and those that they inherit from.
     pub all_roles: BTreeSet<UserName>,
     /// What it may do.
     pub privileges: Arc<Privileges>,
@@ -154,13 +152,12 @@ impl User {
         })?;
         let resolved = resolve(&roles, stored)?;
         let mut all_roles = resolved.inherited;
-        all_roles.extend(roles.iter().cloned());
+        all_roles.extend(roles);
         Ok(User {
             sessions: SessionOwner::of(name),
             name: name.clone(),
             id,
             credentials,
-            roles,
             all_roles,
             privileges: Arc::new(Privileges::new(resolved.privileges)),
             restrictions: own.into_iter().chain(resolved.restrictions).collect(),

@@ -214,10 +214,10 @@ async fn each_action_is_needed() {
             left.map(|(_, (db, action))| on(db, &[action]))
                 .collect::<Vec<_>>()
         };
-        for without in 0..needed.len() {
+        for (without, left_out) in needed.iter().enumerate() {
             server.log_in("ann", &privileges(Some(without)));
             let code = server.code(db, command.clone());
-            assert_eq!(code, 13, "{command:?} without {:?}", needed[without]);
+            assert_eq!(code, 13, "{command:?} without {left_out:?}");
         }
         server.log_in("ann", &privileges(None));
         let reply = server.reply(db, command.clone());

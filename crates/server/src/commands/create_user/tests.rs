@@ -77,7 +77,8 @@ async fn users_are_stored_as_in_mongodb() {
     server.run("$external", external);
     let user = stored(&mut server, "$external.CN=x,O=y").unwrap();
     assert_eq!(user.get_doc("credentials"), Some(&*doc! {"external": true}));
-    assert!(server.server.access.external("CN=x,O=y").unwrap().is_some());
+    let name = UserName::new("CN=x,O=y", "$external");
+    assert!(server.server.access.find(&name).unwrap().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
