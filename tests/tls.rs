@@ -407,3 +407,93 @@ fn clients_of_ours_log_in_over_tls() {
     let said = bench_logins(&by_certificate, "pencil");
     assert!(said.contains("logins a second"), "{said}");
 }
+
+#[test]
+fn the_password_of_a_key_is_shown_nowhere() {
+    let authority = Authority::new();
+    let own = authority.path("encrypted.pem");
+    // Its password is `secret`.
+    write_secret(
+        &own,
+        include_str!("../crates/tls/src/testdata/rsa-pkcs8-encrypted.pem"),
+    );
+    let (own, ca) = (own.to_str().unwrap(), authority.ca_file.to_str().unwrap());
+    let config = authority.path("mongod.conf");
+    let text = format!(
+        "net:\n  ssl: {{mode: requireSSL, PEMKeyFile: {own}, PEMKeyPassword: secret, CAFile: {ca}}}\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let options = ClientOptions {
+        allow_invalid_certificates: true,
+        certificate_key_file: Some(authority.issue(2, |_| {})),
+        ..ClientOptions::default()
+    };
+    let client = options.load().unwrap();
+    let line = [
+        "--tlsMode",
+        "requireTLS",
+        "--tlsCertificateKeyFile",
+        own,
+        "--tlsCAFile",
+        ca,
+    ];
+    for more in [
+        &["--tlsCertificateKeyFilePassword", "secret"][..],
+        &["--sslPEMKeyPassword=secret"],
+        &["--config", config.to_str().unwrap()],
+    ] {
+        let data = tempfile::tempdir().unwrap();
+        let log = data.path().join("log");
+        let mut arguments = match more[0] {
+            "--config" => Vec::new(),
+            _ => line.to_vec(),
+        };
+        arguments.extend_from_slice(more);
+        arguments.extend(["--verbosity", "5", "--logpath", log.to_str().unwrap()]);
+        let server = Running::start(data.path(), &arguments);
+        let session = ClientConnection::new(
+            client.clone(),
+            ClientOptions::server_name("localhost").unwrap(),
+        );
+        let mut secure = Client {
+            stream: StreamOwned::new(session.unwrap(), server.connect().stream),
+            request_id: 0,
+        };
+        let shown = secure.run("admin", &doc! {"getCmdLineOpts": 1});
+        let tls = shown
+            .get_doc("parsed")
+            .unwrap()
+            .get_doc("net")
+            .unwrap()
+            .get_doc("tls")
+            .unwrap();
+        assert_eq!(
+            tls.get_str("certificateKeyFilePassword"),
+            Some("<password>")
+        );
+        secure.run("admin", &doc! {"rotateCertificates": 1});
+        server.stop();
+        let logged = std::fs::read_to_string(&log).unwrap();
+        assert!(!format!("{shown:?}{logged}").contains("secret"), "{more:?}");
+    }
+}
+
+#[test]
+fn versions_of_tls_are_disabled_and_logged() {
+    let more = [
+        WITHOUT,
+        "--tlsDisabledProtocols",
+        "TLS1_0,TLS1_3",
+        "--tlsLogVersions",
+        "TLS1_2",
+    ];
+    let setup = Setup::start("requireTLS", &more);
+    let mut client = setup.connect(&setup.config(None));
+    let status = client.run("admin", &doc! {"serverStatus": 1});
+    assert_eq!(
+        status.get_doc("transportSecurity").unwrap().get_i64("1.2"),
+        Some(1)
+    );
+    let line = setup.server.line_with("Accepted connection with TLS");
+    assert!(line.contains("\"tlsVersion\":\"1.2\""), "{line}");
+}

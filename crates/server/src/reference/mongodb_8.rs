@@ -203,7 +203,9 @@ const CLIENTS_AND_MONITORING: &str = "
 | `wiredTiger.block-manager`, `.log`, `.transaction` | reads and writes of the data file, bytes written to the log, commits and checkpoints |
 | `queues.execution` | the tickets of readers and writers; `out`: those that are held |
 | `transactions` | open, started, committed and aborted transactions, `totalExpired` and `totalAbortedForMemory` of those, retried commits and statements; the counters of prepared ones are 0, as there are no shards |
-| `locks`, `opcountersRepl`, `transportSecurity`, `security` | 0 or empty: there are no collection locks, no replication, no TLS and no authentication |
+| `transportSecurity` | connections over TLS by its version; 1.0 and 1.1 are never spoken |
+| `security` | `authentication`: logins by mechanism; with TLS the subject and the end of the server's certificate |
+| `locks`, `opcountersRepl` | 0 or empty: there are no collection locks and no replication |
 | `frond` | the engine's counters under their own names |
 
 `storageEngine.name` and `process` are `frond`.
