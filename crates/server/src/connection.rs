@@ -325,15 +325,15 @@ impl Connections {
         self.next_operation.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The user for whom an operation runs.
-    pub fn user_of(&self, operation: i64) -> Option<UserName> {
+    /// The user for whom an operation runs, which may be nobody; none if there is no such operation.
+    pub fn owner_of(&self, operation: i64) -> Option<Option<UserName>> {
         let all = self.list();
         let mut running = all.iter().filter(|connection| {
             let running = connection.running.lock();
             running.active && running.id == operation
         });
-        let user = running.next()?.identity.lock().clone()?;
-        Some(user.name.clone())
+        let user = running.next()?.identity.lock().clone();
+        Some(user.map(|user| user.name.clone()))
     }
 
     /// Interrupts an operation. False if it does not run.

@@ -91,6 +91,14 @@ impl<'a> Needs<'a> {
         Needs::on(Place::AnyResource, ActionSet::any())
     }
 
+    /// All of these, and a login in any case.
+    pub fn all(needs: Vec<Needs<'a>>) -> Needs<'a> {
+        match needs.is_empty() {
+            true => Needs::LoggedIn,
+            false => Needs::All(needs),
+        }
+    }
+
     /// Both.
     #[must_use]
     pub fn and(self, other: Needs<'a>) -> Needs<'a> {
@@ -131,7 +139,7 @@ impl<'a> Needs<'a> {
                 privileges.actions_on(&place.target()).contains_all(actions)
             }
             Needs::Same(needs) => met(needs),
-            Needs::SomethingIn(db) => privileges.allows_any_on(db),
+            Needs::SomethingIn(db) => is_logged_in && privileges.allows_any_on(db),
             Needs::All(all) => all.iter().all(met),
             Needs::AnyOf(any) => any.iter().any(met),
             Needs::If(both) => !met(&both.0) || met(&both.1),

@@ -79,7 +79,7 @@ pub fn of_pipeline<'a>(
         request.db,
         stages,
     )?;
-    Ok(Needs::All(pipeline.needs))
+    Ok(Needs::all(pipeline.needs))
 }
 
 /// What it needs to define the view that the command's first field names: who may read the view has to be able to read what it shows.

@@ -185,9 +185,10 @@ fn needs<'a>(request: &Requested<'a>) -> Result<Needs<'a>> {
         }
     }
     let each = names.into_iter().zip(actions);
-    each.map(|(name, actions)| Needs::on_namespace(name, actions))
+    each.filter(|(_, actions)| !actions.is_empty())
+        .map(|(name, actions)| Needs::on_namespace(name, actions))
         .collect::<Result<_>>()
-        .map(Needs::All)
+        .map(Needs::all)
 }
 
 /// Reads `nsInfo`: the collections that operations name by index.

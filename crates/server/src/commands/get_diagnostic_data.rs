@@ -29,11 +29,7 @@ impl Command for GetDiagnosticData {
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
-        let server = [
-            Action::GetParameter,
-            Action::ReplSetGetStatus,
-            Action::ServerStatus,
-        ];
+        let server = [Action::ReplSetGetStatus, Action::ServerStatus];
         let oplog = Needs::on(Place::collection("local", "oplog.rs"), Action::CollStats);
         Ok(Needs::cluster(server).and(oplog))
     }

@@ -34,10 +34,13 @@ impl Command for KillOp {
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
         let id = request.body.get("op").filter(|id| id.is_number());
-        let runs_for = id.and_then(|id| request.server.connections.user_of(whole(&id)));
-        match runs_for.is_some() && runs_for.as_ref() == request.user {
-            true => Ok(Needs::LoggedIn),
-            false => Ok(Needs::cluster(Action::Killop)),
+        let owner = id.and_then(|id| request.server.connections.owner_of(whole(&id)));
+        match owner {
+            Some(owner) if owner.is_none() || owner.as_ref() != request.user => {
+                Ok(Needs::cluster(Action::Killop))
+            }
+            // It is the user's own, or has ended.
+            _ => Ok(Needs::LoggedIn),
         }
     }
 

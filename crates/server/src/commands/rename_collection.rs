@@ -70,7 +70,10 @@ fn needs<'a>(from: &'a str, to: &'a str, drops_target: bool) -> Result<Needs<'a>
     if db != to_db || !is_normal_collection(db, name) || !is_normal_collection(to_db, to_name) {
         return Ok(copied);
     }
-    let mut renamed = Needs::on(Place::database(db), Action::RenameCollectionSameDb);
+    // Nobody gets to read a collection by renaming it.
+    let reading = Needs::on_namespace(from, Action::Find)?;
+    let mut renamed = Needs::on(Place::database(db), Action::RenameCollectionSameDb)
+        .and(reading.if_allowed(Needs::on_namespace(to, Action::Find)?));
     if drops_target {
         renamed = renamed.and(dropping);
     }

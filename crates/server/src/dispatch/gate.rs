@@ -44,11 +44,15 @@ pub fn admit(
         return Ok(());
     }
     client.server.metrics.unauthorized.add(1);
+    Err(without_login(command))
+}
+
+fn without_login(command: &dyn Command) -> Error {
     let name = proper_name(command);
-    Err(Error::new(
+    Error::new(
         ErrorCode::Unauthorized,
         format!("Command {name} requires authentication"),
-    ))
+    )
 }
 
 /// Refuses a command whose needs the caller does not meet. Returns the needs; none where nothing is checked.
@@ -73,6 +77,10 @@ pub fn check<'a>(
         user: caller.name(),
     })?;
     if !caller.may(&needs) {
+        if caller.user().is_none() {
+            client.server.metrics.unauthorized.add(1);
+            return Err(without_login(command));
+        }
         let secrets = command.traits().secrets;
         let shown = short_command(&without_secrets(request.body, secrets));
         return Err(refused(client, request.db, &shown));

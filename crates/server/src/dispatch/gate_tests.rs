@@ -113,7 +113,6 @@ async fn one_privilege_opens_one_command() {
         (cluster(), "inprog", doc! {"currentOp": 1}),
         (cluster(), "serverStatus", doc! {"serverStatus": 1}),
         (cluster(), "getLog", doc! {"getLog": "global"}),
-        (cluster(), "killop", doc! {"killOp": 1, "op": 0}),
         (cluster(), "hostInfo", doc! {"hostInfo": 1}),
         (cluster(), "getParameter", doc! {"getParameter": "*"}),
     ];
@@ -259,4 +258,66 @@ async fn system_collections_need_privileges_of_their_own() {
         &["find"],
     );
     assert_eq!(code(&mut server, "admin", doc! {"find": "system.users"}), 0);
+}
+
+/// The localhost exception opens what creates the first user, and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_users_a_client_of_this_machine_may_create_one() {
+    let mut server = TestServer::with(|settings| settings.security.authorization = true);
+    for (db, command) in [
+        ("test", doc! {"find": "c"}),
+        ("admin", doc! {"listDatabases": 1}),
+        ("admin", doc! {"startSession": 1}),
+        (
+            "admin",
+            doc! {"listCollections": 1, "nameOnly": true, "authorizedCollections": true},
+        ),
+        (
+            "admin",
+            doc! {"aggregate": 1, "pipeline": [{"$documents": []}], "cursor": {}},
+        ),
+        ("admin", doc! {"bulkWrite": 1, "ops": [], "nsInfo": []}),
+        ("admin", doc! {"shutdown": 1}),
+        (
+            "test",
+            doc! {"createUser": "ann", "pwd": "pencil", "roles": []},
+        ),
+    ] {
+        let reply = server.reply(db, command.clone());
+        assert_eq!(reply.get_i32("code"), Some(UNAUTHORIZED), "{command:?}");
+        let (name, _) = command.first().unwrap();
+        let expected = format!("Command {name} requires authentication");
+        assert_eq!(reply.get_str("errmsg"), Some(&*expected));
+    }
+    let create = doc! {"createUser": "ann", "pwd": "pencil", "roles": ["root"]};
+    server.run("admin", create);
+    let another = doc! {"createUser": "bob", "pwd": "pencil", "roles": ["root"]};
+    assert_eq!(code(&mut server, "admin", another), UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn remote_clients_may_not_create_the_first_user() {
+    use std::sync::Arc;
+    let mut server = TestServer::with(|settings| settings.security.authorization = true);
+    let remote = crate::connection::Peer::Tcp("192.0.2.1:5".parse().unwrap());
+    let connection = server.server.connections.open(remote, 10, Arc::default());
+    server.connection = connection.unwrap();
+    let create = doc! {"createUser": "ann", "pwd": "pencil", "roles": ["root"]};
+    assert_eq!(code(&mut server, "admin", create), UNAUTHORIZED);
+    // Without authorization, only clients of this machine stop the server.
+    let mut open = TestServer::new();
+    let remote = crate::connection::Peer::Tcp("192.0.2.1:5".parse().unwrap());
+    open.connection = open
+        .server
+        .connections
+        .open(remote, 10, Arc::default())
+        .unwrap();
+    let reply = open.reply("admin", doc! {"shutdown": 1});
+    assert_eq!(
+        reply.get_str("errmsg"),
+        Some("shutdown must run from localhost when running db without auth")
+    );
+    server.log_in_with("eve", doc! {"cluster": true}, &["shutdown"]);
+    server.run("admin", doc! {"shutdown": 1});
+    assert!(server.server.is_stopping());
 }
