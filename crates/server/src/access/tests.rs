@@ -1,11 +1,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use frond_auth::scram::{Credential, Mechanism};
 use frond_auth::{Action, Ends, Target, UserName};
 use frond_bson::{Doc, DocBuf, Value, doc};
-use frond_store::{DocumentStore, EngineOptions, OpContext, StoreOptions};
+use frond_store::{
+    DocumentStore, LogRecovery, NoListener, OpContext, StorageOptions, StoreOptions,
+};
 
 use super::stored::{USERS, VERSION};
 use super::{Access, User, restrictions_allow};
@@ -275,11 +278,17 @@ async fn the_first_user_or_role_ends_the_exception_for_good() {
 fn users_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let open = || {
-        let engine = EngineOptions {
+        let storage = StorageOptions {
             cache_bytes: 32 << 20,
-            ..EngineOptions::new(directory.path())
+            client_bytes: None,
+            journal: true,
+            journal_commit_interval: Duration::from_millis(100),
+            listener: Arc::new(NoListener),
+            disk_reserve_bytes: None,
+            log_recovery: LogRecovery::default(),
         };
-        DocumentStore::open_engine(engine, StoreOptions::default()).unwrap()
+        let options = StoreOptions::default();
+        DocumentStore::open_directory(directory.path(), &storage, options).unwrap()
     };
     let name = UserName::new("u", "a");
     {
