@@ -8,7 +8,7 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use zeroize::Zeroizing;
 
-use super::{begin, enabled_mechanism, fail, succeed};
+use super::{authentication_failed, begin, enabled_mechanism, fail, succeed};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::logins::{Pending, Step};
@@ -113,6 +113,10 @@ pub fn sasl_start(
     let real = user
         .as_ref()
         .and_then(|user| user.credentials.of(mechanism).cloned());
+    if speculative && user.is_some() && real.is_none() {
+        // The driver tried its favourite, and goes on with a mechanism that saslSupportedMechs names. Nothing has failed.
+        return Err(authentication_failed());
+    }
     let user = user.filter(|_| real.is_some());
     let started = ServerConversation::start(&first, real.unwrap_or(fake));
     let (conversation, reply) = started.map_err(|error| fail(cx, &attempt, &error.to_string()))?;

@@ -511,6 +511,25 @@ async fn a_hello_tells_the_mechanisms_of_a_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_guess_of_a_mechanism_that_the_user_lacks_begins_nothing() {
+    let mut server = TestServer::with(|_| {});
+    let old = UserName::new("old", "admin");
+    add_user(&server, &old, &[scram(Mechanism::Sha1)]);
+    let password = ClientPassword::new(Mechanism::Sha256, "old", PASSWORD).unwrap();
+    let (_, first) = password.start().unwrap();
+    let begun = doc! {
+        "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": binary(&first), "db": "admin",
+    };
+    let hello = doc! {
+        "hello": 1, "saslSupportedMechs": "admin.old", "speculativeAuthenticate": &begun,
+    };
+    let reply = server.run("admin", hello);
+    assert!(!reply.contains_key("speculativeAuthenticate"));
+    log_in(&mut server, Mechanism::Sha1, &old, PASSWORD);
+    assert_eq!(is_in(&mut server), Some(old));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hello_may_begin_a_login() {
     for name in ["hello", "isMaster"] {
         let (mut server, ann) = with_ann(|_| {});
