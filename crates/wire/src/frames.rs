@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use zeroize::Zeroize;
+
 use crate::{Error, HEADER_BYTES, Header, OpCode};
 
 /// A large message gets room for as many bytes as have arrived, and at least for this many, so that a
@@ -10,6 +12,10 @@ const GROWTH_BYTES: usize = 1 << 20;
 
 /// When so much of a message has arrived, it gets room for all of it: what it had before is freed only when it is copied.
 const WHOLE_BYTES: usize = 8 << 20;
+
+/// A smaller buffer is overwritten when its bytes move to a larger one. Messages with passwords are small; larger buffers grow
+/// in place if they can, which is faster.
+const WIPED_BYTES: usize = 64 << 10;
 
 /// The bytes of a connection that have arrived and are not used yet. One read of the socket may bring
 /// several messages, or a part of one.
@@ -143,6 +149,9 @@ impl Frames {
         let have = self.len();
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
+            // It may hold a secret, and the wipe of the message would not reach it.
+            let left = self.buffer.get_mut(have..self.end);
+            left.unwrap_or_default().fill(0);
             (self.start, self.end) = (0, have);
         }
         // Growing with what has arrived keeps the copying linear. In the end it takes no more than the message.
@@ -152,6 +161,12 @@ impl Frames {
         };
         let wanted = wanted.min(have + step).max(have + 1);
         if self.buffer.len() < wanted {
+            if self.buffer.capacity() < wanted && self.buffer.capacity() <= WIPED_BYTES {
+                let mut larger = Vec::with_capacity(wanted);
+                larger.extend_from_slice(self.buffer.get(..have).unwrap_or_default());
+                self.buffer.zeroize();
+                self.buffer = larger;
+            }
             self.buffer.reserve_exact(wanted - self.buffer.len());
             self.buffer.resize(wanted, 0);
         }
