@@ -231,6 +231,9 @@ struct Warning {
 fn expiry(current: &ServerTls, now: SystemTime) -> Vec<Warning> {
     let mut warnings = Vec::new();
     warnings.extend(certificate_expiry(&current.certificate, now));
+    for authority in &current.authorities {
+        warnings.extend(authority_expiry(authority, now));
+    }
     for list in &current.revocations {
         let Some(end) = list.next_update else {
             continue;
@@ -274,6 +277,27 @@ fn certificate_expiry(certificate: &CertificateInfo, now: SystemTime) -> Option<
     }
 }
 
+fn authority_expiry(authority: &CertificateInfo, now: SystemTime) -> Option<Warning> {
+    let end = authority.not_after;
+    let message = match end.duration_since(now) {
+        Err(_) => "The certificate of an authority has expired: its clients are refused",
+        Ok(_) if authority.not_before > now => {
+            "The certificate of an authority is not valid yet: its clients are refused"
+        }
+        Ok(left) if left <= SOON => {
+            "The certificate of an authority will expire soon: its clients will be refused"
+        }
+        Ok(_) => return None,
+    };
+    Some(Warning {
+        id: 9_100_046,
+        message,
+        attributes: doc! {
+            "subject": &authority.subject, "certExpiration": iso_ms(millis(end)),
+        },
+    })
+}
+
 /// Milliseconds since 1970.
 pub fn millis(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -309,6 +333,10 @@ mod tests {
         assert_eq!(expiration, Some("2024-10-04T00:00:00.000+00:00"));
         assert_eq!(at(end).unwrap().id, 23786);
         assert_eq!(at(end + day).unwrap().id, 23785);
+        let said = |time| authority_expiry(&certificate, time).map(|warning| warning.message);
+        assert_eq!(said(end - 31 * day), None);
+        assert!(said(end - 10 * day).unwrap().contains("will expire soon"));
+        assert!(said(end + day).unwrap().contains("has expired"));
     }
 
     #[test]

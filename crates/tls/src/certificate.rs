@@ -30,16 +30,29 @@ pub struct CertificateInfo {
 impl CertificateInfo {
     /// Reads a certificate.
     pub(crate) fn read(der: &CertificateDer<'_>) -> Result<CertificateInfo, String> {
+        CertificateInfo::read_with(der, |name| {
+            name.ok_or_else(|| "a name in the certificate is not text".to_owned())
+        })
+    }
+
+    /// Reads the certificate of an authority, whose names identify nobody here.
+    pub(crate) fn read_authority(der: &CertificateDer<'_>) -> Result<CertificateInfo, String> {
+        CertificateInfo::read_with(der, |name| {
+            Ok(name.unwrap_or_else(|| "(a name that is not text)".to_owned()))
+        })
+    }
+
+    fn read_with(
+        der: &CertificateDer<'_>,
+        name: impl Fn(Option<String>) -> Result<String, String>,
+    ) -> Result<CertificateInfo, String> {
         let certificate = Certificate::from_der(der)
             .map_err(|error| format!("the certificate cannot be read: {error}"))?;
         let facts = certificate.tbs_certificate();
-        let name = |name| {
-            subject::text(name).ok_or_else(|| "a name in the certificate is not text".to_owned())
-        };
         let alternatives = facts.get_extension::<SubjectAltName>();
         Ok(CertificateInfo {
-            subject: name(facts.subject())?,
-            issuer: name(facts.issuer())?,
+            subject: name(subject::text(facts.subject()))?,
+            issuer: name(subject::text(facts.issuer()))?,
             thumbprint: hex(&Sha1::digest(der)),
             not_before: facts.validity().not_before.to_system_time(),
             not_after: facts.validity().not_after.to_system_time(),

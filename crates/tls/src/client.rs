@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::password::Password;
 use crate::protocol;
-use crate::server::{authorities, provider};
+use crate::server::{Authorities, provider};
 
 /// The files and choices of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl ClientOptions {
     pub fn load(&self) -> Result<Arc<ClientConfig>> {
         let provider = provider();
         let roots = match &self.ca_file {
-            Some(path) => Some(authorities(path)?),
+            Some(path) => Some(Authorities::read(path)?.valid_at(SystemTime::now())),
             None if self.allow_invalid_certificates => None,
             None => {
                 return Err(Error::Options(

@@ -129,6 +129,35 @@ fn certificates_that_are_not_valid_are_refused() {
     assert_eq!(subject(&peer), Some("CN=number 6,O=Frond"));
 }
 
+/// The certificate of an authority has dates too.
+#[test]
+fn authorities_that_are_not_valid_are_not_trusted() {
+    let valid = Authority::new();
+    let old = Authority::with("old", |own| own.not_after = date_time_ymd(2020, 1, 1));
+    let early = Authority::with("early", |own| own.not_before = date_time_ymd(3000, 1, 1));
+    let mut server = valid.server(valid.issue(1, |_| {}));
+    for (authority, number) in [(&old, 2), (&early, 3)] {
+        server.ca_file = authority.ca_file.clone();
+        let error = server.load().unwrap_err().to_string();
+        assert!(error.contains("expired or not yet valid"), "{error}");
+
+        let both = [&valid, authority].map(|one| std::fs::read_to_string(&one.ca_file).unwrap());
+        server.ca_file = authority.path("both.pem");
+        std::fs::write(&server.ca_file, both.concat()).unwrap();
+        assert_eq!(server.load().unwrap().authorities.len(), 2);
+        let client = valid.client(Some(valid.issue(number, |_| {})));
+        assert!(connect(&client, &server).is_ok());
+        let mut client = authority.client(Some(authority.issue(number, |_| {})));
+        client.ca_file = Some(valid.ca_file.clone());
+        let error = connect(&client, &server).unwrap_err();
+        assert!(error.contains("Expired"), "{error}");
+
+        // As the bench's client.
+        client.ca_file = Some(authority.ca_file.clone());
+        assert!(client.load().is_err());
+    }
+}
+
 #[test]
 fn revoked_certificates_are_refused() {
     let authority = Authority::new();
@@ -148,8 +177,6 @@ fn revoked_certificates_are_refused() {
     server.crl_file = Some(authority.revoke(&[], 2021));
     let error = connect(&other, &server).unwrap_err();
     assert!(error.contains("revocation list expired"), "{error}");
-    server.crl_file = Some(Authority::revoke(&Authority::new(), &[], 3000));
-    assert!(server.load().is_err(), "its directory is gone");
     let foreign = Authority::named("foreign");
     server.crl_file = Some(foreign.revoke(&[], 3000));
     let error = connect(&other, &server).unwrap_err();

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, HandshakeKind, RootCertStore, ServerConfig,
-    ServerConnection, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, HandshakeKind, RootCertStore,
+    ServerConfig, ServerConnection, SignatureScheme,
 };
 
 use crate::certificate::CertificateInfo;
@@ -56,7 +56,8 @@ impl ServerOptions {
             Some(path) => revocation::load(path)?,
             None => Default::default(),
         };
-        let roots = Arc::new(authorities(&self.ca_file)?);
+        let authorities = Arc::new(Authorities::read(&self.ca_file)?);
+        let roots = Arc::new(authorities.roots(|_| true));
         let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
             .with_crls(crls)
             // As in MongoDB: the list of the authority that issued the client's certificate must be there, and not be expired.
@@ -65,14 +66,20 @@ impl ServerOptions {
         if self.allow_connections_without_certificates {
             builder = builder.allow_unauthenticated();
         }
-        let verifier = builder.build().map_err(|error| {
+        let chains = builder.build().map_err(|error| {
             let path = self.crl_file.as_ref().unwrap_or(&self.ca_file);
             Error::file(path, error)
         })?;
-        let offered: Arc<dyn ClientCertVerifier> = match self.allow_invalid_certificates {
-            true => Arc::new(AcceptInvalid(verifier.clone())),
-            false => verifier.clone(),
+        let verifier = Verifier {
+            chains,
+            authorities: authorities.clone(),
+            provider: provider.clone(),
+            accepts_invalid: false,
         };
+        let offered = Arc::new(Verifier {
+            accepts_invalid: self.allow_invalid_certificates,
+            ..verifier.clone()
+        });
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&protocol::enabled(&self.disabled_protocols)?)
             .map_err(|error| Error::Options(error.to_string()))?
@@ -86,6 +93,7 @@ impl ServerOptions {
             verifier,
             accepts_invalid: self.allow_invalid_certificates,
             certificate,
+            authorities: authorities.all().cloned().collect(),
             revocations,
         })
     }
@@ -104,20 +112,51 @@ fn own_certificate(path: &Path, der: Option<&CertificateDer<'_>>) -> Result<Cert
     Ok(certificate)
 }
 
-/// The authorities of a file.
-pub(crate) fn authorities(path: &Path) -> Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    for section in pem::read(path)? {
-        if section.label == "CERTIFICATE" || section.label == "TRUSTED CERTIFICATE" {
-            let der = CertificateDer::from(section.der.to_vec());
-            roots.add(der).map_err(|error| {
-                Error::file(path, format!("a certificate cannot be used: {error}"))
-            })?;
+/// The authorities of a file. At least one of them was valid when it was read.
+#[derive(Debug)]
+pub(crate) struct Authorities(Vec<(TrustAnchor<'static>, CertificateInfo)>);
+
+impl Authorities {
+    /// Reads a file.
+    pub(crate) fn read(path: &Path) -> Result<Authorities> {
+        let unusable = |what: &dyn fmt::Display| {
+            Error::file(path, format!("a certificate cannot be used: {what}"))
+        };
+        let mut found = Vec::new();
+        for section in pem::read(path)? {
+            if section.label == "CERTIFICATE" || section.label == "TRUSTED CERTIFICATE" {
+                let der = CertificateDer::from(section.der.to_vec());
+                let mut roots = RootCertStore::empty();
+                let facts =
+                    CertificateInfo::read_authority(&der).map_err(|what| unusable(&what))?;
+                roots.add(der).map_err(|error| unusable(&error))?;
+                found.extend(roots.roots.into_iter().map(|root| (root, facts.clone())));
+            }
+        }
+        let now = SystemTime::now();
+        let is_valid = |(_, facts): &(_, CertificateInfo)| facts.is_valid_at(now);
+        match found.iter().any(is_valid) {
+            true => Ok(Authorities(found)),
+            false if found.is_empty() => Err(Error::file(path, "it holds no certificate")),
+            false => Err(Error::file(
+                path,
+                "the certificates of its authorities are expired or not yet valid",
+            )),
         }
     }
-    match roots.is_empty() {
-        true => Err(Error::file(path, "it holds no certificate")),
-        false => Ok(roots),
+
+    /// Those that are valid at a time. The verifier of certificates does not look at the dates of authorities.
+    pub(crate) fn valid_at(&self, time: SystemTime) -> RootCertStore {
+        self.roots(|facts| facts.is_valid_at(time))
+    }
+
+    fn roots(&self, wanted: impl Fn(&CertificateInfo) -> bool) -> RootCertStore {
+        let wanted = self.0.iter().filter(|(_, facts)| wanted(facts));
+        RootCertStore::from_iter(wanted.map(|(root, _)| root.clone()))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &CertificateInfo> {
+        self.0.iter().map(|(_, facts)| facts)
     }
 }
 
@@ -125,10 +164,12 @@ pub(crate) fn authorities(path: &Path) -> Result<RootCertStore> {
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     /// Decides what certificate is an identity.
-    verifier: Arc<dyn ClientCertVerifier>,
+    verifier: Verifier,
     accepts_invalid: bool,
     /// The server's certificate.
     pub certificate: CertificateInfo,
+    /// The authorities that certificates of clients are checked with, also those that are not valid now.
+    pub authorities: Vec<CertificateInfo>,
     /// The revocation lists.
     pub revocations: Vec<RevocationInfo>,
 }
@@ -197,30 +238,69 @@ impl fmt::Debug for ServerTls {
     }
 }
 
-/// Accepts certificates that are not valid. A client must still own the key of its certificate.
-#[derive(Debug)]
-struct AcceptInvalid(Arc<dyn ClientCertVerifier>);
+/// Checks certificates of clients, also the dates of their authorities, which may expire while the server runs.
+#[derive(Clone, Debug)]
+struct Verifier {
+    /// Checks the chain up to an authority, valid or not.
+    chains: Arc<dyn ClientCertVerifier>,
+    authorities: Arc<Authorities>,
+    provider: Arc<CryptoProvider>,
+    /// Whether certificates that are not valid are accepted. A client must still own the key of its certificate.
+    accepts_invalid: bool,
+}
 
-impl ClientCertVerifier for AcceptInvalid {
+impl Verifier {
+    /// Checks that a certificate leads to an authority that is valid at a time.
+    fn check_authority(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> std::result::Result<(), rustls::Error> {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
+        if self.authorities.all().all(|facts| facts.is_valid_at(time)) {
+            return Ok(());
+        }
+        let valid = self.authorities.valid_at(time);
+        let expired = rustls::Error::InvalidCertificate(CertificateError::Expired);
+        if valid.is_empty() {
+            return Err(expired);
+        }
+        WebPkiClientVerifier::builder_with_provider(Arc::new(valid), self.provider.clone())
+            .build()
+            .map_err(|error| rustls::Error::General(error.to_string()))?
+            .verify_client_cert(own, between, now)
+            // It leads to an authority, so this one is not valid.
+            .map_err(|_| expired)?;
+        Ok(())
+    }
+}
+
+impl ClientCertVerifier for Verifier {
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        self.chains.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        self.chains.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.chains.root_hint_subjects()
     }
 
     fn verify_client_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
     ) -> std::result::Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
+        if self.accepts_invalid {
+            return Ok(ClientCertVerified::assertion());
+        }
+        let verified = self.chains.verify_client_cert(own, between, now)?;
+        self.check_authority(own, between, now)?;
+        Ok(verified)
     }
 
     fn verify_tls12_signature(
@@ -229,7 +309,7 @@ impl ClientCertVerifier for AcceptInvalid {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.0
+        self.chains
             .verify_tls12_signature(message, certificate, signature)
     }
 
@@ -239,12 +319,12 @@ impl ClientCertVerifier for AcceptInvalid {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.0
+        self.chains
             .verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.chains.supported_verify_schemes()
     }
 }
 

@@ -25,11 +25,17 @@ impl Authority {
     }
 
     pub fn named(common: &str) -> Authority {
+        Authority::with(common, |_| {})
+    }
+
+    /// An authority whose certificate is changed before it is signed.
+    pub fn with(common: &str, change: impl FnOnce(&mut CertificateParams)) -> Authority {
         let directory = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.distinguished_name = name(common);
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
         let ca_file = directory.path().join("ca.pem");
         fs::write(&ca_file, params.self_signed(&key).unwrap().pem()).unwrap();
