@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,9 @@ use crate::tls::Tls;
 
 /// How long a client may take for its part of the handshake, and for its first bytes if it has to send some.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// How long a handshake may take with the time that it waits for its turns. Clients have given up long before.
+const HANDSHAKE_AND_TURNS_MAX: Duration = Duration::from_secs(60);
 
 /// Serves a client of a TCP address until it disconnects, breaks the protocol, or the server stops.
 pub async fn serve_tcp<S>(
@@ -65,6 +69,7 @@ where
     };
     match begun {
         Err(reason) => refuse(server, connection, &reason),
+        Ok(Begun::Nothing) => {}
         Ok(Begun::Plain) => converse(server, connection, &mut socket).await,
         Ok(Begun::Tls) => {
             let secured = tokio::select! {
@@ -82,6 +87,8 @@ where
 
 /// What a client begins with.
 enum Begun {
+    /// It closed the connection, as the health check of a load balancer does.
+    Nothing,
     Plain,
     Tls,
 }
@@ -102,7 +109,7 @@ where
         if first[0] == TLS_HANDSHAKE {
             bytes = socket.peek(&mut first).await?;
         }
-        Ok::<_, io::Error>(Header::parse(first.get(..bytes).unwrap_or_default()))
+        Ok::<_, io::Error>((bytes, Header::parse(first.get(..bytes).unwrap_or_default())))
     };
     // A client that needs neither TLS nor a login may take its time.
     let is_limited = tls.mode == TlsMode::Require || server.access.is_enforced();
@@ -110,9 +117,12 @@ where
         true => tokio::time::timeout(HANDSHAKE_MAX, first).await,
         false => Ok(first.await),
     };
-    let first = first
+    let (bytes, first) = first
         .map_err(|_| "the client has sent no message in time".to_owned())?
         .map_err(|error| error.to_string())?;
+    if bytes == 0 {
+        return Ok(Begun::Nothing);
+    }
     if first.is_ok_and(|header| header.begins_tls()) {
         return Ok(Begun::Tls);
     }
@@ -184,8 +194,9 @@ where
 }
 
 /// Shakes hands with a client. Each step computes for long, compared with a request, so there are only some at a time, and
-/// no thread is held while it waits for the client or for its turn. Only the time that it waits for the client counts for the
-/// limit: after a restart of the server all its clients come at once.
+/// no thread is held while it waits for the client or for its turn. The time that it waits for its turn counts only for the
+/// longer limit: after a restart of the server all its clients come at once. Those that have given up get no turn, or they
+/// would keep others waiting until these give up too.
 async fn shake_hands<S>(
     server: &Server,
     tls: &Tls,
@@ -196,22 +207,32 @@ where
     S: AsFd + Unpin,
     for<'s> &'s S: io::Read + io::Write,
 {
+    let gone = socket.gone();
+    let began = Instant::now();
     let mut accept = pin!(TlsAcceptor::from(config).accept(socket));
     let mut left = HANDSHAKE_MAX;
     loop {
         let turn = tls.turns.acquire().await.map_err(io::Error::other)?;
+        if gone.load(Ordering::Relaxed) {
+            let text = "the client has closed the connection during the TLS handshake";
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, text));
+        }
+        if began.elapsed() > HANDSHAKE_AND_TURNS_MAX {
+            let text = "the server had no time for the TLS handshake";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
         server.executor.pool.leave();
         let step = poll_fn(|cx| Poll::Ready(accept.as_mut().poll(cx))).await;
         drop(turn);
         if let Poll::Ready(done) = step {
             return done;
         }
-        let began = Instant::now();
+        let waits = Instant::now();
         if tokio::time::timeout(left, run_again()).await.is_err() {
             let text = "the client did not finish the TLS handshake in time";
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
-        left = left.saturating_sub(began.elapsed());
+        left = left.saturating_sub(waits.elapsed());
     }
 }
 
