@@ -120,7 +120,7 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
 }
 
 /// Limits the connections so that the server has the file handles that it needs.
-fn limit_connections(settings: Settings, handles: &HandleLimit, log: &Log) -> Settings {
+fn limit_connections(mut settings: Settings, handles: &HandleLimit, log: &Log) -> Settings {
     log.info(
         Component::Control,
         9_100_001,
@@ -141,10 +141,8 @@ fn limit_connections(settings: Settings, handles: &HandleLimit, log: &Log) -> Se
             &attributes,
         );
     }
-    Settings {
-        connections_max,
-        ..settings
-    }
+    settings.limit_connections(connections_max);
+    settings
 }
 
 async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
@@ -343,6 +341,9 @@ fn log_start(settings: &Settings, log: &Log) {
 
 /// Logs what an operator should know before storing data.
 fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
+    for warning in &settings.warnings {
+        log.startup_warning(9_100_047, warning, &DocBuf::new());
+    }
     for note in &settings.notes {
         log.info(
             Component::Control,

@@ -15,12 +15,16 @@ mod tls;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
+use zeroize::Zeroizing;
 
 pub use logins::{ITERATIONS, LoginSettings};
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt};
@@ -164,6 +168,8 @@ pub struct Settings {
     pub config_file: Option<PathBuf>,
     /// Log messages about settings that were accepted but have no effect.
     pub notes: Vec<String>,
+    /// What is dangerous about how the settings were given, for the log.
+    pub warnings: Vec<String>,
 }
 
 impl Default for Settings {
@@ -212,8 +218,19 @@ impl Default for Settings {
             given: BTreeMap::new(),
             config_file: None,
             notes: Vec::new(),
+            warnings: Vec::new(),
         }
     }
+}
+
+/// The text of a configuration file, and whether only its owner may read it.
+fn read_config(path: &Path) -> io::Result<(Zeroizing<String>, bool)> {
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let is_private = !metadata.is_file() || metadata.mode() & 0o077 == 0;
+    let mut text = Zeroizing::new(String::with_capacity(metadata.len() as usize + 1));
+    file.read_to_string(&mut text)?;
+    Ok((text, is_private))
 }
 
 impl Settings {
@@ -221,9 +238,10 @@ impl Settings {
     /// they name.
     pub fn from_arguments(arguments: &clap::ArgMatches) -> Result<Settings, SettingsError> {
         let mut values: BTreeMap<&'static str, (&'static Setting, SettingValue)> = BTreeMap::new();
+        let mut warnings = Vec::new();
         let config_file = arguments.get_one::<String>("config").map(PathBuf::from);
         if let Some(path) = &config_file {
-            let text = std::fs::read_to_string(path).map_err(|error| {
+            let (text, is_private) = read_config(path).map_err(|error| {
                 SettingsError(format!(
                     "cannot read the configuration file {}: {error}",
                     path.display()
@@ -232,6 +250,14 @@ impl Settings {
             for (setting, given) in file::parse(&text)
                 .map_err(|error| SettingsError(format!("{}: {error}", path.display())))?
             {
+                if matches!(given, SettingValue::Secret(_)) && !is_private {
+                    warnings.push(format!(
+                        "{} is in the configuration file {}, which others than its owner may read; change that with \
+                         chmod 600",
+                        setting.key,
+                        path.display()
+                    ));
+                }
                 values.insert(setting.key, (setting, given));
             }
         }
@@ -244,6 +270,13 @@ impl Settings {
                         setting.flag
                     )));
                 }
+                if matches!(given, SettingValue::Secret(_)) {
+                    warnings.push(format!(
+                        "--{} is on the command line, which all users of this machine can see; set {} in a configuration \
+                         file that only its owner can read",
+                        setting.flag, setting.key
+                    ));
+                }
                 values.insert(setting.key, (setting, given));
             }
         }
@@ -255,7 +288,11 @@ impl Settings {
             let (setting, given) = from_parameter(text)?;
             values.insert(setting.key, (setting, given));
         }
-        Settings::from_values(values.into_values(), config_file)
+        let settings = Settings::from_values(values.into_values(), config_file)?;
+        Ok(Settings {
+            warnings,
+            ..settings
+        })
     }
 
     fn from_values(

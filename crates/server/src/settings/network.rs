@@ -5,11 +5,27 @@ use std::path::{Path, PathBuf};
 
 use frond_auth::AddressRange;
 
+use super::Settings;
 use super::table::{Kind, Setting, SettingValue, integer, switch};
 
-/// Connections of one address that are accepted unless the setting says otherwise: half of all that are, so that one address
-/// never keeps all others out.
+/// Connections of one address that are accepted unless the setting says otherwise: half of all that are by default.
 pub const CONNECTIONS_PER_ADDRESS: usize = 32_768;
+
+/// Where fewer connections are accepted, one in so many is not for the address that has the most, unless the setting says
+/// otherwise: it must not keep all others out, but the only application server of a small server must not lose much either.
+const RESERVED_PART: usize = 20;
+
+impl Settings {
+    /// Limits all connections, and those of one address, to what the server can have.
+    pub fn limit_connections(&mut self, max: usize) {
+        self.connections_max = self.connections_max.min(max);
+        if !self.given.contains_key(PER_ADDRESS.key) {
+            let others = self.connections_max / RESERVED_PART;
+            let most = self.connections_max.saturating_sub(others).max(1);
+            self.connections_per_address = self.connections_per_address.min(most);
+        }
+    }
+}
 
 /// Whom the limits of connections do not stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +78,7 @@ pub(super) const PER_ADDRESS: Setting = Setting {
     key: "setParameter.maxIncomingConnectionsPerAddress",
     aliases: &[],
     kind: Kind::Integer(0, 1_000_000),
-    help: "Simultaneous connections of one IPv4 address or one /64 of IPv6; 0 for no limit (default 32768)",
+    help: "Simultaneous connections of one IPv4 address or one /64 of IPv6; 0 for no limit (default 32768, and at most 95% of maxIncomingConnections)",
     apply: |s, v| {
         integer(v).map(|n| {
             s.connections_per_address = match n {

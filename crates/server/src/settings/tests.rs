@@ -321,7 +321,12 @@ fn a_key_file_switches_authorization_on_and_is_checked() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         from_line(&format!("--keyFile {} {line}", path.display()))
     };
-    for key in ["abc123", "abc 1\n23==\n", &"x".repeat(1024)] {
+    for key in [
+        "abc123",
+        "abc 1\n23==\n",
+        &"x".repeat(1024),
+        "- abc123\n- \"def456\"\n  - 'ghi789'\n",
+    ] {
         let s = given(key, 0o600, "--replSet rs").unwrap();
         assert!(s.security.authorization);
         assert_eq!(s.security.key_file.as_ref(), Some(&path));
@@ -342,6 +347,9 @@ fn a_key_file_switches_authorization_on_and_is_checked() {
         ("", 0o600, "has 0 characters"),
         (&"x".repeat(1025), 0o600, "has 1025 characters"),
         ("abc-123", 0o600, "a character that is not base64"),
+        ("- abc123\n- def", 0o600, "has 3 characters"),
+        ("- abc123\ndef456", 0o600, "each line of a list"),
+        (&"x\n".repeat(50_000), 0o600, "more than 65536 bytes"),
     ] {
         let error = given(key, mode, "").unwrap_err();
         assert!(error.contains(expected), "{error}");
@@ -386,5 +394,75 @@ fn mechanisms_of_logins_are_named() {
     ] {
         let error = from_line(&format!("--setParameter {wrong}")).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+/// One address must not keep all others out, however few connections there may be.
+#[test]
+fn one_address_leaves_connections_to_others() {
+    for (line, max, expected) in [
+        ("", 65_536, 32_768),
+        ("--maxConns 20000", 65_536, 19_000),
+        ("", 3000, 2850),
+        ("--maxConns 5", 3000, 5),
+        (
+            "--setParameter maxIncomingConnectionsPerAddress=3000",
+            2000,
+            3000,
+        ),
+        (
+            "--setParameter maxIncomingConnectionsPerAddress=0",
+            2000,
+            usize::MAX,
+        ),
+    ] {
+        let mut s = from_line(line).unwrap();
+        s.limit_connections(max);
+        assert_eq!(s.connections_per_address, expected, "{line}");
+    }
+}
+
+#[test]
+fn a_password_that_others_can_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("frond.conf");
+    let with_tls = "net: {tls: {mode: requireTLS, certificateKeyFile: /c, CAFile: /a";
+    for (more, mode, expected) in [
+        (", certificateKeyFilePassword: pencil", 0o600, None),
+        (
+            ", certificateKeyFilePassword: pencil",
+            0o640,
+            Some("chmod 600"),
+        ),
+        ("", 0o644, None),
+    ] {
+        std::fs::write(&path, format!("{with_tls}{more}}}}}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let s = from_line(&format!("--config {}", path.display())).unwrap();
+        assert_eq!(s.warnings.len(), usize::from(expected.is_some()));
+        assert!(expected.is_none_or(|part| s.warnings[0].contains(part)));
+        if more.is_empty() {
+            let line = "--tlsCertificateKeyFilePassword pencil --config";
+            let s = from_line(&format!("{line} {}", path.display())).unwrap();
+            assert!(
+                s.warnings[0].contains("on the command line"),
+                "{:?}",
+                s.warnings
+            );
+            assert!(!s.warnings[0].contains("pencil"));
+        }
+    }
+}
+
+#[test]
+fn settings_of_tls_are_not_ignored_without_it() {
+    for line in [
+        "--tlsLogVersions TLS1_2",
+        "--tlsAllowInvalidCertificates",
+        "--tlsAllowInvalidHostnames",
+    ] {
+        let error = from_line(line).unwrap_err();
+        assert!(error.contains("needs TLS"), "{line}: {error}");
     }
 }

@@ -51,7 +51,13 @@ impl TlsSettings {
     pub(super) fn check(&self, given: impl Fn(&str) -> bool) -> Result<(), SettingsError> {
         let refused = |text: &str| Err(SettingsError(text.to_owned()));
         if self.mode == TlsMode::Disabled {
-            return match NEED_TLS.iter().find(|setting| given(setting.key)) {
+            let switches = [
+                (self.allow_invalid_certificates, INVALID_CERTIFICATES),
+                (self.allow_invalid_hostnames, INVALID_HOSTNAMES),
+            ];
+            let on = switches.iter().find(|(is_on, _)| *is_on);
+            let found = NEED_TLS.iter().find(|setting| given(setting.key));
+            return match found.or(on.map(|(_, setting)| setting)) {
                 None => Ok(()),
                 Some(setting) => refused(&format!(
                     "{} needs TLS: set --tlsMode (net.tls.mode) to allowTLS, preferTLS or requireTLS",
@@ -109,6 +115,7 @@ static NEED_TLS: &[Setting] = &[
     CRL_FILE,
     WITHOUT_CERTIFICATES,
     DISABLED_PROTOCOLS,
+    LOG_VERSIONS,
 ];
 
 pub(super) const MODE: Setting = Setting {
