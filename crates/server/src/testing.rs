@@ -12,7 +12,6 @@ use frond_store::disk::{Disk, FsDisk};
 use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
 
 use crate::access::User;
-use crate::access::user::Credentials;
 use crate::client::Client;
 use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
@@ -113,7 +112,6 @@ impl TestServer {
             name: UserName::new(name, "admin"),
             id: None,
             sessions: SessionOwner::of(&UserName::new(name, "admin")),
-            credentials: Credentials::default(),
             all_roles: Default::default(),
             privileges: Arc::new(privileges.collect()),
             restrictions: Vec::new(),

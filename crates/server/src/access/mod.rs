@@ -17,7 +17,7 @@ use frond_store::DocumentStore;
 use parking_lot::Mutex;
 
 use stored::{ROLES, Stored, USERS};
-pub use user::User;
+pub use user::{Candidate, User};
 
 /// The most users that are kept in memory.
 const USERS_KEPT_MAX: usize = 4096;
@@ -115,23 +115,23 @@ impl Access {
         Ok(Some(user))
     }
 
-    /// As [`Access::find`], for a login. It reads the store in each case, so that the time does not tell whether there is
-    /// such a user.
+    /// How a user proves who it is. One document is read in each case, and no role, so that the time does not tell whether
+    /// there is such a user, and nobody can make the server resolve roles without a login.
     ///
     /// # Errors
-    /// As [`Access::find`].
-    pub fn find_for_login(&self, name: &UserName) -> Result<Option<Arc<User>>> {
-        match Stored::now(&self.store).user(name)? {
-            Some(_) => self.find(name),
-            None => Ok(None),
-        }
+    /// If the user cannot be read.
+    pub fn find_for_login(&self, name: &UserName) -> Result<Option<Candidate>> {
+        let document = Stored::now(&self.store).user(name)?;
+        document
+            .map(|document| Candidate::parse(name, &document))
+            .transpose()
     }
 
     /// The user of the database `$external` with this name, as the subject of a certificate, for a login.
     ///
     /// # Errors
-    /// As [`Access::find`].
-    pub fn external(&self, subject: &str) -> Result<Option<Arc<User>>> {
+    /// As [`Access::find_for_login`].
+    pub fn external(&self, subject: &str) -> Result<Option<Candidate>> {
         self.find_for_login(&UserName::new(subject, stored::EXTERNAL))
     }
 

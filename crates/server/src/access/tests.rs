@@ -72,9 +72,12 @@ async fn users_are_read_with_what_their_roles_grant() {
     let found = find(&server, "u", "a").unwrap();
     assert_eq!(found.name, UserName::new("u", "a"));
     assert_eq!(found.id, Some([7; 16]));
-    assert!(found.credentials.of(Mechanism::Sha256).is_some());
-    assert!(found.credentials.of(Mechanism::Sha1).is_none());
-    assert!(!found.credentials.is_external);
+    let candidate = |name| server.server.access.find_for_login(name).unwrap();
+    let candidate = candidate(&found.name).unwrap();
+    assert_eq!(candidate.id, found.id);
+    assert!(candidate.credentials.of(Mechanism::Sha256).is_some());
+    assert!(candidate.credentials.of(Mechanism::Sha1).is_none());
+    assert!(!candidate.credentials.is_external);
     let names: Vec<_> = found.all_roles.iter().map(|role| &*role.name).collect();
     assert_eq!(names, ["missing", "r", "read"]);
     assert!(may(&found, "c", Action::Insert) && may(&found, "c", Action::Find));
@@ -99,7 +102,9 @@ async fn users_are_read_with_what_their_roles_grant() {
     };
     insert(&mut server, "system.users", &external);
     let external = find(&server, "CN=x", "$external").unwrap();
-    assert!(external.credentials.is_external && external.id.is_none());
+    assert!(external.id.is_none());
+    let candidate = server.server.access.external("CN=x").unwrap().unwrap();
+    assert!(candidate.credentials.is_external && candidate.id.is_none());
     assert!(find(&server, "CN=x", "a").is_none());
 }
 

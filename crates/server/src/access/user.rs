@@ -22,8 +22,6 @@ pub struct User {
     pub name: UserName,
     /// Tells it from another user that had the same name; old documents have none.
     pub id: Option<[u8; 16]>,
-    /// How it proves who it is.
-    pub credentials: Credentials,
     /// The roles that it was granted, and those that they inherit from.
     pub all_roles: BTreeSet<UserName>,
     /// What it may do.
@@ -123,6 +121,32 @@ impl Credentials {
     }
 }
 
+/// A user who has not proved yet who it is: what a login needs of its document.
+#[derive(Debug)]
+pub struct Candidate {
+    /// As [`User::id`].
+    pub id: Option<[u8; 16]>,
+    /// How it proves who it is.
+    pub credentials: Credentials,
+}
+
+impl Candidate {
+    /// Reads the document of a user, but not its roles.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat` (12) for a document that cannot be used.
+    pub(super) fn parse(name: &UserName, document: &Doc) -> Result<Candidate> {
+        let is_external = name.db == stored::EXTERNAL;
+        let credentials = Credentials::parse(document.get("credentials"), is_external);
+        let id = document.get_binary("userId");
+        Ok(Candidate {
+            id: id.and_then(|id| id.try_into().ok()),
+            credentials: credentials
+                .map_err(|error| error.context(format!("The stored user {name}")))?,
+        })
+    }
+}
+
 impl User {
     /// Reads the document of a user, and resolves its roles.
     ///
@@ -135,19 +159,13 @@ impl User {
         generation: u64,
     ) -> Result<User> {
         let read = || {
-            let credentials =
-                Credentials::parse(document.get("credentials"), name.db == stored::EXTERNAL)?;
             let roles = stored::role_names(document)?;
             let own = stored::restrictions(document)?;
-            let id = document.get_binary("userId");
-            Ok((
-                credentials,
-                roles,
-                own,
-                id.and_then(|id| id.try_into().ok()),
-            ))
+            Ok((roles, own))
         };
-        let (credentials, roles, own, id) = read().map_err(|error: frond_error::Error| {
+        // One that cannot log in is not used either.
+        let Candidate { id, .. } = Candidate::parse(name, document)?;
+        let (roles, own) = read().map_err(|error: frond_error::Error| {
             error.context(format!("The stored user {name}"))
         })?;
         let resolved = resolve(&roles, stored)?;
@@ -157,7 +175,6 @@ impl User {
             sessions: SessionOwner::of(name),
             name: name.clone(),
             id,
-            credentials,
             all_roles,
             privileges: Arc::new(Privileges::new(resolved.privileges)),
             restrictions: own.into_iter().chain(resolved.restrictions).collect(),

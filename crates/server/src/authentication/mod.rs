@@ -32,6 +32,9 @@ use crate::log::Component;
 use crate::logins::Attempt;
 use crate::state::Server;
 
+/// Characters of the name of a user, and of the reason of a failure, that the log shows.
+const LOGGED_CHARS_MAX: usize = 256;
+
 /// Who is logged in, with the privileges of now. A user who was dropped, or whose restrictions the connection no longer
 /// meets, is logged out.
 ///
@@ -119,7 +122,8 @@ fn begin(
 fn fail(cx: &mut Context<'_>, attempt: &Attempt, why: &str) -> Error {
     let server = cx.server;
     let mut attributes = attributes(cx.connection, attempt);
-    attributes.push("error", format!("AuthenticationFailed: {why}").as_str());
+    let why = format!("AuthenticationFailed: {why}");
+    attributes.push("error", shortened(&why));
     attributes.push("result", ErrorCode::AuthenticationFailed.code());
     server.log.info(
         Component::Access,
@@ -129,9 +133,10 @@ fn fail(cx: &mut Context<'_>, attempt: &Attempt, why: &str) -> Error {
         &attributes,
     );
     server.logins.counters.failed();
-    // A client whose guess in a hello fails goes on with another login, which is delayed if it fails.
-    if !attempt.speculative || cx.name != "hello" {
-        cx.state.login.failed(server.settings.logins.failed_delay);
+    let delay = server.settings.logins.failed_delay;
+    match attempt.speculative && cx.name == "hello" {
+        true => cx.state.login.speculation_failed(delay),
+        false => cx.state.login.failed(delay),
     }
     authentication_failed()
 }
@@ -141,10 +146,16 @@ fn authentication_failed() -> Error {
     Error::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
 }
 
-/// A user has proved who it is. It is logged in, if it may be over this connection.
-fn succeed(cx: &mut Context<'_>, attempt: &Attempt, user: &Arc<User>) -> Result<()> {
+/// A user has proved who it is. It is logged in, if it may be over this connection. `id` is the `userId` of the document that
+/// its credential is from.
+fn succeed(cx: &mut Context<'_>, attempt: &Attempt, id: Option<[u8; 16]>) -> Result<()> {
     let server = cx.server;
-    if !restrictions_allow(user, &ends(cx.connection)) {
+    let user = match server.access.find(&attempt.user) {
+        Ok(Some(user)) if user.id == id => user,
+        Ok(_) => return Err(fail(cx, attempt, "the user was dropped meanwhile")),
+        Err(error) => return Err(fail(cx, attempt, error.message())),
+    };
+    if !restrictions_allow(&user, &ends(cx.connection)) {
         let why = "the connection does not meet the authentication restrictions of the user";
         return Err(fail(cx, attempt, why));
     }
@@ -214,8 +225,16 @@ fn attributes(connection: &Connection, attempt: &Attempt) -> DocBuf {
         "isSpeculative": attempt.speculative,
         "isClusterMember": false,
         "mechanism": attempt.mechanism.name(),
-        "user": &*attempt.user.name,
-        "db": &*attempt.user.db,
+        "user": shortened(&attempt.user.name),
+        "db": shortened(&attempt.user.db),
+    }
+}
+
+/// The beginning of a text that a client without a login has sent. The log must not grow by all of it.
+fn shortened(text: &str) -> &str {
+    match text.char_indices().nth(LOGGED_CHARS_MAX) {
+        Some((end, _)) => text.get(..end).unwrap_or_default(),
+        None => text,
     }
 }
 

@@ -47,7 +47,7 @@ pub fn log_in_by_cr(cx: &mut Context<'_>, db: &str, args: &Arguments<'_>) -> Res
     let is_known = mongo_cr::verify(nonce, name, real.unwrap_or(&fake), key);
     match user {
         Some(user) if is_known && user.credentials.cr.is_some() => {
-            succeed(cx, &attempt, &user)?;
+            succeed(cx, &attempt, user.id)?;
             Ok(doc! {"dbname": db, "user": name})
         }
         Some(user) if user.credentials.cr.is_some() => {

@@ -104,20 +104,24 @@ pub fn sasl_start(
     let name = first.as_ref().map_or("", |first| first.user.as_str());
     let attempt = begin(cx, enabled, UserName::new(name, db), speculative);
     let first = first.map_err(|error| fail(cx, &attempt, &error.to_string()))?;
-    let user = match cx.server.access.find_for_login(&attempt.user) {
-        Ok(user) => user,
-        Err(error) => return Err(fail(cx, &attempt, error.message())),
-    };
+    // One who cannot be read looks like one who does not exist.
+    let found = cx.server.access.find_for_login(&attempt.user);
     // Made in each case, so that the time does not tell whether the user exists.
     let fake = cx.server.logins.fake_credential(mechanism, &attempt.user);
-    let real = user
-        .as_ref()
-        .and_then(|user| user.credentials.of(mechanism).cloned());
-    if speculative && user.is_some() && real.is_none() {
+    let known = found.as_ref().ok().and_then(Option::as_ref);
+    let real = known.and_then(|user| user.credentials.of(mechanism).cloned());
+    if speculative && known.is_some() && real.is_none() {
         // The driver tried its favourite, and goes on with a mechanism that saslSupportedMechs names. Nothing has failed.
         return Err(authentication_failed());
     }
-    let user = user.filter(|_| real.is_some());
+    let user = match (&found, &real) {
+        (Ok(Some(user)), Some(_)) => Ok(user.id),
+        (Err(error), _) => Err(error.message().to_owned()),
+        _ => Err(format!(
+            "there is no user {} with a credential for {mechanism}",
+            attempt.user
+        )),
+    };
     let started = ServerConversation::start(&first, real.unwrap_or(fake));
     let (conversation, reply) = started.map_err(|error| fail(cx, &attempt, &error.to_string()))?;
     cx.state.login.pending = Some(Pending {
@@ -153,7 +157,7 @@ pub fn sasl_continue(cx: &mut Context<'_>, args: &Arguments<'_>) -> Result<DocBu
     let payload = Payload::parse(args)?;
     let (conversation, user, skips_empty) = match step {
         Step::Empty(user) => {
-            succeed(cx, &attempt, &user)?;
+            succeed(cx, &attempt, user)?;
             return Ok(payload.reply(true, ""));
         }
         Step::Proof {
@@ -164,21 +168,12 @@ pub fn sasl_continue(cx: &mut Context<'_>, args: &Arguments<'_>) -> Result<DocBu
     };
     let finished = conversation.finish(&payload.bytes);
     let (reply, user) = match (finished, user) {
-        (Ok(reply), Some(user)) => (reply, user),
-        (finished, user) => {
-            let why = match (finished, user) {
-                (_, None) => format!(
-                    "there is no user {} with a credential for {}",
-                    attempt.user, attempt.mechanism
-                ),
-                (Err(error), _) => error.to_string(),
-                (Ok(_), _) => String::new(),
-            };
-            return Err(fail(cx, &attempt, &why));
-        }
+        (Ok(reply), Ok(user)) => (reply, user),
+        (_, Err(why)) => return Err(fail(cx, &attempt, &why)),
+        (Err(error), _) => return Err(fail(cx, &attempt, &error.to_string())),
     };
     if skips_empty {
-        succeed(cx, &attempt, &user)?;
+        succeed(cx, &attempt, user)?;
     } else {
         cx.state.login.pending = Some(Pending {
             attempt,

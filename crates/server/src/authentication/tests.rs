@@ -582,6 +582,7 @@ async fn a_failed_guess_in_a_hello_is_ignored() {
         doc! {"authenticate": 1, "mechanism": "MONGODB-CR", "db": "admin"},
         doc! {"authenticate": 1},
     ] {
+        server.state.login = Default::default();
         let hello = doc! {"hello": 1, "speculativeAuthenticate": &begun};
         let answer = server.answer("admin", &hello, false);
         assert_eq!(answer.reply.get_f64("ok"), Some(1.0), "{begun:?}");
@@ -595,4 +596,81 @@ async fn a_failed_guess_in_a_hello_is_ignored() {
     }
     log_in(&mut server, Mechanism::Sha256, &ann, PASSWORD);
     assert_eq!(is_in(&mut server), Some(ann));
+}
+
+/// Without a login nobody can fill the log: a line is short whatever the client sends, and a connection whose guesses fail
+/// again and again is delayed and closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_guesses_in_hellos_are_limited() {
+    let long = "\u{1}".repeat(40_000);
+    let in_db = doc! {
+        "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": binary(","), "db": &*long,
+    };
+    let by_certificate =
+        doc! {"authenticate": 1, "mechanism": "MONGODB-X509", "user": &*long, "db": "$external"};
+    let mut server = TestServer::new();
+    let hello = doc! {"hello": 1, "speculativeAuthenticate": &in_db};
+    assert_eq!(server.code("admin", hello), 73);
+    let hello = doc! {"hello": 1, "speculativeAuthenticate": &by_certificate};
+    let mut waits = Vec::new();
+    for attempt in 0..=5 {
+        let answer = server.answer("admin", &hello, false);
+        assert_eq!(answer.reply.get_f64("ok"), Some(1.0));
+        waits.push(answer.wait.map_or(0, |wait| wait.as_millis()));
+        assert_eq!(server.state.login.closes, attempt == 5, "{attempt}");
+    }
+    assert_eq!(waits, [0, 100, 200, 400, 800, 1600]);
+    let log = log_text(&server);
+    let lines = log.lines().filter(|line| line.contains("5286307"));
+    let lengths: Vec<usize> = lines.map(str::len).collect();
+    assert_eq!(lengths.len(), 6);
+    assert!(lengths.iter().all(|bytes| *bytes < 3000), "{lengths:?}");
+}
+
+/// A user whose document cannot be read looks like one who does not exist, also in a `hello`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_cannot_be_read_is_not_told_of() {
+    let mut server = TestServer::new();
+    let ann = UserName::new("ann", "shop");
+    let stored = doc! {
+        "_id": "shop.ann", "user": "ann", "db": "shop", "roles": [],
+        "credentials": {"SCRAM-SHA-256": {"iterationCount": 1000}},
+    };
+    let users = ("admin", "system.users");
+    replace_one(&server.server.store, users, "shop.ann", &stored).unwrap();
+    let mut mechanisms = |user: &str| {
+        let reply = server.run("admin", doc! {"hello": 1, "saslSupportedMechs": user});
+        reply
+            .get("saslSupportedMechs")
+            .map(|list| format!("{list:?}"))
+    };
+    assert_eq!(mechanisms("shop.ann"), mechanisms("shop.nobody"));
+    let reply = log_in(&mut server, Mechanism::Sha256, &ann, PASSWORD);
+    assert_eq!(failure(&reply), FAILED);
+    let log = log_text(&server);
+    assert_eq!(log.matches("The stored user ann@shop").count(), 2, "{log}");
+}
+
+/// The roles of a user are resolved after its proof, so that neither the time of the first message nor its errors tell that
+/// there is such a user.
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_are_resolved_after_the_proof() {
+    let mut server = TestServer::new();
+    let ann = UserName::new("ann", "admin");
+    let mut stored = add_user(&server, &ann, &[scram(Mechanism::Sha256)]);
+    stored = doc! {
+        "_id": "admin.ann", "user": "ann", "db": "admin", "roles": [{"role": 1}],
+        "credentials": stored.get_doc("credentials").unwrap(),
+    };
+    let users = ("admin", "system.users");
+    replace_one(&server.server.store, users, "admin.ann", &stored).unwrap();
+    for (password, part) in [
+        ("crayon", "storedKey mismatch"),
+        (PASSWORD, "The stored user"),
+    ] {
+        assert!(!log_text(&server).contains(part));
+        let reply = log_in(&mut server, Mechanism::Sha256, &ann, password);
+        assert_eq!(failure(&reply), FAILED);
+        assert!(log_text(&server).contains(part), "{part}");
+    }
 }

@@ -49,6 +49,6 @@ pub fn log_in_by_certificate(
         }
         Err(error) => return Err(fail(cx, &attempt, error.message())),
     };
-    succeed(cx, &attempt, &user)?;
+    succeed(cx, &attempt, user.id)?;
     Ok(doc! {"dbname": db, "user": subject})
 }

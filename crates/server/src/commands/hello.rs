@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_store::check_database_name;
 use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
 use super::{Command, InTransactions, Traits};
@@ -244,7 +245,13 @@ fn log_in(cx: &mut Context<'_>, reply: &mut DocBuf) -> Result<()> {
     };
     let args = Arguments::new("speculativeAuthenticate", begun);
     let outcome = match (begun.first().map(|(name, _)| name), args.str("db")) {
-        (Some("saslStart"), Ok(Some(db))) => sasl_start(cx, db, &args, true),
+        (Some("saslStart"), Ok(Some(db))) => {
+            // The database of saslStart itself is checked with that of every command.
+            if db != "$external" {
+                check_database_name(db)?;
+            }
+            sasl_start(cx, db, &args, true)
+        }
         (Some("authenticate"), Ok(db)) if args.get("mechanism") == Some(X509) => {
             log_in_by_certificate(cx, db.unwrap_or("$external"), &args, true)
         }

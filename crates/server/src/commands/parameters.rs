@@ -86,7 +86,14 @@ macro_rules! iterations {
 }
 
 /// The log components, which have a verbosity of their own in MongoDB.
-const LOG_COMPONENTS: [&str; 5] = ["command", "control", "index", "network", "storage"];
+const LOG_COMPONENTS: [&str; 6] = [
+    "accessControl",
+    "command",
+    "control",
+    "index",
+    "network",
+    "storage",
+];
 
 /// The reply to `db.getLogComponents()`: one verbosity, which all components inherit.
 fn component_verbosity(level: u8) -> DocBuf {

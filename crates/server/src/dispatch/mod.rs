@@ -147,6 +147,8 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
     let close = client.server.fail_points.is_on()
         && !is_parked
         && client.connection.closes.swap(false, Ordering::Relaxed);
+    // A hello succeeds also if the login in it has failed.
+    let wait = effect.block.max(client.state.login.delay.take());
     match outcome {
         Ok(mut reply) => {
             if let Some(code) = effect.add_to(&mut reply) {
@@ -157,14 +159,14 @@ fn answer_command(client: &mut Client<'_>, request: &CommandRequest<'_>) -> Answ
             Answer {
                 reply,
                 more_to_come,
-                wait: effect.block,
+                wait,
                 close,
             }
         }
         Err(failure) => {
             let label = |code| label(request, client.state.reads_change_stream, code);
             Answer {
-                wait: effect.block.max(client.state.login.delay.take()),
+                wait,
                 close,
                 ..Answer::labelled(failure, label, None)
             }

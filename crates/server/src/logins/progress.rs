@@ -1,12 +1,9 @@
 //! How far the login of one connection is.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_auth::scram::ServerConversation;
 use frond_auth::{LoginMechanism, UserName};
-
-use crate::access::User;
 
 /// A login that was begun must end within this time, where logins are required.
 pub const LOGIN_TIME: Duration = Duration::from_secs(10);
@@ -46,13 +43,13 @@ pub enum Step {
     Proof {
         /// The conversation.
         conversation: ServerConversation,
-        /// The user; none if it does not exist, or cannot use the mechanism.
-        user: Option<Arc<User>>,
+        /// The `userId` of the user; or why it cannot log in, for the log.
+        user: Result<Option<[u8; 16]>, String>,
         /// Whether the login ends with the proof.
         skips_empty: bool,
     },
-    /// An empty message that ends the login of this user, who has proved who it is.
-    Empty(Arc<User>),
+    /// An empty message that ends the login of a user with this `userId`, who has proved who it is.
+    Empty(Option<[u8; 16]>),
 }
 
 /// How far the login of a connection is.
@@ -69,6 +66,8 @@ pub struct Progress {
     /// When the first login of those that were begun, and not ended, has to have ended.
     deadline: Option<Instant>,
     failures: u32,
+    /// Whether a login in a `hello` has failed.
+    has_speculated: bool,
 }
 
 impl Progress {
@@ -95,8 +94,17 @@ impl Progress {
             delay: Some(delay.saturating_mul(doubled).min(DELAY_MAX)),
             closes: failures >= FAILURES_MAX,
             failures,
+            has_speculated: self.has_speculated,
             ..Progress::default()
         };
+    }
+
+    /// A login in a `hello` failed. The first one is free: the driver goes on with another login, and a driver sends one
+    /// `hello` of this kind per connection.
+    pub fn speculation_failed(&mut self, delay: Duration) {
+        if std::mem::replace(&mut self.has_speculated, true) {
+            self.failed(delay);
+        }
     }
 }
 
@@ -124,7 +132,20 @@ mod tests {
         assert_eq!(progress.delay, Some(Duration::ZERO));
     }
 
-    /// Beginning again and again must not keep a connection open.
+    #[test]
+    fn the_first_failed_speculation_is_free() {
+        let mut progress = Progress::default();
+        progress.speculation_failed(Duration::from_millis(100));
+        assert_eq!((progress.delay, progress.closes), (None, false));
+        for _ in 0..FAILURES_MAX {
+            assert!(!progress.closes);
+            progress.speculation_failed(Duration::from_millis(100));
+        }
+        assert_eq!(progress.delay, Some(Duration::from_millis(1600)));
+        assert!(progress.closes);
+    }
+
+    /// A new attempt does not extend the deadline.
     #[test]
     fn the_time_counts_from_the_first_message() {
         let mut progress = Progress::default();

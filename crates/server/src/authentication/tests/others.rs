@@ -134,7 +134,7 @@ async fn a_created_user_logs_in_by_every_enabled_mechanism() {
         server.run("admin", digested);
         for name in ["bob", "eve"] {
             let user = UserName::new(name, "admin");
-            let found = server.server.access.find(&user).unwrap().unwrap();
+            let found = server.server.access.find_for_login(&user).unwrap().unwrap();
             let cr = found
                 .credentials
                 .cr

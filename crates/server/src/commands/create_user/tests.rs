@@ -71,7 +71,9 @@ async fn users_are_stored_as_in_mongodb() {
     assert_eq!(version, [doc! {"_id": "authSchema", "currentVersion": 5}]);
     let name = UserName::new("ann", "a");
     let found = server.server.access.find(&name).unwrap().unwrap();
-    assert!(found.credentials.of(Mechanism::Sha1).is_some());
+    let candidate = server.server.access.find_for_login(&name).unwrap();
+    let candidate = candidate.unwrap();
+    assert!(candidate.credentials.of(Mechanism::Sha1).is_some());
     assert_eq!((found.restrictions.len(), found.all_roles.len()), (1, 2));
     let external = doc! {"createUser": "CN=x,O=y", "roles": [{"role": "read", "db": "a"}]};
     server.run("$external", external);
