@@ -12,6 +12,9 @@ pub struct Addresses(Mutex<HashMap<IpAddr, usize>>);
 impl Addresses {
     /// Counts a connection, unless its address has as many as it may.
     pub fn enter(&self, address: IpAddr, max: usize) -> Option<Entered<'_>> {
+        if max == 0 {
+            return None;
+        }
         let address = network(address);
         let mut all = self.0.lock();
         let open = all.entry(address).or_insert(0);

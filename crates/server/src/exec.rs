@@ -25,7 +25,7 @@ use crate::room::{WAITING_MAX, Waiting};
 /// How long a command may keep its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// It reads memory only.
+    /// It reads memory only, or the document of one user for a login.
     Instant,
     /// It reads or writes a few documents, usually.
     Short,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::state::Server;
 
-/// How often it is looked at them.
+/// Time between two checks.
 const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Logs each day what expires soon, until the server stops. The start has logged it once.

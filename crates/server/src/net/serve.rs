@@ -293,9 +293,10 @@ where
         }
         tokio::select! {
             biased;
+            // First, because a client may always have bytes ready.
+            () = until(deadline), if deadline.is_some() => return Err(Some(Ended::LoginTime)),
             next = self.frames.next(self.stream) => next.map_err(Some)?,
             _ = stopped(&mut self.stop) => return Err(None),
-            () = until(deadline), if deadline.is_some() => return Err(Some(Ended::LoginTime)),
         }
         server.metrics.requests.add(1);
         let bytes = self.frames.message().len() as u64;
