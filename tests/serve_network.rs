@@ -1,4 +1,4 @@
-//! Who may connect, how often, and what the files of a server allow.
+//! Connection limits and file permissions.
 
 #![allow(clippy::unwrap_used)]
 
