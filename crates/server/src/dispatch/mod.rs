@@ -260,7 +260,8 @@ fn try_command(
             push_unsatisfied(&common, request, &mut reply);
             return Ok(reply);
         }
-        let common = common?;
+        let common =
+            common.inspect_err(|_| close_parked_cursor(server, client.state.resumed.take()))?;
         let needs = match gate::check(client, &caller, command, request) {
             Ok(needs) => needs,
             Err(failure) => {
