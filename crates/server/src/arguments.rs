@@ -58,6 +58,17 @@ impl<'a> Arguments<'a> {
         Ok(())
     }
 
+    /// Fails with `IDLDuplicateField` if a field is given twice.
+    pub fn each_once(&self) -> Result<()> {
+        let mut names: Vec<&str> = self.doc.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        let mut pairs = names.iter().zip(names.iter().skip(1));
+        match pairs.find(|(name, next)| name == next) {
+            Some((name, _)) => Err(self.duplicate(name)),
+            None => Ok(()),
+        }
+    }
+
     /// The error for an unknown field.
     #[cold]
     pub fn unknown(&self, name: &str) -> Error {

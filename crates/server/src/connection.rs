@@ -83,7 +83,7 @@ pub struct Running {
     pub waits_for: Option<&'static str>,
     /// `database.collection`.
     pub namespace: String,
-    /// The command's document, shortened as by [`kept_command`].
+    /// The command's document: whole, or reduced to its short fields if it is very long, and without secrets.
     pub command: Vec<u8>,
     /// The client's session.
     pub session: Option<SessionId>,
@@ -131,14 +131,6 @@ pub fn without_secrets(body: &Doc, secrets: &[&str]) -> DocBuf {
         }
     }
     shown
-}
-
-/// A command as it is kept: whole, or reduced to its short fields if it is very long.
-pub fn kept_command(body: &Doc) -> DocBuf {
-    if body.len_bytes() <= COMMAND_BYTES_KEPT {
-        return body.to_owned();
-    }
-    short_command(body)
 }
 
 /// A command, reduced to its short fields if it is long.
@@ -336,13 +328,18 @@ impl Connections {
         Some(user.map(|user| user.name.clone()))
     }
 
-    /// Interrupts an operation. False if it does not run.
-    pub fn kill_operation(&self, id: i64) -> bool {
+    /// Interrupts an operation, if the user for whom it runs, which may be nobody, passes a test. The operation cannot end
+    /// in between. False if it was not interrupted.
+    pub fn kill_operation(&self, id: i64, may: impl Fn(Option<&UserName>) -> bool) -> bool {
         for connection in self.list() {
             let running = connection.running.lock();
             if running.active && running.id == id {
-                connection.kill();
-                return true;
+                let user = connection.identity.lock().clone();
+                let may = may(user.as_ref().map(|user| &user.name));
+                if may {
+                    connection.kill();
+                }
+                return may;
             }
         }
         false
@@ -415,10 +412,12 @@ mod tests {
         let connection = all.open(Peer::Unix, 2, Arc::default()).unwrap();
         let id = all.operation_id();
         connection.running.lock().id = id;
-        assert!(!all.kill_operation(id));
+        assert!(!all.kill_operation(id, |_| true));
         connection.running.lock().active = true;
-        assert!(!all.kill_operation(id + 1));
-        assert!(all.kill_operation(id));
+        assert!(!all.kill_operation(id + 1, |_| true));
+        assert!(!all.kill_operation(id, |user| user.is_some()));
+        assert!(!connection.killed.load(Ordering::Relaxed));
+        assert!(all.kill_operation(id, |user| user.is_none()));
         assert!(connection.killed.load(Ordering::Relaxed));
     }
 
@@ -456,10 +455,7 @@ mod tests {
         assert_eq!(running.command.capacity(), 0);
         let longer = doc! {"insert": "c", "x": "y".repeat(COMMAND_BYTES_KEPT), "$db": "d"};
         running.keep_command(&longer, &[]);
-        assert_eq!(
-            (running.command_doc(), kept_command(&longer)),
-            (cut.clone(), cut)
-        );
+        assert_eq!(running.command_doc(), cut);
         assert!(Peer::Tcp("127.0.0.1:1".parse().unwrap()).is_local());
         assert!(Peer::Tcp("[::ffff:127.0.0.1]:1".parse().unwrap()).is_local());
         assert!(!Peer::Tcp("10.0.0.1:1".parse().unwrap()).is_local());

@@ -63,7 +63,7 @@ pub enum Needs<'a> {
     LoggedIn,
     /// Actions on a resource.
     On(Place<'a>, ActionSet),
-    /// What somebody needed before.
+    /// Needs stored with a cursor.
     Same(Arc<Needs<'static>>),
     /// Any privilege on a database, or on something in it.
     SomethingIn(Cow<'a, str>),
@@ -71,7 +71,7 @@ pub enum Needs<'a> {
     All(Vec<Needs<'a>>),
     /// One of these.
     AnyOf(Vec<Needs<'a>>),
-    /// Who has the first needs the second, too.
+    /// The second, required only of callers who have the first.
     If(Box<(Needs<'a>, Needs<'a>)>),
 }
 

@@ -7,7 +7,6 @@ use frond_bson::{ArrayBuf, DocBuf, Timestamp};
 use frond_error::{Error, Result};
 
 use crate::arguments::Arguments;
-use crate::connection::kept_command;
 use crate::context::Context;
 use crate::cursors::{Cursor, FIRST_BATCH_DOCUMENTS};
 use crate::errors;
@@ -84,7 +83,8 @@ pub fn open_cursor(
         cursor.transaction = Some(open.number);
         open.has_cursors.store(true, Ordering::Relaxed);
     }
-    cursor.originating = Arc::new(kept_command(cx.body));
+    // Without the secrets of the command, as its operation shows it.
+    cursor.originating = Arc::new(cx.connection.running.lock().command_doc());
     // The time limit of a find with a tailable cursor applies to its first batch only.
     cursor.time_left = cx
         .max_time

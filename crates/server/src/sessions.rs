@@ -282,12 +282,18 @@ impl Sessions {
         if self.record_bytes.load(Ordering::Relaxed) > RECORD_BYTES_MAX {
             shrink(&mut all);
         }
-        if let Some(session) = all.get(&id) {
+        if let Some((known, session)) = all.get_key_value(&id) {
             // A locked session is in use, so it does not expire.
             if let Some(mut session) = session.try_lock() {
                 session.used();
             }
-            return session.clone();
+            let session = session.clone();
+            // The owner of one that was read from the store is not known until its owner uses it.
+            if known.owner().is_none() && id.owner().is_some() {
+                all.remove(&id);
+                all.insert(id, session.clone());
+            }
+            return session;
         }
         if all.len() >= SESSIONS_MAX {
             shrink(&mut all);
@@ -598,6 +604,19 @@ mod tests {
             sessions.touch(SessionId::random());
         }
         assert!(sessions.len() <= SESSIONS_MAX);
+    }
+
+    /// One that was read from the store has only its key at first.
+    #[test]
+    fn a_session_is_listed_with_its_owner() {
+        let sessions = sessions();
+        let owner = SessionOwner::of(&frond_auth::UserName::new("ann", "admin"));
+        let id = SessionId::random().owned_by(owner);
+        let session = sessions.touch(SessionId::of_key(id.key()));
+        assert!(Arc::ptr_eq(&session, &sessions.touch(id)));
+        let listed = sessions.list();
+        assert!(matches!(listed.as_slice(), [one] if one.owner() == Some(owner)));
+        assert_eq!(listed[0].to_doc(), id.to_doc());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Fixture, ns};
-use frond_bson::doc;
+use frond_bson::{DocBuf, doc};
 use frond_error::ErrorCode;
 use frond_store::{CollectionKind, FindRequest, OpContext};
 
@@ -103,4 +103,81 @@ fn views_have_no_names_of_system_collections() {
         let error = created.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidNamespace, "{name}");
     }
+}
+
+/// Fields that are given twice are refused: one of them would be checked, and the other used.
+#[test]
+fn options_of_views_are_given_once() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let mut twice = doc! {"viewOn": "c", "pipeline": []};
+    twice.push("viewOn", "d");
+    let refused = Some(ErrorCode::IDLDuplicateField);
+    let code = |outcome: Result<_, frond_store::Error>| outcome.err().map(|error| error.code());
+    let created = store.create_collection(&ns("db.v"), &twice).map(drop);
+    assert_eq!(code(created), refused);
+    let once = doc! {"viewOn": "c", "pipeline": []};
+    store.create_collection(&ns("db.v"), &once).unwrap();
+    assert_eq!(
+        code(store.modify_collection(&ns("db.v"), &twice).map(drop)),
+        refused
+    );
+}
+
+#[test]
+fn a_view_does_not_read_itself_by_the_name_of_its_database() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let joining = |on: &str, stage: &DocBuf| doc! {"viewOn": on, "pipeline": [stage]};
+    let from = |db: &str, coll: &str| {
+        doc! {"$lookup": {"from": {"db": db, "coll": coll}, "pipeline": [], "as": "a"}}
+    };
+    let code = |name: &str, options: &DocBuf| {
+        let created = store.create_collection(&ns(name), options);
+        created.err().map(|error| error.code())
+    };
+    let cycle = Some(ErrorCode::GraphContainsCycle);
+    assert_eq!(code("db.v", &joining("x", &from("db", "v"))), cycle);
+    // Over another database, from inside of a pipeline of it.
+    assert_eq!(code("other.w", &joining("x", &from("db", "v"))), None);
+    let inner = doc! {"$lookup": {"from": "w", "pipeline": [], "as": "a"}};
+    let nested = doc! {"$lookup": {
+        "from": {"db": "other", "coll": "x"}, "pipeline": [&inner], "as": "a",
+    }};
+    assert_eq!(code("db.v", &joining("x", &nested)), cycle);
+    let mut twice = doc! {"from": "x", "pipeline": [], "as": "a"};
+    twice.push("from", "v");
+    let twice = doc! {"$lookup": &twice};
+    assert_eq!(
+        code("db.v", &joining("x", &twice)),
+        Some(ErrorCode::FailedToParse)
+    );
+}
+
+/// The pipelines of views count, too, when pipelines are nested.
+#[test]
+fn the_depth_of_nested_pipelines_is_limited_through_views() {
+    let fixture = Fixture::new();
+    fixture.insert(&ns("db.c"), &[doc! {"_id": 1}]);
+    for at in 0..12 {
+        let below = match at {
+            0 => "c".to_owned(),
+            _ => format!("v{}", at - 1),
+        };
+        let inner = doc! {"$lookup": {"from": &below, "pipeline": [], "as": "a"}};
+        let stage = doc! {"$lookup": {"from": "c", "pipeline": [&inner], "as": "a"}};
+        let options = doc! {"viewOn": "c", "pipeline": [&stage]};
+        let name = ns(&format!("db.v{at}"));
+        fixture.store.create_collection(&name, &options).unwrap();
+    }
+    let request = FindRequest::default();
+    assert_eq!(fixture.find(&ns("db.v9"), &request).len(), 1);
+    let opened = fixture
+        .store
+        .find(&ns("db.v11"), &request, &OpContext::new());
+    let read = opened.and_then(|mut cursor| cursor.next());
+    assert_eq!(
+        read.unwrap_err().code(),
+        ErrorCode::MaxSubPipelineDepthExceeded
+    );
 }

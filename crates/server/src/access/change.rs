@@ -1,6 +1,8 @@
 //! Changes of users and roles. Commands make them one after the other; a change by a direct write that comes in between is
 //! noticed, and the command is tried again on what it left.
 
+use std::time::Duration;
+
 use frond_auth::UserName;
 use frond_bson::{Collator, Doc, DocBuf, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
@@ -19,6 +21,9 @@ pub const AUTH_SCHEMA: i32 = 5;
 /// How often a change is tried again after a conflict with a direct write.
 const ATTEMPTS_MAX: u32 = 100;
 
+/// How long a command waits for another one until it looks whether it has to end.
+const TURN: Duration = Duration::from_millis(10);
+
 /// The right to change users and roles. Other commands wait until it is dropped.
 pub struct Changing<'a> {
     store: &'a DocumentStore,
@@ -30,16 +35,22 @@ impl Access {
     /// Begins a change, through this handle of the store.
     ///
     /// # Errors
-    /// `AuthSchemaIncompatible` (69) if the users and roles are those of a server that is too old; errors of the store.
+    /// If the command ends while it waits for another one. `AuthSchemaIncompatible` (69) if the users and roles are those of a server that is too old; errors of the store.
     pub fn change<'a>(
         &'a self,
         store: &'a DocumentStore,
         limits: &'a OpContext,
     ) -> Result<Changing<'a>> {
+        let only = loop {
+            if let Some(only) = self.changing.try_lock_for(TURN) {
+                break only;
+            }
+            limits.check()?;
+        };
         let changing = Changing {
             store,
             limits,
-            _only: self.changing.lock(),
+            _only: only,
         };
         changing.check_schema()?;
         Ok(changing)
@@ -49,7 +60,7 @@ impl Access {
 impl Changing<'_> {
     /// The users and roles as they are now.
     pub fn stored(&self) -> Stored {
-        Stored::now(self.store)
+        Stored::within(self.store, self.limits)
     }
 
     /// The stored version; `None` if there is none yet.

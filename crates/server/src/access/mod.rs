@@ -8,6 +8,7 @@ pub mod stored;
 pub mod user;
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,6 +22,9 @@ pub use user::{Candidate, User};
 
 /// The most users that are kept in memory.
 const USERS_KEPT_MAX: usize = 4096;
+
+/// How many users are read at once.
+const TURNS: usize = 32;
 
 /// The users and roles of a server.
 pub struct Access {
@@ -36,6 +40,8 @@ pub struct Access {
     none_at: AtomicU64,
     /// Held by commands that change users and roles.
     changing: Mutex<()>,
+    /// Held while a user is read; by its name.
+    turns: [Mutex<()>; TURNS],
 }
 
 impl Access {
@@ -55,6 +61,7 @@ impl Access {
             had_any: AtomicBool::new(false),
             none_at: AtomicU64::new(0),
             changing: Mutex::default(),
+            turns: Default::default(),
         }
     }
 
@@ -100,6 +107,14 @@ impl Access {
         {
             return Ok(Some(known.clone()));
         }
+        // After a change all connections of a user miss it at once: the first one reads it for all.
+        let _turn = self.turn_of(name).lock();
+        let generation = self.generation();
+        if let Some(known) = self.users.lock().get(name)
+            && known.generation == generation
+        {
+            return Ok(Some(known.clone()));
+        }
         let stored = Stored::now(&self.store);
         let Some(document) = stored.user(name)? else {
             self.users.lock().remove(name);
@@ -107,12 +122,22 @@ impl Access {
         };
         let user = Arc::new(User::parse(name, &document, &stored, generation)?);
         let mut users = self.users.lock();
-        users.retain(|_, known| known.generation == generation);
+        // Others may have read newer ones meanwhile.
+        users.retain(|_, known| known.generation >= generation);
         if users.len() >= USERS_KEPT_MAX {
             users.clear();
         }
         users.insert(name.clone(), user.clone());
         Ok(Some(user))
+    }
+
+    /// Held while a user is read. Users may share one.
+    fn turn_of(&self, name: &UserName) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let [at, ..] = hasher.finish().to_le_bytes();
+        (self.turns.get(usize::from(at) % TURNS))
+            .expect("the remainder is less than the number of turns")
     }
 
     /// How a user proves who it is. One document is read in each case, and no role, so that the time does not tell whether

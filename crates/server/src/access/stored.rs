@@ -43,7 +43,7 @@ impl Place {
     /// Its namespace.
     ///
     /// # Errors
-    /// None: the name is valid.
+    /// `InvalidNamespace` (73); not for the collections of this module.
     pub fn namespace(&self) -> Result<Namespace> {
         Ok(Namespace::new(self.parts.0, self.parts.1)?)
     }
@@ -58,14 +58,22 @@ impl Place {
 /// Users and roles at one moment.
 pub struct Stored {
     store: DocumentStore,
+    limits: OpContext,
 }
 
 impl Stored {
     /// Those of now.
     pub fn now(store: &DocumentStore) -> Stored {
+        Stored::within(store, &OpContext::new())
+    }
+
+    /// Those of now, read within the limits of a command.
+    pub fn within(store: &DocumentStore, limits: &OpContext) -> Stored {
         let moment = store.snapshot_reads();
-        let store = store.at(&moment);
-        Stored { store }
+        Stored {
+            store: store.at(&moment),
+            limits: limits.clone(),
+        }
     }
 
     /// The documents of a collection that pass a filter, in an order.
@@ -80,7 +88,7 @@ impl Stored {
             collation: Some(Collator::default()),
             ..FindRequest::default()
         };
-        let mut cursor = (self.store).find(&place.namespace()?, &request, &OpContext::new())?;
+        let mut cursor = (self.store).find(&place.namespace()?, &request, &self.limits)?;
         let mut found = Vec::new();
         while let Some(document) = cursor.next()? {
             found.push(document);
@@ -97,7 +105,7 @@ impl Stored {
             limit: Some(1),
             ..FindRequest::default()
         };
-        let mut found = (self.store).find(&place.namespace()?, &request, &OpContext::new())?;
+        let mut found = (self.store).find(&place.namespace()?, &request, &self.limits)?;
         Ok(found.next()?.is_some())
     }
 

@@ -60,6 +60,11 @@ impl Caller {
         self.is_checked && self.user.is_none() && !self.is_exception
     }
 
+    /// Whether the caller is nobody, and was allowed to create the first user when the command began.
+    pub fn is_exception(&self) -> bool {
+        self.is_exception
+    }
+
     /// Whether the caller may do what has these needs.
     pub fn may(&self, needs: &Needs<'_>) -> bool {
         !self.is_checked || needs.are_met(self.user.is_some(), self.privileges())

@@ -76,11 +76,11 @@ impl Command for BulkWrite {
         let (ordered, variables) = (options.ordered, options.variables.as_deref());
         let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
         let batch = BatchOptions::of_cursor_field(&args)?;
-        let namespaces = namespaces(cx, &cx.documents("nsInfo")?)?;
         let Batch {
             statements: documents,
             ids,
         } = Batch::parse(cx, "ops")?;
+        let namespaces = namespaces(cx, &cx.documents("nsInfo")?, &documents)?;
         // Everything is read before anything is done: a malformed operation fails the command.
         let operations: Vec<Operation<'_>> = documents
             .iter()
@@ -191,11 +191,19 @@ fn needs<'a>(request: &Requested<'a>) -> Result<Needs<'a>> {
         .map(Needs::all)
 }
 
-/// Reads `nsInfo`: the collections that operations name by index.
-fn namespaces(cx: &Context<'_>, infos: &[&Doc]) -> Result<Vec<Namespace>> {
+/// Reads `nsInfo`: the collections that operations name by index. UUIDs are compared only for collections that operations
+/// use: for others no privilege was needed, and the error names the collection of a UUID.
+fn namespaces(cx: &Context<'_>, infos: &[&Doc], operations: &[&Doc]) -> Result<Vec<Namespace>> {
+    let mut is_used = vec![false; infos.len()];
+    for operation in operations {
+        if let Some(used) = is_used.get_mut(place_of(operation, infos.len())?) {
+            *used = true;
+        }
+    }
     infos
         .iter()
-        .map(|info| {
+        .zip(is_used)
+        .map(|(info, is_used)| {
             let args = Arguments::new("bulkWrite.nsInfo", info);
             args.only(&[
                 "ns",
@@ -210,7 +218,9 @@ fn namespaces(cx: &Context<'_>, infos: &[&Doc]) -> Result<Vec<Namespace>> {
             }
             let name = args.str("ns")?.ok_or_else(|| args.missing("ns"))?;
             let namespace = Namespace::parse(name)?;
-            cx.check_uuid_in(&args, &namespace)?;
+            if is_used {
+                cx.check_uuid_in(&args, &namespace)?;
+            }
             Ok(namespace)
         })
         .collect()

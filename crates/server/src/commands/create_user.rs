@@ -1,7 +1,7 @@
 //! `createUser`
 
 use frond_bson::{DocBuf, Value, doc};
-use frond_error::{Error, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::access_fields::{self as fields, CHANGES};
 use super::{Command, Traits, password};
@@ -88,6 +88,13 @@ impl Command for CreateUser {
         }
         user.push_value("roles", &fields::role_array(&roles).as_value());
         let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        // Others may have created the first user since the command was admitted.
+        if cx.caller.is_exception() && cx.server.access.has_users() {
+            return Err(Error::new(
+                ErrorCode::Unauthorized,
+                "Command createUser requires authentication: the first user has been created meanwhile",
+            ));
+        }
         changing.stored().check_roles_exist(&roles)?;
         changing.insert(&USERS, &name, &user)?;
         Ok(DocBuf::new())

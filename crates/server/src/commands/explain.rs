@@ -52,10 +52,7 @@ impl Command for Explain {
         let inner = args
             .doc_field("explain")?
             .ok_or_else(|| args.missing("explain"))?;
-        let (_, command) = inner
-            .first()
-            .and_then(|(name, _)| super::find(name))
-            .ok_or_else(|| unknown(inner))?;
+        let command = explained(inner)?;
         command.needs(&request.inner(proper_name(command), inner))
     }
 
@@ -80,6 +77,25 @@ fn verbosity(name: Option<&str>) -> Result<Verbosity> {
     }
 }
 
+/// The command that a document is, if it can be explained. No other one may be asked for its needs: its errors may
+/// quote a password.
+fn explained(inner: &Doc) -> Result<&'static dyn Command> {
+    const EXPLAINED: [&str; 7] = [
+        "aggregate",
+        "count",
+        "delete",
+        "distinct",
+        "find",
+        "findAndModify",
+        "update",
+    ];
+    let found = inner.first().and_then(|(name, _)| super::find(name));
+    found
+        .map(|(_, command)| command)
+        .filter(|command| EXPLAINED.contains(&proper_name(*command)))
+        .ok_or_else(|| unknown(inner))
+}
+
 fn unknown(inner: &Doc) -> Error {
     let name = inner.first().map_or("", |(name, _)| name);
     Error::new(
@@ -90,9 +106,8 @@ fn unknown(inner: &Doc) -> Error {
 
 /// Explains a command, given as its document.
 pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Result<DocBuf> {
-    let (name, target) = inner.first().unwrap_or(("", Value::Null));
-    let not_explained = || unknown(inner);
-    let (_, command) = super::find(name).ok_or_else(not_explained)?;
+    let (_, target) = inner.first().unwrap_or(("", Value::Null));
+    let command = explained(inner)?;
     let proper = proper_name(command);
     let args = Arguments::new(proper, inner);
     check_fields(command, &args, inner)?;
@@ -215,7 +230,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             };
             run_for(&found, &purpose(Task::Delete, false))?
         }
-        _ => return Err(not_explained()),
+        _ => return Err(unknown(inner)),
     };
     finish(cx, inner, &mut reply);
     Ok(reply)
@@ -476,6 +491,7 @@ fn check_fields(command: &dyn Command, args: &Arguments<'_>, inner: &Doc) -> Res
         "$readPreference",
         "$clusterTime",
     ];
+    args.each_once()?;
     for (name, value) in inner.iter().skip(1) {
         if command.fields().contains(&name) {
             continue;

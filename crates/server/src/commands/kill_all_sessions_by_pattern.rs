@@ -50,7 +50,7 @@ impl Command for KillAllSessionsByPattern {
         for given in patterns {
             let pattern = Arguments::new(NAME, given);
             pattern.only(&["lsid", "uid", "users", "roles"])?;
-            // In whose name sessions are ended makes no difference.
+            // Not supported: to end sessions in the name of other users or roles.
             for field in ["users", "roles"] {
                 let is_empty =
                     |value: &Value<'_>| value.as_array().is_some_and(|list| list.is_empty());

@@ -62,7 +62,11 @@ impl Command for KillOp {
             }
         };
         // As in MongoDB, the reply does not depend on whether the operation was running: it may have just ended.
-        cx.server.connections.kill_operation(id);
+        // One that began after the needs were checked is another user's, perhaps.
+        let caller = cx.caller;
+        let may =
+            |owner: Option<&_>| caller.is(owner) || caller.may(&Needs::cluster(Action::Killop));
+        cx.server.connections.kill_operation(id, may);
         Ok(doc! {"info": "attempting to kill op"})
     }
 }

@@ -22,7 +22,7 @@ impl Command for ListDatabases {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // Without users, every database is visible.
+        // Without authorization, every database is visible.
         &["nameOnly", "filter", "authorizedDatabases"]
     }
 

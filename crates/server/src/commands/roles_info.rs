@@ -84,7 +84,7 @@ impl Command for RolesInfo {
                 .unwrap_or(false),
         };
         let with_builtin = args.flag("showBuiltinRoles")?.unwrap_or(false);
-        let stored = Stored::now(cx.store());
+        let stored = Stored::within(cx.store(), &cx.limits);
         let mut roles = ArrayBuf::new();
         let Asked::Named(names) = asked else {
             if format == Format::AsUserFragment {

@@ -73,7 +73,7 @@ impl Command for UsersInfo {
             restrictions: flag("showAuthenticationRestrictions", false)?,
         };
         let filter = args.doc_field("filter")?;
-        let stored = Stored::now(cx.store());
+        let stored = Stored::within(cx.store(), &cx.limits);
         let mut users = ArrayBuf::new();
         if shown.privileges || shown.restrictions {
             let (Asked::Named(names), None) = (asked, filter) else {

@@ -13,7 +13,7 @@ use crate::connection::{short_command, without_secrets};
 use crate::log::Component;
 use crate::parking::Parked;
 
-/// Who asks for a command, as it was at the last one.
+/// Who asks for a command: the user as the last command read it.
 pub fn caller(client: &Client<'_>) -> Caller {
     let user = client.state.identity.clone();
     Caller::new(client.server, client.connection, user)

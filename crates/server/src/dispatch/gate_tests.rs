@@ -5,6 +5,7 @@
 use frond_bson::{DocBuf, doc};
 
 use crate::commands::{COMMANDS, proper_name, requires_login};
+use crate::metrics::Op;
 use crate::testing::TestServer;
 
 const UNAUTHORIZED: i32 = 13;
@@ -320,4 +321,121 @@ async fn remote_clients_may_not_create_the_first_user() {
     server.log_in_with("eve", doc! {"cluster": true}, &["shutdown"]);
     server.run("admin", doc! {"shutdown": 1});
     assert!(server.server.is_stopping());
+}
+
+/// The privileges would be checked on the first of two fields, and the last one would be used.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_view_is_made_over_what_another_field_of_the_same_name_hides() {
+    let mut server = TestServer::with_authorization();
+    let any = doc! {"resource": {"db": "", "collection": ""}, "actions": ["find", "createCollection", "collMod"]};
+    let cluster = doc! {"resource": {"cluster": true}, "actions": ["applyOps"]};
+    server.log_in("eve", &[any, cluster]);
+    let apply = |object: &DocBuf| {
+        doc! {"applyOps": [{"op": "c", "ns": "admin.$cmd", "o": object}]}
+    };
+    let once = doc! {"create": "w", "viewOn": "x", "pipeline": []};
+    assert_eq!(code(&mut server, "admin", apply(&once)), 0);
+    for first in ["create", "collMod"] {
+        let mut on = doc! {first: "v", "viewOn": "x", "pipeline": []};
+        if first == "collMod" {
+            on = doc! {first: "w", "viewOn": "x", "pipeline": []};
+        }
+        let mut stages = on.clone();
+        on.push("viewOn", "system.users");
+        let lookup = doc! {"$lookup": {"from": "system.users", "pipeline": [], "as": "a"}};
+        stages.push_array("pipeline", |list| list.push(&lookup));
+        for twice in [on, stages] {
+            assert_eq!(
+                code(&mut server, "admin", twice.clone()),
+                40413,
+                "{twice:?}"
+            );
+            assert_eq!(
+                code(&mut server, "admin", apply(&twice)),
+                40413,
+                "{twice:?}"
+            );
+        }
+    }
+    assert_eq!(
+        code(&mut server, "admin", doc! {"explain": {"find": "v"}}),
+        0
+    );
+    let mut find = doc! {"find": "v", "filter": {}};
+    find.push("filter", &doc! {"a": 1});
+    assert_eq!(code(&mut server, "admin", doc! {"explain": &find}), 40413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_is_counted_as_a_command_without_a_namespace() {
+    let mut server = TestServer::with_authorization();
+    assert_eq!(
+        code(&mut server, "test", doc! {"find": "made_up"}),
+        UNAUTHORIZED
+    );
+    let metrics = &server.server.metrics;
+    let counted = [Op::Query, Op::Command].map(|op| metrics.op(op).get());
+    assert_eq!(counted, [0, 1]);
+    server.log_in_with("ann", doc! {"cluster": true}, &["top"]);
+    assert_eq!(
+        code(&mut server, "test", doc! {"find": "made_up"}),
+        UNAUTHORIZED
+    );
+    let top = server.run("admin", doc! {"top": 1});
+    assert!(!format!("{top:?}").contains("made_up"));
+}
+
+/// A command that cannot be explained is not asked for its needs: its errors may quote what it holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_commands_that_can_be_explained_are_looked_at() {
+    let mut server = TestServer::with_authorization();
+    server.log_in("ann", &[]);
+    let inner = doc! {"createUser": "a", "pwd": "pencil", "roles": ["pencil"]};
+    let reply = server.reply("test", doc! {"explain": &inner});
+    assert_eq!(reply.get_i32("code"), Some(59));
+    assert!(!format!("{reply:?}").contains("pencil"));
+}
+
+/// A bulkWrite needs nothing on the collections that no operation uses, so it tells nothing about them.
+#[tokio::test(flavor = "multi_thread")]
+async fn unused_collections_of_a_bulk_write_are_not_compared() {
+    let mut server = TestServer::with_authorization();
+    server.log_in_as_root();
+    server.run("payroll", doc! {"create": "x"});
+    let info = server.run("payroll", doc! {"listCollections": 1});
+    let info = server.batch(&info, "firstBatch").remove(0);
+    let uuid = info.get_doc("info").unwrap().get("uuid").unwrap();
+    let on_c = doc! {"db": "test", "collection": "c"};
+    server.log_in_with("ann", on_c, &["insert"]);
+    let write = |place: i32| {
+        doc! {
+            "bulkWrite": 1, "ops": [{"insert": place, "document": {}}],
+            "nsInfo": [{"ns": "test.c"}, {"ns": "payroll.y", "collectionUUID": uuid}],
+        }
+    };
+    assert_eq!(code(&mut server, "admin", write(0)), 0);
+    assert_eq!(code(&mut server, "admin", write(1)), UNAUTHORIZED);
+    server.log_in_as_root();
+    assert_eq!(code(&mut server, "admin", write(1)), 361);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_do_not_show_credentials() {
+    let mut server = TestServer::new();
+    let reply = server.run(
+        "admin",
+        doc! {
+            "bulkWrite": 1, "nsInfo": [{"ns": "admin.tempusers"}], "cursor": {"batchSize": 1},
+            "ops": [{"insert": 0, "document": {"storedKey": "pencil"}}, {"insert": 0, "document": {}}],
+        },
+    );
+    assert_ne!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
+    let stage = doc! {"$currentOp": {"allUsers": true, "idleCursors": true}};
+    let shown = server.run(
+        "admin",
+        doc! {"aggregate": 1, "pipeline": [&stage], "cursor": {}},
+    );
+    let shown = format!("{shown:?}");
+    assert!(shown.contains("bulkWrite"));
+    assert!(!shown.contains("pencil"), "{shown}");
 }

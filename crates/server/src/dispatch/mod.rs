@@ -243,12 +243,14 @@ fn try_command(
         Err(failure) => (gate::caller(client), Err(failure)),
     };
     let admitted = known.and_then(|()| gate::admit(client, &caller, index, command));
+    let is_admitted = admitted.is_ok();
     let common = admitted.and_then(|()| Common::parse(server, command, request, &caller));
     let operation = Operation {
         traits,
         name: proper,
         kind: kind(proper),
         index,
+        is_admitted,
     };
     operation.run(client, request, |client, limits| {
         if let Some(Parked::Journal(waited)) = &mut client.state.resumed {
@@ -262,7 +264,8 @@ fn try_command(
             push_unsatisfied(&common, request, &mut reply);
             return Ok(reply);
         }
-        let common = common?;
+        let common =
+            common.inspect_err(|_| close_parked_cursor(server, client.state.resumed.take()))?;
         let needs = match gate::check(client, &caller, command, request) {
             Ok(needs) => needs,
             Err(failure) => {
@@ -474,6 +477,7 @@ pub fn announce(
         name: proper,
         kind: kind(proper),
         index,
+        is_admitted: true,
     };
     operation.announce(client, request, waits_for);
     let caller = gate::caller(client);

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Interrupt, OpContext};
+use frond_wire::DocIter;
 
 use super::CommandRequest;
 use crate::client::Client;
-use crate::commands::Traits;
+use crate::commands::{Command, Traits, find};
 use crate::connection::{Connection, short_command};
 use crate::errors::{is_refusal, truncated};
 use crate::exec::Work;
 use crate::log::{Component, Severity};
-use crate::metrics::Class;
+use crate::metrics::{Class, Op};
 use crate::parking::Parked;
 
 /// What is recorded about a command.
@@ -27,6 +28,8 @@ pub struct Operation {
     pub kind: &'static str,
     /// Index in the table of commands.
     pub index: usize,
+    /// Whether it was let in: what is refused before a login counts as a command without a kind.
+    pub is_admitted: bool,
 }
 
 /// The fields of writes that may hold credentials of users.
@@ -40,24 +43,70 @@ const WRITTEN: [&str; 7] = [
     "updates",
 ];
 
-/// Whether a command names the collection of users, or one in which mongorestore prepares it.
-fn names_users(body: &Doc) -> bool {
-    let names = |name: &[u8]| {
-        body.as_bytes()
-            .windows(name.len())
-            .any(|bytes| bytes == name)
-    };
-    names(b"system.users") || names(b"tempusers")
+/// Whether a name is that of the collection of users, or of one in which mongorestore prepares it; with or without the
+/// database.
+fn is_of_users(name: &str) -> bool {
+    name.contains("system.users") || name.contains("tempusers")
+}
+
+/// Whether a write names a collection of users. The documents that are written are not searched: there may be many.
+fn names_users(body: &Doc, sequences: &[(&str, DocIter<'_>)]) -> bool {
+    let is_named = |doc: &Doc| doc.get_str("ns").is_some_and(is_of_users);
+    match body.first() {
+        Some(("applyOps", Value::Array(entries))) => {
+            let mut entries = entries.values().filter_map(|entry| entry.as_doc());
+            entries.any(|entry| {
+                let holds_entries = |inner: &&Doc| inner.contains_key("applyOps");
+                let inner = entry.get_doc("o").filter(holds_entries);
+                is_named(entry) || inner.is_some_and(|inner| names_users(inner, &[]))
+            })
+        }
+        Some(("bulkWrite", _)) => {
+            let mut infos = body.get_array("nsInfo").unwrap_or(Doc::empty()).values();
+            let mut sequences = sequences.iter().filter(|(name, _)| *name == "nsInfo");
+            infos.any(|info| info.as_doc().is_some_and(is_named))
+                || sequences.any(|(_, infos)| {
+                    // One that is malformed may name anything.
+                    infos
+                        .into_iter()
+                        .any(|info| Doc::validate(info).map_or(true, is_named))
+                })
+        }
+        Some((_, Value::String(collection))) => is_of_users(collection),
+        // A UUID may be that of the collection of users.
+        Some((_, Value::Binary { .. })) => true,
+        _ => false,
+    }
 }
 
 /// The fields of a command whose values are shown nowhere.
 pub fn secrets(traits: &Traits, request: &CommandRequest<'_>) -> &'static [&'static str] {
-    let body = request.body;
+    match request.body.first() {
+        Some(("explain", Value::Document(inner))) => {
+            let name = inner.first().map_or("", |(name, _)| name);
+            let hides = |command: &dyn Command| {
+                !secrets_in(&command.traits(), request.db, inner, &[]).is_empty()
+            };
+            match find(name).is_some_and(|(_, command)| hides(command)) {
+                true => &["explain"],
+                false => &[],
+            }
+        }
+        _ => secrets_in(traits, request.db, request.body, request.sequences),
+    }
+}
+
+fn secrets_in(
+    traits: &Traits,
+    db: &str,
+    body: &Doc,
+    sequences: &[(&str, DocIter<'_>)],
+) -> &'static [&'static str] {
     if traits.secrets.iter().any(|field| body.contains_key(field)) {
         return traits.secrets;
     }
     // Whoever restores users writes their credentials as documents.
-    match traits.writes && request.db == "admin" && names_users(body) {
+    match traits.writes && db == "admin" && names_users(body, sequences) {
         true => &WRITTEN,
         false => &[],
     }
@@ -156,7 +205,9 @@ impl Operation {
                 client.state.last_error.failed(failure.clone());
             }
         }
-        self.end(client, took);
+        let is_refused =
+            matches!(&outcome, Err(failure) if failure.code() == ErrorCode::Unauthorized);
+        self.end(client, took, is_refused);
         outcome
     }
 
@@ -177,7 +228,12 @@ impl Operation {
         server.connections.active.fetch_add(1, Relaxed);
         // A write counts its statements itself.
         if self.traits.class != Class::Write {
-            server.metrics.count(self.traits.op, 1);
+            let op = if self.is_admitted {
+                self.traits.op
+            } else {
+                Op::Command
+            };
+            server.metrics.count(op, 1);
         }
         let secrets = secrets(&self.traits, request);
         client.state.wipes_message |= !secrets.is_empty();
@@ -211,7 +267,7 @@ impl Operation {
         connection.killed.store(false, Relaxed);
     }
 
-    fn end(&self, client: &Client<'_>, took: Duration) {
+    fn end(&self, client: &Client<'_>, took: Duration, is_refused: bool) {
         let (server, connection) = (client.server, client.connection);
         server.connections.active.fetch_sub(1, Relaxed);
         let traits = self.traits;
@@ -221,7 +277,8 @@ impl Operation {
         let slow = took >= server.slow_operation() && traits.work != Work::Instant;
         let mut running = connection.running.lock();
         running.active = false;
-        let counted = traits.on_collection || self.name == "getMore";
+        // What is refused has done nothing with the collection, which need not exist.
+        let counted = (traits.on_collection || self.name == "getMore") && !is_refused;
         let namespace = if counted {
             running.namespace.as_str()
         } else {
@@ -303,4 +360,61 @@ pub fn abandon(client: &Client<'_>) {
     let mut running = client.connection.running.lock();
     running.active = false;
     running.forget_long_command();
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::{DocBuf, Value, doc};
+
+    use super::*;
+
+    fn hidden(body: &DocBuf) -> &'static [&'static str] {
+        let name = body.first().map_or("", |(name, _)| name);
+        let (_, command) = find(name).expect("the command exists");
+        let request = CommandRequest {
+            db: "admin",
+            body,
+            sequences: &[],
+            exhaust_allowed: false,
+            legacy: false,
+        };
+        secrets(&command.traits(), &request)
+    }
+
+    #[test]
+    fn secrets_are_found_by_the_names_of_collections() {
+        let of_users = doc! {"update": "system.users", "updates": [{"q": {}, "u": {}}]};
+        let uuid = Value::Binary {
+            subtype: 4,
+            bytes: &[7; 16],
+        };
+        let entry = doc! {"op": "i", "ns": "admin.system.users", "o": {}};
+        let entries = doc! {"op": "c", "ns": "admin.$cmd", "o": {"applyOps": [&entry]}};
+        let writes = [
+            of_users.clone(),
+            doc! {"insert": "tempusers", "documents": [{}]},
+            doc! {"insert": uuid, "documents": [{}]},
+            doc! {"bulkWrite": 1, "ops": [], "nsInfo": [{"ns": "admin.c"}, {"ns": "admin.system.users"}]},
+            doc! {"applyOps": [{"op": "n", "ns": ""}, &entry]},
+            doc! {"applyOps": [&entries]},
+        ];
+        for write in writes {
+            assert_eq!(hidden(&write), WRITTEN, "{write:?}");
+        }
+        let create = doc! {"createUser": "a", "pwd": "pencil", "roles": []};
+        for inner in [of_users, create] {
+            assert_eq!(hidden(&doc! {"explain": &inner}), ["explain"]);
+        }
+        // The text inside of documents says nothing.
+        let text = doc! {"a": "tempusers and system.users"};
+        let shown = [
+            doc! {"bulkWrite": 1, "ops": [{"insert": 0, "document": &text}], "nsInfo": [{"ns": "admin.c"}]},
+            doc! {"insert": "c", "documents": [&text]},
+            doc! {"find": "system.users"},
+            doc! {"explain": {"find": "c", "filter": &text}},
+        ];
+        for command in shown {
+            assert!(hidden(&command).is_empty(), "{command:?}");
+        }
+    }
 }

@@ -401,3 +401,26 @@ async fn cluster_time_is_advanced_with_a_privilege_only() {
     server.log_in_with("eve", doc! {"cluster": true}, &["advanceClusterTime"]);
     assert!(gossip(&mut server));
 }
+
+/// The cursor of a getMore that waits is closed when its user is dropped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_user_is_gone_is_closed() {
+    let mut server = TestServer::with(|settings| {
+        settings.security.authorization = true;
+        settings.logins.localhost_bypass = false;
+        settings.oplog = crate::settings::OplogMode::On;
+    });
+    let watch = doc! {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}};
+    server.log_in_with("ann", on_c(), &["changeStream", "find"]);
+    let reply = server.run("test", watch);
+    let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
+    let more = doc! {"getMore": id, "collection": "c", "maxTimeMS": 1};
+    server.run("test", more.clone());
+    let parked = server.state.park.take();
+    assert!(parked.is_some());
+    server.state.resumed = parked;
+    // There is no such user in the store.
+    server.server.access.invalidate();
+    assert_eq!(code(&mut server, "test", more), UNAUTHORIZED);
+    assert!(server.server.cursors.list().is_empty());
+}

@@ -10,6 +10,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{Delete, GetMore, Insert, KillCursors, OpReply, Query, Request, Update, op_reply};
 
 use super::Handled;
+use crate::authorization::split;
 use crate::client::Client;
 use crate::dispatch::{CommandRequest, run_command};
 use crate::errors::truncated;
@@ -60,16 +61,6 @@ pub fn handle(client: &mut Client<'_>, request_id: i32, request: &Request<'_>) -
         handled.reply = reply;
     }
     handled
-}
-
-/// Splits `database.collection`.
-fn split(namespace: &str) -> Result<(&str, &str)> {
-    namespace.split_once('.').ok_or_else(|| {
-        Error::new(
-            ErrorCode::InvalidNamespace,
-            format!("Invalid namespace specified '{namespace}'"),
-        )
-    })
 }
 
 impl Legacy<'_, '_> {

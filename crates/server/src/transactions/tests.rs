@@ -526,7 +526,9 @@ async fn an_interrupted_statement_aborts_its_transaction() {
                         let running = connection.running.lock();
                         (running.session == Some(id) && running.active).then_some(running.id)
                     });
-                    shared.connections.kill_operation(operation.unwrap());
+                    shared
+                        .connections
+                        .kill_operation(operation.unwrap(), |_| true);
                 }
                 "killSessions" => {
                     let kill = doc! {"killSessions": [&id.to_doc()]};

@@ -1,12 +1,13 @@
 //! What the stages of a pipeline request from the database.
 
 use frond_bson::{Collator, Doc, DocBuf, Value, doc};
+use frond_error::ErrorCode;
 use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
 
 use super::{Limits, Resources, Runner, not_supported, write};
 use crate::admin::CollectionStats;
 use crate::clock::{environment, now_ms};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, command};
 use crate::exec::describe::count as int;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
@@ -22,7 +23,12 @@ pub(super) struct StoreHost {
     pub durability: Durability,
     pub bypass_validation: bool,
     pub resources: Resources,
+    /// The number of pipelines that this one is nested in.
+    pub depth: usize,
 }
+
+/// The maximum depth of nested pipelines. The parser has the same limit, but does not see the pipelines of views.
+const DEPTH_MAX: usize = 20;
 
 impl StoreHost {
     fn namespace(&self, stage: &str) -> Result<&Namespace> {
@@ -40,6 +46,13 @@ impl Host<Error> for StoreHost {
         collection: &str,
         pipeline: Pipeline,
     ) -> Result<Source<Error>> {
+        let depth = self.depth + 1;
+        if depth > DEPTH_MAX {
+            return Err(command(
+                ErrorCode::MaxSubPipelineDepthExceeded,
+                format!("Maximum number of nested sub-pipelines exceeded. Limit is {DEPTH_MAX}"),
+            ));
+        }
         let mut ns = Namespace::new(database.unwrap_or(&self.db), collection)?;
         let mut pipeline = pipeline;
         if let Some(view) = self.store.resolve_view(&ns)? {
@@ -54,6 +67,7 @@ impl Host<Error> for StoreHost {
             durability: self.durability,
             bypass_validation: self.bypass_validation,
             resources: self.resources.clone(),
+            depth,
         };
         let opened = runner.open(Some(&ns), pipeline, None)?;
         Ok(opened.into_source(&self.limits))

@@ -193,6 +193,8 @@ struct Runner<'a> {
     bypass_validation: bool,
     /// The memory and the temporary files of stages; shared with nested pipelines.
     resources: Resources,
+    /// The number of pipelines that this one is nested in, those of views included.
+    depth: usize,
 }
 
 /// The resources of the stages of an operation.
@@ -223,6 +225,7 @@ impl<'a> Runner<'a> {
                 space: store.queries().space(request.allow_disk_use),
                 spilled: Arc::default(),
             },
+            depth: 0,
         }
     }
 
@@ -280,6 +283,7 @@ impl<'a> Runner<'a> {
                 durability: self.durability,
                 bypass_validation: self.bypass_validation,
                 resources: self.resources.clone(),
+                depth: self.depth,
             }),
         }
     }

@@ -205,6 +205,7 @@ impl Catalog {
         options: &Doc,
         otherwise: NaturalOrder,
     ) -> Result<bool> {
+        options::check_each_once("create", options)?;
         let mut parsed = CollectionOptions::parse(options)?;
         let mut stored = parsed.stored(options);
         // A request without an order accepts an existing collection of any order.

@@ -106,28 +106,35 @@ impl ViewDefinition {
 
     /// All collections and views that it reads, those of its stages too.
     fn reads(&self) -> Vec<Namespace> {
-        let mut names = vec![self.on.as_str()];
-        names_in(&self.pipeline, &mut names);
-        let of_db = |name: &&str| Namespace::new(self.ns.db(), name).ok();
-        names.iter().filter_map(of_db).collect()
+        let mut names = vec![(self.ns.db(), self.on.as_str())];
+        names_in(self.ns.db(), &self.pipeline, &mut names);
+        let names = names.into_iter();
+        names
+            .filter_map(|(db, name)| Namespace::new(db, name).ok())
+            .collect()
     }
 }
 
-/// The collections that stages read besides their input.
-fn names_in<'a>(pipeline: &'a Doc, names: &mut Vec<&'a str>) {
+/// The collections that the stages of a pipeline over `db` read besides their input, each with its database.
+fn names_in<'a>(db: &'a str, pipeline: &'a Doc, names: &mut Vec<(&'a str, &'a str)>) {
     for (stage, argument) in pipeline
         .values()
         .filter_map(|stage| stage.as_doc()?.first())
     {
         match (stage, argument) {
-            ("$unionWith", Value::String(name)) => names.push(name),
+            ("$unionWith", Value::String(name)) => names.push((db, name)),
             ("$lookup" | "$graphLookup" | "$unionWith", Value::Document(argument)) => {
-                let name = argument.get_str("from").or(argument.get_str("coll"));
-                names.extend(name);
-                names_in(
-                    argument.get_array("pipeline").unwrap_or(Doc::empty()),
-                    names,
-                );
+                let name = argument.get("from").or(argument.get("coll"));
+                let (db, name) = match name {
+                    Some(Value::String(name)) => (db, Some(name)),
+                    Some(Value::Document(spec)) => {
+                        (spec.get_str("db").unwrap_or(db), spec.get_str("coll"))
+                    }
+                    _ => (db, None),
+                };
+                names.extend(name.map(|name| (db, name)));
+                let inner = argument.get_array("pipeline").unwrap_or(Doc::empty());
+                names_in(db, inner, names);
             }
             ("$facet", Value::Document(facets)) => facets
                 .values()
@@ -135,7 +142,7 @@ fn names_in<'a>(pipeline: &'a Doc, names: &mut Vec<&'a str>) {
                     Value::Array(pipeline) => Some(pipeline),
                     _ => None,
                 })
-                .for_each(|pipeline| names_in(pipeline, names)),
+                .for_each(|pipeline| names_in(db, pipeline, names)),
             _ => {}
         }
     }

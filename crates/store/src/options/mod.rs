@@ -130,6 +130,24 @@ fn invalid(message: impl Into<String>) -> crate::error::Error {
     command(ErrorCode::InvalidOptions, message)
 }
 
+/// Refuses a field that is given twice: whoever looks at one of them, such as a check of privileges, must not see another
+/// value than the one that takes effect.
+///
+/// # Errors
+/// `IDLDuplicateField` (40413).
+pub(crate) fn check_each_once(owner: &str, fields: &Doc) -> Result<()> {
+    let mut names: Vec<&str> = fields.iter().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    let mut pairs = names.iter().zip(names.iter().skip(1));
+    match pairs.find(|(name, next)| name == next) {
+        Some((name, _)) => Err(command(
+            ErrorCode::IDLDuplicateField,
+            format!("BSON field '{owner}.{name}' is a duplicate field"),
+        )),
+        None => Ok(()),
+    }
+}
+
 impl CollectionOptions {
     /// Compression and sizes of the tree of the segments of large documents. The default is pages of 16 KiB: in
     /// measurements single segments are read as fast as with 8 KiB, and the file is a fifth smaller.

@@ -56,7 +56,12 @@ pub(super) fn parse(
     let (mut local, mut foreign, mut into) = (None, None, None);
     let (mut database, mut collection) = (None, None);
     let (mut bindings, mut stages) = (None, None);
-    for (name, value) in spec.iter() {
+    for (at, (name, value)) in spec.iter().enumerate() {
+        if spec.iter().take(at).any(|(other, _)| other == name) {
+            return Err(Error::failed_to_parse(format!(
+                "$lookup argument '{name}' is given twice"
+            )));
+        }
         match (name, value) {
             ("from", Value::String(name)) => collection = Some(name.to_owned()),
             ("from", Value::Document(spec)) => {

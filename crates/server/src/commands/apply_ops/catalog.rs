@@ -3,6 +3,7 @@
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::arguments::Arguments;
 use crate::commands;
 use crate::concern::WriteConcern;
 use crate::context::Context;
@@ -41,7 +42,12 @@ pub(super) struct Translated<'a> {
 }
 
 /// The command that the object of an entry stands for.
+///
+/// # Errors
+/// `IDLDuplicateField` (40413): the privileges are checked on the first field of a name, and the store may read the last.
+/// Others for commands that are not applied.
 pub(super) fn translate<'a>(entry: &'a Doc, object: &Doc) -> Result<Translated<'a>> {
+    Arguments::new("applyOps.o", object).each_once()?;
     let ns = entry.get_str("ns").unwrap_or_default();
     let db = ns.split_once('.').map_or(ns, |(db, _)| db);
     let (name, value) = object.first().unwrap_or(("", Value::Null));

@@ -1,10 +1,14 @@
 //! `createUser`, and the commands that change users.
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use frond_auth::UserName;
 use frond_auth::scram::Mechanism;
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_store::OpContext;
 
+use crate::access::stored::USERS;
 use crate::testing::TestServer;
 
 /// The stored document of a user.
@@ -408,4 +412,39 @@ async fn no_grant_is_lost() {
     let role = role.as_doc().unwrap();
     assert_eq!(role.get_array("roles").unwrap().count(), 8);
     assert_eq!(role.get_array("privileges").unwrap().count(), 8);
+}
+
+/// Of two clients that were both let in to create the first user, only one does.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_user_is_created_once() {
+    let mut server = TestServer::with(|settings| settings.security.authorization = true);
+    let shared = server.server.clone();
+    let limits = OpContext::new();
+    let changing = shared.access.change(&shared.store, &limits).unwrap();
+    let reply = std::thread::scope(|scope| {
+        let late = scope.spawn(|| server.reply("admin", create("eve")));
+        // It is admitted, and waits for the other change.
+        std::thread::sleep(Duration::from_secs(1));
+        let name = UserName::new("ann", "admin");
+        let mut user = doc! {"_id": "admin.ann", "user": "ann", "db": "admin"};
+        user.push("roles", &doc! {});
+        changing.insert(&USERS, &name, &user).unwrap();
+        drop(changing);
+        late.join().unwrap()
+    });
+    assert_eq!(reply.get_i32("code"), Some(13));
+    assert!(reply.get_str("errmsg").unwrap().contains("meanwhile"));
+    server.log_in_as_root();
+    assert!(stored(&mut server, "admin.eve").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_waits_for_another_one_ends_in_time() {
+    let mut server = TestServer::new();
+    let shared = server.server.clone();
+    let limits = OpContext::new();
+    let _changing = shared.access.change(&shared.store, &limits).unwrap();
+    let mut late = create("ann");
+    late.push("maxTimeMS", 50);
+    assert_eq!(server.code("a", late), 50);
 }

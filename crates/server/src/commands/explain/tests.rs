@@ -300,7 +300,7 @@ async fn wrong_explanations_are_refused() {
         (doc! {"explain": 1}, 14),
         (doc! {"explain": {}}, 59),
         (doc! {"explain": {"nonsense": 1}}, 59),
-        (doc! {"explain": {"ping": 1}}, 73),
+        (doc! {"explain": {"ping": 1}}, 59),
         (doc! {"explain": {"insert": "c"}}, 59),
         (doc! {"explain": {"find": "c", "x": 1}}, 40415),
         (doc! {"explain": {"find": "c"}, "verbosity": "all"}, 2),
