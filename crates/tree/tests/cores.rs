@@ -1,5 +1,5 @@
 //! Flushes that are divided among threads: their content is the same whatever the number of threads and the order of the
-//! pieces.
+//! pieces, and what loaders append side by side is written once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -137,6 +137,43 @@ fn the_content_does_not_depend_on_the_threads() {
         models.push(model);
     }
     assert!(models.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+/// Batches that are committed out of order leave some keys below the last one of the memtable before. All of the memtable went
+/// through the buffer of the root for that, and was written twice.
+#[test]
+fn what_loaders_append_side_by_side_is_written_once() {
+    let written = |swaps: bool| {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path(), 2, true, 1 << 20);
+        let tree = create_tree(&store);
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut order: Vec<u64> = (0..1200).collect();
+        if swaps {
+            order.chunks_mut(2).for_each(|pair| pair.reverse());
+            order[1..].chunks_mut(2).for_each(|pair| pair.reverse());
+        }
+        let mut bytes_of_user = 0;
+        for batch in order {
+            let mut set = WriteSet::new();
+            for key in batch * 50..batch * 50 + 50 {
+                let value = bytes(&mut random, 100);
+                bytes_of_user += 8 + value.len() as u64;
+                set.put(tree, &key.to_be_bytes(), &value);
+            }
+            store.commit(set, Durability::Logged).unwrap();
+        }
+        store.checkpoint().unwrap();
+        let stats = store.stats();
+        assert!(stats.memtables_flushed > 4);
+        assert_eq!(content(&store.snapshot(), tree).len(), 60_000);
+        stats.written_bytes as f64 / bytes_of_user as f64
+    };
+    let (ordered, swapped) = (written(false), written(true));
+    assert!(
+        swapped < ordered * 1.3,
+        "{swapped:.2} bytes written for each byte, {ordered:.2} in order"
+    );
 }
 
 /// A flush that is divided among threads while commits and readers go on.

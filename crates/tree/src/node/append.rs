@@ -24,11 +24,16 @@ impl NewLeaves {
     pub(super) fn first(&self) -> &[u8] {
         self.parts.first().map_or(&[], |part| &part.first)
     }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
 }
 
 impl Builder {
-    /// The messages that can be appended to a tree as new leaves, if they can: all from the first key of
-    /// `messages` on, which have about `bytes` bytes.
+    /// The messages that can be appended to a tree as new leaves, if they are worth it: all from the first key of
+    /// `messages` on, which have about `bytes` bytes, or those above the keys of the tree. Loaders that insert
+    /// side by side leave some keys below the last one of the previous memtable.
     pub(super) fn new_leaves(
         &self,
         root: &Subtree,
@@ -39,22 +44,32 @@ impl Builder {
         let (Some(last), Some(first)) = (root.max_key(), messages.key()) else {
             return Ok(None);
         };
-        if !messages.ranges.is_empty() || *last >= *first {
+        if !messages.ranges.is_empty() {
             return Ok(None);
         }
         let leaf_bytes = u64::from(self.options.node_bytes) / 4 * 3;
-        let first = first.to_vec();
-        let parts = match self.source_of(memtable) {
-            Some(source) if bytes >= leaf_bytes * 2 && self.team.width() > 1 => {
-                source.key_parts(&first, leaf_bytes)
-            }
-            _ => vec![KeyPart { first, bytes }],
-        };
-        let new = NewLeaves {
+        let are_all = *last < *first;
+        let new = |parts| NewLeaves {
             memtable: memtable.clone(),
             parts,
         };
-        Ok(self.can_append(root, new.first())?.then_some(new))
+        let new = if are_all && (bytes < leaf_bytes * 2 || self.team.width() == 1) {
+            let first = first.to_vec();
+            new(vec![KeyPart { first, bytes }])
+        } else {
+            // Above the last key.
+            let from = match are_all {
+                true => first.to_vec(),
+                false => [last.as_slice(), &[0]].concat(),
+            };
+            let Some(source) = self.source_of(memtable) else {
+                return Ok(None);
+            };
+            new(source.key_parts(&from, leaf_bytes))
+        };
+        let is_worth_it = are_all || new.bytes() >= leaf_bytes;
+        let can = !new.parts.is_empty() && is_worth_it && self.can_append(root, new.first())?;
+        Ok(can.then_some(new))
     }
 
     /// Whether leaves from `first` on can be appended to a tree.

@@ -102,14 +102,25 @@ impl Builder {
             // then do not prevent the fast path at the right edge.
             let none = PartsCursor::new(Vec::new(), Fetch::Stream, None);
             let deletes = Source::runs(none, std::mem::take(&mut messages.ranges));
-            root = self.push_to_root(&root, deletes, 0)?;
+            root = self.push_to_root(&root, deletes, 0, None)?;
         }
         if messages.key().is_none() {
             return Ok(root);
         }
         let Some(new) = self.new_leaves(&root, memtable, &messages, bytes)? else {
-            return self.push_to_root(&root, messages, bytes);
+            return self.push_to_root(&root, messages, bytes, None);
         };
+        let first = new.first();
+        if messages.key().is_some_and(|key| key < first) {
+            let below = bytes.saturating_sub(new.bytes());
+            root = self.push_to_root(&root, messages, below, Some(first))?;
+            if !self.can_append(&root, first)? {
+                return match self.source_above(memtable, first) {
+                    Some(rest) => self.push_to_root(&root, rest, new.bytes(), None),
+                    None => Ok(root),
+                };
+            }
+        }
         self.append(&root, &new)
     }
 
@@ -128,8 +139,14 @@ impl Builder {
         Some(source)
     }
 
-    /// The tree after messages that may lie anywhere.
-    fn push_to_root(&self, root: &Subtree, messages: Source, bytes: u64) -> Result<Subtree> {
+    /// The tree after messages below `upper` that may lie anywhere. With range deletes there is no `upper`.
+    fn push_to_root(
+        &self,
+        root: &Subtree,
+        messages: Source,
+        bytes: u64,
+        upper: Option<&[u8]>,
+    ) -> Result<Subtree> {
         let mut node = match root {
             Subtree::Internal(node) => node.load()?.edit(),
             Subtree::Leaf(_) | Subtree::Empty => {
@@ -146,12 +163,12 @@ impl Builder {
             Subtree::Empty => false,
         };
         if !gathers {
-            self.rewrite_leaves(&mut node, 0..1, vec![messages], bytes, None)?;
+            self.rewrite_leaves(&mut node, 0..1, vec![messages], bytes, upper)?;
             return Ok(self.grow(node.children));
         }
         let ranges = messages.ranges.clone();
         let mut messages = Merger::new(vec![messages], Direction::Forward)?;
-        self.push_run(&mut node, &mut messages, &ranges, None)?;
+        self.push_run(&mut node, &mut messages, &ranges, upper)?;
         drop(messages);
         let pieces = self.rebalance(node, None)?;
         Ok(self.grow(pieces))
