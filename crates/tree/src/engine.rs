@@ -1,7 +1,6 @@
 //! The state of an open store, and the steps on it that commits and background work share: snapshots, sealing of
 //! memtables, and publication of new versions.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +24,7 @@ use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
 use crate::sweep::Sweep;
+use crate::team::Team;
 use crate::version::{Tree, Trees, Version};
 use crate::write_throttle::WriteThrottle;
 use crate::{Error, Options, Result, TreeId, WriteSet};
@@ -260,9 +260,10 @@ impl Engine {
                 operator: self.options.merge.clone(),
             },
             fanout: self.options.fanout,
-            allowance: Cell::new(self.disk_space.spare_bytes()),
+            allowance: Arc::new(AtomicU64::new(self.disk_space.spare_bytes())),
             allowance_max: self.disk_space.spare_bytes(),
             step_max: self.disk_space.step_max(),
+            team: Team::of_one(),
         }
     }
 }

@@ -87,6 +87,7 @@ mod space;
 mod store;
 mod sweep;
 mod sync;
+mod team;
 mod template;
 mod transaction;
 mod tree_id;

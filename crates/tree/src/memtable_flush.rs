@@ -1,8 +1,7 @@
 //! Flushing sealed memtables to the trees, each flush followed by a checkpoint.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use parking_lot::Mutex;
 
@@ -13,6 +12,7 @@ use crate::flusher::Stall;
 use crate::manifest::Position;
 use crate::memtable::Memtable;
 use crate::node::{Builder, Subtree};
+use crate::team::{Piece, Team};
 use crate::worker_pool::Work;
 use crate::{Error, Result, TreeId};
 
@@ -22,13 +22,17 @@ const COMPACTION_CREDIT: u64 = 3;
 /// Nodes that are read after each flush because nothing refers to them any more.
 const ORPHANS_PER_FLUSH: usize = 64;
 
-/// The flush of one memtable.
+/// The flush of one memtable. One thread leads, and the others of the pool help.
 struct MemtableFlush {
-    memtable: Arc<Memtable>,
-    parts: Mutex<Vec<Part>>,
-    flushed: Mutex<HashMap<TreeId, Subtree>>,
+    team: Arc<Team>,
+    /// The trees, until a thread takes them and leads.
+    trees: Mutex<Option<Vec<Piece<Flushed>>>>,
+    flushed: Mutex<Vec<(TreeId, Subtree)>>,
     failure: Mutex<Option<Error>>,
 }
+
+/// The new root of a tree; `None` if the flush of another tree had failed before.
+type Flushed = Option<(TreeId, Subtree)>;
 
 /// The share of one tree.
 struct Part {
@@ -39,33 +43,42 @@ struct Part {
     builder: Builder,
 }
 
-impl MemtableFlush {
-    fn fail(&self, error: Error) {
-        self.failure.lock().get_or_insert(error);
-        self.parts.lock().clear();
+impl Part {
+    fn flush(self, memtable: &Arc<Memtable>, has_failed: &AtomicBool) -> Result<Flushed> {
+        if has_failed.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let Part { builder, root, .. } = &self;
+        let flushed = match self.loading {
+            true => builder.flush_memtable_while_loading(root, memtable),
+            false => builder.flush_memtable(root, memtable, self.bytes),
+        };
+        let flushed = flushed.inspect_err(|_| has_failed.store(true, Ordering::Relaxed));
+        flushed.map(|root| Some((self.id, root)))
     }
 }
 
 impl Work for MemtableFlush {
     fn run(&self) {
-        let take = || self.parts.lock().pop();
-        while let Some(part) = take() {
-            let Part { builder, root, .. } = &part;
-            let flushed = match part.loading {
-                true => builder.flush_memtable_while_loading(root, &self.memtable),
-                false => builder.flush_memtable(root, &self.memtable, part.bytes),
-            };
-            match flushed {
-                Ok(root) => {
-                    self.flushed.lock().insert(part.id, root);
+        let trees = self.trees.lock().take();
+        let Some(trees) = trees else {
+            return self.team.help();
+        };
+        let results = self.team.run(trees);
+        self.team.close();
+        for result in results {
+            match result {
+                Ok(flushed) => self.flushed.lock().extend(flushed),
+                Err(error) => {
+                    self.failure.lock().get_or_insert(error);
                 }
-                Err(error) => self.fail(error),
             }
         }
     }
 
     fn panicked(&self) {
-        self.fail(Error::Internal(PANICKED));
+        self.failure.lock().get_or_insert(Error::Internal(PANICKED));
+        self.team.close();
     }
 }
 
@@ -200,14 +213,23 @@ impl Engine {
             .collect();
         // While all trees are flushed in parallel, each may only take its share of the room.
         let spare = self.disk_space.spare_bytes() / parts.len().max(1) as u64;
+        // Without threads the order depends on the commits alone.
+        let seed = self.options.inline.then(|| memtable.last_sequence());
+        let team = Team::new(self.options.flush_threads, seed);
         for part in &mut parts {
             part.builder.limit_work(spare);
+            part.builder.team = team.clone();
         }
         // The largest tree is flushed first, so that the threads finish at about the same time.
-        parts.sort_by_key(|part| (part.bytes, part.id));
+        parts.sort_by_key(|part| std::cmp::Reverse((part.bytes, part.id)));
+        let has_failed = Arc::new(AtomicBool::new(false));
+        let piece = |part: Part| -> Piece<Flushed> {
+            let (memtable, has_failed) = (memtable.clone(), has_failed.clone());
+            Box::new(move || part.flush(&memtable, &has_failed))
+        };
         let flush = Arc::new(MemtableFlush {
-            memtable: memtable.clone(),
-            parts: Mutex::new(parts),
+            team,
+            trees: Mutex::new(Some(parts.into_iter().map(piece).collect())),
             flushed: Mutex::default(),
             failure: Mutex::default(),
         });
@@ -216,7 +238,7 @@ impl Engine {
             return Err(error);
         }
 
-        let flushed: Vec<_> = flush.flushed.lock().drain().collect();
+        let flushed = std::mem::take(&mut *flush.flushed.lock());
         self.publish_flushed(flushed);
         // Before the checkpoint that follows, so that it knows what they free.
         self.release_orphans(ORPHANS_PER_FLUSH);

@@ -30,7 +30,7 @@ use index::Index;
 use index::batch::{self, GROUP, Waiting};
 use ranges::Ranges;
 use reservations::Reservations;
-pub(crate) use source::MemSource;
+pub(crate) use source::{KeyPart, MemSource};
 
 /// One memtable.
 pub(crate) struct Memtable {

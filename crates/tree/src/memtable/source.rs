@@ -19,6 +19,14 @@ const STEPS_MAX: usize = 8;
 /// Entries that are copied from the index of a sealed memtable at once.
 const AHEAD: usize = 128;
 
+/// Keys of a tree in a sealed memtable, from `first` to the next part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyPart {
+    pub(crate) first: Vec<u8>,
+    /// Bytes of their messages, all versions of a key counted.
+    pub(crate) bytes: u64,
+}
+
 /// A position at a key, with its newest message that the snapshot sees. Messages that a newer range delete covers
 /// are skipped.
 ///
@@ -79,6 +87,42 @@ impl MemSource {
             is_sealed: true,
             ..source
         })
+    }
+
+    /// Divides the keys from `first` on into parts of about `bytes` bytes, and at least that many but for one that
+    /// is alone. Only for a sealed memtable.
+    pub(crate) fn key_parts(&self, first: &[u8], bytes: u64) -> Vec<KeyPart> {
+        let arena = &self.memtable.arena;
+        let index = self.tree_index.index.read();
+        let mut parts: Vec<KeyPart> = Vec::new();
+        let (mut links, mut last_key): (_, &[u8]) = (Vec::new(), &[]);
+        let mut place = Some(index.seek(arena, first, u64::MAX));
+        while let Some(from) = place {
+            place = index.copy_many(from, AHEAD, &mut links);
+            prefetch(arena, &links);
+            for link in &links {
+                let Entry { key, value, .. } = Entry::at(arena, *link);
+                // All versions of a key are in one part.
+                if parts
+                    .last()
+                    .is_none_or(|part| part.bytes >= bytes && key != last_key)
+                {
+                    let first = key.to_vec();
+                    parts.push(KeyPart { first, bytes: 0 });
+                }
+                if let Some(part) = parts.last_mut() {
+                    part.bytes += (key.len() + value.len()) as u64;
+                }
+                last_key = key;
+            }
+        }
+        if let [.., before, last] = parts.as_mut_slice()
+            && last.bytes < bytes
+        {
+            before.bytes += last.bytes;
+            parts.pop();
+        }
+        parts
     }
 
     /// The visible range deletes, which cover the entries of older sources.

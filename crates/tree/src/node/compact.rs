@@ -140,7 +140,7 @@ impl Internal {
     fn next_to_compact(&self) -> Option<usize> {
         let oldest = self.runs.first()?;
         // The counts of pending bytes are estimates: some child still waits for the oldest run.
-        let next = heaviest(self, 0).or_else(|| heaviest(self, oldest.number + 1));
+        let next = heaviest(self, 0, &[]).or_else(|| heaviest(self, oldest.number + 1, &[]));
         next.map(|(index, _)| index)
     }
 

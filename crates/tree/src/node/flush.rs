@@ -1,7 +1,7 @@
 //! Flushing: a memtable to a tree, and pending messages of a node to its children.
 
-use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::memtable::{MemSource, Memtable};
@@ -9,6 +9,7 @@ use crate::merge::Resolver;
 use crate::merger::{Direction, Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
+use crate::team::{Piece, Team};
 use crate::{Compression, Kind, Result, TreeOptions, filter};
 
 /// The most runs in a node's buffer. More runs make flushes larger, and reads look at more filters.
@@ -31,18 +32,21 @@ const PARTS_OF_NODE: u64 = 32;
 const ALLOWANCE: u64 = 10;
 const ALLOWANCE_NODES: u64 = 4;
 
-/// Builds new versions of one tree. Old versions are not touched.
+/// Builds new versions of one tree. Old versions are not touched. Clones share the allowance.
+#[derive(Clone)]
 pub(crate) struct Builder {
     pub(crate) store: Arc<RunStore>,
     pub(crate) options: TreeOptions,
     pub(crate) resolver: Resolver,
     pub(crate) fanout: usize,
     /// About how many bytes flushes may still read and write before they are deferred.
-    pub(crate) allowance: Cell<u64>,
+    pub(crate) allowance: Arc<AtomicU64>,
     /// An upper limit of it: less while the disk is nearly full.
     pub(crate) allowance_max: u64,
     /// The most room that one step of compaction may take.
     pub(crate) step_max: u64,
+    /// The threads that share the work.
+    pub(crate) team: Arc<Team>,
 }
 
 impl Builder {
@@ -81,9 +85,9 @@ impl Builder {
     ) -> Result<Subtree> {
         let besides = u64::from(self.options.node_bytes) * ALLOWANCE_NODES;
         let allowance = bytes * ALLOWANCE + besides;
-        self.allowance.set(allowance.min(self.allowance_max));
-        let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
-        let Some(mut source) = MemSource::of_sealed(memtable, tree, resolver) else {
+        let allowance = allowance.min(self.allowance_max);
+        self.allowance.store(allowance, Ordering::Relaxed);
+        let Some(mut source) = self.source_of(memtable) else {
             return Ok(root.clone());
         };
         source.seek(None);
@@ -98,33 +102,51 @@ impl Builder {
             // then do not prevent the fast path at the right edge.
             let none = PartsCursor::new(Vec::new(), Fetch::Stream, None);
             let deletes = Source::runs(none, std::mem::take(&mut messages.ranges));
-            root = self.push_to_root(&root, deletes, 0)?;
+            root = self.push_to_root(&root, deletes, 0, None)?;
         }
-        let Some(first) = messages.key() else {
+        if messages.key().is_none() {
             return Ok(root);
-        };
-        let at_right_edge = messages.ranges.is_empty()
-            && behind(&root, &messages)
-            && self.unless_damaged(root.takes_leaves_from(first))? == Some(true);
-        if !at_right_edge {
-            return self.push_to_root(&root, messages, bytes);
         }
-        let mut messages = Merger::new(vec![messages], Direction::Forward)?;
-        let pieces = match &root {
-            Subtree::Internal(node) => self.append_to_node(&*node.load()?, &mut messages, bytes)?,
-            Subtree::Leaf(leaf) => {
-                let mut node = Internal::new(vec![Child::new(&[], root.clone(), 0)]);
-                let last = node.children.remove(0);
-                self.append_to_leaf(&node, &last, leaf, &mut messages, bytes)?
-            }
-            // An empty tree has no last key, so there is no right edge.
-            Subtree::Empty => return Ok(root),
+        let Some(new) = self.new_leaves(&root, memtable, &messages, bytes)? else {
+            return self.push_to_root(&root, messages, bytes, None);
         };
-        Ok(self.grow(pieces))
+        let first = new.first();
+        if messages.key().is_some_and(|key| key < first) {
+            let below = bytes.saturating_sub(new.bytes());
+            root = self.push_to_root(&root, messages, below, Some(first))?;
+            if !self.can_append(&root, first)? {
+                return match self.source_above(memtable, first) {
+                    Some(rest) => self.push_to_root(&root, rest, new.bytes(), None),
+                    None => Ok(root),
+                };
+            }
+        }
+        self.append(&root, &new)
     }
 
-    /// The tree after messages that may lie anywhere.
-    fn push_to_root(&self, root: &Subtree, messages: Source, bytes: u64) -> Result<Subtree> {
+    /// All messages of a sealed memtable for the tree, without a position yet; `None` if there are none.
+    pub(super) fn source_of(&self, memtable: &Arc<Memtable>) -> Option<MemSource> {
+        let (tree, resolver) = (self.resolver.tree, self.resolver.clone());
+        MemSource::of_sealed(memtable, tree, resolver)
+    }
+
+    /// The messages from a key on, without range deletes, which the tree below has received.
+    pub(super) fn source_above(&self, memtable: &Arc<Memtable>, first: &[u8]) -> Option<Source> {
+        let mut source = self.source_of(memtable)?;
+        source.seek(Some(first));
+        let mut source = Source::memtable(source);
+        source.ranges = RangeSet::default();
+        Some(source)
+    }
+
+    /// The tree after messages below `upper` that may lie anywhere. With range deletes there is no `upper`.
+    fn push_to_root(
+        &self,
+        root: &Subtree,
+        messages: Source,
+        bytes: u64,
+        upper: Option<&[u8]>,
+    ) -> Result<Subtree> {
         let mut node = match root {
             Subtree::Internal(node) => node.load()?.edit(),
             Subtree::Leaf(_) | Subtree::Empty => {
@@ -141,12 +163,12 @@ impl Builder {
             Subtree::Empty => false,
         };
         if !gathers {
-            self.rewrite_leaves(&mut node, 0..1, vec![messages], bytes, None)?;
+            self.rewrite_leaves(&mut node, 0..1, vec![messages], bytes, upper)?;
             return Ok(self.grow(node.children));
         }
         let ranges = messages.ranges.clone();
         let mut messages = Merger::new(vec![messages], Direction::Forward)?;
-        self.push_run(&mut node, &mut messages, &ranges, None)?;
+        self.push_run(&mut node, &mut messages, &ranges, upper)?;
         drop(messages);
         let pieces = self.rebalance(node, None)?;
         Ok(self.grow(pieces))
@@ -176,76 +198,6 @@ impl Builder {
         root
     }
 
-    /// Appends messages that are all above the keys of `node`.
-    fn append_to_node(
-        &self,
-        node: &Internal,
-        messages: &mut Merger,
-        bytes: u64,
-    ) -> Result<Vec<Child>> {
-        let mut node = node.edit();
-        let Some(last) = node.children.pop() else {
-            return Ok(Vec::new());
-        };
-        let mut pieces = match &last.subtree {
-            Subtree::Internal(below) => {
-                // The pieces share what was pending for the one child.
-                let mut pieces = self.append_to_node(&*below.load()?, messages, bytes)?;
-                for piece in &mut pieces {
-                    piece.pending_from = last.pending_from;
-                }
-                if let Some(first) = pieces.first_mut() {
-                    first.pending_bytes = last.pending_bytes;
-                }
-                pieces
-            }
-            Subtree::Leaf(leaf) => self.append_to_leaf(&node, &last, leaf, messages, bytes)?,
-            // `max_key` is `None` for a tree that ends in an empty child, so `flush_memtable` does not come here; a
-            // new leaf would be correct all the same.
-            Subtree::Empty => self.leaves(messages, None, bytes, node.next_number)?,
-        };
-        if let Some(first) = pieces.first_mut() {
-            first.pivot = last.pivot;
-        }
-        node.children.append(&mut pieces);
-        Ok(self.split(node))
-    }
-
-    /// New leaves behind the last leaf of a node. A small one is rewritten with them, unless messages
-    /// are pending for it.
-    fn append_to_leaf(
-        &self,
-        node: &Internal,
-        last: &Child,
-        leaf: &Arc<Run>,
-        messages: &mut Merger,
-        bytes: u64,
-    ) -> Result<Vec<Child>> {
-        let next_number = node.next_number;
-        let is_small = leaf.info.logical_bytes < u64::from(self.options.node_bytes) / 2;
-        let is_pending = |run: &BufferRun| {
-            !run.parts_in(&last.pivot, None).is_empty()
-                || !run.ranges.overlapping(&last.pivot, None).is_empty()
-        };
-        if is_small && !leaf.is_damaged() && !node.pending(last).any(is_pending) {
-            let mut cursor = PartsCursor::new(vec![leaf.clone()], Fetch::Stream, None);
-            cursor.seek(&[])?;
-            messages
-                .sources
-                .push(Source::runs(cursor, RangeSet::default()));
-            messages.rebuild()?;
-            let mut pieces =
-                self.leaves(messages, None, bytes + leaf.info.logical_bytes, next_number)?;
-            if let Some(first) = pieces.first_mut() {
-                first.pivot = last.pivot.clone();
-            }
-            return Ok(pieces);
-        }
-        let mut pieces = vec![last.clone()];
-        pieces.append(&mut self.leaves(messages, None, bytes, next_number)?);
-        Ok(pieces)
-    }
-
     /// Flushes the children that are due, merges small leaves, and splits the node if it has too many children.
     pub(super) fn rebalance(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
         node.count_down_blocks();
@@ -258,17 +210,12 @@ impl Builder {
             _ => RUNS_HARD,
         };
         // Later memtable flushes do what is deferred here.
-        while self.allowance.get() > 0 || node.runs.len() > runs_hard {
-            let is_due = |(index, pending): &(usize, u64)| {
-                quota > 0 || *pending >= self.flush_bytes(&node.children[*index])
-            };
-            let target = match heaviest(&node, 0).filter(is_due) {
-                None if node.runs.len() > RUNS_MAX => heaviest(&node, node.runs[0].number + 1),
-                due => due,
-            };
-            let Some((index, _)) = target else { break };
-            self.flush_or_block(&mut node, index, upper)?;
-            quota = quota.saturating_sub(1);
+        loop {
+            let due = self.due_children(&node, &mut quota, runs_hard);
+            if due.is_empty() {
+                break;
+            }
+            self.flush_children(&mut node, due, upper)?;
         }
         if node.runs.len() > RUNS_HARD {
             self.merge_blocked_runs(&mut node, upper)?;
@@ -285,9 +232,68 @@ impl Builder {
         Ok(self.split(node))
     }
 
+    /// The next children to flush, those with most pending bytes first: as many as can be flushed side by side.
+    fn due_children(&self, node: &Internal, quota: &mut usize, runs_hard: usize) -> Vec<usize> {
+        let node_bytes = u64::from(self.options.node_bytes);
+        // With little room, what one flush takes must be known before the next one begins.
+        let most = match self.allowance_max < node_bytes * LITTLE_ROOM_NODES {
+            true => 1,
+            false => self.team.width(),
+        };
+        let mut allowance = self.allowance.load(Ordering::Relaxed);
+        let mut due = Vec::new();
+        while due.len() < most && (allowance > 0 || node.runs.len() > runs_hard) {
+            let is_due = |(index, pending): &(usize, u64)| {
+                *quota > 0 || *pending >= self.flush_bytes(&node.children[*index])
+            };
+            let target = match heaviest(node, 0, &due).filter(is_due) {
+                None if node.runs.len() > RUNS_MAX => heaviest(node, node.runs[0].number + 1, &due),
+                target => target,
+            };
+            let Some((index, pending)) = target else {
+                break;
+            };
+            due.push(index);
+            allowance = allowance.saturating_sub(pending);
+            *quota = quota.saturating_sub(1);
+        }
+        due
+    }
+
+    /// Flushes some children side by side. Those whose flush damage prevents are set apart.
+    fn flush_children(
+        &self,
+        node: &mut Internal,
+        mut due: Vec<usize>,
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
+        if let [only] = due.as_slice() {
+            self.flush_or_block(node, *only, upper)?;
+            return Ok(());
+        }
+        // From the right, so that the others stay where they are.
+        due.sort_unstable_by_key(|index| std::cmp::Reverse(*index));
+        let before = Arc::new(node.edit());
+        let flush = |index: &usize| -> Piece<Vec<Child>> {
+            let (builder, node, index) = (self.clone(), before.clone(), *index);
+            let upper = upper.map(<[u8]>::to_vec);
+            Box::new(move || builder.flushed_child(&node, index, upper.as_deref()))
+        };
+        let flushed = self.team.run(due.iter().map(flush).collect());
+        for (index, pieces) in due.into_iter().zip(flushed) {
+            match self.unless_damaged(pieces)? {
+                Some(mut pieces) => node.received(index..index + 1, &mut pieces),
+                None => node.set_apart(index, upper),
+            }
+        }
+        Ok(())
+    }
+
     fn spend(&self, bytes: u64) {
-        self.allowance
-            .set(self.allowance.get().saturating_sub(bytes));
+        let left = |allowance: u64| Some(allowance.saturating_sub(bytes));
+        let order = Ordering::Relaxed;
+        // The closure always returns a value.
+        let _ = self.allowance.fetch_update(order, order, left);
     }
 
     /// The pending bytes from which a flush is worth its cost. It differs by up to a quarter between
@@ -310,22 +316,32 @@ impl Builder {
         index: usize,
         upper: Option<&[u8]>,
     ) -> Result<()> {
-        let child = node.children[index].clone();
+        let mut pieces = self.flushed_child(node, index, upper)?;
+        node.received(index..index + 1, &mut pieces);
+        Ok(())
+    }
+
+    /// What takes the place of a child when it has received its pending messages.
+    fn flushed_child(
+        &self,
+        node: &Internal,
+        index: usize,
+        upper: Option<&[u8]>,
+    ) -> Result<Vec<Child>> {
+        let child = &node.children[index];
         self.spend(child.pending_bytes);
         let Subtree::Internal(below) = &child.subtree else {
-            return self.rewrite_leaves(node, index..index + 1, Vec::new(), 0, upper);
+            return self.rewritten_leaves(node, index..index + 1, Vec::new(), 0, upper);
         };
         let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
-        let sources = pending_sources(node, &child, bound.as_deref())?;
+        let sources = pending_sources(node, child, bound.as_deref())?;
         let ranges = RangeSet::union(sources.iter().map(|source| &source.ranges));
         let mut messages = Merger::new(sources, Direction::Forward)?;
         let mut below = below.load()?.edit();
         self.push_run(&mut below, &mut messages, &ranges, bound.as_deref())?;
         // Their read-ahead must not stay in memory while the levels below are flushed.
         drop(messages);
-        let mut pieces = self.rebalance(below, bound.as_deref())?;
-        node.received(index..index + 1, &mut pieces);
-        Ok(())
+        self.rebalance(below, bound.as_deref())
     }
 
     /// Adds messages up to `upper` to a node's buffer as one run, and `ranges`, all range deletes among them.
@@ -420,15 +436,29 @@ impl Builder {
         newer_bytes: u64,
         upper: Option<&[u8]>,
     ) -> Result<()> {
+        let mut pieces = self.rewritten_leaves(node, range.clone(), newer, newer_bytes, upper)?;
+        node.received(range, &mut pieces);
+        Ok(())
+    }
+
+    /// The new leaves for [`Builder::rewrite_leaves`].
+    fn rewritten_leaves(
+        &self,
+        node: &Internal,
+        range: std::ops::Range<usize>,
+        newer: Vec<Source>,
+        newer_bytes: u64,
+        upper: Option<&[u8]>,
+    ) -> Result<Vec<Child>> {
         let mut bytes = newer_bytes;
         let mut sources = newer;
         // The oldest pending run may differ between the children. A child must not see a run again that it has
         // received already, so each child is merged separately.
         let mut streams = Vec::new();
-        for index in range.clone() {
-            let child = node.children[index].clone();
+        for index in range {
+            let child = &node.children[index];
             let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
-            let mut own = pending_sources(node, &child, bound.as_deref())?;
+            let mut own = pending_sources(node, child, bound.as_deref())?;
             bytes += child.pending_bytes;
             if let Subtree::Leaf(leaf) = &child.subtree {
                 let deleted = sources.iter().chain(&own).map(|source| &source.ranges);
@@ -449,9 +479,7 @@ impl Builder {
             let mut messages = Merger::new(std::mem::take(&mut sources), Direction::Forward)?;
             self.write_leaves(&mut messages, bound.as_deref(), &mut output)?;
         }
-        let mut pieces = self.children_of(output.finish()?, node.next_number);
-        node.received(range, &mut pieces);
-        Ok(())
+        Ok(self.children_of(output.finish()?, node.next_number))
     }
 
     /// Joins neighbouring leaves that together fill less than half of one.
@@ -527,7 +555,7 @@ impl Builder {
     }
 
     /// A writer of leaves of about equal size for `bytes` bytes.
-    fn leaf_output(&self, bytes: u64) -> RunWriter {
+    pub(super) fn leaf_output(&self, bytes: u64) -> RunWriter {
         let node_bytes = u64::from(self.options.node_bytes);
         let leaves = match bytes <= node_bytes * 5 / 4 {
             true => 1,
@@ -538,20 +566,8 @@ impl Builder {
         self.writer(self.options.compression, run_bytes)
     }
 
-    fn leaves(
-        &self,
-        messages: &mut Merger,
-        upper: Option<&[u8]>,
-        bytes: u64,
-        next_number: u64,
-    ) -> Result<Vec<Child>> {
-        let mut output = self.leaf_output(bytes);
-        self.write_leaves(messages, upper, &mut output)?;
-        Ok(self.children_of(output.finish()?, next_number))
-    }
-
     /// Writes the values that result from the messages when nothing is below them.
-    fn write_leaves(
+    pub(super) fn write_leaves(
         &self,
         messages: &mut Merger,
         upper: Option<&[u8]>,
@@ -640,8 +656,9 @@ impl Internal {
     }
 }
 
-/// The child with most pending bytes among those that are not blocked and wait for a run below `before` (0: any), and those bytes.
-pub(super) fn heaviest(node: &Internal, before: u64) -> Option<(usize, u64)> {
+/// The child with most pending bytes among those that are not blocked and wait for a run below `before` (0: any), and those
+/// bytes; none of `except`.
+pub(super) fn heaviest(node: &Internal, before: u64, except: &[usize]) -> Option<(usize, u64)> {
     let waits = |child: &Child| match before {
         _ if child.blocked > 0 => false,
         0 => child.pending_bytes > 0,
@@ -651,7 +668,7 @@ pub(super) fn heaviest(node: &Internal, before: u64) -> Option<(usize, u64)> {
         .children
         .iter()
         .enumerate()
-        .filter(|(_, child)| waits(child));
+        .filter(|(index, child)| waits(child) && !except.contains(index));
     children
         .map(|(index, child)| (index, child.pending_bytes))
         .max_by_key(|(_, bytes)| *bytes)

@@ -5,6 +5,7 @@
 //! adds one run to it and rewrites no other (the size-tiered buffers of A. Conway et al.,
 //! "SplinterDB: Closing the Bandwidth Gap for NVMe Key-Value Stores", USENIX ATC 2020).
 
+mod append;
 mod bulk;
 mod codec;
 mod compact;

@@ -25,6 +25,7 @@ pub struct World {
     pub random: SmallRng,
     pub disk: SimDisk,
     pub inline: bool,
+    flush_threads: usize,
     pub journal: bool,
     pub fanout: usize,
     pub memtable_bytes: usize,
@@ -87,6 +88,7 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
     let mut world = World {
         disk: SimDisk::new(random.random()),
         inline,
+        flush_threads: 1 + (seed / 2 % 4) as usize,
         journal: random.random_bool(0.9),
         fanout: random.random_range(4..8),
         memtable_bytes: 16 << 10 << random.random_range(0..3),
@@ -140,7 +142,7 @@ impl World {
         options.memtable_bytes = Some(self.memtable_bytes);
         options.fanout = self.fanout;
         options.inline = self.inline;
-        options.flush_threads = 2;
+        options.flush_threads = self.flush_threads;
         options.journal = self.journal;
         options.journal_commit_interval = std::time::Duration::from_millis(1);
         options.merge = Arc::new(Adder);

@@ -1,0 +1,291 @@
+//! Divides the work of one flush among the threads of the pool. A piece of work may be divided further while it runs.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::PANICKED;
+use crate::{Error, Result};
+
+/// A piece of work.
+pub(crate) type Piece<T> = Box<dyn FnOnce() -> Result<T> + Send>;
+
+/// The threads that work on one flush.
+pub(crate) struct Team {
+    width: usize,
+    /// Without threads: decides the order of the pieces.
+    seed: Option<u64>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is not finished, in the order in which it came.
+    batches: Vec<Arc<dyn Pieces>>,
+    is_closed: bool,
+}
+
+/// Pieces that may still wait for a thread.
+trait Pieces: Send + Sync {
+    fn are_waiting(&self) -> bool;
+    /// Runs one of them. False if none waits.
+    fn run_next(&self) -> bool;
+}
+
+impl Team {
+    /// A team of up to `width` threads. With a `seed` there is only one thread, which takes the pieces in an order that
+    /// depends on the seed alone.
+    pub(crate) fn new(width: usize, seed: Option<u64>) -> Arc<Team> {
+        Arc::new(Team {
+            width,
+            seed,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// A team of one thread.
+    pub(crate) fn of_one() -> Arc<Team> {
+        Team::new(1, None)
+    }
+
+    /// How many pieces can run side by side.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Runs all pieces, on this thread and on those that help. Returns their results, in the order of the pieces, when all
+    /// are finished. A panic in a piece is an error of this piece.
+    pub(crate) fn run<T: Send + 'static>(&self, pieces: Vec<Piece<T>>) -> Vec<Result<T>> {
+        let is_shared = self.width > 1 && self.seed.is_none() && pieces.len() > 1;
+        let batch = Batch::new(pieces, self.seed);
+        if !is_shared {
+            while batch.run_next() {}
+            return batch.results();
+        }
+        let batch = Arc::new(batch);
+        self.state.lock().batches.push(batch.clone());
+        self.changed.notify_all();
+        while batch.run_next() {}
+        let is_other =
+            |other: &Arc<dyn Pieces>| !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&batch));
+        self.state.lock().batches.retain(is_other);
+        batch.results()
+    }
+
+    /// Runs pieces of others until the team is closed.
+    pub(crate) fn help(&self) {
+        let mut state = self.state.lock();
+        while !state.is_closed {
+            let waiting = |batch: &&Arc<dyn Pieces>| batch.are_waiting();
+            match state.batches.iter().find(waiting).cloned() {
+                None => self.changed.wait(&mut state),
+                Some(batch) => {
+                    drop(state);
+                    batch.run_next();
+                    state = self.state.lock();
+                }
+            }
+        }
+    }
+
+    /// Sends those home who help.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Pieces and their results.
+struct Batch<T> {
+    state: Mutex<Progress<T>>,
+    finished: Condvar,
+}
+
+struct Progress<T> {
+    waiting: VecDeque<(usize, Piece<T>)>,
+    results: Vec<Option<Result<T>>>,
+    /// Pieces without a result.
+    left: usize,
+}
+
+impl<T: Send + 'static> Batch<T> {
+    fn new(pieces: Vec<Piece<T>>, seed: Option<u64>) -> Batch<T> {
+        let left = pieces.len();
+        let mut waiting: VecDeque<_> = pieces.into_iter().enumerate().collect();
+        if let Some(seed) = seed {
+            waiting.rotate_left(seed as usize % left.max(1));
+            if seed / 2 % 2 == 1 {
+                waiting.make_contiguous().reverse();
+            }
+        }
+        Batch {
+            state: Mutex::new(Progress {
+                waiting,
+                results: (0..left).map(|_| None).collect(),
+                left,
+            }),
+            finished: Condvar::new(),
+        }
+    }
+
+    /// Waits until all pieces are finished.
+    fn results(&self) -> Vec<Result<T>> {
+        let mut state = self.state.lock();
+        while state.left > 0 {
+            self.finished.wait(&mut state);
+        }
+        let results = std::mem::take(&mut state.results);
+        let missing = || Err(Error::Internal(PANICKED));
+        (results.into_iter())
+            .map(|result| result.unwrap_or_else(missing))
+            .collect()
+    }
+}
+
+impl<T: Send + 'static> Pieces for Batch<T> {
+    fn are_waiting(&self) -> bool {
+        !self.state.lock().waiting.is_empty()
+    }
+
+    fn run_next(&self) -> bool {
+        let next = self.state.lock().waiting.pop_front();
+        let Some((index, piece)) = next else {
+            return false;
+        };
+        let result = catch_unwind(AssertUnwindSafe(piece));
+        let result = result.unwrap_or_else(|_| Err(Error::Internal(PANICKED)));
+        let mut state = self.state.lock();
+        state.results[index] = Some(result);
+        state.left -= 1;
+        if state.left == 0 {
+            self.finished.notify_all();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// The numbers below `count`, divided again and again.
+    fn sum(team: &Arc<Team>, range: std::ops::Range<u64>) -> Result<u64> {
+        if range.end - range.start <= 3 {
+            return Ok(range.sum());
+        }
+        let step = (range.end - range.start).div_ceil(3);
+        let pieces = (range.clone().step_by(step as usize))
+            .map(|start| {
+                let (team, end) = (team.clone(), (start + step).min(range.end));
+                let piece: Piece<u64> = Box::new(move || sum(&team, start..end));
+                piece
+            })
+            .collect();
+        team.run(pieces).into_iter().sum()
+    }
+
+    fn with_helpers<T>(team: &Arc<Team>, helpers: usize, act: impl FnOnce() -> T) -> T {
+        let helpers: Vec<_> = (0..helpers)
+            .map(|_| {
+                let team = team.clone();
+                thread::spawn(move || team.help())
+            })
+            .collect();
+        let result = act();
+        team.close();
+        for helper in helpers {
+            helper.join().unwrap();
+        }
+        result
+    }
+
+    #[test]
+    fn pieces_are_divided_among_threads_at_any_depth() {
+        for helpers in [0, 1, 3] {
+            for _ in 0..200 {
+                let team = Team::new(helpers + 1, None);
+                let total = with_helpers(&team, helpers, || sum(&team, 0..1000).unwrap());
+                assert_eq!(total, 499_500);
+                assert!(team.state.lock().batches.is_empty());
+            }
+        }
+    }
+
+    /// Each piece waits for the other one: this ends only if they run at the same time.
+    #[test]
+    fn pieces_run_side_by_side() {
+        let team = Team::new(2, None);
+        let barrier = Arc::new(Barrier::new(2));
+        let pieces = (0..2)
+            .map(|number| {
+                let barrier = barrier.clone();
+                let piece: Piece<usize> = Box::new(move || {
+                    barrier.wait();
+                    Ok(number)
+                });
+                piece
+            })
+            .collect();
+        let results = with_helpers(&team, 1, || team.run(pieces));
+        let results: Vec<usize> = results.into_iter().map(Result::unwrap).collect();
+        assert_eq!(results, [0, 1]);
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_its_piece() {
+        for helpers in [0, 2] {
+            let team = Team::new(helpers + 1, None);
+            let pieces = (0..20)
+                .map(|number| {
+                    let piece: Piece<usize> = Box::new(move || {
+                        assert!(number != 7, "one piece panics");
+                        Ok(number)
+                    });
+                    piece
+                })
+                .collect();
+            let results = with_helpers(&team, helpers, || team.run(pieces));
+            for (number, result) in results.into_iter().enumerate() {
+                match number {
+                    7 => assert!(matches!(result, Err(Error::Internal(_)))),
+                    number => assert_eq!(result.unwrap(), number),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_decides_the_order() {
+        let order = |seed| {
+            let team = Team::new(4, Some(seed));
+            let ran = Arc::new(Mutex::new(Vec::new()));
+            let count = Arc::new(AtomicUsize::new(0));
+            let pieces = (0..5)
+                .map(|number| {
+                    let (ran, count) = (ran.clone(), count.clone());
+                    let piece: Piece<()> = Box::new(move || {
+                        ran.lock().push(number);
+                        count.fetch_add(1, Ordering::Relaxed);
+                        Ok(())
+                    });
+                    piece
+                })
+                .collect();
+            assert!(team.run(pieces).iter().all(Result::is_ok));
+            assert_eq!(count.load(Ordering::Relaxed), 5);
+            ran.lock().clone()
+        };
+        let orders: BTreeSet<Vec<i32>> = (0..40).map(order).collect();
+        assert_eq!(orders.len(), 10);
+        assert_eq!(order(3), order(3));
+    }
+}
