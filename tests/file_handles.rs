@@ -20,7 +20,10 @@ fn serve(directory: &std::path::Path, handles: u32) -> Running {
         .arg("-c")
         .arg(format!("ulimit -n {handles}; exec \"$0\" \"$@\""))
         .arg(env!("CARGO_BIN_EXE_frond"))
-        .args(["serve", "--port", "0", "--cacheSizeGB", "0.1", "--dbpath"])
+        .args(["serve", "--port", "0", "--cacheSizeGB", "0.1"])
+        // All connections come from one address.
+        .args(["--setParameter", "maxIncomingConnectionsPerAddress=0"])
+        .arg("--dbpath")
         .arg(directory);
     Running::spawn(command)
 }

@@ -255,22 +255,12 @@ mod tests {
         let mut server = TestServer::with_authorization();
         let payload = Value::Binary {
             subtype: 0,
-            bytes: b"n,,n=nobody,r=x",
+            bytes: b"no message of SCRAM",
         };
         let start = doc! {
             "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload, "$db": "admin",
         };
-        let guess = Value::Binary {
-            subtype: 0,
-            bytes: b"c=biws,r=x,p=AA==",
-        };
-        let go_on = doc! {"saslContinue": 1, "conversationId": 1, "payload": guess, "$db": "admin"};
-        handle(
-            &mut server.client(),
-            &msg(1, 0, Flags::NONE, start.as_bytes()),
-            None,
-        );
-        let message = msg(2, 0, Flags::MORE_TO_COME, go_on.as_bytes());
+        let message = msg(1, 0, Flags::MORE_TO_COME, start.as_bytes());
         let handled = handle(&mut server.client(), &message, None);
         assert!(handled.reply.is_none());
         assert!(handled.wait.unwrap() >= std::time::Duration::from_millis(100));
