@@ -38,8 +38,8 @@ def shell(home, *arguments, timeout=120):
     return done.returncode, done.stdout, done.stderr
 
 
-# Warnings of mongosh about its Node.js do not concern the server.
-OWN = re.compile(r"^Deprecation warnings:|Node\.js versions lower than")
+# Warnings of mongosh about its Node.js do not concern the server; the server warns of the user that it runs as, where that is root.
+OWN = re.compile(r"^Deprecation warnings:|Node\.js versions lower than|server generated these startup warnings")
 
 
 def clean(text):

@@ -98,14 +98,12 @@ def wrong_addresses_say_what_is_wrong(client):
     plain = f"mongodb://{host}:{port}/?serverSelectionTimeoutMS=1000"
     with pymongo.MongoClient(plain, username="somebody", password="secret") as login:
         error = raises(OperationFailure, login.test.c.find_one)
-        equal("without credentials" in str(error), True)
+        equal((error.code, error.details["errmsg"]), (18, "Authentication failed."))
     with pymongo.MongoClient(plain, tls=True) as secure:
         error = raises((AutoReconnect, ServerSelectionTimeoutError), secure.test.c.find_one)
         equal("alert" in str(error).lower(), True)
     # The address of a stand-alone server has no replicaSet.
     with pymongo.MongoClient(plain, replicaSet="rs0") as member:
         raises((ServerSelectionTimeoutError, ConfigurationError), member.test.c.find_one)
-    error = raises(OperationFailure, client.admin.command, "createUser", "somebody", pwd="x", roles=[])
-    equal((error.code, "no users" in str(error)), (59, True))
     error = raises(OperationFailure, client.test.c.find_one, {"$where": "this.a > 1"})
     equal("$expr" in str(error), True)
