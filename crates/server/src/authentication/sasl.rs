@@ -1,5 +1,7 @@
 //! Logins by SASL: SCRAM-SHA-1 and SCRAM-SHA-256.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use frond_auth::scram::{ClientFirst, ServerConversation};
@@ -15,6 +17,10 @@ use crate::logins::{Pending, Step};
 
 /// The number of every conversation: a connection has one at a time.
 const CONVERSATION: i32 = 1;
+
+/// The answer to the first message of a login is sent so long after it, longer than finding and reading a user takes. So its
+/// time does not tell whether there is such a user.
+const FIRST_ANSWER: Duration = Duration::from_millis(2);
 
 /// The message of a client, and how the reply has to be written.
 struct Payload {
@@ -124,6 +130,10 @@ pub fn sasl_start(
     };
     let started = ServerConversation::start(&first, real.unwrap_or(fake));
     let (conversation, reply) = started.map_err(|error| fail(cx, &attempt, &error.to_string()))?;
+    let reply = payload.reply(false, &reply);
+    // It wipes the credentials of a user who was found.
+    drop(found);
+    cx.state.login.delay = FIRST_ANSWER.checked_sub(attempt.began.elapsed());
     cx.state.login.pending = Some(Pending {
         attempt,
         step: Step::Proof {
@@ -132,7 +142,7 @@ pub fn sasl_start(
             skips_empty,
         },
     });
-    Ok(payload.reply(false, &reply))
+    Ok(reply)
 }
 
 /// Continues a login by SASL.

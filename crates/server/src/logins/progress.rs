@@ -59,7 +59,7 @@ pub struct Progress {
     pub pending: Option<Pending>,
     /// What `getnonce` returned last; for one login.
     pub nonce: Option<String>,
-    /// How long the reply to a failed login waits.
+    /// How long the reply waits: to a failed login, and to the first message of each.
     pub delay: Option<Duration>,
     /// Set by too many failed logins: the connection is closed after the reply.
     pub closes: bool,
