@@ -23,7 +23,7 @@ struct Definition {
     grants: &'static [(On, ActionSet)],
 }
 
-/// What a role grants actions on.
+/// The resource of a built-in role's privilege.
 enum On {
     /// Everything, system collections included.
     Everything,

@@ -30,7 +30,7 @@ pub fn nonce() -> Result<String, NoRandomness> {
     }))
 }
 
-/// What a client sends that knows the password: the MD5 of the nonce, the user and the digest of the password.
+/// The client's proof of the password: the MD5 of the nonce, the user and the digest of the password.
 pub fn response(nonce: &str, user: &str, digest: &str) -> Zeroizing<String> {
     let capacity = nonce.len() + user.len() + digest.len();
     let mut text = Zeroizing::new(String::with_capacity(capacity));

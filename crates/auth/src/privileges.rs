@@ -13,7 +13,7 @@ use crate::resource::{Kind, Resource, Target, is_normal_database, kind};
 pub struct Privilege {
     /// On what.
     pub resource: Resource,
-    /// What is allowed.
+    /// The allowed actions.
     pub actions: ActionSet,
 }
 
@@ -212,7 +212,7 @@ impl Privileges {
     }
 }
 
-/// The same privileges, one for each resource, in the order in which the resources come first.
+/// Merges privileges on the same resource. Resources keep the order of their first privilege.
 pub fn merge(privileges: impl IntoIterator<Item = Privilege>) -> Vec<Privilege> {
     let mut merged: Vec<Privilege> = Vec::new();
     let mut places: HashMap<Resource, usize> = HashMap::new();

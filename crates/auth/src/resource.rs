@@ -6,7 +6,7 @@ use frond_error::{Error, Result};
 const SYSTEM: &str = "system.";
 const BUCKETS: &str = "system.buckets.";
 
-/// What a privilege is granted on: a pattern.
+/// The resource pattern of a privilege.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// `{anyResource: true}`: everything.
@@ -30,7 +30,7 @@ pub enum Resource {
     },
 }
 
-/// What a command touches.
+/// The resource that a command uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target<'a> {
     /// The server as a whole.

@@ -20,7 +20,7 @@ pub struct Role {
     pub restrictions: Option<Restrictions>,
 }
 
-/// Where roles that were created are found.
+/// Looks up user-defined roles.
 pub trait RoleSource {
     /// A role; `None` if there is no such role.
     ///
@@ -29,7 +29,7 @@ pub trait RoleSource {
     fn role(&self, name: &UserName) -> Result<Option<Role>>;
 }
 
-/// What roles grant together with the roles that they inherit from.
+/// The effective roles, privileges and restrictions of a set of roles, with inherited ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// The roles that they inherit from, directly and through others.

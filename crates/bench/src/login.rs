@@ -1,4 +1,4 @@
-//! Who logs in.
+//! The user and mechanism of a connection.
 
 use std::sync::{Arc, OnceLock};
 

@@ -71,9 +71,9 @@ pub struct Uri {
     pub write_concern: Option<u8>,
     /// `journal`.
     pub journal: Option<bool>,
-    /// Who logs in, if anybody does.
+    /// The login, if there is one.
     pub login: Option<Login>,
-    /// How the connection is encrypted, if it is.
+    /// The TLS configuration, if TLS is on.
     pub encryption: Option<Encryption>,
 }
 

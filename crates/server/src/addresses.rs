@@ -1,4 +1,4 @@
-//! How many connections each address has.
+//! Counts the connections of each address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -50,7 +50,8 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// What counts as one address: an IPv4 address, or the /64 of an IPv6 address, of which one machine may use all.
+/// The counted part of an address: a whole IPv4 address, or the /64 prefix of an IPv6 address, as one machine may use a
+/// whole /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -56,7 +56,7 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// What is shown in place of a secret, as in mongod.
+/// Replaces a secret in shown commands, as in mongod.
 pub const REDACTED: &str = "xxx";
 
 /// Bytes of a command in the log, and in a `currentOp` that truncates.
@@ -166,7 +166,7 @@ pub struct Connection {
     pub certificate_subject: OnceLock<String>,
     /// The address of the server that the client is connected to, over TCP.
     pub local_ip: OnceLock<IpAddr>,
-    /// Who is logged in. Its own commands read [`ClientState::identity`].
+    /// The logged-in user. The connection's own commands read [`ClientState::identity`].
     pub identity: Mutex<Option<Arc<User>>>,
     /// The operation that it runs.
     pub running: Mutex<Running>,
@@ -206,7 +206,7 @@ pub struct ClientState {
     pub greeted: bool,
     /// The session used last, and when its idle time was restarted.
     pub session: Option<(SessionId, Instant)>,
-    /// Who is logged in, as it was when it was read; see [`crate::authentication::current_user`].
+    /// The logged-in user as of the last check; see [`crate::authentication::current_user`].
     pub identity: Option<Arc<User>>,
     /// The login that was begun, and those that failed.
     pub login: Progress,

@@ -23,9 +23,9 @@ use crate::transactions::{self, SessionWait, Statement};
 pub struct Context<'a> {
     /// The server.
     pub server: &'a Server,
-    /// Who asks for it.
+    /// The caller.
     pub caller: &'a Caller,
-    /// What it needs; none where that is not checked.
+    /// The needed privileges; `None` without authorization.
     pub needs: Option<Needs<'a>>,
     /// The client's connection.
     pub connection: &'a Connection,

@@ -44,7 +44,7 @@ pub enum Source {
 pub struct Cursor {
     /// `database.collection`.
     pub namespace: String,
-    /// Who opened it, where it is checked who uses it: only this user may.
+    /// The user who opened it, if authorization is on. Only this user may use it.
     pub owner: Option<Arc<Owner>>,
     /// The session that opened it; only this session may use it.
     pub session: Option<SessionId>,

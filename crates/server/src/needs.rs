@@ -1,11 +1,11 @@
-//! What a command needs before it may run: which actions on which resources.
+//! The privileges that a command needs: actions on resources.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use frond_auth::{ActionSet, Privileges, Target, UserName};
 
-/// What a need is about; as [`Target`], but with names of its own where nothing has them.
+/// The resource of a need: a [`Target`] that may own its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
     /// The server as a whole.
@@ -54,7 +54,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What a command needs.
+/// The privileges that a command needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Needs<'a> {
     /// Nothing, not even a login.
@@ -165,11 +165,11 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// Who opened a cursor, and what that needed.
+/// The user who opened a cursor, and the privileges that it needed.
 #[derive(Debug)]
 pub struct Owner {
     /// The user.
     pub user: UserName,
-    /// What the command needed that opened it.
+    /// The privileges that the opening command needed.
     pub needs: Arc<Needs<'static>>,
 }

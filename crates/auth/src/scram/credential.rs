@@ -1,4 +1,4 @@
-//! What a server stores of a password.
+//! The SCRAM credential that a server stores for a password.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::{Mechanism, ScramError};
 use crate::name::UserName;
 use crate::random::random_bytes;
 
-/// What a server stores of a password: enough to check it, too little to log in with.
+/// The stored SCRAM credential of a password. A server can verify a proof with it, but nobody can log in with it.
 #[derive(Clone)]
 pub struct Credential {
     pub(super) mechanism: Mechanism,
@@ -165,7 +165,7 @@ impl Credential {
         self.mechanism
     }
 
-    /// How often the hash was iterated.
+    /// The iteration count of the hash.
     pub fn iterations(&self) -> u32 {
         self.iterations
     }

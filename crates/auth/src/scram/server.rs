@@ -18,7 +18,7 @@ const NONCE_BYTES: usize = 24;
 #[derive(Clone)]
 pub struct ServerConversation {
     credential: Credential,
-    /// What the client has to repeat of its first message, in base64.
+    /// The channel-binding header that the client must repeat, in base64.
     binding: String,
     /// The nonce of both sides.
     nonce: String,

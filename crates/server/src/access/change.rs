@@ -18,10 +18,10 @@ use super::stored::{Place, ROLES, Stored, USERS, VERSION, role_not_found, user_n
 /// The version of the documents of users and roles: MongoDB's since 3.0.
 pub const AUTH_SCHEMA: i32 = 5;
 
-/// How often a change is tried again after a conflict with a direct write.
+/// Attempts of a change that conflicts with direct writes.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// How long a command waits for another one until it looks whether it has to end.
+/// Interval at which a waiting command checks its interrupt and its time limit.
 const TURN: Duration = Duration::from_millis(10);
 
 /// The right to change users and roles. Other commands wait until it is dropped.

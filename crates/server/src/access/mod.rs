@@ -23,7 +23,7 @@ pub use user::{Candidate, User};
 /// The most users that are kept in memory.
 const USERS_KEPT_MAX: usize = 4096;
 
-/// How many users are read at once.
+/// Users that are read at the same time.
 const TURNS: usize = 32;
 
 /// The users and roles of a server.

@@ -24,7 +24,7 @@ pub struct User {
     pub id: Option<[u8; 16]>,
     /// The roles that it was granted, and those that they inherit from.
     pub all_roles: BTreeSet<UserName>,
-    /// What it may do.
+    /// The user's privileges.
     pub privileges: Arc<Privileges>,
     /// Its own restrictions, and those of its roles. All must be met.
     pub restrictions: Vec<Restrictions>,
@@ -34,7 +34,7 @@ pub struct User {
     pub generation: u64,
 }
 
-/// How a user proves who it is.
+/// The stored credentials of a user.
 #[derive(Default)]
 pub struct Credentials {
     /// By SCRAM-SHA-1.
@@ -126,7 +126,7 @@ impl Credentials {
 pub struct Candidate {
     /// As [`User::id`].
     pub id: Option<[u8; 16]>,
-    /// How it proves who it is.
+    /// The stored credentials.
     pub credentials: Credentials,
 }
 

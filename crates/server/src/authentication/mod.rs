@@ -218,7 +218,7 @@ fn check_same_user(cx: &mut Context<'_>, previous: &UserName, user: &UserName) -
     Err(failure)
 }
 
-/// What the log says of a login.
+/// The attributes of a login's log line.
 fn attributes(connection: &Connection, attempt: &Attempt) -> DocBuf {
     doc! {
         "client": connection.peer.to_string(),

@@ -1,4 +1,4 @@
-//! Who asks for a command.
+//! The caller of a command.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +11,7 @@ use crate::needs::{Needs, Owner};
 use crate::sessions::SessionId;
 use crate::state::Server;
 
-/// Who asks for a command, and what it may do.
+/// The caller of a command: the logged-in user, if any, and its privileges.
 #[derive(Clone, Debug)]
 pub struct Caller {
     is_checked: bool,
@@ -30,7 +30,7 @@ impl Caller {
         }
     }
 
-    /// Whoever asks a server that checks nothing.
+    /// The caller of a server without authorization.
     #[cfg(test)]
     pub fn unchecked() -> Caller {
         Caller {
@@ -45,7 +45,7 @@ impl Caller {
         self.is_checked
     }
 
-    /// Who is logged in.
+    /// The logged-in user.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
     }
@@ -70,7 +70,7 @@ impl Caller {
         !self.is_checked || needs.are_met(self.user.is_some(), self.privileges())
     }
 
-    /// What the caller may do, where that is checked.
+    /// The caller's privileges. They count only where authorization is on.
     pub fn privileges(&self) -> &Privileges {
         static NONE: LazyLock<Privileges> = LazyLock::new(Privileges::default);
         match &self.user {
@@ -133,7 +133,7 @@ fn may_create_first_user(server: &Server, connection: &Connection) -> bool {
         && !server.access.has_users()
 }
 
-/// What may be done by the localhost exception.
+/// The privileges of the localhost exception.
 static EXCEPTION: LazyLock<Privileges> = LazyLock::new(|| {
     let on = |db: &str| Resource::Database(db.to_owned());
     Privileges::new([

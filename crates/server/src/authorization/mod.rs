@@ -31,7 +31,7 @@ pub struct Requested<'a> {
     pub body: &'a Doc,
     /// Document sequences beside it.
     pub sequences: &'a [(&'a str, DocIter<'a>)],
-    /// Who is logged in.
+    /// The logged-in user.
     pub user: Option<&'a UserName>,
 }
 

@@ -60,7 +60,7 @@ const PURE: &[&str] = &[
 /// The collection of a pipeline that has none.
 pub const NO_COLLECTION: &str = "$cmd.aggregate";
 
-/// What a pipeline over a collection of the command's database needs.
+/// The privileges that a pipeline over a collection of the command's database needs.
 ///
 /// # Errors
 /// If a stage has a field twice.
@@ -82,7 +82,8 @@ pub fn of_pipeline<'a>(
     Ok(Needs::all(pipeline.needs))
 }
 
-/// What it needs to define the view that the command's first field names: who may read the view has to be able to read what it shows.
+/// The privileges needed to define the view that the command's first field names. A user who may read the view must be
+/// able to read its sources.
 ///
 /// # Errors
 /// As for a pipeline.
@@ -270,7 +271,7 @@ fn written<'a>(db: &'a str, spec: Value<'a>, field: &str) -> Result<Place<'a>> {
     Ok(Place::collection(db, name))
 }
 
-/// What `$merge` does to its collection.
+/// The actions of `$merge` on its target collection.
 fn merge_actions(spec: Value<'_>) -> Result<ActionSet> {
     let spec = spec.as_doc().unwrap_or(Doc::empty());
     let matched = sole(spec, "whenMatched")?.and_then(|mode| mode.as_str());

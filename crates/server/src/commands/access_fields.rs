@@ -133,13 +133,13 @@ pub fn update_of(set: &DocBuf, unset: &DocBuf) -> DocBuf {
     update
 }
 
-/// What granting or revoking these roles needs: the action on the database of each.
+/// The privileges needed to grant or revoke roles: the action on the database of each.
 pub fn needs_for_roles<'a>(roles: &[UserName], action: Action) -> Needs<'a> {
     let of = |role: &UserName| Needs::on(Place::database(role.db.clone()), action);
     Needs::All(roles.iter().map(of).collect())
 }
 
-/// What granting or revoking these privileges needs: the action on the database that each is about, and on `admin` for
+/// The privileges needed to grant or revoke privileges: the action on the database of each resource, and on `admin` for
 /// those that are not about one database.
 pub fn needs_for_privileges<'a>(privileges: &[Privilege], action: Action) -> Needs<'a> {
     let of = |privilege: &Privilege| {
@@ -152,7 +152,29 @@ pub fn needs_for_privileges<'a>(privileges: &[Privilege], action: Action) -> Nee
     Needs::All(privileges.iter().map(of).collect())
 }
 
-/// What setting restrictions needs, if the command does.
+/// The privileges needed to grant or revoke the roles in the command's field `roles`.
+///
+/// # Errors
+/// As [`roles`].
+pub fn needs_for_named_roles<'a>(request: &Requested<'a>, action: Action) -> Result<Needs<'a>> {
+    let roles = roles(&request.args(), request.db)?.unwrap_or_default();
+    Ok(Needs::LoggedIn.and(needs_for_roles(&roles, action)))
+}
+
+/// The privileges needed to give a role what the command names in `roles`, `privileges` and `authenticationRestrictions`.
+///
+/// # Errors
+/// As [`roles`] and [`privileges`].
+pub fn needs_for_parts_of_role<'a>(request: &Requested<'a>) -> Result<Needs<'a>> {
+    let args = request.args();
+    let roles = roles(&args, request.db)?.unwrap_or_default();
+    let privileges = privileges(&args)?.unwrap_or_default();
+    Ok(needs_for_roles(&roles, Action::GrantRole)
+        .and(needs_for_privileges(&privileges, Action::GrantRole))
+        .and(needs_for_restrictions(request)))
+}
+
+/// The privileges needed to set authentication restrictions, if the command has any.
 pub fn needs_for_restrictions<'a>(request: &Requested<'a>) -> Needs<'a> {
     match request.body.contains_key("authenticationRestrictions") {
         true => Needs::on_database(request, Action::SetAuthenticationRestriction),

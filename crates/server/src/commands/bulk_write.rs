@@ -163,7 +163,7 @@ impl Command for BulkWrite {
     }
 }
 
-/// What each operation needs on its collection.
+/// The privileges that the operations need on their collections.
 fn needs<'a>(request: &Requested<'a>) -> Result<Needs<'a>> {
     let mut names = Vec::new();
     for info in request.documents("nsInfo")? {

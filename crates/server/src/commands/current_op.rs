@@ -130,7 +130,7 @@ pub fn stage(server: &Server, caller: &Caller, spec: &Doc) -> Result<Vec<DocBuf>
 
 /// Options of the listing: what it includes besides running operations, and how commands are shown.
 struct Shown<'a> {
-    /// Who sees only what is its own.
+    /// The only user whose operations are shown.
     owner: Option<&'a Caller>,
     idle_connections: bool,
     idle_cursors: bool,

@@ -90,7 +90,7 @@ impl Command for KillCursors {
     }
 }
 
-/// What it needs to close a cursor of another user.
+/// The privilege needed to close another user's cursor.
 fn killing(namespace: &str) -> Result<Needs<'static>> {
     let (db, name) = split(namespace)?;
     let place = match name {

@@ -1,4 +1,4 @@
-//! What each command says that it needs, as tables.
+//! Tables of the privileges that each command needs.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What a role may inherit from, and what it may be granted.
+//! Checks of the roles and privileges that a role may have.
 
 use frond_auth::roles::resolve;
 use frond_auth::{Privilege, Resource, UserName, builtin_roles};

@@ -18,7 +18,7 @@ use crate::context::Context;
 /// Shows roles.
 pub struct RolesInfo;
 
-/// How privileges are shown.
+/// The form in which privileges are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Omit,
@@ -26,7 +26,7 @@ enum Format {
     AsUserFragment,
 }
 
-/// What is shown of a role.
+/// The parts of a role to show.
 #[derive(Clone, Copy)]
 struct Shown {
     privileges: bool,

@@ -21,7 +21,7 @@ pub struct RolesOfRole {
 /// `grantRolesToRole`
 pub static GRANT: RolesOfRole = RolesOfRole {
     names: &["grantRolesToRole"],
-    doc: "Lets a role inherit from others.",
+    doc: "Grants roles to a role.",
     action: Action::GrantRole,
     change: roles_of_user::add,
 };
@@ -29,7 +29,7 @@ pub static GRANT: RolesOfRole = RolesOfRole {
 /// `revokeRolesFromRole`
 pub static REVOKE: RolesOfRole = RolesOfRole {
     names: &["revokeRolesFromRole"],
-    doc: "Lets a role inherit no longer from others.",
+    doc: "Revokes roles from a role.",
     action: Action::RevokeRole,
     change: roles_of_user::take,
 };
@@ -52,9 +52,7 @@ impl Command for RolesOfRole {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        let roles = fields::roles(&request.args(), request.db)?.unwrap_or_default();
-        let of_roles = fields::needs_for_roles(&roles, self.action);
-        Ok(Needs::LoggedIn.and(of_roles))
+        fields::needs_for_named_roles(request, self.action)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -66,9 +66,7 @@ impl Command for RolesOfUser {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        let roles = fields::roles(&request.args(), request.db)?.unwrap_or_default();
-        let of_roles = fields::needs_for_roles(&roles, self.action);
-        Ok(Needs::LoggedIn.and(of_roles))
+        fields::needs_for_named_roles(request, self.action)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

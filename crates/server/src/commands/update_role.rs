@@ -30,14 +30,9 @@ impl Command for UpdateRole {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        let args = request.args();
-        let roles = fields::roles(&args, request.db)?.unwrap_or_default();
-        let privileges = fields::privileges(&args)?.unwrap_or_default();
         // Nobody knows which roles and privileges are revoked.
-        Ok(Needs::on(Place::AnyNormal, Action::RevokeRole)
-            .and(fields::needs_for_roles(&roles, Action::GrantRole))
-            .and(fields::needs_for_privileges(&privileges, Action::GrantRole))
-            .and(fields::needs_for_restrictions(request)))
+        let granted = fields::needs_for_parts_of_role(request)?;
+        Ok(Needs::on(Place::AnyNormal, Action::RevokeRole).and(granted))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

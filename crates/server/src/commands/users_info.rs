@@ -16,7 +16,7 @@ use crate::context::Context;
 /// Shows users.
 pub struct UsersInfo;
 
-/// What is shown of a user.
+/// The parts of a user to show.
 struct Shown {
     privileges: bool,
     credentials: bool,

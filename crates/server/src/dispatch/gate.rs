@@ -13,13 +13,13 @@ use crate::connection::{short_command, without_secrets};
 use crate::log::Component;
 use crate::parking::Parked;
 
-/// Who asks for a command: the user as the last command read it.
+/// The caller of a command, with the user as of the last check.
 pub fn caller(client: &Client<'_>) -> Caller {
     let user = client.state.identity.clone();
     Caller::new(client.server, client.connection, user)
 }
 
-/// Who asks for a command, as it is now. A write that has waited for the journal is done already.
+/// The caller of a command, with the user as it is now. A write that has waited for the journal is already done.
 ///
 /// # Errors
 /// If the user has changed and cannot be read: the command must not run.

@@ -1,4 +1,4 @@
-//! What users with single privileges may do.
+//! Tests with users of single privileges.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What is a user's own: sessions, transactions, operations, databases in lists.
+//! Tests of what belongs to one user: sessions, transactions, operations, listed databases.
 
 #![allow(clippy::unwrap_used)]
 
@@ -212,7 +212,7 @@ async fn sessions_have_no_owner_without_authorization() {
     assert_eq!(sessions(&mut server, &doc! {}).len(), 1);
 }
 
-/// Who is not logged in cannot fill the table of sessions.
+/// A client that is not logged in cannot fill the table of sessions.
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_have_no_sessions() {
     let mut server = TestServer::with_authorization();

@@ -1,4 +1,4 @@
-//! What the server keeps for logins: the enabled mechanisms, what the passwords of new users cost, counters, and the
+//! The server's login state: the enabled mechanisms, iteration counts of new passwords, counters, and the
 //! secret by which users who do not exist look as if they did.
 
 mod counters;

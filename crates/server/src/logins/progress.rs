@@ -1,4 +1,4 @@
-//! How far the login of one connection is.
+//! The progress of a connection's login.
 
 use std::time::{Duration, Instant};
 
@@ -32,11 +32,11 @@ pub struct Attempt {
 pub struct Pending {
     /// The login.
     pub attempt: Attempt,
-    /// What the client sends next.
+    /// The expected message of the client.
     pub step: Step,
 }
 
-/// What a client sends next.
+/// The message that is expected of a client.
 #[derive(Debug)]
 pub enum Step {
     /// Its final message of SCRAM.
@@ -52,14 +52,14 @@ pub enum Step {
     Empty(Option<[u8; 16]>),
 }
 
-/// How far the login of a connection is.
+/// The progress of a connection's login.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// The conversation.
     pub pending: Option<Pending>,
-    /// What `getnonce` returned last; for one login.
+    /// The last nonce of `getnonce`, valid for one login.
     pub nonce: Option<String>,
-    /// How long the reply waits: to a failed login, and to the first message of each.
+    /// The delay of the reply to a failed login, or to the first message of a login.
     pub delay: Option<Duration>,
     /// Set by too many failed logins: the connection is closed after the reply.
     pub closes: bool,

@@ -1,4 +1,4 @@
-//! What a connection may do before it is logged in, where logins are required.
+//! Tests of connections before a login, with authorization on.
 
 #![allow(clippy::unwrap_used)]
 

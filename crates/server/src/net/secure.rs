@@ -27,10 +27,10 @@ use crate::settings::TlsMode;
 use crate::state::Server;
 use crate::tls::Tls;
 
-/// How long a client may take for its part of the handshake, and for its first bytes if it has to send some.
+/// Time limit of the client's part of a handshake, and of its first bytes if TLS is required.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a handshake may take with the time that it waits for its turns. Clients have given up long before.
+/// Time limit of a handshake with its time in the queue. Clients give up long before.
 const HANDSHAKE_AND_TURNS_MAX: Duration = Duration::from_secs(60);
 
 /// Serves a client of a TCP address until it disconnects, breaks the protocol, or the server stops.
@@ -85,7 +85,7 @@ where
     }
 }
 
-/// What a client begins with.
+/// The kind of a connection, by its first bytes.
 enum Begun {
     /// It closed the connection, as the health check of a load balancer does.
     Nothing,

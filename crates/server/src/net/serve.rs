@@ -32,7 +32,7 @@ use crate::state::Server;
 /// How long a client may take to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
 
-/// How long a client may take to send its first message, if it has to log in.
+/// Time limit of a client's first message, with authorization on.
 const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves a client until it disconnects, breaks the protocol, or the server stops.

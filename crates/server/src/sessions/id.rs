@@ -1,4 +1,4 @@
-//! What names a session: the UUID of the client, and the user whose session it is.
+//! The identity of a session: the client's UUID, and its user.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -51,10 +51,10 @@ impl fmt::Debug for SessionOwner {
     }
 }
 
-/// What names a session. Where authorization is checked, the same UUID names another session for each user.
+/// The identity of a session. With authorization on, the same UUID names a separate session for each user.
 #[derive(Clone, Copy)]
 pub struct SessionId {
-    /// What tells it from others: the UUID, or a digest of the UUID and the owner.
+    /// The key: the UUID, or a digest of the UUID and the owner.
     key: [u8; 16],
     id: [u8; 16],
     owner: Option<SessionOwner>,
@@ -143,7 +143,7 @@ impl SessionId {
         self.owner
     }
 
-    /// What its records are stored under.
+    /// The key of its stored records.
     pub fn key(self) -> [u8; 16] {
         self.key
     }

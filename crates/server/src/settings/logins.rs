@@ -9,7 +9,7 @@ use super::table::{Kind, Setting, integer, switch, text};
 /// The range of an iteration count, as in mongod.
 pub const ITERATIONS: (i64, i64) = (5000, i32::MAX as i64);
 
-/// How a user may log in, and what the passwords of new users cost.
+/// Login settings: mechanisms, and iteration counts of new passwords.
 #[derive(Clone, Debug)]
 pub struct LoginSettings {
     /// The enabled mechanisms.
@@ -18,7 +18,7 @@ pub struct LoginSettings {
     pub sha1_iterations: u32,
     /// Iterations of new credentials for SCRAM-SHA-256.
     pub sha256_iterations: u32,
-    /// How long the first failed login of a connection waits for its reply. Each further one waits twice as long.
+    /// The delay of the reply to a connection's first failed login. Each further failure doubles it.
     pub failed_delay: Duration,
     /// Whether a client on this machine may create the first user without a login.
     pub localhost_bypass: bool,

@@ -100,7 +100,7 @@ pub struct Settings {
     pub connections_exempt: Vec<Exempt>,
     /// Whether files are created with the permissions that the umask of the system leaves.
     pub honor_umask: bool,
-    /// How connections are encrypted.
+    /// The TLS settings.
     pub tls: TlsSettings,
     /// Compressors that a client may negotiate, in order of preference.
     pub compressors: Vec<Compressor>,

@@ -21,7 +21,7 @@ pub enum TlsMode {
     Require,
 }
 
-/// How connections are encrypted.
+/// The TLS settings.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
     /// See [`TlsMode`].

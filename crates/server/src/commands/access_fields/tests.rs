@@ -1,4 +1,4 @@
-//! What the commands on users and roles need.
+//! Tests of the privileges that user and role commands need.
 #![allow(clippy::unwrap_used)]
 
 use frond_bson::{DocBuf, doc};

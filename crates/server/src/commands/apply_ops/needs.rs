@@ -1,4 +1,4 @@
-//! What `applyOps` needs: what each entry does.
+//! The privileges that the entries of `applyOps` need.
 
 use frond_bson::{Doc, Value};
 use frond_error::{Error, Result};
