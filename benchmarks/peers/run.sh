@@ -7,7 +7,7 @@
 # their memory each second, and stops them. OUT gets the report of `frond bench all`, memory.csv, the
 # servers' logs and run.md. With the defaults it takes about an hour on 2 cores. From the environment:
 #
-#   WORKLOADS             insert multikey manykeys sysbench indexcost
+#   WORKLOADS             insert multikey manykeys sysbench indexcost groups
 #   MEMORY_MIB            512        limit of each cgroup; 0 for none
 #   MINUTES               8          a workload on a server ends after this much of its own time
 #   SCALE                 1          all sizes below times this, such as 0.01 for a trial
@@ -16,6 +16,7 @@
 #   MANYKEYS_DOCUMENTS    3000       W3: documents, each with 20,000 keys
 #   SYSBENCH_DOCUMENTS    650000     W4: documents in each of 16 collections
 #   INDEXCOST_DOCUMENTS   1000000    W5: documents, without the index and with it
+#   GROUPS_DOCUMENTS      10000000   W6: documents
 #   INSERT_OPTIONS …                 more options for a workload, such as "--threads 4"
 #   BENCH_OPTIONS                    more options for all, such as "--null --turns 10"
 #   URIS                             more servers, such as "mongodb://127.0.0.1:27018/"
@@ -25,7 +26,7 @@
 #   DATA                             folder for the data, which is removed at the end [default: beside OUT]
 set -euo pipefail
 
-usage() { sed -n '2,28s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,29s/^# \{0,1\}//p' "$0"; }
 case "${1:-}" in -h | --help) usage; exit 0 ;; esac
 [ $# -eq 1 ] || { usage >&2; exit 2; }
 mkdir -p "$1"
@@ -34,7 +35,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . scripts/lib/memory-cgroup.sh
 postgres=benchmarks/peers/postgres.sh
 
-read -ra workloads <<<"${WORKLOADS:-insert multikey manykeys sysbench indexcost}"
+read -ra workloads <<<"${WORKLOADS:-insert multikey manykeys sysbench indexcost groups}"
 read -ra bench_options <<<"${BENCH_OPTIONS:-}"
 read -ra server_options <<<"${SERVER_OPTIONS:-}"
 read -ra more_uris <<<"${URIS:-}"
@@ -54,7 +55,8 @@ for workload in "${workloads[@]}"; do
         sysbench) words="--documents $(size "${SYSBENCH_DOCUMENTS:-650000}")
             ${SYSBENCH_OPTIONS:---threads 8,32,256 --seconds 40}" ;;
         indexcost) words="--documents $(size "${INDEXCOST_DOCUMENTS:-1000000}") ${INDEXCOST_OPTIONS:-}" ;;
-        *) echo "WORKLOADS: $workload is none of insert, multikey, manykeys, sysbench and indexcost" >&2; exit 2 ;;
+        groups) words="--documents $(size "${GROUPS_DOCUMENTS:-10000000}") ${GROUPS_OPTIONS:-}" ;;
+        *) echo "WORKLOADS: $workload is none of insert, multikey, manykeys, sysbench, indexcost and groups" >&2; exit 2 ;;
     esac
     with+=(--with "$workload $(tr -s ' \n' '  ' <<<"$words")")
 done

@@ -352,19 +352,24 @@ impl<'a> FromSql<'a> for Raw<'a> {
 }
 
 impl Row {
-    fn first(&self) -> Option<&[u8]> {
-        let raw: Option<Raw<'_>> = self.0.try_get(0).ok()?;
+    fn column(&self, column: usize) -> Option<&[u8]> {
+        let raw: Option<Raw<'_>> = self.0.try_get(column).ok()?;
         raw.map(|raw| raw.0)
     }
 
     /// The first column as text.
     pub fn text(&self) -> Option<&str> {
-        std::str::from_utf8(self.first()?).ok()
+        std::str::from_utf8(self.column(0)?).ok()
     }
 
     /// The first column as a number of eight or four bytes.
     pub fn int(&self) -> Option<i64> {
-        let bytes = self.first()?;
+        self.int_at(0)
+    }
+
+    /// A column as a number.
+    pub fn int_at(&self, column: usize) -> Option<i64> {
+        let bytes = self.column(column)?;
         let wide = bytes.try_into().map(i64::from_be_bytes);
         let narrow = bytes.try_into().map(i32::from_be_bytes).map(i64::from);
         wide.or(narrow).ok()

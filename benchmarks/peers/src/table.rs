@@ -26,7 +26,7 @@ pub enum Kind {
 /// What the workloads' fields hold.
 pub fn kind_of(field: &str) -> Kind {
     match field {
-        "k" => Kind::Int,
+        "k" | "v" => Kind::Int,
         "creation" | "expiration" | "appver" | "g" | "someId1" | "date1" => Kind::Bigint,
         "timeslice" => Kind::Jsonb,
         _ => Kind::Text,

@@ -3,6 +3,7 @@
 use clap::{Args, FromArgMatches};
 
 use crate::error::{Error, Result};
+use crate::groups;
 use crate::harness::{CommonOptions, Run, Workload, scale};
 use crate::indexcost;
 use crate::insert;
@@ -44,15 +45,18 @@ pub enum Name {
     Sysbench,
     /// W5
     Indexcost,
+    /// W6
+    Groups,
 }
 
 impl Name {
-    const ALL: [Name; 5] = [
+    const ALL: [Name; 6] = [
         Name::Insert,
         Name::Multikey,
         Name::Manykeys,
         Name::Sysbench,
         Name::Indexcost,
+        Name::Groups,
     ];
 
     fn name(self) -> &'static str {
@@ -62,6 +66,7 @@ impl Name {
             Name::Manykeys => manykeys::NAME,
             Name::Sysbench => "sysbench",
             Name::Indexcost => "indexcost",
+            Name::Groups => "groups",
         }
     }
 }
@@ -116,6 +121,7 @@ impl Options {
                 Name::Manykeys => Box::new(self.prepared(self.parse::<manykeys::Work>(*name)?)?),
                 Name::Sysbench => Box::new(self.prepared(self.parse::<sysbench::Work>(*name)?)?),
                 Name::Indexcost => Box::new(self.prepared(self.parse::<indexcost::Work>(*name)?)?),
+                Name::Groups => Box::new(self.prepared(self.parse::<groups::Work>(*name)?)?),
             })
         };
         self.only.iter().map(boxed).collect()

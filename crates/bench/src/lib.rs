@@ -14,6 +14,7 @@ mod documents;
 mod encryption;
 mod error;
 mod format;
+mod groups;
 mod harness;
 mod indexcost;
 mod insert;
@@ -71,6 +72,8 @@ pub enum Command {
     Sysbench(Options<sysbench::Work>),
     /// Insert documents without and with an index on their name, and find some by it
     Indexcost(Options<indexcost::Work>),
+    /// Group small documents by a field, all of them and a part, and find some without an index
+    Groups(Options<groups::Work>),
     /// All of these, one after the other, in one report
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
@@ -100,6 +103,7 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         Command::Manykeys(options) => measure(&options.common, &options.work, &known),
         Command::Sysbench(options) => measure(&options.common, &options.work, &known),
         Command::Indexcost(options) => measure(&options.common, &options.work, &known),
+        Command::Groups(options) => measure(&options.common, &options.work, &known),
         Command::All(options) => all::run(&options, &known),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))

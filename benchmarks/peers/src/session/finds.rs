@@ -1,6 +1,6 @@
-//! Finds by one field.
+//! Finds by one field, and groups by one field.
 
-use frond_bench::system::{Find, Finds, From};
+use frond_bench::system::{Find, Finds, From, Group, Grouping, Groups};
 use frond_bench::{Collection, Error, Result};
 use frond_bson::Value;
 
@@ -20,6 +20,35 @@ impl Finds for Connection {
         })?;
         Ok(rows)
     }
+}
+
+impl Grouping for Connection {
+    fn group(&mut self, collection: &Collection, group: &Group<'_>) -> Result<Groups> {
+        let mut groups = Groups::default();
+        self.client()?.query(
+            &group_statement(&Table::of(collection), group),
+            &[],
+            |row| {
+                groups.groups += 1;
+                groups.documents += row.int_at(1).unwrap_or_default();
+                groups.total += row.int_at(2).unwrap_or_default();
+                Ok(())
+            },
+        )?;
+        Ok(groups)
+    }
+}
+
+/// The statement of an aggregation: the key, how many rows have it, and their sum.
+fn group_statement(table: &Table, group: &Group<'_>) -> String {
+    let (by, sum) = (expression(group.by), expression(group.sum));
+    let below = group
+        .below
+        .map_or(String::new(), |below| format!(" WHERE {sum} < {below}"));
+    format!(
+        "SELECT {by}, count(*)::int8, sum({sum})::int8 FROM {}{below} GROUP BY 1",
+        table.full()
+    )
 }
 
 impl Connection {
@@ -87,6 +116,20 @@ fn statement<'v>(table: &Table, find: &Find<'v>, multikey: bool) -> Result<(Stri
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_group_is_a_statement_with_two_sums() {
+        let table = Table::of(&Collection {
+            database: "d".to_owned(),
+            name: "c".to_owned(),
+        });
+        let (by, sum) = ("k", "v");
+        let group = |below| group_statement(&table, &Group { by, sum, below });
+        let all = r#"SELECT ((doc->>'k')::int4), count(*)::int8, sum(((doc->>'v')::int4))::int8 FROM "d"."c""#;
+        assert_eq!(group(None), format!("{all} GROUP BY 1"));
+        let some = format!("{all} WHERE ((doc->>'v')::int4) < 5 GROUP BY 1");
+        assert_eq!(group(Some(5)), some);
+    }
 
     #[test]
     fn statements_find_by_the_expression_of_the_index() {

@@ -1,6 +1,7 @@
 //! Generators of documents. Document `n` of a seed is always the same bytes, so runs can be repeated
 //! and compared; none of them allocates for a document.
 
+pub mod groups;
 pub mod indexcost;
 pub mod insertion;
 pub mod manykeys;

@@ -1,4 +1,4 @@
-//! Finds by one field.
+//! Finds by one field, and groups by one field.
 
 use frond_bson::Value;
 
@@ -29,4 +29,32 @@ pub enum From<'a> {
 pub trait Finds {
     /// Documents found.
     fn find(&mut self, collection: &Collection, find: &Find<'_>) -> Result<u64>;
+}
+
+/// A sum for each value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group<'a> {
+    /// The field with a group for each of its values.
+    pub by: &'a str,
+    /// The field whose integers are added.
+    pub sum: &'a str,
+    /// Only documents whose `sum` field is below this.
+    pub below: Option<i32>,
+}
+
+/// All groups together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// How many there are.
+    pub groups: u64,
+    /// Documents in them.
+    pub documents: i64,
+    /// The sum of their sums.
+    pub total: i64,
+}
+
+/// Aggregations over a whole collection.
+pub trait Grouping {
+    /// Counts the documents of each group, and adds up a field of theirs. All groups are fetched.
+    fn group(&mut self, collection: &Collection, group: &Group<'_>) -> Result<Groups>;
 }

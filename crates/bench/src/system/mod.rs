@@ -11,7 +11,7 @@ mod status;
 mod transactions;
 mod updates;
 
-pub use finds::{Find, Finds, From};
+pub use finds::{Find, Finds, From, Group, Grouping, Groups};
 pub use inserts::{Batch, Inserts};
 pub use setup::{Compression, Definition, Description, Index, Setup, Sizes, wait_until_idle};
 pub use status::{MemoryUsage, OPERATIONS, Status};
@@ -72,6 +72,6 @@ impl WriteConcern {
 }
 
 /// One connection, for one thread: one request at a time.
-pub trait Session: Setup + Inserts + KeyUpdates + Transactions + Finds + Send {}
+pub trait Session: Setup + Inserts + KeyUpdates + Transactions + Finds + Grouping + Send {}
 
-impl<T: Setup + Inserts + KeyUpdates + Transactions + Finds + Send> Session for T {}
+impl<T: Setup + Inserts + KeyUpdates + Transactions + Finds + Grouping + Send> Session for T {}

@@ -166,6 +166,7 @@ fn matches(document: &Doc, filter: &Doc) -> bool {
         range.iter().all(|(operator, bound)| match operator {
             "$gte" => compare(&value, &bound).is_ge(),
             "$lte" => compare(&value, &bound).is_le(),
+            "$lt" => compare(&value, &bound).is_lt(),
             other => unreachable!("{other}"),
         })
     })
@@ -456,6 +457,13 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
         }
         "aggregate" => {
             let stages = list("pipeline");
+            let last = stages.last().unwrap().get_doc("$group").unwrap();
+            if last.contains_key("total") {
+                let filter = stages[0].get_doc("$match").map(Doc::to_owned);
+                let found = state.find(collection, &filter.unwrap_or_default());
+                let found = shape(found, None, None, version);
+                return cursor("firstBatch", &groups(&found), 0);
+            }
             assert_eq!(stages.len(), 3);
             let found = state.find(collection, stages[0].get_doc("$match").unwrap());
             let found = shape(found, None, None, version);
@@ -489,6 +497,20 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
         "ping" | "serverStatus" | "fsync" => doc! { "ok": 1.0 },
         _ => doc! { "ok": 0.0, "errmsg": "no such command", "code": 59 },
     }
+}
+
+/// Documents and the sum of their `v` for each `k`.
+fn groups(found: &[DocBuf]) -> Vec<DocBuf> {
+    let mut groups = std::collections::BTreeMap::new();
+    for doc in found {
+        let (n, total) = groups.entry(doc.get_i32("k").unwrap()).or_insert((0, 0));
+        *n += 1;
+        *total += i64::from(doc.get_i32("v").unwrap());
+    }
+    let groups = groups.into_iter();
+    groups
+        .map(|(k, (n, total))| doc! { "_id": k, "n": n, "total": total })
+        .collect()
 }
 
 #[derive(Parser)]

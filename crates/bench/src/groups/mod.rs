@@ -1,0 +1,31 @@
+//! Aggregations over a collection without a secondary index: groups of all documents, groups of a quarter of them, and a find
+//! of one in a thousand.
+
+mod options;
+mod runner;
+mod section;
+
+pub use options::Work;
+
+use crate::documents::groups::Documents;
+use crate::error::Result;
+use crate::harness::{Run, Workload};
+use crate::report::Section;
+use runner::GroupsRunner;
+
+impl Workload for Work {
+    fn name(&self) -> &'static str {
+        "groups"
+    }
+
+    fn set_default_scale(&mut self, scale: f64) {
+        self.scale.get_or_insert(scale);
+    }
+
+    fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
+        let source = Documents::new(run.options.seed);
+        let (results, result) =
+            run.measure(|target| GroupsRunner::open(run, target, self, &source))?;
+        Ok((section::of(self, &results), result))
+    }
+}

@@ -1,0 +1,254 @@
+//! One target's part of a run of aggregations.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frond_bson::Value;
+
+use super::options::Work;
+use crate::collection::Collection;
+use crate::documents::Source;
+use crate::documents::groups::{Documents, VALUES};
+use crate::error::{Error, Result};
+use crate::harness::{Ending, Run, Runner, Target, Turn};
+use crate::load::Load;
+use crate::meter::Meter;
+use crate::progress::Progress;
+use crate::sampler::Sampler;
+use crate::system::{Definition, Find, From, Group, Groups, Session, Sizes, WriteConcern};
+use crate::threads::with_each;
+
+/// The `k` that is looked for.
+const KEY: i32 = 77;
+/// A quarter of the documents have a `v` below this.
+const BELOW: i32 = (VALUES / 4) as i32;
+
+/// A query of the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// Groups by `k` of all documents.
+    All,
+    /// The same of those with a small `v`.
+    Some,
+    /// A find of the documents with one `k`.
+    Find,
+}
+
+impl Query {
+    /// All of them, in the order in which they run.
+    pub const ALL: [Query; 3] = [Query::All, Query::Some, Query::Find];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Query::All => "group all documents by k",
+            Query::Some => "group a quarter of them by k",
+            Query::Find => "find one k of 1,000",
+        }
+    }
+}
+
+/// The results of a target.
+#[derive(Default)]
+pub struct Results {
+    /// How it ended.
+    pub ending: Ending,
+    /// Documents that went in.
+    pub documents: u64,
+    /// How long that took.
+    pub load: Duration,
+    /// The times of each query, in the order of [`Query::ALL`].
+    pub times: [Vec<Duration>; 3],
+    /// The size of the collection when it was loaded.
+    pub sizes: Sizes,
+}
+
+/// Connections, and the results so far.
+pub struct GroupsRunner<'a> {
+    run: &'a Run,
+    target: &'a Target,
+    work: &'a Work,
+    source: &'a Documents,
+    concern: WriteConcern,
+    collection: Collection,
+    watcher: Box<dyn Session>,
+    workers: Vec<Box<dyn Session>>,
+    progress: Progress,
+    expected: [Groups; 2],
+    found: u64,
+    round: u32,
+    loaded: bool,
+    own_time: Duration,
+    results: Results,
+}
+
+impl<'a> GroupsRunner<'a> {
+    /// Connects, checks the settings against the server's limits, and makes the collection.
+    pub fn open(
+        run: &'a Run,
+        target: &'a Target,
+        work: &'a Work,
+        source: &'a Documents,
+    ) -> Result<Self> {
+        let options = &run.options;
+        let concern = target.concern(&work.write, 1)?;
+        let mut watcher = target.connect(&run.stop)?;
+        watcher.check_batch(
+            concern.acknowledged,
+            work.write.batch,
+            source.document_bytes(),
+        )?;
+        let collection = target.collection(options.db.as_deref(), &work.collection)?;
+        target.make_empty(watcher.as_mut(), &collection, options, None)?;
+        watcher.create(&collection, &Definition::default())?;
+        let workers = target.connect_all(usize::from(work.write.threads), &run.stop)?;
+        Ok(GroupsRunner {
+            progress: Progress::new(target.label(), work.documents(), "documents", options.quiet),
+            expected: source.expected(work.documents(), BELOW),
+            found: source.with_key(work.documents(), KEY),
+            run,
+            target,
+            work,
+            source,
+            concern,
+            collection,
+            watcher,
+            workers,
+            round: 0,
+            loaded: false,
+            own_time: Duration::ZERO,
+            results: Results::default(),
+        })
+    }
+
+    /// Loads the collection, and waits until the server has written it. False if the time was up before.
+    fn load(&mut self) -> Result<bool> {
+        let meter = Meter::start(self.work.documents(), Arc::clone(&self.run.stop));
+        for session in &mut self.workers {
+            session.insert_into(&self.collection, self.concern)?;
+        }
+        let load = Load::new(self.source, 0..self.work.documents(), self.work.write.batch);
+        let mut watch = Sampler {
+            run: self.run,
+            name: "groups",
+            label: self.target.label(),
+            watcher: self.watcher.as_mut(),
+            progress: &mut self.progress,
+            own_time: self.own_time,
+            time_left: self.run.time_left(self.own_time),
+            others: 0,
+            rows: None,
+        };
+        let watched = with_each(
+            &mut self.workers,
+            &meter,
+            |_, session| load.insert(session.as_mut(), &meter),
+            |all_done| watch.until(&meter, all_done),
+        );
+        meter.pause();
+        self.results.load = meter.elapsed();
+        self.results.documents = meter.documents();
+        self.own_time += meter.elapsed();
+        watched?;
+        if let Some(error) = meter.take_error() {
+            return Err(error);
+        }
+        if meter.documents() < self.work.documents() {
+            return Ok(false);
+        }
+        self.run
+            .check_count(self.watcher.as_mut(), &self.collection, meter.documents())?;
+        if !self.target.is_null() {
+            self.run.wait_until_idle(self.watcher.as_mut())?;
+            self.results.sizes = self.watcher.sizes(&self.collection)?;
+        }
+        Ok(true)
+    }
+
+    /// Runs a query, and checks its answer.
+    fn ask(&mut self, query: Query) -> Result<Duration> {
+        let group = |below| Group {
+            by: "k",
+            sum: "v",
+            below,
+        };
+        let [all, some] = self.expected;
+        let start = Instant::now();
+        let (answer, expected) = match query {
+            Query::All => (self.watcher.group(&self.collection, &group(None))?, all),
+            Query::Some => {
+                let answer = self.watcher.group(&self.collection, &group(Some(BELOW)))?;
+                (answer, some)
+            }
+            Query::Find => {
+                let find = Find {
+                    field: "k",
+                    from: From::Equal(Value::Int32(KEY)),
+                    limit: 0,
+                };
+                let groups = self.watcher.find(&self.collection, &find)?;
+                let of = |groups| Groups {
+                    groups,
+                    ..Groups::default()
+                };
+                (of(groups), of(self.found))
+            }
+        };
+        let elapsed = start.elapsed();
+        if answer != expected {
+            return Err(Error::Wrong(format!(
+                "{}: {}: {answer:?} instead of {expected:?}",
+                self.collection,
+                query.name()
+            )));
+        }
+        Ok(elapsed)
+    }
+}
+
+impl Runner for GroupsRunner<'_> {
+    type Results = Results;
+
+    fn into_results(self) -> Results {
+        self.progress.finish();
+        self.results
+    }
+
+    fn turn(&mut self) -> Result<Turn> {
+        if !self.loaded {
+            if !self.load()? {
+                return Ok(Turn::TimeUp);
+            }
+            self.loaded = true;
+            return Ok(if self.target.is_null() {
+                Turn::Done
+            } else {
+                Turn::More
+            });
+        }
+        for (at, query) in Query::ALL.into_iter().enumerate() {
+            if self.run.time_left(self.own_time).is_zero() {
+                return Ok(Turn::TimeUp);
+            }
+            self.run.go_on()?;
+            let elapsed = self.ask(query)?;
+            self.own_time += elapsed;
+            self.results.times[at].push(elapsed);
+        }
+        self.round += 1;
+        Ok(if self.round == self.work.rounds {
+            Turn::Done
+        } else {
+            Turn::More
+        })
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        self.results.ending = ending;
+        self.workers.clear();
+        self.progress.finish();
+        self.run
+            .drop_collections(self.target, self.watcher.as_mut(), [&self.collection]);
+    }
+}
