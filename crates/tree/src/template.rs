@@ -1,20 +1,24 @@
-//! Templates: the bytes that values of one length share, stored once per page.
+//! Templates: the bytes that values of one length share, or the ends of all keys, stored once per page.
 //!
 //! Records of fixed size are equal in many bytes: names of fields, lengths, separators. Those bytes are stored once, in
 //! the template, and of each value only the others. Then the codec has less to compress, and does not spend bits on
-//! short matches between separators.
+//! short matches between separators. Neighbouring keys are equal in the bytes of types and separators, and keys of an index
+//! end with identifiers, which are equal in their time and their origin.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crate::bytes::{Reader, Writer};
 
 /// Values of other lengths have no template.
-const LEN_MIN: usize = 16;
-const LEN_MAX: usize = 16 << 10;
+pub(crate) const VALUE_LENS: RangeInclusive<usize> = 16..=16 << 10;
+/// The lengths of the ends of keys that may have a template.
+pub(crate) const KEY_END_LENS: RangeInclusive<usize> = 1..=64;
 /// Fewer values than this have no template.
 const VALUES_MIN: usize = 4;
 /// At least one byte in this many has to be shared.
 const SHARED_SHARE: usize = 16;
+/// The template of the ends of keys has to save this many bytes for each of its own.
+const SAVED_PER_BYTE: usize = 4;
 /// Short stretches are copied as this many bytes; the excess is overwritten by the next one.
 const CHUNK: usize = 16;
 
@@ -30,7 +34,7 @@ pub(crate) fn common_len(lens: impl Iterator<Item = u32> + Clone) -> Option<usiz
         }
     }
     let count = lens.filter(|len| *len == candidate).count();
-    let fits = (LEN_MIN..=LEN_MAX).contains(&(candidate as usize));
+    let fits = VALUE_LENS.contains(&(candidate as usize));
     (fits && count >= VALUES_MIN && count * 2 >= all).then_some(candidate as usize)
 }
 
@@ -62,6 +66,35 @@ impl Template {
         if (len - own_bytes) * SHARED_SHARE < len {
             return None;
         }
+        Some(Template::of_differing(first, &differs))
+    }
+
+    /// The template of the ends of keys, which begins with the first byte that all share; `None` if it saves too little.
+    /// The keys have at least `len` bytes.
+    pub(crate) fn of_key_ends<'a>(
+        len: usize,
+        keys: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Option<Template> {
+        let count = keys.len();
+        let mut ends = keys.map(|key| &key[key.len() - len..]);
+        let first = ends.next()?;
+        let mut differs = [0u8; *KEY_END_LENS.end()];
+        let differs = differs.get_mut(..len)?;
+        for end in ends {
+            for ((differs, a), b) in differs.iter_mut().zip(first).zip(end) {
+                *differs |= a ^ b;
+            }
+        }
+        let shared = differs.iter().filter(|byte| **byte == 0).count();
+        let from = differs.iter().position(|byte| *byte == 0)?;
+        let stored = 4 + (len - from).div_ceil(8) + shared;
+        let saves = shared * count >= stored * SAVED_PER_BYTE;
+        saves.then(|| Template::of_differing(&first[from..], &differs[from..]))
+    }
+
+    /// The template of values like `first`; `differs` is not zero for the bytes that are stored with each.
+    fn of_differing(first: &[u8], differs: &[u8]) -> Template {
+        let len = first.len();
         let mut bytes = first.to_vec();
         let mut differing: Vec<Range<usize>> = Vec::new();
         for at in (0..len).filter(|at| differs[*at] != 0) {
@@ -72,7 +105,7 @@ impl Template {
             }
         }
         bytes.resize(len + CHUNK, 0);
-        Some(Template::new(bytes, differing))
+        Template::new(bytes, differing)
     }
 
     /// `bytes` has [`CHUNK`] bytes more than a value.
@@ -95,7 +128,7 @@ impl Template {
         self.own_bytes
     }
 
-    /// Scratch bytes that [`Template::restore`] needs after the value.
+    /// Scratch bytes that [`Template::restore`] and [`Template::take_own`] need behind what they write.
     pub(crate) fn room(&self) -> usize {
         CHUNK
     }
@@ -116,10 +149,10 @@ impl Template {
         out.extend_from_slice(&self.bytes[from..self.len]);
     }
 
-    /// Restores what [`Template::write`] wrote.
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Template> {
+    /// Restores what [`Template::write`] wrote, if its values have one of these lengths.
+    pub(crate) fn read(reader: &mut Reader<'_>, lens: RangeInclusive<usize>) -> Option<Template> {
         let len = reader.u32()? as usize;
-        if !(LEN_MIN..=LEN_MAX).contains(&len) {
+        if !lens.contains(&len) {
             return None;
         }
         let bits = reader.bytes(len.div_ceil(8))?;
@@ -137,11 +170,14 @@ impl Template {
         Some(Template::new(bytes, differing))
     }
 
-    /// Appends the bytes of a value that the template does not have.
-    pub(crate) fn take_own(&self, value: &[u8], out: &mut Vec<u8>) {
+    /// Writes the bytes of a value that the template does not have to `out` from `at` on. Returns where they end. Up to
+    /// [`Template::room`] bytes behind them may be overwritten.
+    pub(crate) fn take_own(&self, value: &[u8], out: &mut [u8], mut at: usize) -> usize {
         for range in &self.differing {
-            out.extend_from_slice(&value[range.clone()]);
+            copy(out, at, value, range.start, range.len());
+            at += range.len();
         }
+        at
     }
 
     /// Appends a value made of its own bytes, of which there are [`Template::own_bytes`], to `out`. What follows them
@@ -225,12 +261,15 @@ mod tests {
             let mut stored = Vec::new();
             template.write(&mut stored);
             let mut reader = Reader(&stored);
-            let template = Template::read(&mut reader).unwrap();
+            let template = Template::read(&mut reader, VALUE_LENS).unwrap();
             assert!(reader.0.is_empty());
             assert_eq!(template.len(), len);
-            let mut own = Vec::new();
-            values.iter().for_each(|v| template.take_own(v, &mut own));
-            assert_eq!(own.len(), template.own_bytes() * values.len());
+            let mut own = vec![9; template.own_bytes() * values.len() + template.room()];
+            let taken = values
+                .iter()
+                .fold(0, |at, value| template.take_own(value, &mut own, at));
+            assert_eq!(taken, template.own_bytes() * values.len());
+            own.truncate(taken);
             let (mut rest, mut restored) = (own.as_slice(), vec![1]);
             for _ in &values {
                 template.restore(rest, &mut restored);
@@ -238,9 +277,36 @@ mod tests {
             }
             assert_eq!(restored[1..], values.concat());
             for cut in 0..stored.len() {
-                assert!(Template::read(&mut Reader(&stored[..cut])).is_none());
+                assert!(Template::read(&mut Reader(&stored[..cut]), VALUE_LENS).is_none());
             }
         }
+    }
+
+    #[test]
+    fn the_ends_of_keys_have_one_if_it_saves_enough() {
+        // Keys, how many of their last bytes are looked at, and the lengths of the template and of what each key keeps.
+        let numbered = |count: usize, end: &str| -> Vec<Vec<u8>> {
+            (0..count)
+                .map(|at| format!("{}{end}", at * 7).into_bytes())
+                .collect()
+        };
+        for (keys, len, expected) in [
+            (numbered(50, "-the-end"), 9, Some((8, 0))),
+            (numbered(50, "-the-end"), 4, Some((4, 0))),
+            (numbered(3, "-the-end"), 8, None),
+            (numbered(50, ""), 1, None),
+            (numbered(0, "-the-end"), 8, None),
+        ] {
+            let found = Template::of_key_ends(len, keys.iter().map(Vec::as_slice));
+            let found = found.map(|template| (template.len(), template.own_bytes()));
+            assert_eq!(found, expected, "{len} of {} keys", keys.len());
+        }
+        let keys: Vec<Vec<u8>> = (0..40u8).map(|at| vec![at, 1, 2, 3, at, 5, 6]).collect();
+        let template = Template::of_key_ends(7, keys.iter().map(Vec::as_slice)).unwrap();
+        assert_eq!((template.len(), template.own_bytes()), (6, 1));
+        let mut restored = Vec::new();
+        template.restore(&[9], &mut restored);
+        assert_eq!(restored, [1, 2, 3, 9, 5, 6]);
     }
 
     #[test]

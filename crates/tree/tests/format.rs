@@ -24,9 +24,9 @@ use rand::rngs::SmallRng;
 use support::SimDisk;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 5;
+const FORMAT_VERSION: u32 = 6;
 /// The supported versions.
-const VERSIONS: [u32; 4] = [2, 3, 4, FORMAT_VERSION];
+const VERSIONS: [u32; 5] = [2, 3, 4, 5, FORMAT_VERSION];
 /// From this version on there are stamps.
 const STAMPS_VERSION: u32 = 5;
 
