@@ -377,20 +377,29 @@ mod tests {
     #[test]
     fn a_trial_chooses_the_search() {
         let mut state = 1u32;
-        let mut letter = || {
+        let mut below = |limit: u32| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            b'a' + (((state >> 16) * 26) >> 16) as u8
+            (((state >> 16) * limit) >> 16) as u8
         };
-        let noise: Vec<u8> = (0..6000).map(|_| letter()).collect();
-        let words: Vec<Vec<u8>> = (0..40).map(|_| (0..6).map(|_| letter()).collect()).collect();
-        let text = (0..900).flat_map(|at| words[(at * at + at / 7) % 40].clone()).collect();
+        let noise: Vec<u8> = (0..6000).map(|_| b'a' + below(26)).collect();
+        // Matches are six bytes long.
+        let words: Vec<u8> = (0..6 * 40).map(|_| below(256)).collect();
+        let mut text = Vec::new();
+        while text.len() < 6000 {
+            let word = 6 * usize::from(below(40));
+            text.extend_from_slice(&words[word..word + 6]);
+            text.push(below(256));
+        }
         for (input, expected) in [(noise, Search::Sparse), (text, Search::Dense)] {
-            let input: Vec<u8> = input;
             let mut compressor = Compressor::new(Compression::Zstd);
             for page in 0..TRIAL_PAGES + 2 {
                 let mut out = vec![9];
                 let used = compressor.compress(&input, &mut out);
-                assert_eq!((used, compressor.search), (Compression::Zstd, expected), "{page}");
+                assert_eq!(
+                    (used, compressor.search),
+                    (Compression::Zstd, expected),
+                    "{page}"
+                );
                 let mut restored = Vec::new();
                 let result = decompress(used, &out[1..], input.len(), &mut restored);
                 assert_eq!((result, &restored), (Some(()), &input));

@@ -389,8 +389,7 @@ impl PageBuilder {
     /// The template of the ends of the keys, if it saves enough. None of it is in the prefix.
     fn key_template(&self, prefix_len: usize) -> Option<Template> {
         let lens = self.entries.iter().map(|entry| entry.key_len as usize);
-        let len = (lens.min()? - prefix_len).min(*KEY_END_LENS.end());
-        Template::of_key_ends(len, self.keys())
+        Template::of_key_ends(lens.min()? - prefix_len, self.keys())
     }
 
     /// Replaces `out` with the page and empties the builder.
@@ -427,11 +426,13 @@ impl PageBuilder {
             Some(template) => {
                 let mut at = out.len();
                 out.resize(at + self.keys.len() + template.room(), 0);
-                for key in self.keys() {
-                    let (start, end) =
-                        key[prefix_len..].split_at(key.len() - prefix_len - template.len());
-                    out[at..at + start.len()].copy_from_slice(start);
-                    at = template.take_own(end, out, at + start.len());
+                let mut end = 0;
+                for entry in &self.entries {
+                    let start = end + prefix_len;
+                    end += entry.key_len as usize;
+                    let split = end - template.len();
+                    out[at..at + split - start].copy_from_slice(&self.keys[start..split]);
+                    at = template.take_own(&self.keys, split, out, at + split - start);
                 }
                 out.truncate(at);
             }
@@ -441,13 +442,16 @@ impl PageBuilder {
             Some(template) => {
                 let mut at = out.len();
                 out.resize(at + self.values.len() + template.room(), 0);
-                for value in self.values() {
-                    if value.len() == template.len() {
-                        at = template.take_own(value, out, at);
+                let mut read = 0;
+                for entry in &self.entries {
+                    let len = entry.value_len as usize;
+                    if len == template.len() {
+                        at = template.take_own(&self.values, read, out, at);
                     } else {
-                        out[at..at + value.len()].copy_from_slice(value);
-                        at += value.len();
+                        out[at..at + len].copy_from_slice(&self.values[read..read + len]);
+                        at += len;
                     }
+                    read += len;
                 }
                 out.truncate(at);
             }

@@ -21,6 +21,8 @@ const SHARED_SHARE: usize = 16;
 const SAVED_PER_BYTE: usize = 4;
 /// Short stretches are copied as this many bytes; the excess is overwritten by the next one.
 const CHUNK: usize = 16;
+/// Keys are compared by this many bytes.
+const WORD: usize = 8;
 
 /// The length of the values that may get a template: at least half of all values have it.
 pub(crate) fn common_len(lens: impl Iterator<Item = u32> + Clone) -> Option<usize> {
@@ -69,27 +71,40 @@ impl Template {
         Some(Template::of_differing(first, &differs))
     }
 
-    /// The template of the ends of keys, which begins with the first byte that all share; `None` if it saves too little.
-    /// The keys have at least `len` bytes.
+    /// The template of the ends of keys, which begins with the first byte that all share; `None` if it saves too little. It
+    /// has up to `len` bytes, which no key is shorter than.
     pub(crate) fn of_key_ends<'a>(
         len: usize,
-        keys: impl ExactSizeIterator<Item = &'a [u8]>,
+        mut keys: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Option<Template> {
+        // Whole words are compared, from the end on.
+        let words = len.min(*KEY_END_LENS.end()) / WORD;
         let count = keys.len();
-        let mut ends = keys.map(|key| &key[key.len() - len..]);
-        let first = ends.next()?;
-        let mut differs = [0u8; *KEY_END_LENS.end()];
-        let differs = differs.get_mut(..len)?;
-        for end in ends {
-            for ((differs, a), b) in differs.iter_mut().zip(first).zip(end) {
-                *differs |= a ^ b;
+        let first = keys.next()?;
+        let mut differing = [[0; WORD]; *KEY_END_LENS.end() / WORD];
+        let differing = differing.get_mut(..words)?;
+        let mut of_first = [0; *KEY_END_LENS.end() / WORD];
+        for (word, of_first) in words_from_end(first).zip(&mut of_first) {
+            *of_first = word;
+        }
+        let mut sums = [0; *KEY_END_LENS.end() / WORD];
+        for key in keys {
+            for ((sum, of_first), word) in
+                (sums.iter_mut().zip(&of_first)).zip(words_from_end(key).take(words))
+            {
+                *sum |= word ^ of_first;
             }
         }
+        for (bytes, sum) in differing.iter_mut().rev().zip(sums) {
+            *bytes = sum.to_ne_bytes();
+        }
+        let differs = differing.as_flattened();
         let shared = differs.iter().filter(|byte| **byte == 0).count();
         let from = differs.iter().position(|byte| *byte == 0)?;
-        let stored = 4 + (len - from).div_ceil(8) + shared;
+        let stored = 4 + (differs.len() - from).div_ceil(8) + shared;
+        let end = first.len().checked_sub(differs.len() - from)?;
         let saves = shared * count >= stored * SAVED_PER_BYTE;
-        saves.then(|| Template::of_differing(&first[from..], &differs[from..]))
+        saves.then(|| Template::of_differing(&first[end..], &differs[from..]))
     }
 
     /// The template of values like `first`; `differs` is not zero for the bytes that are stored with each.
@@ -170,11 +185,17 @@ impl Template {
         Some(Template::new(bytes, differing))
     }
 
-    /// Writes the bytes of a value that the template does not have to `out` from `at` on. Returns where they end. Up to
-    /// [`Template::room`] bytes behind them may be overwritten.
-    pub(crate) fn take_own(&self, value: &[u8], out: &mut [u8], mut at: usize) -> usize {
+    /// Writes the bytes that the template lacks of the value at `read` to `out` from `at` on. Returns where they end. Up to
+    /// [`Template::room`] bytes behind them may be overwritten, and what follows the value may be read.
+    pub(crate) fn take_own(
+        &self,
+        from: &[u8],
+        read: usize,
+        out: &mut [u8],
+        mut at: usize,
+    ) -> usize {
         for range in &self.differing {
-            copy(out, at, value, range.start, range.len());
+            copy(out, at, from, read + range.start, range.len());
             at += range.len();
         }
         at
@@ -215,14 +236,24 @@ fn next_bit(bits: &[u8], from: usize, set: bool) -> usize {
     bits.len() * 8
 }
 
+/// The last bytes as numbers, from the end on.
+fn words_from_end(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let word = |bytes: &[u8]| {
+        bytes
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    };
+    bytes.rchunks_exact(WORD).map(word)
+}
+
 /// Copies at least `len` bytes, a chunk at a time if there are as many on both sides.
 #[inline]
 fn copy(to: &mut [u8], at: usize, from: &[u8], read: usize, len: usize) {
     if len <= CHUNK
-        && let Some(to) = to.get_mut(at..at + CHUNK)
-        && let Some(from) = from.get(read..read + CHUNK)
+        && let Some(to) = to.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<CHUNK>)
+        && let Some(from) = from.get(read..).and_then(<[u8]>::first_chunk::<CHUNK>)
     {
-        to.copy_from_slice(from);
+        *to = *from;
     } else {
         to[at..at + len].copy_from_slice(&from[read..read + len]);
     }
@@ -265,9 +296,10 @@ mod tests {
             assert!(reader.0.is_empty());
             assert_eq!(template.len(), len);
             let mut own = vec![9; template.own_bytes() * values.len() + template.room()];
-            let taken = values
-                .iter()
-                .fold(0, |at, value| template.take_own(value, &mut own, at));
+            let all = values.concat();
+            let taken = (0..values.len()).fold(0, |at, row| {
+                template.take_own(&all, row * len, &mut own, at)
+            });
             assert_eq!(taken, template.own_bytes() * values.len());
             own.truncate(taken);
             let (mut rest, mut restored) = (own.as_slice(), vec![1]);
@@ -292,17 +324,19 @@ mod tests {
         };
         for (keys, len, expected) in [
             (numbered(50, "-the-end"), 9, Some((8, 0))),
-            (numbered(50, "-the-end"), 4, Some((4, 0))),
+            (numbered(50, "-the-very-end"), 14, Some((8, 0))),
+            (numbered(50, "-the-end"), 7, None),
             (numbered(3, "-the-end"), 8, None),
-            (numbered(50, ""), 1, None),
+            (numbered(50, "12345678"), 8, Some((8, 0))),
             (numbered(0, "-the-end"), 8, None),
         ] {
             let found = Template::of_key_ends(len, keys.iter().map(Vec::as_slice));
             let found = found.map(|template| (template.len(), template.own_bytes()));
             assert_eq!(found, expected, "{len} of {} keys", keys.len());
         }
-        let keys: Vec<Vec<u8>> = (0..40u8).map(|at| vec![at, 1, 2, 3, at, 5, 6]).collect();
-        let template = Template::of_key_ends(7, keys.iter().map(Vec::as_slice)).unwrap();
+        let keys = (0..40u8).map(|at| vec![7, at, at, 1, 2, 3, at, 5, 6]);
+        let keys: Vec<Vec<u8>> = keys.collect();
+        let template = Template::of_key_ends(9, keys.iter().map(Vec::as_slice)).unwrap();
         assert_eq!((template.len(), template.own_bytes()), (6, 1));
         let mut restored = Vec::new();
         template.restore(&[9], &mut restored);
