@@ -39,6 +39,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Commits that take more memory than this are made one at a time. Commits become visible in the order of their numbers, so a
 /// small one waits for at most one large one. Batches of a bulk insert are smaller.
 const LARGE_BYTES: usize = 8 << 20;
+/// A memtable that has its usual size after this time is not filled any further. What fills one faster would fill a larger one
+/// soon, too, and larger ones take less work to flush.
+const FAST_FILL: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 3000 });
 /// Room for some commits of the catalog.
 const SMALL_BYTES: usize = 64 << 10;
 /// The buffers of this many write sets are kept for reuse.
@@ -370,6 +373,14 @@ impl Engine {
         }
     }
 
+    /// Whether a memtable has the size that is enough for slow commits, and took long for it.
+    fn is_filled_slowly(&self, memtable: &Memtable) -> bool {
+        // Without threads nothing may depend on the time.
+        !self.options.inline
+            && memtable.bytes() >= self.options.slow_memtable_size()
+            && memtable.age() >= FAST_FILL
+    }
+
     /// Waits until there is room for small commits.
     pub(crate) fn await_room(&self) -> Result<()> {
         let _state = self.make_room(SMALL_BYTES, false)?;
@@ -395,13 +406,18 @@ impl Engine {
                 continue;
             }
             let version = self.version.load();
-            let is_due = version.active.bytes() > self.disk_space.seal_bytes();
+            let is_slow = version.sealed.is_empty() && self.is_filled_slowly(&version.active);
+            let is_due = is_slow || version.active.bytes() > self.disk_space.seal_bytes();
             if !is_due && version.active.reserve(bytes) {
                 state.large_is_under_way |= bytes > LARGE_BYTES;
                 return Ok(state);
             }
             let is_full = version.sealed.len() >= sealed_max;
             drop(version);
+            if is_slow {
+                // One block besides those in use is enough then.
+                self.spare_blocks.keep(1);
+            }
             if !is_full {
                 self.seal(bytes);
             }
@@ -490,6 +506,39 @@ mod tests {
         let copy = tempfile::tempdir().unwrap();
         let copied = before.backup(Options::new(copy.path()), &mut |_| {});
         assert_eq!(copied.unwrap().trees, 0);
+    }
+
+    #[test]
+    fn a_memtable_that_is_filled_fast_gets_larger() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path());
+        options.cache_bytes = 120 << 20;
+        let (size, slow_size) = (options.memtable_size(), options.slow_memtable_size());
+        assert_eq!((size, slow_size), (20 << 20, 12 << 20));
+        let store = Store::open(options).unwrap();
+        let tree = store.allocate_tree();
+        let put = |key: u32, bytes: usize| {
+            let mut set = WriteSet::new();
+            if key == 0 {
+                set.create_tree(tree, &TreeOptions::default());
+            }
+            set.put(tree, &key.to_be_bytes(), &vec![7; bytes]);
+            store.commit(set, Durability::Logged).unwrap();
+        };
+        let active = || store.stats().memtable_bytes;
+        put(0, 100);
+        let before = store.stats().memtables_flushed;
+        for key in 1..15 {
+            put(key, 1 << 20);
+        }
+        assert!(active() > 13 << 20, "{} bytes after a fast load", active());
+        thread::sleep(FAST_FILL);
+        // The first one after the pause seals the memtable.
+        put(15, 100);
+        put(16, 100);
+        let sealed = store.stats();
+        let flushed = sealed.memtables_flushed - before + sealed.sealed_memtables;
+        assert_eq!(flushed, 1);
     }
 
     /// Any number of large commits could get their numbers before a small one, which waited for all of them.

@@ -1,4 +1,4 @@
-//! Compression of pages, one byte of codec in front of each.
+//! Compression of pages. Each block names its codec.
 
 use std::cell::RefCell;
 
@@ -29,15 +29,23 @@ thread_local! {
     /// For general data, and for data whose short matches are not worth coding.
     static ZLIB_OUT: RefCell<[Option<Box<CompressorOxide>>; 2]> = const { RefCell::new([None, None]) };
     static ZLIB_IN: RefCell<Option<Box<inflate::DecompressorOxide>>> = const { RefCell::new(None) };
-    /// The same for zstd.
+    /// For each search of zstd.
     static ZSTD_OUT: RefCell<[Option<zstd::bulk::Compressor<'static>>; 2]> =
         const { RefCell::new([None, None]) };
+    /// What the other search of a trial makes.
+    static TRIAL: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static ZSTD_IN: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
 const ZSTD_LEVEL: i32 = 1;
-/// The shortest match to look for in data with few matches, in bytes.
+/// The shortest match of a sparse search, in bytes.
 const ZSTD_MATCH_MIN: u32 = 7;
+/// A sparse search looks for matches at every so many bytes, less one: at first, and ever fewer where it finds none.
+const ZSTD_STEP: u32 = 5;
+/// A sparse search may cost one byte in this many.
+const SPARSE_COST_SHARE: usize = 64;
+/// Pages that are compressed between two trials.
+const TRIAL_PAGES: u32 = 64;
 
 /// Level 6 of zlib: how many candidates are tried per match.
 const ZLIB_PROBES: u32 = 128;
@@ -47,30 +55,120 @@ const ZLIB_PROBES_FEW: u32 = 1;
 /// about 18 bits over the distances of a page.
 const BITS_FOR_SHORT_MATCHES: f32 = 4.0;
 
+/// How zstd looks for matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// As level 1 does.
+    Dense = 0,
+    /// Long matches only, and not everywhere: almost as good for data with few matches, such as keys and numbers, and faster
+    /// in both directions. Where short matches cost more than the literals that they replace it is better.
+    Sparse = 1,
+}
+
+/// Compresses the pages of one run, which are alike. zstd's search is chosen by a trial on one page in [`TRIAL_PAGES`].
+pub(crate) struct Compressor {
+    codec: Compression,
+    search: Search,
+    /// Pages until the next trial.
+    left: u32,
+}
+
+impl Compressor {
+    pub(crate) fn new(codec: Compression) -> Compressor {
+        Compressor {
+            codec,
+            search: Search::Dense,
+            left: 0,
+        }
+    }
+
+    /// Appends `bytes` to `out`, compressed if that makes them smaller. Returns the codec used.
+    pub(crate) fn compress(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Compression {
+        if self.codec != Compression::Zstd {
+            return compress(self.codec, bytes, out);
+        }
+        let start = out.len();
+        let done = match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                zstd_append(self.search, bytes, out)
+            }
+            None => {
+                self.left = TRIAL_PAGES - 1;
+                self.try_both(bytes, out)
+            }
+        };
+        smaller(Compression::Zstd, done, start, bytes, out)
+    }
+
+    /// Compresses with both searches, appends the smaller result, and notes the better search.
+    fn try_both(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        TRIAL.with_borrow_mut(|other| {
+            other.clear();
+            let start = out.len();
+            let done = zstd_append(Search::Dense, bytes, out);
+            if !zstd_append(Search::Sparse, bytes, other) || !done {
+                return done;
+            }
+            let (dense, sparse) = (out.len() - start, other.len());
+            self.search = match sparse <= dense + dense / SPARSE_COST_SHARE {
+                true => Search::Sparse,
+                false => Search::Dense,
+            };
+            if sparse < dense {
+                out.truncate(start);
+                out.extend_from_slice(other);
+            }
+            true
+        })
+    }
+}
+
+/// Appends a zstd frame. False if there was an error.
+fn zstd_append(search: Search, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+    ZSTD_OUT.with_borrow_mut(|slots| {
+        let slot = &mut slots[search as usize];
+        let compressor = match slot {
+            Some(compressor) => compressor,
+            None => match zstd_compressor(search) {
+                Ok(compressor) => slot.insert(compressor),
+                Err(_) => return false,
+            },
+        };
+        let start = out.len();
+        out.resize(start + zstd::zstd_safe::compress_bound(bytes.len()), 0);
+        match compressor.compress_to_buffer(bytes, &mut out[start..]) {
+            Ok(len) => {
+                out.truncate(start + len);
+                true
+            }
+            Err(_) => false,
+        }
+    })
+}
+
+/// Replaces what was appended to `out` from `start` on by `bytes`, unless it is `done` and smaller.
+fn smaller(
+    codec: Compression,
+    done: bool,
+    start: usize,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> Compression {
+    if done && out.len() - start < bytes.len() {
+        return codec;
+    }
+    out.truncate(start);
+    out.extend_from_slice(bytes);
+    Compression::None
+}
+
 /// Appends `bytes` to `out`, compressed if that makes them smaller. Returns the codec used.
 pub(crate) fn compress(codec: Compression, bytes: &[u8], out: &mut Vec<u8>) -> Compression {
     let start = out.len();
     let done = match codec {
         Compression::None => false,
-        Compression::Zstd => ZSTD_OUT.with_borrow_mut(|slots| {
-            let few_matches = has_few_matches(bytes);
-            let slot = &mut slots[usize::from(few_matches)];
-            let compressor = match slot {
-                Some(compressor) => compressor,
-                None => match zstd_compressor(few_matches) {
-                    Ok(compressor) => slot.insert(compressor),
-                    Err(_) => return false,
-                },
-            };
-            out.resize(start + zstd::zstd_safe::compress_bound(bytes.len()), 0);
-            match compressor.compress_to_buffer(bytes, &mut out[start..]) {
-                Ok(len) => {
-                    out.truncate(start + len);
-                    true
-                }
-                Err(_) => false,
-            }
-        }),
+        Compression::Zstd => return Compressor::new(codec).compress(bytes, out),
         Compression::Lz4 => {
             out.resize(
                 start + lz4_flex::block::get_maximum_output_size(bytes.len()),
@@ -96,12 +194,7 @@ pub(crate) fn compress(codec: Compression, bytes: &[u8], out: &mut Vec<u8>) -> C
         }
         Compression::Zlib => deflate(bytes, out),
     };
-    if done && out.len() - start < bytes.len() {
-        return codec;
-    }
-    out.truncate(start);
-    out.extend_from_slice(bytes);
-    Compression::None
+    smaller(codec, done, start, bytes, out)
 }
 
 /// Compresses `bytes` with LZ4 into `out`, which has room for the worst case. Returns the length.
@@ -186,11 +279,15 @@ fn deflate(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     })
 }
 
-/// A compressor of level 1. For data with few matches it looks for long ones only, which is faster in both directions.
-fn zstd_compressor(few_matches: bool) -> std::io::Result<zstd::bulk::Compressor<'static>> {
+/// A compressor of level 1.
+fn zstd_compressor(search: Search) -> std::io::Result<zstd::bulk::Compressor<'static>> {
+    use zstd::zstd_safe::{CParameter, ParamSwitch};
     let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
-    if few_matches {
-        compressor.set_parameter(zstd::zstd_safe::CParameter::MinMatch(ZSTD_MATCH_MIN))?;
+    if search == Search::Sparse {
+        compressor.set_parameter(CParameter::MinMatch(ZSTD_MATCH_MIN))?;
+        compressor.set_parameter(CParameter::TargetLength(ZSTD_STEP))?;
+        // With a target length, zstd would not code literals.
+        compressor.set_parameter(CParameter::LiteralCompressionMode(ParamSwitch::Enable))?;
     }
     Ok(compressor)
 }
@@ -275,6 +372,39 @@ mod tests {
             }
         }
         assert_eq!(from_code(5), None);
+    }
+
+    #[test]
+    fn a_trial_chooses_the_search() {
+        let mut state = 1u32;
+        let mut below = |limit: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (((state >> 16) * limit) >> 16) as u8
+        };
+        let noise: Vec<u8> = (0..6000).map(|_| b'a' + below(26)).collect();
+        // Matches are six bytes long.
+        let words: Vec<u8> = (0..6 * 40).map(|_| below(256)).collect();
+        let mut text = Vec::new();
+        while text.len() < 6000 {
+            let word = 6 * usize::from(below(40));
+            text.extend_from_slice(&words[word..word + 6]);
+            text.push(below(256));
+        }
+        for (input, expected) in [(noise, Search::Sparse), (text, Search::Dense)] {
+            let mut compressor = Compressor::new(Compression::Zstd);
+            for page in 0..TRIAL_PAGES + 2 {
+                let mut out = vec![9];
+                let used = compressor.compress(&input, &mut out);
+                assert_eq!(
+                    (used, compressor.search),
+                    (Compression::Zstd, expected),
+                    "{page}"
+                );
+                let mut restored = Vec::new();
+                let result = decompress(used, &out[1..], input.len(), &mut restored);
+                assert_eq!((result, &restored), (Some(()), &input));
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::compress::Compressor;
 use crate::disk::{ALIGNMENT, AlignedBuf, DiskFile};
 use crate::fail_stop::{FailStop, step};
 use crate::space::{Extent, Space};
@@ -279,9 +280,14 @@ pub(crate) fn corrupt(offset: u64, what: &'static str) -> Error {
 /// Starts a block at the end of `out` and compresses the payload into it. The offset of the block in the file
 /// may be unknown yet: [`seal_block`] must follow.
 pub(crate) fn push_block(out: &mut Vec<u8>, codec: Compression, payload: &[u8]) {
+    push_block_with(out, &mut Compressor::new(codec), payload);
+}
+
+/// As [`push_block`], for one of many blocks of a compressor.
+pub(crate) fn push_block_with(out: &mut Vec<u8>, compressor: &mut Compressor, payload: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
-    let used = compress::compress(codec, payload, out);
+    let used = compressor.compress(payload, out);
     out[start + 8..start + 12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     out[start + 12] = compress::code(used);
 }

@@ -57,7 +57,7 @@ impl Engine {
         };
         self.seal_if_over(bytes);
         self.flush_all()?;
-        self.spare_blocks.clear();
+        self.spare_blocks.keep(0);
         self.spare_sets.lock().clear();
         buffers::clear();
         self.runs.cache.share();

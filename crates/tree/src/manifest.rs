@@ -13,8 +13,8 @@ use crate::{Result, TreeId, TreeOptions};
 
 pub(crate) const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Incremented when older code cannot read the format any more.
-/// The log of version 4 has no stamps.
-const FORMAT_VERSION: u32 = 5;
+/// Pages of version 5 have no templates of keys, the log of version 4 has no stamps.
+const FORMAT_VERSION: u32 = 6;
 /// The oldest version that is read. Pages of version 2 have no templates.
 const FORMAT_VERSION_MIN: u32 = 2;
 /// The first version that stores the free space, and metadata twice.

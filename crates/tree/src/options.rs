@@ -83,7 +83,8 @@ pub struct Options {
     /// The memory in bytes, beyond `cache_bytes`, that callers may reserve for what clients make grow
     /// ([`crate::Store::memory`]); `None` takes as much as `cache_bytes`.
     pub client_bytes: Option<usize>,
-    /// Size of a memtable in bytes; `None` takes a tenth of the budget, at most 64 MiB.
+    /// Size of a memtable in bytes; `None` takes a tenth of the budget, at most 64 MiB, and up to a sixth, at most 128 MiB,
+    /// while commits come fast.
     pub memtable_bytes: Option<usize>,
     /// Keep a write-ahead log. Without it a crash loses all commits after the last checkpoint.
     pub journal: bool,
@@ -154,6 +155,12 @@ impl Options {
     /// The size of a memtable in bytes.
     pub(crate) fn memtable_size(&self) -> usize {
         self.memtable_bytes
+            .unwrap_or((self.cache_bytes / 6).clamp(MIB, 128 * MIB))
+    }
+
+    /// The size in bytes from which on a memtable that is filled slowly is full.
+    pub(crate) fn slow_memtable_size(&self) -> usize {
+        self.memtable_bytes
             .unwrap_or((self.cache_bytes / 10).clamp(MIB, 64 * MIB))
     }
 
@@ -165,11 +172,12 @@ impl Options {
         self.cache_bytes - uncounted
     }
 
-    /// The most memory that writes use, in bytes: the active memtable, one that is being flushed and one that waits, and
-    /// for each flush thread a leaf under construction and its inputs.
+    /// The memory that is kept free for writes, in bytes: the active memtable, one that is being flushed and one that waits,
+    /// and for each flush thread a leaf under construction and its inputs. Memtables that are filled fast take more, from the
+    /// cache.
     pub(crate) fn writers_bytes(&self) -> usize {
         let flushers = (self.flush_threads * 10 * MIB).min(self.cache_bytes / 8);
-        self.memtable_size() * 3 + flushers
+        self.slow_memtable_size() * 3 + flushers
     }
 
     pub(crate) fn check(&self) -> Result<()> {

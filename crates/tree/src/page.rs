@@ -1,7 +1,7 @@
 //! A page: sorted messages, the unit that is read, compressed and cached.
 //!
 //! On disk a page is columnar: equal lengths take one field, the prefix that all keys share is stored once, so are
-//! the bytes that values of one length share, and keys are stored apart from values. FORMAT.md describes it. In
+//! the bytes that values of one length and the ends of keys share, and keys are stored apart from values. FORMAT.md describes it. In
 //! memory every entry has its whole key before its value, so that readers can borrow both.
 
 use std::cmp::Ordering;
@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use crate::Kind;
 use crate::buffers::PageBytes;
 use crate::bytes::{Reader, Writer};
-use crate::template::{self, Template};
+use crate::template::{self, KEY_END_LENS, Template, VALUE_LENS};
 
 /// Bytes of an entry's slot in memory: offset of its key (4 bytes), length of the key (2), kind (1), a zero.
 const PLACE_BYTES: usize = 8;
@@ -19,8 +19,10 @@ const HEAD_BYTES: usize = 8;
 /// The largest page in memory: one with the largest key and value.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Set in the number of entries of a page that has a template.
+/// Set in the number of entries of a page that has a template of values.
 const HAS_TEMPLATE: u32 = 1 << 31;
+/// The same for a template of the ends of keys.
+const HAS_KEY_TEMPLATE: u32 = 1 << 30;
 
 const COLUMN_SAME: u8 = 0;
 const COLUMN_U8: u8 = 1;
@@ -65,9 +67,10 @@ impl Page {
     fn restore(payload: &[u8]) -> Option<Page> {
         let mut reader = Reader(payload);
         let count = reader.u32()?;
-        let has_template = count & HAS_TEMPLATE != 0;
-        let count = (count & !HAS_TEMPLATE) as usize;
-        // Keys differ, so all but one have bytes after the shared prefix.
+        let (has_template, has_key_template) =
+            (count & HAS_TEMPLATE != 0, count & HAS_KEY_TEMPLATE != 0);
+        let count = (count & !(HAS_TEMPLATE | HAS_KEY_TEMPLATE)) as usize;
+        // Keys differ, so all but one have bytes after the shared prefix that no template has.
         if count == 0 || count > payload.len() {
             return None;
         }
@@ -75,18 +78,23 @@ impl Page {
         let kinds = Column::read(&mut reader, count)?;
         let key_lens = Column::read(&mut reader, count)?;
         let value_lens = Column::read(&mut reader, count)?;
-        let template = match has_template {
-            true => Some(Template::read(&mut reader)?),
-            false => None,
+        let mut read = |is_there: bool, lens| match is_there {
+            true => Template::read(&mut reader, lens).map(Some),
+            false => Some(None),
         };
+        let template = read(has_template, VALUE_LENS)?;
+        let key_template = read(has_key_template, KEY_END_LENS)?;
         let (suffix_bytes, value_bytes) = (key_lens.sum(count)?, value_lens.sum(count)?);
-        let (mut keys, mut values) = reader.0.split_at_checked(suffix_bytes)?;
+        let key_end = key_template.as_ref().map_or(0, Template::len);
+        let key_own = key_template.as_ref().map_or(0, Template::own_bytes);
+        let stored_suffixes = suffix_bytes.checked_sub(count * (key_end - key_own))?;
+        let (mut keys, mut values) = reader.0.split_at_checked(stored_suffixes)?;
         let saved = template.as_ref().map_or(0, |template| {
             let lens = (0..count).map(|index| value_lens.get(index) as usize);
             let those = lens.filter(|len| *len == template.len()).count();
             those * (template.len() - template.own_bytes())
         });
-        if values.len() != value_bytes - saved {
+        if values.len() != value_bytes.checked_sub(saved)? {
             return None;
         }
         let heads = HEAD_BYTES * count;
@@ -95,13 +103,14 @@ impl Page {
         if size > BYTES_MAX {
             return None;
         }
-        let room = template.as_ref().map_or(0, Template::room);
+        let templates = template.iter().chain(&key_template);
+        let room = templates.map(Template::room).max().unwrap_or(0);
         let mut buffer = PageBytes::with_capacity(size + room);
         let bytes = buffer.bytes_mut();
         bytes.resize(places, 0);
         for index in 0..count {
             let (key_len, value_len) = (key_lens.get(index) as usize, value_lens.get(index));
-            let (suffix, rest) = keys.split_at_checked(key_len)?;
+            let (start, rest) = keys.split_at_checked(key_len.checked_sub(key_end)?)?;
             keys = rest;
             let kind = u8::try_from(kinds.get(index)).ok()?;
             // `message` relies on this.
@@ -110,9 +119,18 @@ impl Page {
             let place = bytes.len() as u64 | u64::from(key_len) << 32 | u64::from(kind) << 48;
             bytes[heads + PLACE_BYTES * index..][..PLACE_BYTES]
                 .copy_from_slice(&place.to_le_bytes());
-            bytes[HEAD_BYTES * index..][..HEAD_BYTES].copy_from_slice(&head(suffix).to_ne_bytes());
             bytes.extend_from_slice(prefix);
-            bytes.extend_from_slice(suffix);
+            let suffix = bytes.len();
+            bytes.extend_from_slice(start);
+            if let Some(template) = &key_template {
+                if keys.len() < key_own {
+                    return None;
+                }
+                template.restore(keys, bytes);
+                keys = &keys[key_own..];
+            }
+            let head = head(&bytes[suffix..]).to_ne_bytes();
+            bytes[HEAD_BYTES * index..][..HEAD_BYTES].copy_from_slice(&head);
             let own = match &template {
                 Some(template) if template.len() == value_len as usize => {
                     template.restore(values, bytes);
@@ -312,6 +330,12 @@ impl PageBuilder {
         self.entries.is_empty()
     }
 
+    /// Bytes of memory that the builder takes.
+    pub(crate) fn capacity(&self) -> usize {
+        let entries = self.entries.capacity() * size_of::<BuilderEntry>();
+        self.keys.capacity() + self.values.capacity() + entries
+    }
+
     /// The size in memory of the page with one more entry of `more` bytes of key and value, in bytes.
     pub(crate) fn bytes_with(&self, more: usize) -> usize {
         let entries = self.entries.len() + 1;
@@ -353,12 +377,28 @@ impl PageBuilder {
         Template::of(len, self.values().filter(|value| value.len() == len))
     }
 
+    fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let mut rest = self.keys.as_slice();
+        self.entries.iter().map(move |entry| {
+            let (key, after) = rest.split_at(entry.key_len as usize);
+            rest = after;
+            key
+        })
+    }
+
+    /// The template of the ends of the keys, if it saves enough. None of it is in the prefix.
+    fn key_template(&self, prefix_len: usize) -> Option<Template> {
+        let lens = self.entries.iter().map(|entry| entry.key_len as usize);
+        Template::of_key_ends(lens.min()? - prefix_len, self.keys())
+    }
+
     /// Replaces `out` with the page and empties the builder.
     pub(crate) fn build(&mut self, out: &mut Vec<u8>) {
         let (first, last) = (self.first_key(), self.last_key());
         let prefix_len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        let template = self.template();
-        let mark = template.as_ref().map_or(0, |_| HAS_TEMPLATE);
+        let (template, key_template) = (self.template(), self.key_template(prefix_len));
+        let mark = template.as_ref().map_or(0, |_| HAS_TEMPLATE)
+            | key_template.as_ref().map_or(0, |_| HAS_KEY_TEMPLATE);
         out.clear();
         out.put_u32(self.entries.len() as u32 | mark);
         out.put_key(&first[..prefix_len]);
@@ -373,25 +413,47 @@ impl PageBuilder {
                 .clone()
                 .map(|entry| entry.key_len - prefix_len as u32),
         );
-        Column::write(out, entries.clone().map(|entry| entry.value_len));
-        if let Some(template) = &template {
+        Column::write(out, entries.map(|entry| entry.value_len));
+        for template in template.iter().chain(&key_template) {
             template.write(out);
         }
-        let mut at = 0;
-        for entry in entries {
-            let end = at + entry.key_len as usize;
-            out.extend_from_slice(&self.keys[at + prefix_len..end]);
-            at = end;
+        match key_template {
+            None => {
+                for key in self.keys() {
+                    out.extend_from_slice(&key[prefix_len..]);
+                }
+            }
+            Some(template) => {
+                let mut at = out.len();
+                out.resize(at + self.keys.len() + template.room(), 0);
+                let mut end = 0;
+                for entry in &self.entries {
+                    let start = end + prefix_len;
+                    end += entry.key_len as usize;
+                    let split = end - template.len();
+                    out[at..at + split - start].copy_from_slice(&self.keys[start..split]);
+                    at = template.take_own(&self.keys, split, out, at + split - start);
+                }
+                out.truncate(at);
+            }
         }
         match template {
             None => out.extend_from_slice(&self.values),
             Some(template) => {
-                for value in self.values() {
-                    match value.len() == template.len() {
-                        true => template.take_own(value, out),
-                        false => out.extend_from_slice(value),
+                let mut at = out.len();
+                out.resize(at + self.values.len() + template.room(), 0);
+                let mut read = 0;
+                for entry in &self.entries {
+                    let len = entry.value_len as usize;
+                    if len == template.len() {
+                        at = template.take_own(&self.values, read, out, at);
+                    } else {
+                        out[at..at + len].copy_from_slice(&self.values[read..read + len]);
+                        at += len;
                     }
+                    read += len;
                 }
+                out.truncate(at);
             }
         }
         self.keys.clear();
@@ -427,6 +489,26 @@ mod tests {
         }
     }
 
+    /// Keys that end with an identifier.
+    const IDENTIFIED: [&str; 16] = [
+        "x-1-the-id",
+        "x2-2-the-id",
+        "xa-3-the-id",
+        "xb-1-the-id",
+        "xc-5-the-id",
+        "xd-5-the-id",
+        "xe-5-the-id",
+        "xf-6-the-id",
+        "xg-7-the-id",
+        "xh-5-the-id",
+        "xi-5-the-id",
+        "xj-5-the-id",
+        "xk-5-the-id",
+        "xl-5-the-id",
+        "xm-5-the-id",
+        "xn-5-the-id",
+    ];
+
     #[test]
     fn finds_its_entries() {
         for keys in [
@@ -436,6 +518,7 @@ mod tests {
             &["http://a", "http://ab", "http://b"],
             &["same", "same1", "same12", "same2"],
             &["aa1", "aa2", "aa3", "aa44", "aa5", "aa6"],
+            &IDENTIFIED,
         ] {
             let page = Page::decode(&page(keys)).unwrap();
             assert_eq!(page.count(), keys.len());
@@ -459,6 +542,49 @@ mod tests {
         let with_template = page(&["aa1", "aa2", "aa3", "aa44", "aa5"]);
         assert_eq!(with_template[3], 0x80);
         damage(with_template);
+        let with_key_template = page(&IDENTIFIED);
+        assert_eq!(with_key_template[3] & 0x40, 0x40);
+        damage(with_key_template);
+    }
+
+    /// Keys and values of any kind, as they are after a page was stored and read.
+    #[test]
+    fn pages_of_random_keys_are_restored() {
+        let mut state = 88_172_645_463_325_252_u64;
+        let mut below = |limit: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % limit
+        };
+        let (mut builder, mut stored, mut templates) = (PageBuilder::default(), Vec::new(), 0);
+        for _ in 0..400 {
+            let (count, letters) = (1 + below(60), 1 + below(26));
+            let (shared, varied, ending) = (below(6), below(20), below(90));
+            let varies_in_ending = below(4);
+            let mut entries = std::collections::BTreeMap::new();
+            for number in 0..count {
+                let mut key = vec![b'p'; shared as usize];
+                key.extend((0..below(varied + 1)).map(|_| b'a' + below(letters) as u8));
+                let ending = (0..ending).map(|at| match at < varies_in_ending {
+                    true => below(256) as u8,
+                    false => b'0' + (at % 10) as u8,
+                });
+                key.extend(ending);
+                let value = vec![number as u8; below(40) as usize];
+                entries.insert(key, value);
+            }
+            for (key, value) in &entries {
+                builder.add(key, Kind::Put, value);
+            }
+            builder.build(&mut stored);
+            templates += u32::from(stored[3] & 0x40 != 0);
+            let page = Page::decode(&stored).unwrap();
+            let found = (0..page.count()).map(|index| (page.key(index), page.message(index).1));
+            let expected = entries.iter().map(|(key, value)| (&**key, &**value));
+            assert!(found.eq(expected));
+        }
+        assert!(templates > 100, "{templates}");
     }
 
     #[test]

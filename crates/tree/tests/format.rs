@@ -24,11 +24,13 @@ use rand::rngs::SmallRng;
 use support::SimDisk;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 5;
+const FORMAT_VERSION: u32 = 6;
 /// The supported versions.
-const VERSIONS: [u32; 4] = [2, 3, 4, FORMAT_VERSION];
+const VERSIONS: [u32; 5] = [2, 3, 4, 5, FORMAT_VERSION];
 /// From this version on there are stamps.
 const STAMPS_VERSION: u32 = 5;
+/// From this version on pages have templates of keys.
+const KEY_TEMPLATES_VERSION: u32 = 6;
 
 const CODECS: [Compression; 5] = [
     Compression::Zstd,
@@ -167,6 +169,20 @@ impl Writer {
         self.commit(ops, Durability::Logged);
     }
 
+    /// Keys that end with equal bytes.
+    fn identified(&mut self, tree: TreeId) {
+        if self.version < KEY_TEMPLATES_VERSION {
+            return;
+        }
+        let put = |_| {
+            let number = self.number(100_000);
+            let key = format!("key {} of {}, the identifier", number, number % 7);
+            Op::Put(tree, key.into_bytes(), number.to_string().into_bytes())
+        };
+        let ops = (0..80).map(put).collect();
+        self.commit(ops, Durability::Logged);
+    }
+
     fn delete_range(&mut self, tree: TreeId, lower: &str, upper: Option<&str>) {
         let (lower, upper) = (lower.into(), upper.map(Into::into));
         let op = Op::DeleteRange(tree, lower, upper);
@@ -212,6 +228,7 @@ impl Writer {
         for tree in (1..6).map(TreeId) {
             self.random(tree, 30);
             self.rare(tree);
+            self.identified(tree);
         }
         self.random(TreeId(1), 150);
         self.stamped(20);

@@ -109,9 +109,13 @@ impl SpareBlocks {
         blocks.iter().map(|block| block.capacity).sum()
     }
 
-    /// Frees all blocks.
-    pub(crate) fn clear(&self) {
-        self.blocks.lock().clear();
+    /// Frees all blocks but some.
+    pub(crate) fn keep(&self, most: usize) {
+        let mut blocks = self.blocks.lock();
+        let kept = most.min(blocks.len());
+        let freed = blocks.split_off(kept);
+        drop(blocks);
+        drop(freed);
     }
 }
 

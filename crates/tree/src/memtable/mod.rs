@@ -16,6 +16,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 
@@ -45,6 +46,8 @@ pub(crate) struct Memtable {
     range_bytes: AtomicUsize,
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
+    /// When it was made.
+    since: Instant,
 }
 
 /// The entries of one tree.
@@ -89,7 +92,13 @@ impl Memtable {
             node_bytes: AtomicUsize::new(0),
             range_bytes: AtomicUsize::new(0),
             log_start,
+            since: Instant::now(),
         }
+    }
+
+    /// The time since it was made.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
     }
 
     /// The most bytes that an operation takes.

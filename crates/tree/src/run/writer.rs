@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{Run, RunInfo, RunStore};
 use crate::budget::{MemoryUse, Reservation};
-use crate::data_file::{push_block, seal_block};
+use crate::compress::Compressor;
+use crate::data_file::{push_block, push_block_with, seal_block};
 use crate::page::{Page, PageBuilder};
 use crate::run_index::{RunIndex, separator};
 use crate::{Compression, Kind, Result, filter};
@@ -13,15 +14,36 @@ use crate::{Compression, Kind, Result, filter};
 /// Larger buffers are not kept for the next writer of a thread.
 const SPARE_BYTES_MAX: usize = 8 << 20;
 
+/// The buffers of a writer that are kept for the next one.
+#[derive(Default)]
+struct Buffers {
+    /// The blocks of the current run, which has the size of a leaf.
+    blocks: Vec<u8>,
+    /// Hashes of its keys.
+    hashes: Vec<u64>,
+    /// Its index.
+    index: Vec<u8>,
+    page: PageBuilder,
+    payload: Vec<u8>,
+}
+
+impl Buffers {
+    fn bytes(&self) -> usize {
+        let hashes = self.hashes.capacity() * size_of::<u64>();
+        let others = self.index.capacity() + self.payload.capacity() + self.page.capacity();
+        self.blocks.capacity() + hashes + others
+    }
+}
+
 thread_local! {
-    /// The buffer of a thread's last writer, which has the size of a leaf.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// The buffers of a thread's last writer.
+    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
 }
 
 /// Builds runs of about `run_bytes` bytes of keys and values from messages in key order. At most one run is in memory.
 pub(crate) struct RunWriter {
     store: Arc<RunStore>,
-    compression: Compression,
+    compressor: Compressor,
     page_bytes: usize,
     run_bytes: u64,
     page: PageBuilder,
@@ -51,17 +73,24 @@ impl RunWriter {
         page_bytes: usize,
         run_bytes: u64,
     ) -> RunWriter {
+        let Buffers {
+            blocks,
+            hashes,
+            index,
+            page,
+            payload,
+        } = SPARE.take().unwrap_or_default();
         RunWriter {
             store: store.clone(),
-            compression,
+            compressor: Compressor::new(compression),
             page_bytes,
             run_bytes,
-            page: PageBuilder::default(),
-            payload: Vec::new(),
-            blocks: SPARE.take(),
+            page,
+            payload,
+            blocks,
             starts: Vec::new(),
-            index: Vec::new(),
-            hashes: Vec::new(),
+            index,
+            hashes,
             logical_bytes: 0,
             min_key: Vec::new(),
             max_key: Vec::new(),
@@ -97,8 +126,15 @@ impl RunWriter {
     /// Finishes the last run and returns all of them in key order.
     pub(crate) fn finish(mut self) -> Result<Vec<Arc<Run>>> {
         self.finish_run()?;
-        if self.blocks.capacity() <= SPARE_BYTES_MAX {
-            SPARE.set(std::mem::take(&mut self.blocks));
+        let buffers = Buffers {
+            blocks: std::mem::take(&mut self.blocks),
+            hashes: std::mem::take(&mut self.hashes),
+            index: std::mem::take(&mut self.index),
+            page: std::mem::take(&mut self.page),
+            payload: std::mem::take(&mut self.payload),
+        };
+        if buffers.bytes() <= SPARE_BYTES_MAX {
+            SPARE.set(Some(buffers));
         }
         Ok(self.done)
     }
@@ -115,7 +151,7 @@ impl RunWriter {
         self.max_key.extend_from_slice(self.page.last_key());
         self.page.build(&mut self.payload);
         self.keep_page();
-        push_block(&mut self.blocks, self.compression, &self.payload);
+        push_block_with(&mut self.blocks, &mut self.compressor, &self.payload);
         let len = self.blocks.len() - start;
         RunIndex::push(&mut self.index, len as u32, &self.separator);
         self.starts.push(start);
