@@ -77,7 +77,7 @@ bench-engine: setup-build ## Compare Frond's engine with RocksDB, LMDB, fjall an
 	ENGINES="$(ENGINES)" $(if $(filter command line environment,$(origin DOCUMENTS)),DOCUMENTS=$(DOCUMENTS)) \
 	scripts/bench-engine.sh $(if $(filter file,$(origin OUT)),.cache/bench-engine,$(OUT))
 
-bench-peers: setup-build ## Run the five workloads on Frond and on PostgreSQL, in turns; WORKLOADS, SCALE (1 takes an hour), report in OUT
+bench-peers: setup-build ## Run the workloads on Frond and on PostgreSQL, in turns; WORKLOADS, SCALE (1 takes an hour), report in OUT
 	benchmarks/peers/run.sh $(if $(filter file,$(origin OUT)),.cache/bench-peers,$(OUT))
 
 bench-pages: setup-build ## Write the figures of README.md and other pages from the runs in benchmarks/runs

@@ -20,6 +20,10 @@ pub fn to_doc(stats: &EngineStats) -> DocBuf {
             "bytes of memtables": count(stats.memtable_bytes),
             "hits": count(stats.cache_hits),
             "misses": count(stats.cache_misses),
+            "bytes of compressed blocks in the cache": count(stats.block_bytes),
+            "share of compressed blocks": count(stats.block_bytes_max),
+            "compressed hits": count(stats.block_hits),
+            "compressed misses": count(stats.block_misses),
         },
         "memtables": {
             "waiting": count(stats.sealed_memtables),

@@ -283,7 +283,7 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
         &doc! {
             "durationMillis": began.elapsed().as_millis() as i64,
             "cacheSizeBytes": i64::try_from(cache).unwrap_or(i64::MAX),
-            "clientMemoryBytes": i64::try_from(for_clients).unwrap_or(i64::MAX),
+            "clientMemoryBytes": i64::try_from(store.memory().client_limit()).unwrap_or(i64::MAX),
             "journal": settings.journal,
         },
     );

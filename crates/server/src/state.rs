@@ -18,7 +18,6 @@ use crate::exec::Executor;
 use crate::fail_points::FailPoints;
 use crate::log::{Component, Log, Severity};
 use crate::logins::Logins;
-use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
 use crate::replication::Replication;
@@ -117,7 +116,6 @@ impl Server {
         let warnings = log.clone();
         let hooks = store.catalog().hooks();
         hooks.on_invalid_document(move |ns, info| warn_of_invalid(&warnings, ns, info));
-        let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
         hooks.name_host(format!("{host}:{port}"));
@@ -146,7 +144,7 @@ impl Server {
         let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
             executor: Executor::new().map_err(StartError::Thread)?,
-            rooms: Rooms::new(store.memory(), client_bytes(usable_bytes(), cache)),
+            rooms: Rooms::new(store.memory(), store.memory().client_limit()),
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
             transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),

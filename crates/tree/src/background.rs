@@ -19,6 +19,11 @@ const UPKEEP_PAUSE: Duration = Duration::from_millis(10);
 /// How often an idle store looks for such work: a snapshot that is dropped may leave some.
 const UPKEEP_CHECK: Duration = Duration::from_secs(10);
 
+/// What writers used lately counts less after each such time.
+const AGING_STEP: Duration = Duration::from_millis(250);
+/// Spare memory for memtables that was not needed for so many steps is freed.
+const UNUSED_STEPS: u32 = 8;
+
 /// Starts the threads of a store.
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
     if engine.options.inline {
@@ -56,6 +61,20 @@ fn watch_space(engine: &Engine) {
     }
 }
 
+impl Engine {
+    /// Lets the page cache have what writers do not use any more, or take less for a memtable that fills. Called again and
+    /// again, with the number of [`AGING_STEP`]s since the last time.
+    fn give_memory_back(&self, steps: u32, steps_since_freed: &mut u32) {
+        *steps_since_freed += steps;
+        if *steps_since_freed >= UNUSED_STEPS {
+            *steps_since_freed = 0;
+            self.spare_blocks.free_unused();
+        }
+        self.runs.budget.age(steps);
+        self.runs.budget.shrink_cache();
+    }
+}
+
 fn run(engine: &Engine) {
     let mut watch = IdleWatch::new();
     // A store that was just opened is compacted only after commits.
@@ -63,6 +82,8 @@ fn run(engine: &Engine) {
     let mut pause: Option<Duration> = None;
     let mut considered = Considered::default();
     let mut checked_at = Instant::now();
+    let mut aged_at = Instant::now();
+    let mut steps_since_freed = 0;
     loop {
         let is_low = engine.disk_space.is_low();
         let has_upkeep = engine.has_upkeep();
@@ -74,6 +95,11 @@ fn run(engine: &Engine) {
         };
         if signal.stop {
             return;
+        }
+        let steps = aged_at.elapsed().as_millis() / AGING_STEP.as_millis();
+        if steps > 0 {
+            aged_at = Instant::now();
+            engine.give_memory_back(steps as u32, &mut steps_since_freed);
         }
         // A panic interrupts only work that is not published yet, so it is a failure like others. Committers must not
         // wait for it.

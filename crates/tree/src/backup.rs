@@ -67,7 +67,7 @@ impl Snapshot {
         let budget = MemoryBudget::new(0, 0, 0);
         let store = Arc::new(RunStore {
             data: DataFile::new(file),
-            cache: PageCache::new(&budget),
+            cache: PageCache::new(&budget, false),
             budget,
             damage: self.version.damage.clone(),
             nodes: NodeMemory::default(),

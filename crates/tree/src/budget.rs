@@ -3,18 +3,26 @@
 //! It has two parts. The engine's part is what `Options::cache_bytes` names: memtables, nodes under construction, loaders and
 //! read-ahead reserve what they need; indexes and filters of runs may be pinned up to a share; the page cache gets the
 //! rest. The other part is for what clients make grow: queries, cursors, write sets, requests, replies. While they
-//! use it, the page cache gives way, so that the process stays within the engine's part as long as it can.
+//! use it, the page cache gives way, so that the process stays within the engine's part as long as it can, and they may use
+//! more than their part if the cache has it.
 //!
-//! The memory that writes need is kept free even while there are none: evicted pages lie scattered on the heap, so the
-//! allocator could not reuse their memory for a memtable.
+//! The page cache also has what writers do not use. A reservation makes it give way before its caller allocates. It gets
+//! back what was released little by little ([`MemoryBudget::age`]), so that it does not grow and shrink with each memtable.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The cache of pages never shrinks below this share of the engine's part.
 const CACHE_SHARE_MIN: u64 = 8;
 /// The overhead of a pinned object, in bytes.
 const PIN_COST: u64 = 32;
+/// The cache gives way to this many times what clients reserve: the allocator rounds sizes up, and has memory that is free
+/// between what is in use.
+const CLIENT_COST: u64 = 2;
+/// What was in use lately fades by this part with each step.
+const FADING: u64 = 16;
+/// The cache is told when it has this part of the budget too much.
+const SLACK: u64 = 64;
 /// A holder that grows fairly leaves at least this many times its own bytes to the others.
 const FAIR_REST: u64 = 2;
 
@@ -91,10 +99,12 @@ impl MemoryUse {
     }
 }
 
+type Shrink = Box<dyn Fn() + Send + Sync>;
+
 struct Counts {
     /// The engine's part, in bytes.
     bytes: u64,
-    /// The part of `bytes` that is kept free for writers.
+    /// The part of `bytes` that writers may need.
     for_writers: u64,
     /// The part for what clients make grow, in bytes.
     client_bytes: u64,
@@ -103,6 +113,12 @@ struct Counts {
     engine: AtomicU64,
     /// Reserved of the clients' part.
     clients: AtomicU64,
+    /// What was reserved of the engine's part lately, at most.
+    recent: AtomicU64,
+    /// What the page cache may use, as it knows.
+    cache: AtomicU64,
+    /// Makes the page cache use no more than it may now.
+    shrink_cache: OnceLock<Shrink>,
     by_use: [AtomicU64; MemoryUse::ALL.len()],
     refused: AtomicU64,
 }
@@ -123,8 +139,8 @@ impl std::fmt::Debug for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget whose engine's part has `bytes` bytes, of which `for_writers` are used by writers or kept free, and whose
-    /// clients' part has `client_bytes`.
+    /// A budget whose engine's part has `bytes` bytes, of which writers may need `for_writers`, and whose clients' part has
+    /// `client_bytes`.
     pub(crate) fn new(bytes: usize, for_writers: usize, client_bytes: usize) -> MemoryBudget {
         MemoryBudget {
             counts: Arc::new(Counts {
@@ -134,6 +150,9 @@ impl MemoryBudget {
                 pinned: AtomicU64::new(0),
                 engine: AtomicU64::new(0),
                 clients: AtomicU64::new(0),
+                recent: AtomicU64::new(0),
+                cache: AtomicU64::new(0),
+                shrink_cache: OnceLock::new(),
                 by_use: Default::default(),
                 refused: AtomicU64::new(0),
             }),
@@ -204,13 +223,61 @@ impl MemoryBudget {
             true => &self.counts.engine,
             false => &self.counts.clients,
         };
-        part.fetch_add(bytes as u64, Ordering::Relaxed);
+        let now = part.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         self.counts.by_use[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
+        if purpose.is_engine() {
+            self.counts.recent.fetch_max(now, Ordering::Relaxed);
+        }
+        // A memtable fills slowly. The cache gives way to it meanwhile.
+        if purpose != MemoryUse::Memtables && self.cache_has_too_much() {
+            self.shrink_cache();
+        }
+    }
+
+    fn cache_has_too_much(&self) -> bool {
+        let cache = self.counts.cache.load(Ordering::Relaxed);
+        cache > self.for_cache() + self.bytes() / SLACK
+    }
+
+    /// Makes the page cache use no more than it may now.
+    pub(crate) fn shrink_cache(&self) {
+        if let Some(shrink) = self.counts.shrink_cache.get() {
+            shrink();
+        }
+    }
+
+    /// Sets what makes the page cache use no more than it may.
+    pub(crate) fn on_shrink(&self, shrink: impl Fn() + Send + Sync + 'static) {
+        let _ = self.counts.shrink_cache.set(Box::new(shrink));
+    }
+
+    /// Notes what the page cache uses at most.
+    pub(crate) fn note_cache(&self, bytes: u64) {
+        self.counts.cache.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What the page cache uses at most, as it noted.
+    pub(crate) fn cache(&self) -> u64 {
+        self.counts.cache.load(Ordering::Relaxed)
+    }
+
+    /// Lets what was in use lately fade by `steps` steps of a sixteenth.
+    pub(crate) fn age(&self, steps: u32) {
+        for _ in 0..steps.min(256) {
+            let recent = self.counts.recent.load(Ordering::Relaxed);
+            let faded = recent - recent.div_ceil(FADING);
+            let least = self.engine();
+            if faded <= least {
+                self.counts.recent.store(least, Ordering::Relaxed);
+                return;
+            }
+            self.counts.recent.store(faded, Ordering::Relaxed);
+        }
     }
 
     fn try_add(&self, purpose: MemoryUse, bytes: usize) -> bool {
         self.add(purpose, bytes);
-        if self.engine_share() + self.clients() > self.limit() {
+        if self.clients() > self.for_clients_now() {
             self.remove(purpose, bytes);
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return false;
@@ -232,14 +299,30 @@ impl MemoryBudget {
         self.bytes().saturating_add(self.counts.client_bytes)
     }
 
-    /// The clients' part, in bytes.
+    /// The most bytes that clients may reserve, while the engine needs no more than its part.
     pub fn client_limit(&self) -> u64 {
-        self.counts.client_bytes
+        self.client_room(self.counts.for_writers)
     }
 
     /// Bytes that can still be reserved for clients.
     pub fn free(&self) -> u64 {
-        (self.limit()).saturating_sub(self.engine_share() + self.clients())
+        self.for_clients_now().saturating_sub(self.clients())
+    }
+
+    /// The bytes that clients may reserve now.
+    fn for_clients_now(&self) -> u64 {
+        self.client_room(self.pinned() + self.taken())
+    }
+
+    /// The clients' part and what the page cache can spare, if the engine needs so much beside that; or less than their
+    /// part if it needs more than its own.
+    fn client_room(&self, needed: u64) -> u64 {
+        let needed = needed + self.bytes() / CACHE_SHARE_MIN;
+        let own = self.counts.client_bytes;
+        match self.bytes().checked_sub(needed) {
+            Some(spare) => own.saturating_add(spare / CLIENT_COST),
+            None => own.saturating_sub(needed - self.bytes()),
+        }
     }
 
     /// Bytes that are reserved for one use.
@@ -264,15 +347,9 @@ impl MemoryBudget {
         self.counts.clients.load(Ordering::Relaxed)
     }
 
-    /// What is reserved of the engine's part, or kept free in it.
+    /// What is reserved of the engine's part, or may be needed by writers.
     fn taken(&self) -> u64 {
         self.engine().max(self.counts.for_writers)
-    }
-
-    /// What the engine has of both parts: its own part, or more if it needed more.
-    fn engine_share(&self) -> u64 {
-        let least = self.bytes() / CACHE_SHARE_MIN;
-        (self.pinned() + self.taken() + least).max(self.bytes())
     }
 
     /// Whether little is left for the cache: then read-ahead should be short.
@@ -287,7 +364,9 @@ impl MemoryBudget {
 
     /// The bytes that the page cache may use now.
     pub(crate) fn for_cache(&self) -> u64 {
-        let others = self.pinned() + self.taken() + self.clients();
+        let recent = self.counts.recent.load(Ordering::Relaxed);
+        let clients = self.clients().saturating_mul(CLIENT_COST);
+        let others = self.pinned() + self.engine().max(recent) + clients;
         let rest = self.bytes().saturating_sub(others);
         rest.max(self.bytes() / CACHE_SHARE_MIN)
     }
@@ -379,36 +458,78 @@ mod tests {
         assert_eq!(budget.for_cache(), 8 << 20);
         drop((reserved, more));
         budget.unpin(20 * MIB);
+        assert_eq!(budget.for_cache(), 8 << 20, "not at once");
+        budget.age(u32::MAX);
         assert_eq!(budget.for_cache(), 64 << 20);
         let up_to = || budget.reserve_up_to(MemoryUse::Loads, 100 * MIB, MIB);
         assert_eq!(up_to().bytes(), 32 * MIB);
         let _most = budget.reserve(MemoryUse::Runs, 60 * MIB);
         assert_eq!(up_to().bytes(), MIB);
+    }
 
+    #[test]
+    fn what_writers_release_returns_to_the_cache_little_by_little() {
         let budget = MemoryBudget::new(64 * MIB, 24 * MIB, 0);
-        assert_eq!(budget.for_cache(), 40 << 20);
-        let _lent = budget.reserve(MemoryUse::Memtables, 20 * MIB);
-        assert_eq!(budget.for_cache(), 40 << 20, "kept free for this");
+        assert_eq!(budget.for_cache(), 64 << 20, "nothing is kept free");
+        let lent = budget.reserve(MemoryUse::Memtables, 20 * MIB);
+        assert_eq!(budget.for_cache(), 44 << 20);
+        drop(lent);
+        let lent = budget.reserve(MemoryUse::Memtables, 4 * MIB);
+        let mut before = 44 << 20;
+        for _ in 0..25 {
+            budget.age(1);
+            let now = budget.for_cache();
+            assert!(now > before && now - before <= 20 << 20 >> 4, "{now}");
+            before = now;
+        }
+        budget.age(3);
+        assert_eq!(budget.for_cache(), 60 << 20);
+        drop(lent);
+    }
+
+    #[test]
+    fn the_cache_shrinks_before_a_reservation_returns_but_not_for_a_memtable() {
+        let budget = MemoryBudget::new(64 * MIB, 0, 64 * MIB);
+        budget.note_cache(budget.for_cache());
+        let weak = Arc::downgrade(&budget.counts);
+        budget.on_shrink(move || {
+            if let Some(counts) = weak.upgrade() {
+                let budget = MemoryBudget { counts };
+                budget.note_cache(budget.for_cache());
+            }
+        });
+        let _slack = budget.reserve(MemoryUse::Replies, 100 << 10);
+        assert_eq!(budget.cache(), 64 << 20);
+        let _sort = budget.reserve(MemoryUse::Queries, 2 * MIB);
+        assert!(budget.cache() < 61 << 20, "{}", budget.cache());
+        let before = budget.cache();
+        let _memtable = budget.reserve(MemoryUse::Memtables, 10 * MIB);
+        assert_eq!(budget.cache(), before);
+        budget.shrink_cache();
+        assert_eq!(budget.cache(), before - (10 << 20));
+        let _run = budget.reserve(MemoryUse::Runs, 10 * MIB);
+        assert_eq!(budget.cache(), before - (20 << 20));
     }
 
     #[test]
     fn the_cache_gives_way_to_clients() {
-        let budget = MemoryBudget::new(64 * MIB, 24 * MIB, 100 * MIB);
-        assert_eq!(budget.free(), 100 << 20);
-        let mut sort = budget.reserve(MemoryUse::Queries, 30 * MIB);
-        assert_eq!(budget.for_cache(), 10 << 20);
-        sort.grow(20 * MIB);
-        assert_eq!((budget.for_cache(), budget.free()), (8 << 20, 50 << 20));
+        let budget = MemoryBudget::new(64 * MIB, 26 * MIB, 100 * MIB);
+        assert_eq!(budget.free(), 115 << 20, "and half of 30 MiB");
+        let mut sort = budget.reserve(MemoryUse::Queries, 20 * MIB);
+        assert_eq!(budget.for_cache(), 24 << 20);
+        sort.grow(30 * MIB);
+        assert_eq!((budget.for_cache(), budget.free()), (8 << 20, 65 << 20));
         sort.shrink(500 * MIB);
-        assert_eq!(budget.for_cache(), 40 << 20);
+        assert_eq!(budget.for_cache(), 64 << 20);
     }
 
     #[test]
     fn clients_get_what_the_engine_leaves() {
-        let budget = MemoryBudget::new(64 * MIB, 24 * MIB, 100 * MIB);
-        assert!(budget.try_reserve(MemoryUse::Replies, 101 * MIB).is_none());
+        let budget = MemoryBudget::new(64 * MIB, 26 * MIB, 100 * MIB);
+        assert_eq!(budget.client_limit(), 115 << 20);
+        assert!(budget.try_reserve(MemoryUse::Replies, 121 * MIB).is_none());
         let reply = budget.try_reserve(MemoryUse::Replies, 90 * MIB);
-        assert!(budget.try_reserve(MemoryUse::Queries, 11 * MIB).is_none());
+        assert!(budget.try_reserve(MemoryUse::Queries, 31 * MIB).is_none());
         assert_eq!(budget.used(MemoryUse::Replies), 90 << 20);
         assert_eq!(budget.used(MemoryUse::Queries), 0);
         // The engine uses more than its part.
@@ -417,7 +538,7 @@ mod tests {
         assert!(budget.try_reserve(MemoryUse::Queries, 3 * MIB).is_none());
         assert_eq!(budget.refused(), 3);
         drop((reply, memtables));
-        assert_eq!(budget.free(), 100 << 20);
+        assert_eq!(budget.free(), 115 << 20);
         assert!(
             MemoryUse::ALL
                 .iter()

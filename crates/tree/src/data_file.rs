@@ -252,10 +252,20 @@ impl DataFile {
         len: usize,
         visit: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
+        self.read_stored(offset, len, |block| decode_block(block, offset, visit))
+    }
+
+    /// Reads `len` bytes at `offset` and calls `visit` with them, which nothing has checked.
+    pub(crate) fn read_stored<T>(
+        &self,
+        offset: u64,
+        len: usize,
+        visit: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
         let mut buffer = SPARE_BUFFER.take();
         let result = self
             .read(offset, len, &mut buffer)
-            .and_then(|skip| decode_block(&buffer[skip..skip + len], offset, visit));
+            .and_then(|skip| visit(&buffer[skip..skip + len]));
         if buffer.len() <= SPARE_BYTES_MAX {
             SPARE_BUFFER.set(buffer);
         }
@@ -313,14 +323,24 @@ pub(crate) fn decode_block<T>(
     offset: u64,
     visit: impl FnOnce(&[u8]) -> T,
 ) -> Result<T> {
+    if block.len() < BLOCK_HEADER_BYTES {
+        return Err(corrupt(offset, "a block is shorter than its header"));
+    }
+    check_block(block, offset)?;
+    decode_checked(block, offset, visit)
+}
+
+/// As [`decode_block`], for a block whose checksum was checked when it was read.
+pub(crate) fn decode_checked<T>(
+    block: &[u8],
+    offset: u64,
+    visit: impl FnOnce(&[u8]) -> T,
+) -> Result<T> {
     let damaged = |what| corrupt(offset, what);
     let Some((header, stored)) = block.split_at_checked(BLOCK_HEADER_BYTES) else {
         return Err(damaged("a block is shorter than its header"));
     };
-    let (checksum, fields) = header.split_at(8);
-    if checksum != xxh3_64_with_seed(&block[8..], offset).to_le_bytes() {
-        return Err(damaged("the checksum of a block does not match"));
-    }
+    let fields = &header[8..];
     let len = u32::from_le_bytes([fields[0], fields[1], fields[2], fields[3]]) as usize;
     if len > PAYLOAD_BYTES_MAX {
         return Err(damaged("the size of a block is impossible"));

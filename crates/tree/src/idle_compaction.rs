@@ -60,6 +60,7 @@ impl Engine {
         self.spare_blocks.keep(0);
         self.spare_sets.lock().clear();
         buffers::clear();
+        self.runs.budget.age(u32::MAX);
         self.runs.cache.share();
         let before = self.publisher.visible();
         let is_wanted = || {

@@ -59,8 +59,12 @@ pub struct StoreStats {
     pub trees: u64,
     /// The memory budget in bytes.
     pub cache_bytes_max: u64,
-    /// Bytes of pages, indexes and filters in the cache.
+    /// Bytes of pages, compressed blocks, indexes and filters in the cache.
     pub page_bytes: u64,
+    /// Bytes of compressed blocks in the cache, its second tier. They are counted in `page_bytes`.
+    pub block_bytes: u64,
+    /// Bytes that compressed blocks may have while pages need the memory too; the cache changes it by what misses cost.
+    pub block_bytes_max: u64,
     /// Bytes of internal nodes in memory that are on disk too. They are counted in `page_bytes`.
     pub node_bytes: u64,
     /// Bytes of the memtables alive in the current version.
@@ -71,6 +75,10 @@ pub struct StoreStats {
     pub cache_hits: u64,
     /// Misses of the page cache.
     pub cache_misses: u64,
+    /// Misses of the page cache for which the compressed block was in memory, so that the disk was not read.
+    pub block_hits: u64,
+    /// Misses of the page cache for which the compressed block was not in memory either.
+    pub block_misses: u64,
     /// Reads of the data file.
     pub reads: u64,
     /// Bytes read from the data file.
@@ -114,11 +122,17 @@ impl Store {
         );
         let runs = Arc::new(RunStore {
             data: DataFile::new(file),
-            cache: PageCache::new(&budget),
+            cache: PageCache::new(&budget, !options.inline),
             budget,
             damage: Arc::new(DamageRegistry::new(options.listener.clone())),
             nodes: NodeMemory::default(),
             orphans: Orphans::default(),
+        });
+        let weak = Arc::downgrade(&runs);
+        runs.budget.on_shrink(move || {
+            if let Some(runs) = weak.upgrade() {
+                runs.cache.give_way();
+            }
         });
         disk.sync_directory()
             .map_err(Error::io("syncing the store's directory"))?;
@@ -394,21 +408,25 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         let engine = self.engine();
         let version = engine.version.load_full();
-        let (page_bytes, cache_hits, cache_misses) = engine.runs.cache.stats();
+        let cache = engine.runs.cache.stats();
         let (reads, read_bytes, written_bytes) = engine.runs.data.io_stats();
         let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StoreStats {
             trees: version.trees.len() as u64,
             cache_bytes_max: engine.options.cache_bytes as u64,
-            page_bytes,
+            page_bytes: cache.bytes,
+            block_bytes: cache.block_bytes,
+            block_bytes_max: cache.block_bytes_max,
             node_bytes: engine.runs.nodes.bytes(),
             memtable_bytes: version
                 .memtables()
                 .map(|memtable| memtable.bytes() as u64)
                 .sum(),
             sealed_memtables: version.sealed.len() as u64,
-            cache_hits,
-            cache_misses,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            block_hits: cache.block_hits,
+            block_misses: cache.block_misses,
             reads,
             read_bytes,
             written_bytes,

@@ -199,7 +199,7 @@ const CLIENTS_AND_MONITORING: &str = "
 
 | section | counters |
 | --- | --- |
-| `wiredTiger.cache` | `bytes currently in the cache`: pages and memtables; `tracked dirty bytes in the cache`: memtables, which are in the log but not yet in the data file; `pages read into cache`: cache misses |
+| `wiredTiger.cache` | `bytes currently in the cache`: pages and memtables; `tracked dirty bytes in the cache`: memtables, which are in the log but not yet in the data file; `pages read into cache`: cache misses that read the disk |
 | `wiredTiger.block-manager`, `.log`, `.transaction` | reads and writes of the data file, bytes written to the log, commits and checkpoints |
 | `queues.execution` | the tickets of readers and writers; `out`: those that are held |
 | `transactions` | open, started, committed and aborted transactions, `totalExpired` and `totalAbortedForMemory` of those, retried commits and statements; the counters of prepared ones are 0, as there are no shards |

@@ -104,7 +104,7 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// Compressors that a client may negotiate, in order of preference.
     pub compressors: Vec<Compressor>,
-    /// Size of the cache in bytes; none means half of the memory that this process may use.
+    /// Size of the cache in bytes; none means the default, which depends on the memory that this process may use.
     pub cache_bytes: Option<u64>,
     /// Whether acknowledged writes go through the journal.
     pub journal: bool,

@@ -88,6 +88,8 @@ type Share = Box<dyn Any + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct SpareBlocks {
     blocks: Mutex<Vec<Block>>,
+    /// How many blocks were there at least since the last [`SpareBlocks::free_unused`].
+    unused: AtomicUsize,
     /// Reserves a block's bytes in the budget.
     take_share: Option<Box<dyn Fn(usize) -> Share + Send + Sync>>,
 }
@@ -99,6 +101,7 @@ impl SpareBlocks {
     ) -> Arc<SpareBlocks> {
         Arc::new(SpareBlocks {
             blocks: Mutex::default(),
+            unused: AtomicUsize::new(0),
             take_share: Some(Box::new(move |bytes| Box::new(take_share(bytes)))),
         })
     }
@@ -114,8 +117,18 @@ impl SpareBlocks {
         let mut blocks = self.blocks.lock();
         let kept = most.min(blocks.len());
         let freed = blocks.split_off(kept);
-        drop(blocks);
-        drop(freed);
+        drop((blocks, freed));
+    }
+
+    /// Frees the blocks that were not needed since the last call.
+    pub(crate) fn free_unused(&self) {
+        let mut blocks = self.blocks.lock();
+        let needed = blocks
+            .len()
+            .saturating_sub(self.unused.load(Ordering::Relaxed));
+        let freed = blocks.split_off(needed);
+        self.unused.store(needed, Ordering::Relaxed);
+        drop((blocks, freed));
     }
 }
 
@@ -143,6 +156,7 @@ impl Arena {
         let mut blocks = spare.blocks.lock();
         let fitting = blocks.iter().position(|block| block.capacity == capacity);
         let reused = fitting.map(|index| blocks.swap_remove(index));
+        spare.unused.fetch_min(blocks.len(), Ordering::Relaxed);
         drop(blocks);
         let block = reused.unwrap_or_else(|| {
             let share = spare.take_share.as_ref().map(|take| take(capacity));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::Run;
 use crate::budget::{MemoryUse, Reservation};
-use crate::data_file::{corrupt, decode_block};
 use crate::disk::AlignedBuf;
 use crate::page::Page;
 use crate::run_index::RunIndex;
@@ -19,6 +18,8 @@ const FIRST_BYTES: usize = 16 << 10;
 const AHEAD_BYTES_MAX: usize = 512 << 10;
 /// Pages of longer reads are not cached: a long scan must not evict everything.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+/// After so many pages were restored from compressed blocks the next ones are not cached, for the same reason.
+const RESTORED_KEPT_MAX: usize = 32;
 
 /// How pages are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,16 +49,10 @@ impl Ahead {
         self.start <= place.start && place.end <= self.end
     }
 
-    /// A page from the buffer, which `check` is asked about.
-    fn decode(
-        &self,
-        place: &Range<u64>,
-        check: impl FnOnce(Page) -> Result<Page, &'static str>,
-    ) -> Result<Page> {
+    /// A block from the buffer.
+    fn block(&self, place: &Range<u64>) -> &[u8] {
         let range = (place.start - self.start) as usize..(place.end - self.start) as usize;
-        let block = self.buffer.get(range).unwrap_or_default();
-        let decoded = decode_block(block, place.start, Page::decode)?.and_then(check);
-        decoded.map_err(|what| corrupt(place.start, what))
+        self.buffer.get(range).unwrap_or_default()
     }
 
     /// Reads a range of the file.
@@ -85,6 +80,8 @@ pub(crate) struct PartsCursor {
     parts: Vec<Arc<Run>>,
     fetch: Fetch,
     ahead: Ahead,
+    /// How many pages were looked for among the compressed blocks.
+    restored: usize,
     /// A bound for read-ahead: pages that start at or after this key are not read ahead.
     upper: Option<Vec<u8>>,
     part: usize,
@@ -109,6 +106,7 @@ impl PartsCursor {
             parts,
             fetch,
             ahead,
+            restored: 0,
             upper: upper.map(<[u8]>::to_vec),
             part: 0,
             index: None,
@@ -265,18 +263,27 @@ impl PartsCursor {
             return Ok(());
         };
         let place = place(run, index, page);
-        let in_cache = || match self.fetch {
-            _ if self.ahead.holds(&place) => None,
-            Fetch::Cached => run.cached_page(page),
-            Fetch::Stream => run.peek_page(page),
+        let is_ahead = self.ahead.holds(&place);
+        let cached = match self.keeps() {
+            _ if is_ahead => None,
+            true => run.cached_page(page),
+            false => run.peek_page(page),
         };
-        let found = match in_cache() {
+        let cached = match cached {
+            None if !is_ahead && self.keeps() => {
+                self.restored += 1;
+                run.restore_page(page)
+            }
+            cached => cached,
+        };
+        let found = match cached {
             Some(found) => found,
             None => {
-                if !self.ahead.holds(&place) {
+                if !is_ahead {
                     let range = self.range_ahead(run, index, page, backward);
                     let is_longer = range != place;
-                    if let Err(error) = self.ahead.read(run, range) {
+                    let ahead = &mut self.ahead;
+                    if let Err(error) = run.time_read(page, || ahead.read(run, range)) {
                         // The page itself may be readable.
                         if !is_longer || !error.is_damage() {
                             run.note(&error);
@@ -289,11 +296,11 @@ impl PartsCursor {
                         self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
                     }
                 }
-                let decoded = self
-                    .ahead
-                    .decode(&place, |decoded| run.check_page(index, page, decoded));
+                let block = self.ahead.block(&place);
+                let decoded = run.decode_page(index, page, block);
                 let decoded = Arc::new(decoded.inspect_err(|error| run.note(error))?);
-                if self.fetch == Fetch::Cached && self.ahead.bytes <= KEPT_BYTES_MAX {
+                if self.keeps() {
+                    run.keep_block(page, block, &decoded, !is_ahead);
                     run.cache_page(page, &decoded);
                 }
                 decoded
@@ -303,6 +310,13 @@ impl PartsCursor {
         self.page_index = page;
         self.entry = 0;
         Ok(())
+    }
+
+    /// Whether the pages of this scan are cached.
+    fn keeps(&self) -> bool {
+        self.fetch == Fetch::Cached
+            && self.ahead.bytes <= KEPT_BYTES_MAX
+            && self.restored <= RESTORED_KEPT_MAX
     }
 
     /// The range of a page in the file, extended by the pages after or before it that fit one read and may be needed.

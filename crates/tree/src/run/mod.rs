@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use crate::budget::MemoryBudget;
 use crate::cache::PageCache;
 use crate::damage::DamageRegistry;
-use crate::data_file::{DataFile, corrupt};
+use crate::data_file::{DataFile, corrupt, decode_block, decode_checked};
 use crate::node_memory::NodeMemory;
 use crate::orphans::Orphans;
 use crate::page::Page;
@@ -138,7 +138,7 @@ impl Run {
         match self.read_index() {
             Ok(index) => {
                 for page in 0..index.pages() {
-                    if let Err(error) = self.read_page(&index, page) {
+                    if let Err(error) = self.read_page(&index, page, |_, _| ()) {
                         failed(error);
                     }
                 }
@@ -163,16 +163,29 @@ impl Run {
         index.inspect_err(|error| self.note(error))
     }
 
-    /// Reads a page from the disk.
-    fn read_page(&self, index: &RunIndex, page: usize) -> Result<Page> {
+    /// Reads a page from the disk, and calls `keep` with its block.
+    fn read_page(
+        &self,
+        index: &RunIndex,
+        page: usize,
+        keep: impl FnOnce(&[u8], &Page),
+    ) -> Result<Page> {
         let (at, len) = index.block(page);
         let offset = self.extent.offset + u64::from(at);
-        let read = (self.store.data).read_block(offset, len as usize, Page::decode);
-        let decoded = read.and_then(|decoded| {
-            let checked = decoded.and_then(|decoded| self.check_page(index, page, decoded));
-            checked.map_err(|what| corrupt(offset, what))
+        let decoded = (self.store.data).read_stored(offset, len as usize, |block| {
+            let decoded = self.decode_page(index, page, block)?;
+            keep(block, &decoded);
+            Ok(decoded)
         });
         decoded.inspect_err(|error| self.note(error))
+    }
+
+    /// Decodes a page from its block, and checks both.
+    fn decode_page(&self, index: &RunIndex, page: usize, block: &[u8]) -> Result<Page> {
+        let offset = self.extent.offset + u64::from(index.block(page).0);
+        let decoded = decode_block(block, offset, Page::decode)?;
+        let checked = decoded.and_then(|decoded| self.check_page(index, page, decoded));
+        checked.map_err(|what| corrupt(offset, what))
     }
 
     /// A page that was read, if its keys are where the index and the reference to the run say. Otherwise keys would be
@@ -228,26 +241,59 @@ impl Run {
 
     /// A page, through the cache.
     pub(crate) fn page(&self, index: &RunIndex, page: usize) -> Result<Arc<Page>> {
-        if let Some(page) = self.cached_page(page) {
+        let cached = self.cached_page(page);
+        if let Some(page) = cached.or_else(|| self.restore_page(page)) {
             return Ok(page);
         }
-        let decoded = Arc::new(self.read_page(index, page)?);
+        let read = || {
+            self.read_page(index, page, |block, page_of| {
+                self.keep_block(page, block, page_of, true)
+            })
+        };
+        let decoded = Arc::new(self.time_read(page, read)?);
         self.cache_page(page, &decoded);
         Ok(decoded)
+    }
+
+    /// Runs a read of the device that begins with a page, and notes its time.
+    fn time_read<T>(&self, page: usize, read: impl FnOnce() -> T) -> T {
+        self.store.cache.time_read(self.id, page as u32, read)
     }
 
     fn cached_page(&self, page: usize) -> Option<Arc<Page>> {
         self.store.cache.page(self.id, page as u32)
     }
 
-    /// As `cached_page`, for a scan that does not return to the page.
+    /// A page whose compressed block is in memory. It is cached.
+    fn restore_page(&self, page: usize) -> Option<Arc<Page>> {
+        let cache = &self.store.cache;
+        let restored = cache.restore_page(self.id, page as u32, true, restore)?;
+        self.cache_page(page, &restored);
+        Some(restored)
+    }
+
+    /// A page, for a scan that does not return to it.
     fn peek_page(&self, page: usize) -> Option<Arc<Page>> {
-        self.store.cache.peek_page(self.id, page as u32)
+        let (cache, page) = (&self.store.cache, page as u32);
+        let cached = cache.peek_page(self.id, page);
+        cached.or_else(|| cache.restore_page(self.id, page, false, restore))
     }
 
     fn cache_page(&self, page: usize, decoded: &Arc<Page>) {
         let cache = &self.store.cache;
         cache.insert_page(self.id, page as u32, decoded.clone());
+    }
+
+    /// Keeps the block of a page that was read, with a read of its own or as part of a longer one.
+    fn keep_block(&self, page: usize, block: &[u8], decoded: &Page, is_read: bool) {
+        let cache = &self.store.cache;
+        cache.insert_read_block(self.id, page as u32, block, decoded, is_read);
+    }
+
+    /// Keeps the block of a page that was written.
+    fn keep_written_block(&self, page: usize, block: &[u8]) {
+        let cache = &self.store.cache;
+        cache.insert_written_block(self.id, page as u32, block);
     }
 
     /// The page and index of a key's message, if the run has one. A filter that cannot be read is reported to `note`,
@@ -289,6 +335,11 @@ impl Run {
             _ => Ok(None),
         }
     }
+}
+
+/// Decodes a page from a block that was checked before.
+fn restore(block: &[u8]) -> Option<Page> {
+    decode_checked(block, 0, Page::decode_checked).ok()?
 }
 
 impl Drop for Run {

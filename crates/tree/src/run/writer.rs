@@ -197,7 +197,6 @@ impl RunWriter {
                     end = *start;
                 }
             })?;
-        self.starts.clear();
         let info = RunInfo {
             index_at: index_at as u32,
             index_len: (filter_at - index_at) as u32,
@@ -212,6 +211,13 @@ impl RunWriter {
         for (index, page) in self.kept.drain(..).enumerate() {
             run.cache_page(index, &page);
         }
+        if pages > 0 && self.store.cache.has_room_for_blocks() {
+            // The index follows the last page.
+            for (page, place) in self.starts.windows(2).take(pages as usize).enumerate() {
+                run.keep_written_block(page, &self.blocks[place[0]..place[1]]);
+            }
+        }
+        self.starts.clear();
         self.done.push(run);
         self.blocks.clear();
         self.index.clear();

@@ -112,7 +112,7 @@ pub fn wired_tiger(server: &Server) -> DocBuf {
             "bytes read into cache": count(stats.read_bytes),
             "bytes written from cache": count(stats.written_bytes),
             "maximum bytes configured": count(stats.cache_bytes_max),
-            "pages read into cache": count(stats.cache_misses),
+            "pages read into cache": count(stats.cache_misses - stats.block_hits.min(stats.cache_misses)),
             "pages requested from the cache": count(stats.cache_hits + stats.cache_misses),
             // Committed data that is not in the data file yet.
             "tracked dirty bytes in the cache": count(stats.memtable_bytes),

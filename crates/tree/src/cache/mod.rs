@@ -1,0 +1,423 @@
+//! The cache of pages, indexes and filters of runs, bounded in bytes.
+//!
+//! It has two tiers. The first one has pages as they are read, and the indexes and filters that are not pinned. The second
+//! one (`blocks.rs`) has blocks as they are on disk: compressed, a third of the page or less, with the checksum checked already.
+//! What is read from the disk, and what is written while there is room, enters both. `balance.rs` divides the memory between
+//! them. Data that fits into the first tier pushes the second one out.
+//!
+//! Indexes and filters in use are pinned in their runs, so that a look-up needs no search in the cache, until they take
+//! half of it.
+
+mod balance;
+mod blocks;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle};
+
+use crate::budget::MemoryBudget;
+use crate::page::Page;
+use crate::run_index::RunIndex;
+use balance::{Balance, Miss};
+use blocks::BlockTier;
+
+/// The overhead of an entry in bytes: the entry itself, its key and the shared handle.
+const ENTRY_COST: u64 = 192;
+/// Allocators round sizes up in steps of about an eighth; half of a step is lost on average.
+const STEP_SHARE: u64 = 16;
+/// The "page number" of a run's index, and of its filter.
+const INDEX: u32 = u32::MAX;
+const FILTER: u32 = u32::MAX - 1;
+/// A step of growth or shrinkage is this part of the budget, or at least so many bytes.
+const STEPS: u64 = 64;
+const STEP_BYTES_MIN: u64 = 64 << 10;
+/// The tiers are compared with their limits once in so many insertions.
+const CHECK_EVERY: u64 = 8;
+/// Compressed blocks are kept only if they have at most 3/4 of the page's bytes.
+const SMALLER_PART: (usize, usize) = (3, 4);
+/// Larger buffers are not kept for the next block of a thread.
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
+thread_local! {
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A page, an index or a filter of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    run: u64,
+    page: u32,
+}
+
+impl Key {
+    /// A hash: the finalizer of SplitMix64.
+    fn mixed(self) -> u64 {
+        let mut hash = (self.run << 32 ^ self.run >> 32 ^ u64::from(self.page))
+            .wrapping_add(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ hash >> 31
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.mixed());
+    }
+}
+
+#[derive(Clone)]
+enum Cached {
+    Page(Arc<Page>),
+    Index(Arc<RunIndex>),
+    Filter(Arc<[u8]>),
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl quick_cache::Weighter<Key, Cached> for Bytes {
+    fn weight(&self, _: &Key, cached: &Cached) -> u64 {
+        let bytes = match cached {
+            Cached::Page(page) => page.bytes(),
+            Cached::Index(index) => index.bytes(),
+            Cached::Filter(filter) => filter.len(),
+        } as u64;
+        ENTRY_COST + bytes + bytes / STEP_SHARE
+    }
+}
+
+/// Notes which pages leave the first tier.
+#[derive(Clone)]
+struct Leaving {
+    balance: Arc<Balance>,
+}
+
+impl Lifecycle<Key, Cached> for Leaving {
+    /// The first ones to leave are dropped after the lock was released.
+    type RequestState = [Option<Cached>; 2];
+
+    fn on_evict(&self, state: &mut Self::RequestState, key: Key, cached: Cached) {
+        if let Cached::Page(page) = &cached {
+            self.balance.page_left(key, page.bytes() as u64);
+        }
+        if let Some(empty) = state.iter_mut().find(|slot| slot.is_none()) {
+            *empty = Some(cached);
+        }
+    }
+}
+
+/// The figures of the cache.
+#[derive(Default)]
+pub(crate) struct CacheStats {
+    /// Bytes of both tiers, and of what is pinned.
+    pub(crate) bytes: u64,
+    /// Bytes of the compressed blocks.
+    pub(crate) block_bytes: u64,
+    /// What compressed blocks may take while pages need the memory too.
+    pub(crate) block_bytes_max: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    /// Of the misses, those for which the compressed block was in memory.
+    pub(crate) block_hits: u64,
+    /// Of the misses, those for which it was not.
+    pub(crate) block_misses: u64,
+}
+
+/// Pages, indexes and filters by run and page number.
+pub(crate) struct PageCache {
+    cache: Cache<Key, Cached, Bytes, DefaultHashBuilder, Leaving>,
+    blocks: BlockTier,
+    balance: Arc<Balance>,
+    budget: MemoryBudget,
+    /// Whether times are measured. Otherwise nothing depends on them.
+    is_timed: bool,
+    /// The current capacity of the first tier in bytes.
+    bytes: AtomicU64,
+    insertions: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    block_hits: AtomicU64,
+    block_misses: AtomicU64,
+}
+
+impl PageCache {
+    /// An empty cache with the capacity that the budget leaves. Without `is_timed`, costs are assumed instead of measured.
+    pub(crate) fn new(budget: &MemoryBudget, is_timed: bool) -> PageCache {
+        let bytes = budget.for_cache();
+        // An estimate for the cache's own tables.
+        let items = (bytes / (6 << 10)).max(256) as usize;
+        budget.note_cache(bytes);
+        let balance = Arc::new(Balance::new(bytes));
+        let leaving = Leaving {
+            balance: balance.clone(),
+        };
+        let hasher = DefaultHashBuilder::default();
+        PageCache {
+            cache: Cache::with(items, bytes, Bytes, hasher, leaving),
+            blocks: BlockTier::new(budget.bytes()),
+            balance,
+            budget: budget.clone(),
+            is_timed,
+            bytes: AtomicU64::new(bytes),
+            insertions: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            block_hits: AtomicU64::new(0),
+            block_misses: AtomicU64::new(0),
+        }
+    }
+
+    fn get(&self, run: u64, page: u32) -> Option<Cached> {
+        let found = self.cache.get(&Key { run, page });
+        let counter = match found.is_some() {
+            true => &self.hits,
+            false => &self.misses,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    pub(crate) fn page(&self, run: u64, page: u32) -> Option<Arc<Page>> {
+        match self.get(run, page)? {
+            Cached::Page(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    /// A page, without counting the access as a use.
+    pub(crate) fn peek_page(&self, run: u64, page: u32) -> Option<Arc<Page>> {
+        match self.cache.peek(&Key { run, page })? {
+            Cached::Page(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    /// A page that is not in the first tier, restored by `decode` if its block is in the second one. `is_use` tells whether
+    /// that is to be remembered.
+    pub(crate) fn restore_page(
+        &self,
+        run: u64,
+        page: u32,
+        is_use: bool,
+        decode: impl FnOnce(&[u8]) -> Option<Page>,
+    ) -> Option<Arc<Page>> {
+        let key = Key { run, page };
+        let mut block = SPARE.take();
+        let is_here = self.blocks.get(key, is_use, &mut block);
+        let decoded = match is_here {
+            true => self.time_decode(key, || decode(&block)),
+            false => None,
+        };
+        if block.capacity() <= SPARE_BYTES_MAX {
+            SPARE.set(block);
+        }
+        let decoded = decoded.map(Arc::new);
+        if is_use {
+            let counter = match &decoded {
+                Some(_) => &self.block_hits,
+                None => &self.block_misses,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            if let Some(decoded) = &decoded {
+                self.note_miss(key, decoded, false);
+            }
+        }
+        decoded
+    }
+
+    fn note_miss(&self, key: Key, page: &Page, is_read: bool) {
+        if !self.balance.samples(key) {
+            return;
+        }
+        let for_blocks = self.balance.for_blocks(self.budget.cache());
+        self.balance.note_miss(&Miss {
+            key,
+            bytes: page.bytes() as u64,
+            is_read,
+            has_room: self.blocks.has_room(for_blocks),
+        });
+    }
+
+    /// Runs `work`, and notes its time for some pages.
+    fn time_decode<T>(&self, key: Key, work: impl FnOnce() -> T) -> T {
+        if !self.is_timed || !self.balance.samples(key) {
+            return work();
+        }
+        let began = Instant::now();
+        let result = work();
+        self.balance.note_decode(began.elapsed());
+        result
+    }
+
+    /// Runs a read of the device that begins with a page, and notes its time for some pages.
+    pub(crate) fn time_read<T>(&self, run: u64, page: u32, read: impl FnOnce() -> T) -> T {
+        if !self.is_timed || !self.balance.samples(Key { run, page }) {
+            return read();
+        }
+        let began = Instant::now();
+        let result = read();
+        self.balance.note_read(began.elapsed());
+        result
+    }
+
+    /// Whether there is enough room to keep written pages that were not read yet.
+    pub(crate) fn has_room(&self) -> bool {
+        self.cache.weight() < self.bytes.load(Ordering::Relaxed) / 4 * 3
+    }
+
+    /// Whether there is enough room to keep written blocks that were not read yet.
+    pub(crate) fn has_room_for_blocks(&self) -> bool {
+        let limit = self.block_limit();
+        self.is_filling() && self.blocks.live() < limit / 8 * 7
+    }
+
+    /// Whether pages take so much that compressed blocks may be worth the memory soon.
+    fn is_filling(&self) -> bool {
+        self.cache.weight() + self.blocks.bytes() > self.budget.cache() / 2
+    }
+
+    /// What compressed blocks may take now: what pages leave, or their share.
+    fn block_limit(&self) -> u64 {
+        let all = self.budget.cache();
+        let left = all.saturating_sub(self.cache.weight());
+        left.max(self.balance.for_blocks(all))
+    }
+
+    /// Keeps a page that was read from the device or written.
+    pub(crate) fn insert_page(&self, run: u64, page: u32, value: Arc<Page>) {
+        self.share();
+        self.cache.insert(Key { run, page }, Cached::Page(value));
+        let insertion = self.insertions.fetch_add(1, Ordering::Relaxed);
+        if insertion.is_multiple_of(CHECK_EVERY) {
+            self.trim_blocks();
+        }
+    }
+
+    /// Keeps the block of a page that was read from the device. `is_read` tells whether that took a read of its own.
+    pub(crate) fn insert_read_block(
+        &self,
+        run: u64,
+        page: u32,
+        block: &[u8],
+        decoded: &Page,
+        is_read: bool,
+    ) {
+        let key = Key { run, page };
+        self.note_miss(key, decoded, is_read);
+        let is_smaller = block.len() * SMALLER_PART.1 <= decoded.bytes() * SMALLER_PART.0;
+        if is_smaller && self.is_filling() {
+            self.insert_block(key, block);
+        }
+    }
+
+    /// Keeps a block that was written; the caller has asked whether there is room.
+    pub(crate) fn insert_written_block(&self, run: u64, page: u32, block: &[u8]) {
+        self.insert_block(Key { run, page }, block);
+    }
+
+    fn insert_block(&self, key: Key, block: &[u8]) {
+        let left = |key, bytes| self.balance.block_left(key, bytes as u64);
+        let limit = self.block_limit();
+        self.blocks.insert(key, block, limit, &mut { left });
+    }
+
+    pub(crate) fn index(&self, run: u64) -> Option<Arc<RunIndex>> {
+        match self.get(run, INDEX)? {
+            Cached::Index(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn insert_index(&self, run: u64, value: Arc<RunIndex>) {
+        let key = Key { run, page: INDEX };
+        self.cache.insert(key, Cached::Index(value));
+    }
+
+    pub(crate) fn filter(&self, run: u64) -> Option<Arc<[u8]>> {
+        match self.get(run, FILTER)? {
+            Cached::Filter(filter) => Some(filter),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn insert_filter(&self, run: u64, value: Arc<[u8]>) {
+        let key = Key { run, page: FILTER };
+        self.cache.insert(key, Cached::Filter(value));
+    }
+
+    /// Removes everything of a run.
+    pub(crate) fn forget(&self, run: u64, pages: u32) {
+        for page in (0..pages).chain([INDEX, FILTER]) {
+            let key = Key { run, page };
+            self.cache.remove(&key);
+            self.blocks.remove(key);
+        }
+    }
+
+    /// Adapts the capacities to what the budget leaves now. Cheap unless that changed much. Shrinks by one step at most, so that
+    /// no caller waits for long.
+    pub(crate) fn share(&self) {
+        self.adapt();
+    }
+
+    /// As [`PageCache::share`], but shrinks as far as it must.
+    pub(crate) fn give_way(&self) {
+        while self.adapt() {}
+        self.trim_blocks();
+    }
+
+    /// True if there is still more to give back.
+    fn adapt(&self) -> bool {
+        let (wanted, before) = (self.budget.for_cache(), self.budget.cache());
+        let step = (self.budget.bytes() / STEPS).max(STEP_BYTES_MIN);
+        let all = wanted.max(before.saturating_sub(step));
+        self.budget.note_cache(all);
+        let for_blocks = self.balance.for_blocks(all).min(self.blocks.bytes());
+        let (now, before) = (all - for_blocks, self.bytes.load(Ordering::Relaxed));
+        if now.abs_diff(before) > self.budget.bytes() / STEPS / 2
+            && self
+                .bytes
+                .compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            self.cache.set_capacity(now);
+            self.trim_blocks();
+        }
+        all > wanted
+    }
+
+    /// Evicts compressed blocks that are beyond their part.
+    fn trim_blocks(&self) {
+        let bytes = self.blocks.bytes();
+        if bytes > self.balance.for_blocks(self.budget.cache()) {
+            let limit = self.block_limit();
+            if bytes > limit {
+                let left = |key, bytes| self.balance.block_left(key, bytes as u64);
+                self.blocks.trim(limit, &mut { left });
+            }
+        }
+    }
+
+    /// Bytes held, hits and misses.
+    pub(crate) fn stats(&self) -> CacheStats {
+        let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let block_bytes = self.blocks.bytes();
+        CacheStats {
+            bytes: self.cache.weight() + block_bytes + self.budget.pinned(),
+            block_bytes,
+            block_bytes_max: self.balance.for_blocks(self.budget.cache()),
+            hits: counter(&self.hits),
+            misses: counter(&self.misses),
+            block_hits: counter(&self.block_hits),
+            block_misses: counter(&self.block_misses),
+        }
+    }
+}
