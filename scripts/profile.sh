@@ -3,13 +3,13 @@
 #
 #   scripts/profile.sh OUT
 #
-# Starts a server, sends it requests of one kind after the other (`frond bench operations`), and records its stacks with perf.
+# Needs perf and the right to record all processes (root). Starts a server, sends it requests of one kind after the other (`frond bench operations`), and records its stacks with perf.
 # OUT gets profile.md and profile.csv (microseconds of CPU time per request, by class: benchmarks/profile/classes.txt), a flame
 # graph of each kind (KIND.svg), and run.md. From the environment:
 #
 #   OPERATIONS   all       kinds of requests, separated by spaces
 #   CONNECTIONS  4         connections that send them
-#   SECONDS_EACH 4         seconds that are recorded of each kind
+#   SECONDS_EACH 3         seconds that are recorded of each kind
 #   SERVER                 binary to profile [default: target/release/frond, built first]
 set -euo pipefail
 
@@ -20,7 +20,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v perf >/dev/null || { echo 'perf is missing: install linux-perf (Debian) or linux-tools (Ubuntu)' >&2; exit 1; }
 [ -n "${SERVER:-}" ] || cargo build --release --locked
 binary=${SERVER:-target/release/frond}
-connections=${CONNECTIONS:-4} seconds=${SECONDS_EACH:-4}
+connections=${CONNECTIONS:-4} seconds=${SECONDS_EACH:-3}
 all='ping find range sum ordered distinct update-plain update-indexed insert-one insert-batch insert-indexes insert-array'
 read -ra operations <<<"${OPERATIONS:-$all}"
 
@@ -59,10 +59,11 @@ for operation in "${operations[@]}"; do
     send "$operation" "$((seconds + 1))" >/dev/null &
     sender=$!
     sleep 0.3
-    perf record --quiet --freq 499 --event cpu-clock --call-graph dwarf,16384 --pid "$server" --output "$work/perf.data" \
+    # All processes: recording one by its number would make each of its context switches longer.
+    perf record --quiet --all-cpus --freq 999 --event cpu-clock --call-graph dwarf,8192 --output "$work/perf.data" \
         -- sleep "$seconds" >/dev/null 2>&1
     wait "$sender"
-    perf script --no-inline --fields comm,tid,time,ip,sym,dso --input "$work/perf.data" 2>/dev/null |
+    perf script --no-inline --pid "$server" --fields comm,tid,time,ip,sym,dso --input "$work/perf.data" 2>/dev/null |
         python3 benchmarks/profile/fold.py stacks >"$work/$operation.folded"
     python3 benchmarks/profile/fold.py flame "frond: $operation, $connections connections" \
         <"$work/$operation.folded" >"$out/$operation.svg"

@@ -116,7 +116,10 @@ impl Operation {
             Operation::InsertBatch => ("operations_batch", Vec::new()),
             Operation::InsertIndexes => (
                 "operations_indexes",
-                INDEXED_FIELDS.iter().map(|field| index(field, false)).collect(),
+                INDEXED_FIELDS
+                    .iter()
+                    .map(|field| index(field, false))
+                    .collect(),
             ),
             Operation::InsertArray => ("operations_array", vec![index(first, true)]),
             _ => return Ok(None),
@@ -200,7 +203,12 @@ fn fill(
     let all = u64::from(options.documents);
     let mut bytes = Vec::new();
     for first in (0..all).step_by(BATCH as usize) {
-        insert(session.as_mut(), documents, first..(first + BATCH).min(all), &mut bytes)?;
+        insert(
+            session.as_mut(),
+            documents,
+            first..(first + BATCH).min(all),
+            &mut bytes,
+        )?;
     }
     Ok(())
 }
@@ -266,7 +274,9 @@ fn drive(
             .collect();
         let panicked = || Err(Error::Protocol("a client's thread panicked".to_owned()));
         let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
-        joined.map(|outcome| outcome.unwrap_or_else(|_| panicked())).collect()
+        joined
+            .map(|outcome| outcome.unwrap_or_else(|_| panicked()))
+            .collect()
     });
     let mut requests = 0;
     for outcome in outcomes {
@@ -311,7 +321,10 @@ impl Sender<'_> {
             }
         };
         match found {
-            0 => Err(Error::Wrong(format!("{}: nothing is found", self.operation.name()))),
+            0 => Err(Error::Wrong(format!(
+                "{}: nothing is found",
+                self.operation.name()
+            ))),
             _ => Ok(()),
         }
     }
