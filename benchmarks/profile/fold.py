@@ -13,7 +13,6 @@ import sys
 import zlib
 from pathlib import Path
 
-ANYWHERE = ("kernel:", "memory allocation")
 MINOR = 0.05  # a class whose share is below this in every request is shown with the others, in microseconds
 
 
@@ -21,19 +20,19 @@ def read_classes(path):
     classes = []
     for line in Path(path).read_text().splitlines():
         if line and not line.startswith("#"):
-            name, pattern = line.split("\t")
-            classes.append((name, re.compile(pattern)))
+            name, where, pattern = line.split("\t")
+            classes.append((name, where == "any", re.compile(pattern)))
     return classes
 
 
 def class_of(frames, classes):
     """The class of a stack, given from its outermost function on."""
-    for name, pattern in classes:
-        if name.startswith(ANYWHERE) and any(pattern.search(frame) for frame in frames):
+    for name, anywhere, pattern in classes:
+        if anywhere and any(pattern.search(frame) for frame in frames):
             return name
     for frame in reversed(frames):
-        for name, pattern in classes:
-            if not name.startswith(ANYWHERE) and pattern.search(frame):
+        for name, anywhere, pattern in classes:
+            if not anywhere and pattern.search(frame):
                 return name
     return "other"
 
@@ -81,7 +80,7 @@ def read_folded(path):
 
 
 def write_table(classes, out, files):
-    names = [name for name, _ in classes] + ["other"]
+    names = [name for name, _, _ in classes] + ["other"]
     columns, totals, rates = [], [], []
     for file in files:
         operation = Path(file).stem
@@ -113,7 +112,7 @@ def write_table(classes, out, files):
 WIDTH, HEIGHT, CHARACTER = 1200, 15, 6.2
 
 
-def flame(title, counts, least=0.002):
+def flame(title, counts, least=0.005):
     """A flame graph after Brendan Gregg's: the width of a function is its share of the samples, its callers lie below it."""
     tree = {}
     total = sum(counts.values()) or 1
