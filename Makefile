@@ -17,6 +17,7 @@ FROND_LARGE_UPDATES ?= 1000000
 FROND_PLAN_FUZZ ?= 2000000
 PREEMPTIONS ?= 4
 ENGINES ?= tree rocksdb lmdb fjall redb
+OPERATIONS ?=
 
 # Fuzzing: the target (all without one), seconds for each, and what the stable compiler needs to report coverage to libFuzzer.
 TARGET ?=
@@ -31,7 +32,7 @@ MINUTES ?= 10
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-timing deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages profile simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +80,9 @@ bench-engine: setup-build ## Compare Frond's engine with RocksDB, LMDB, fjall an
 
 bench-peers: setup-build ## Run the workloads on Frond and on PostgreSQL, in turns; WORKLOADS, SCALE (1 takes an hour), report in OUT
 	benchmarks/peers/run.sh $(if $(filter file,$(origin OUT)),.cache/bench-peers,$(OUT))
+
+profile: setup-build ## Where the server's CPU time of each kind of request goes, with flame graphs; OPERATIONS, report in OUT (as root)
+	$(if $(OPERATIONS),OPERATIONS="$(OPERATIONS)") scripts/profile.sh $(if $(filter file,$(origin OUT)),.cache/profile,$(OUT))
 
 bench-pages: setup-build ## Write the figures of README.md and other pages from the runs in benchmarks/runs
 	FROND_WRITE_PAGES=1 cargo test --locked --quiet --test pages -- --exact every_figure_on_the_pages_is_that_of_its_run

@@ -302,6 +302,30 @@ fn documents_are_found_in_turns_with_pings() {
 }
 
 #[test]
+fn each_operation_is_sent_again_and_again() {
+    let server = Server::start();
+    let done = Command::new(FROND)
+        .args(["bench", "operations", "--documents", "1000"])
+        .args(["--seconds", "0.1", "--threads", "2", "--uri"])
+        .arg(format!("mongodb://127.0.0.1:{}/", server.running.port))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{text}");
+    let text = String::from_utf8_lossy(&done.stdout);
+    let mut lines = text.lines();
+    assert_eq!(
+        lines.next(),
+        Some("operation,requests,seconds,requests_per_s")
+    );
+    assert_eq!(lines.clone().count(), 12, "{text}");
+    for line in lines {
+        let requests = line.split(',').nth(1).and_then(|n| n.parse().ok());
+        assert!(requests.is_some_and(|n: u64| n > 0), "{line}");
+    }
+}
+
+#[test]
 fn ctrl_c_leaves_the_report_of_what_was_done() {
     let server = Server::start();
     let out = server.folder.path().join("stopped");

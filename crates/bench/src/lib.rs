@@ -26,6 +26,7 @@ mod manykeys;
 mod meter;
 mod mongodb;
 pub mod null;
+mod operations;
 mod progress;
 mod random;
 mod report;
@@ -50,6 +51,7 @@ pub use error::{Error, Result};
 pub use harness::{CommonOptions, Options};
 pub use logins::Options as LoginsOptions;
 pub use null::Options as NullOptions;
+pub use operations::Options as OperationsOptions;
 pub use roundtrip::Options as RoundtripOptions;
 pub use stream::Stream;
 pub use system::{MemoryUsage, Status};
@@ -78,6 +80,8 @@ pub enum Command {
     All(AllOptions),
     /// Find documents by their `_id`, in turns with bare pings
     Roundtrip(RoundtripOptions),
+    /// Send requests of one kind again and again, for a profiler of the server
+    Operations(OperationsOptions),
     /// Connect and log in, again and again or many at once, beside a client that finds documents
     Logins(LoginsOptions),
     /// Serve as the limit of client and loopback: accept every message, store nothing, answer
@@ -107,6 +111,9 @@ pub fn run_with(command: Command, schemes: &[&dyn Scheme]) -> ExitCode {
         Command::All(options) => all::run(&options, &known),
         Command::Roundtrip(options) => {
             signals::stop_on_signals().and_then(|stop| roundtrip::run(&options, &stop))
+        }
+        Command::Operations(options) => {
+            signals::stop_on_signals().and_then(|stop| operations::run(&options, &stop))
         }
         Command::Logins(options) => {
             signals::stop_on_signals().and_then(|stop| logins::run(&options, &stop))

@@ -1,5 +1,6 @@
 //! Reading: `find`, `count`, `distinct`.
 
+mod by_id;
 mod distinct;
 
 use std::cell::{Cell, RefCell};

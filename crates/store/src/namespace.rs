@@ -26,8 +26,13 @@ impl Namespace {
     pub fn new(db: &str, coll: &str) -> Result<Namespace> {
         check_database_name(db)?;
         check_collection_name(db, coll)?;
+        // Of the exact length, without the machinery of `format`: each request makes one.
+        let mut full = String::with_capacity(db.len() + 1 + coll.len());
+        full.push_str(db);
+        full.push('.');
+        full.push_str(coll);
         Ok(Namespace {
-            full: format!("{db}.{coll}").into(),
+            full: full.into(),
             dot: db.len(),
         })
     }

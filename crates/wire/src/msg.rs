@@ -187,7 +187,10 @@ pub fn msg(request_id: i32, response_to: i32, flags: Flags, body: &[u8]) -> Vec<
 pub fn msg_around(request_id: i32, response_to: i32, flags: Flags, mut body: Vec<u8>) -> Vec<u8> {
     let flags = Flags(flags.0 & !Flags::CHECKSUM_PRESENT.0);
     let head = msg(request_id, response_to, flags, &[]);
-    body.splice(0..0, head);
+    // A splice would insert byte by byte.
+    let head_bytes = head.len();
+    body.extend_from_slice(&head);
+    body.rotate_right(head_bytes);
     finish(&mut body, 0);
     body
 }

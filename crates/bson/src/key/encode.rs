@@ -6,6 +6,23 @@ use super::{Direction, tags};
 use crate::collate::{Bytes, Foreign, Rules};
 use crate::{Collator, Doc, MAX_DEPTH, NotUtf8, ObjectId, Text, Value, tag};
 
+/// The first byte that is escaped in a text, 0x00 or 0x01; eight bytes at a time.
+fn find_special(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const LEAST: u64 = tags::ESCAPE as u64 + 1;
+    let (words, rest) = bytes.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The high bit of a smaller byte; borrows may set those of bytes behind it.
+        let small = word.wrapping_sub(ONES * LEAST) & !word & (ONES << 7);
+        if small != 0 {
+            return Some(at * 8 + small.trailing_zeros() as usize / 8);
+        }
+    }
+    let last = rest.iter().position(|&b| b <= tags::ESCAPE)?;
+    Some(words.len() * 8 + last)
+}
+
 /// Appends the ascending encoding of `value`.
 pub fn encode(value: &Value<'_>, out: &mut Vec<u8>) {
     directed(value, Direction::Ascending, out, None, &Bytes);
@@ -181,7 +198,7 @@ impl<R: Rules> Encoder<'_, R> {
 
     /// Text and an end byte that sorts before every other byte; 0x00 and 0x01 are escaped.
     fn text(&mut self, mut bytes: &[u8]) {
-        while let Some(at) = bytes.iter().position(|&b| b <= tags::ESCAPE) {
+        while let Some(at) = find_special(bytes) {
             let (plain, rest) = bytes.split_at(at);
             self.out.extend_from_slice(plain);
             if let Some((&special, rest)) = rest.split_first() {
@@ -280,5 +297,27 @@ pub(super) fn class_tag(type_code: u8) -> u8 {
         tag::JAVASCRIPT => tags::JAVASCRIPT,
         tag::JAVASCRIPT_WITH_SCOPE => tags::JAVASCRIPT_WITH_SCOPE,
         _ => tags::MAX_KEY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_to_escape_are_found_at_any_place() {
+        for length in 0..40 {
+            for filler in [2u8, 0x7F, 0x80, 0xFF] {
+                let plain = vec![filler; length];
+                assert_eq!(find_special(&plain), None);
+                for at in 0..length {
+                    for special in [0, 1] {
+                        let mut bytes = plain.clone();
+                        bytes.iter_mut().skip(at).step_by(3).for_each(|b| *b = special);
+                        assert_eq!(find_special(&bytes), Some(at), "{length} {filler}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -67,6 +67,11 @@ impl DocBuf {
         self.bytes.extend_from_slice(&EMPTY);
     }
 
+    /// Bytes that it can hold without more memory.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Makes room for `bytes` more.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
@@ -79,10 +84,14 @@ impl DocBuf {
     }
 
     pub(crate) fn wrapped(mut self, key: &str, tag: u8) -> DocBuf {
-        let mut head = vec![0; 4];
-        head.push(tag);
-        write_cstring(&mut head, key);
-        self.bytes.splice(self.start..self.start, head);
+        // The head is written behind the bytes first, and then changes places with them.
+        self.bytes.extend_from_slice(&[0, 0, 0, 0, tag]);
+        let end = self.bytes.len() - 5;
+        write_cstring(&mut self.bytes, key);
+        let head_bytes = self.bytes.len() - end;
+        if let Some(all) = self.bytes.get_mut(self.start..) {
+            all.rotate_right(head_bytes);
+        }
         self.finish();
         self
     }

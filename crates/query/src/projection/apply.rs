@@ -16,6 +16,21 @@ pub(super) struct Run<'a> {
     pub(super) context: Context<'a>,
 }
 
+/// Copies the fields of a document that rules for whole fields keep.
+pub(super) fn flat(node: &Node, kind: Kind, doc: &Doc, out: &mut DocBuf) {
+    let is_inclusion = kind == Kind::Inclusion;
+    let mut missing = node.copied_fields();
+    for element in doc.iter_raw() {
+        let rule = node.find_flat(element.name_bytes());
+        if rule.map_or(!is_inclusion, |(_, is_kept)| is_kept) {
+            out.push_raw(&element);
+        }
+        if is_inclusion && rule.is_some_and(|(position, _)| missing.found_last(position)) {
+            break;
+        }
+    }
+}
+
 impl Run<'_> {
     pub(super) fn document(&self, node: &Node, doc: &Doc, out: &mut DocBuf) -> Result<()> {
         let inclusion = self.kind == Kind::Inclusion;

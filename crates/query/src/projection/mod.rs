@@ -4,6 +4,7 @@
 //! nesting; [`Projection::apply`] copies a raw document through it.
 
 mod apply;
+mod flat;
 mod node;
 mod parse;
 mod slice;
@@ -11,6 +12,8 @@ mod slice;
 mod tests;
 
 use frond_bson::{Doc, DocBuf};
+
+pub use flat::FlatProjection;
 
 use crate::environment::Environment;
 use crate::expr::Context;
@@ -84,8 +87,29 @@ impl Projection {
         positional: Option<usize>,
         meta: Option<&Metadata>,
     ) -> Result<DocBuf> {
+        let mut out = DocBuf::with_capacity(doc.len_bytes());
+        self.apply_to(doc, positional, meta, &mut out)?;
+        Ok(out)
+    }
+
+    /// [`Projection::apply_with`] into a document that is cleared first, so that a caller with many documents keeps its memory.
+    ///
+    /// # Errors
+    /// As [`Projection::apply`].
+    pub fn apply_to(
+        &self,
+        doc: &Doc,
+        positional: Option<usize>,
+        meta: Option<&Metadata>,
+        out: &mut DocBuf,
+    ) -> Result<()> {
+        out.clear();
+        if self.root.is_flat() {
+            apply::flat(&self.root, self.kind, doc, out);
+            return Ok(());
+        }
         let context = Context::new(doc, self.now_ms).with_meta(meta);
-        self.run(doc, positional, context)
+        self.run(doc, positional, context, out)
     }
 
     /// The metadata that the projection shows.
@@ -106,18 +130,28 @@ impl Projection {
 
     /// [`Projection::apply`] with the variables and the time of a pipeline.
     pub(crate) fn apply_in(&self, doc: &Doc, context: Context<'_>) -> Result<DocBuf> {
-        self.run(doc, None, context)
+        let mut out = DocBuf::with_capacity(doc.len_bytes());
+        if self.root.is_flat() {
+            apply::flat(&self.root, self.kind, doc, &mut out);
+            return Ok(out);
+        }
+        self.run(doc, None, context, &mut out)?;
+        Ok(out)
     }
 
-    fn run(&self, doc: &Doc, positional: Option<usize>, context: Context<'_>) -> Result<DocBuf> {
-        let mut out = DocBuf::with_capacity(doc.len_bytes());
+    fn run(
+        &self,
+        doc: &Doc,
+        positional: Option<usize>,
+        context: Context<'_>,
+        out: &mut DocBuf,
+    ) -> Result<()> {
         let run = apply::Run {
             kind: self.kind,
             positional,
             context,
         };
-        run.document(&self.root, doc, &mut out)?;
-        Ok(out)
+        run.document(&self.root, doc, out)
     }
 
     /// Whether some fields are computed.

@@ -42,6 +42,8 @@ pub(super) struct Node {
     adds_fields: bool,
     /// Whether the positional operator is somewhere below.
     leads_to_positional: bool,
+    /// Whether there are few rules, all of them for whole fields.
+    is_flat: bool,
 }
 
 /// The fields that an inclusion has not found in a document yet.
@@ -75,6 +77,18 @@ impl Node {
     /// Whether a rule here or below adds fields behind those that are copied.
     pub(super) fn adds_fields(&self) -> bool {
         self.adds_fields
+    }
+
+    /// Whether there are few rules, which keep or leave out whole fields.
+    pub(super) fn is_flat(&self) -> bool {
+        self.is_flat
+    }
+
+    /// The position of the rule for a field, and whether it keeps the field, if [`Node::is_flat`].
+    pub(super) fn find_flat(&self, name: &[u8]) -> Option<(usize, bool)> {
+        let mut rules = self.fields.iter().enumerate();
+        let (position, (_, rule)) = rules.find(|(_, (known, _))| known.as_bytes() == name)?;
+        Some((position, matches!(rule, Rule::Include)))
     }
 
     /// The rule for a field, and its position.
@@ -172,5 +186,7 @@ impl Node {
         if self.fields.len() > 64 {
             self.copied = 0;
         }
+        let is_whole = |(_, rule): &(Box<str>, Rule)| matches!(rule, Rule::Include | Rule::Exclude);
+        self.is_flat = self.sorted.is_empty() && self.fields.iter().all(is_whole);
     }
 }

@@ -80,6 +80,41 @@ impl<T> Ord for Entry<T> {
     }
 }
 
+/// The first bytes of a key, as a number that compares as they do.
+fn prefix(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+/// Sorts entries. Small ones are compared and moved in their place: the beginning of the key and the position. Each entry is
+/// moved once, as in `slice::sort_by_cached_key`.
+fn sort<T>(list: &mut [Entry<T>]) {
+    let prefixes = list.iter().map(|entry| prefix(&entry.key));
+    let mut order: Vec<(u64, usize)> = prefixes.zip(0..).collect();
+    order.sort_unstable_by(|(a, at), (b, other)| {
+        a.cmp(b).then_with(|| list.get(*at).cmp(&list.get(*other)))
+    });
+    for place in 0..order.len() {
+        let from_of =
+            |order: &[(u64, usize)], place: usize| order.get(place).map_or(0, |one| one.1);
+        let mut from = from_of(&order, place);
+        // The entry that was there has been moved on.
+        while from < place {
+            from = from_of(&order, from);
+        }
+        if let Some((_, moved)) = order.get_mut(place) {
+            *moved = from;
+        }
+        list.swap(place, from);
+    }
+}
+
 /// Takes records in any order and returns them in the order of their keys; records with equal keys keep their
 /// order.
 pub struct Sorter<T> {
@@ -178,7 +213,7 @@ impl<T: Record> Sorter<T> {
     fn take_sorted(&mut self) -> Vec<Entry<T>> {
         match &mut self.entries {
             Entries::All(list) => {
-                list.sort_unstable();
+                sort(list);
                 std::mem::take(list)
             }
             Entries::First(heap) => std::mem::take(heap).into_sorted_vec(),
@@ -539,6 +574,33 @@ mod tests {
             found.push(next);
         }
         Ok(found)
+    }
+
+    #[test]
+    fn entries_are_sorted_by_key_and_number() {
+        let mut random = SmallRng::seed_from_u64(8);
+        for round in 0..200 {
+            let mut list: Vec<Entry<DocBuf>> = (0..random.random_range(0..300))
+                .map(|number| Entry {
+                    key: (0..random.random_range(0..12))
+                        .map(|at| match at {
+                            0..8 if round % 2 == 0 => 7,
+                            _ => random.random_range(0..3u8),
+                        })
+                        .collect(),
+                    number,
+                    record: doc! {"n": number as i64},
+                })
+                .collect();
+            sort(&mut list);
+            assert!(list.is_sorted());
+            let mut numbers: Vec<u64> = list.iter().map(|entry| entry.number).collect();
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq(0..list.len() as u64));
+            for entry in &list {
+                assert_eq!(entry.record, doc! {"n": entry.number as i64});
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::FindRequest;
+use frond_store::{FindRequest, Namespace};
 
 use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
@@ -10,6 +10,9 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::reply::{BatchOptions, first_batch};
+
+/// Bytes of a reply with one document, so that its buffer rarely grows.
+const BY_ID_BYTES: usize = 512;
 
 /// Finds documents.
 pub struct Find;
@@ -43,7 +46,11 @@ impl Command for Find {
         let args = cx.args();
         let variables = args.variables()?;
         let find = Finding::parse(&args, variables.as_deref())?;
-        let cursor = find.open(cx)?;
+        let namespace = cx.namespace()?;
+        if let Some(reply) = find.by_id(cx, &namespace)? {
+            return Ok(reply);
+        }
+        let cursor = find.open(cx, &namespace)?;
         first_batch(cx, cursor, find.batch)
     }
 }
@@ -134,16 +141,38 @@ impl<'a> Finding<'a> {
         })
     }
 
+    /// The reply to a find of one document by its `_id`, if it needs no cursor.
+    fn by_id(&self, cx: &Context<'_>, namespace: &Namespace) -> Result<Option<DocBuf>> {
+        if self.no_timeout || self.batch.size == Some(0) {
+            return Ok(None);
+        }
+        let mut reply = DocBuf::with_capacity(BY_ID_BYTES);
+        let is_done = reply.push_doc("cursor", |cursor| -> Result<bool> {
+            let is_done = cursor.push_array("firstBatch", |batch| -> Result<bool> {
+                let is_done = cx.store().find_by_id(namespace, &self.request, batch)?;
+                let returned = batch.len() as u64;
+                cx.server.metrics.documents_returned.add(returned);
+                Ok(is_done)
+            })?;
+            if let Some(moment) = &cx.moment {
+                cursor.push("atClusterTime", moment.time);
+            }
+            cursor.push("id", 0i64);
+            cursor.push("ns", namespace.as_str());
+            Ok(is_done)
+        })?;
+        Ok(is_done.then_some(reply))
+    }
+
     /// Opens the cursor.
-    pub fn open(&self, cx: &Context<'_>) -> Result<Cursor> {
-        let namespace = cx.namespace()?;
-        if self.no_timeout && cx.store().catalog().is_view(&namespace) {
+    pub fn open(&self, cx: &Context<'_>, namespace: &Namespace) -> Result<Cursor> {
+        if self.no_timeout && cx.store().catalog().is_view(namespace) {
             return Err(Error::new(
                 ErrorCode::InvalidPipelineOperator,
                 "Option noCursorTimeout not supported in aggregation.",
             ));
         }
-        let query = cx.store().find(&namespace, &self.request, &cx.limits)?;
+        let query = cx.store().find(namespace, &self.request, &cx.limits)?;
         let mut cursor = Cursor::new(namespace.as_str(), Source::Query(Box::new(query)));
         cursor.no_timeout = self.no_timeout;
         cursor.awaits = self.awaits;
@@ -249,6 +278,83 @@ mod tests {
             doc! {"find": "c", "filter": {"_id": 1}, "projection": {"a": 1, "_id": 0}},
         );
         assert_eq!(server.batch(&reply, "firstBatch"), [doc! {"a": 10}]);
+    }
+
+    /// One `_id` is looked up without a plan. With a hint, and with a second condition, the same find is planned.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_find_by_id_answers_as_any_other_find() {
+        let mut server = TestServer::new();
+        let many: String = "x".repeat(300_000);
+        let wide: DocBuf = {
+            let mut wide = doc! {"_id": "wide"};
+            (0..3000).for_each(|n| wide.push(&format!("f{n}"), n));
+            wide
+        };
+        let documents = doc! {"documents": [
+            {"_id": 1, "a": {"b": 2}, "c": [1, 2], "d": "x"}, {"_id": "One", "a": 1}, {"_id": "large", "a": &many}, &wide,
+            {"_id": true, "a": 2}, {"_id": 5i64, "a": 3},
+        ]};
+        let strength = doc! {"locale": "en", "strength": 2};
+        for create in [
+            doc! {"create": "plain"},
+            doc! {"create": "collated", "collation": &strength},
+            doc! {"create": "capped", "capped": true, "size": 1 << 20},
+        ] {
+            server.run("test", create.clone());
+            let mut insert = doc! {"insert": create.get_str("create").unwrap()};
+            insert.push_all(&documents);
+            server.run("test", insert);
+        }
+        server.run(
+            "test",
+            doc! {"create": "view", "viewOn": "plain", "pipeline": [{"$addFields": {"v": 1}}]},
+        );
+        let ids = [
+            doc! {"_id": 1},
+            doc! {"_id": 1.0},
+            doc! {"_id": 5},
+            doc! {"_id": "one"},
+            doc! {"_id": "One"},
+            doc! {"_id": "large"},
+            doc! {"_id": "wide"},
+            doc! {"_id": true},
+            doc! {"_id": 77},
+            doc! {"_id": null},
+            doc! {"_id": {"$in": [1]}},
+        ];
+        let shapes = [
+            doc! {},
+            doc! {"a": 1},
+            doc! {"a": 1, "_id": 0},
+            doc! {"_id": 0, "f7": true},
+            doc! {"a": 0},
+            doc! {"a.b": 1},
+            doc! {"c": {"$slice": 1}},
+            doc! {"n": {"$literal": 1}},
+        ];
+        for collection in ["plain", "collated", "capped", "view", "none"] {
+            for (id, shape) in ids
+                .iter()
+                .flat_map(|id| shapes.iter().map(move |s| (id, s)))
+            {
+                let mut find = doc! {"find": collection, "projection": shape, "limit": 1};
+                let mut planned = find.clone();
+                find.push("filter", id);
+                let mut both = id.clone();
+                both.push("none", doc! {"$exists": false});
+                planned.push("filter", &both);
+                let reply = server.run("test", find.clone());
+                assert_eq!(reply, server.run("test", planned), "{find:?}");
+            }
+        }
+        // Options of the command still count.
+        let find = doc! {"find": "plain", "filter": {"_id": 1}, "batchSize": 0};
+        let reply = server.run("test", find);
+        assert!(server.batch(&reply, "firstBatch").is_empty());
+        assert_ne!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
+        let find = doc! {"find": "plain", "filter": {"_id": "one"}, "collation": &strength};
+        let reply = server.run("test", find);
+        assert_eq!(server.batch(&reply, "firstBatch").len(), 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]

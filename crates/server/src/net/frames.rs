@@ -1,14 +1,15 @@
 //! Splitting a stream of bytes into messages.
 
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::message::wants_reply;
 use crate::room::{Grant, Room, STALLED};
@@ -65,6 +66,33 @@ pub struct Frames {
     due: Option<Instant>,
     /// Set when the client has closed the connection.
     gone: Arc<AtomicBool>,
+    idle: IdleTimer,
+}
+
+/// Tells when no message has come for a while. Its timer is set when it ends, not for each message.
+#[derive(Default)]
+struct IdleTimer {
+    /// None while the connection is idle.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Whether something has arrived since the timer was set.
+    has_arrived: bool,
+}
+
+impl IdleTimer {
+    /// Ready if nothing has arrived between two ends of the timer: after [`IDLE_AFTER`] at least, and twice of it at most.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let timer = (self.timer).get_or_insert_with(|| {
+                self.has_arrived = false;
+                Box::pin(sleep(IDLE_AFTER))
+            });
+            ready!(timer.as_mut().poll(cx));
+            self.timer = None;
+            if !self.has_arrived {
+                return Poll::Ready(());
+            }
+        }
+    }
 }
 
 impl Drop for Frames {
@@ -85,6 +113,7 @@ impl Frames {
             grant: None,
             due: None,
             gone,
+            idle: IdleTimer::default(),
         }
     }
 
@@ -195,10 +224,15 @@ impl Frames {
 
     async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Ended> {
         let read = if self.arrived.is_empty() {
-            let read = stream.read(self.arrived.room(READ_BYTES));
-            match tokio::time::timeout(IDLE_AFTER, read).await {
-                Ok(read) => read,
-                Err(_) => {
+            let idle = &mut self.idle;
+            let mut read = pin!(stream.read(self.arrived.room(READ_BYTES)));
+            let read = std::future::poll_fn(|cx| match read.as_mut().poll(cx) {
+                Poll::Ready(read) => Poll::Ready(Some(read)),
+                Poll::Pending => idle.poll(cx).map(|()| None),
+            });
+            match read.await {
+                Some(read) => read,
+                None => {
                     self.arrived.free();
                     self.uncount();
                     stream.read(self.arrived.room(IDLE_BYTES)).await
@@ -222,6 +256,7 @@ impl Frames {
         match read {
             Ok(0) => Err(Ended::Closed),
             Ok(bytes) => {
+                self.idle.has_arrived = true;
                 self.arrived.add(bytes);
                 Ok(())
             }

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use frond_bson::doc;
@@ -61,6 +61,7 @@ where
         frames: Frames::new(server.rooms.requests.clone(), connection.gone.clone()),
         inflated: None,
         stop: server.stop_signal(),
+        stop_wait: StopWait::new(server),
     };
     let ended = conversation.run().await;
     match &ended {
@@ -238,6 +239,33 @@ struct Conversation<'a, S> {
     /// The current message, if it was compressed.
     inflated: Option<Inflated>,
     stop: watch::Receiver<bool>,
+    stop_wait: StopWait,
+}
+
+/// Waits for the server to stop between messages: one registration that stays, where [`stopped`] makes one for each wait.
+struct StopWait {
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The waker that is registered.
+    registered: Option<Waker>,
+}
+
+impl StopWait {
+    fn new(server: &Server) -> StopWait {
+        let mut signal = server.stop_signal();
+        StopWait {
+            stopped: Box::pin(async move { stopped(&mut signal).await }),
+            registered: None,
+        }
+    }
+
+    fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> Poll<()> {
+        let is_registered = (self.registered.as_ref()).is_some_and(|one| one.will_wake(cx.waker()));
+        if is_registered && !server.is_stopping() {
+            return Poll::Pending;
+        }
+        self.registered = Some(cx.waker().clone());
+        self.stopped.as_mut().poll(cx)
+    }
 }
 
 impl<'a, S> Conversation<'a, S>
@@ -291,12 +319,13 @@ where
             self.frames.set_limit(message_bytes_max(&self.client));
             deadline = self.client.state.login.deadline();
         }
+        let stop_wait = &mut self.stop_wait;
         tokio::select! {
             biased;
             // First, because a client may always have bytes ready.
             () = until(deadline), if deadline.is_some() => return Err(Some(Ended::LoginTime)),
             next = self.frames.next(self.stream) => next.map_err(Some)?,
-            _ = stopped(&mut self.stop) => return Err(None),
+            () = poll_fn(|cx| stop_wait.poll(server, cx)) => return Err(None),
         }
         server.metrics.requests.add(1);
         let bytes = self.frames.message().len() as u64;

@@ -12,12 +12,21 @@ pub struct Projection {
     shape: Shape,
     /// Whether the rows of the input are made of index entries.
     covered: bool,
+    /// The last document, whose memory the next one takes.
+    buffer: DocBuf,
 }
+
+/// A buffer that a larger document has left is not kept: a cursor may be idle for long.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 impl Projection {
     /// Applies `shape` to each row; `covered` if rows are made of index entries.
     pub fn new(shape: Shape, covered: bool) -> Projection {
-        Projection { shape, covered }
+        Projection {
+            shape,
+            covered,
+            buffer: DocBuf::new(),
+        }
     }
 }
 
@@ -36,12 +45,16 @@ impl Operator for Projection {
         stats: &mut OpStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
-        let shape = &self.shape;
-        inputs.pull(cx, &mut |row| {
-            let doc = shape.apply_with(row.doc, row.positional, row.meta)?;
+        let (shape, buffer) = (&self.shape, &mut self.buffer);
+        let pulled = inputs.pull(cx, &mut |row| {
+            shape.apply_to(row.doc, row.positional, row.meta, buffer)?;
             stats.advanced += 1;
-            sink(RowRef { doc: &doc, ..row })
-        })
+            sink(RowRef { doc: buffer, ..row })
+        });
+        if self.buffer.capacity() > BUFFER_BYTES_MAX {
+            self.buffer = DocBuf::new();
+        }
+        pulled
     }
 
     fn name(&self, describer: &Describer<'_>) -> Option<&'static str> {

@@ -134,11 +134,7 @@ impl Distinct {
 
     /// Sorts the values, and drops all but the first of equal ones.
     fn tell_apart(&mut self) {
-        let store = &self.store;
-        // Of equal keys the one found first is first in the buffer.
-        let order = |a: &Found, b: &Found| a.key(store).cmp(b.key(store)).then(a.key.cmp(&b.key));
-        self.found.sort_unstable_by(order);
-        self.found.dedup_by(|b, a| a.key(store) == b.key(store));
+        self.sort();
         let mut kept = Vec::with_capacity(self.store.len().min(2 * BYTES_MAX));
         for found in &mut self.found {
             let (key, len) = (kept.len(), found.element - found.key);
@@ -153,9 +149,20 @@ impl Distinct {
         self.bytes = self.found.iter().map(|f| f.value_bytes() + 8).sum();
     }
 
+    /// Sorts the places of the values, and drops those of all but the first of equal ones.
+    fn sort(&mut self) {
+        let store = &self.store;
+        // Of equal keys the one found first is first in the buffer.
+        let order = |a: &Found, b: &Found| a.key(store).cmp(b.key(store)).then(a.key.cmp(&b.key));
+        self.found.sort_unstable_by(order);
+        self.found.dedup_by(|b, a| a.key(store) == b.key(store));
+    }
+
     pub fn into_array(mut self) -> ArrayBuf {
-        self.tell_apart();
+        self.sort();
         let mut array = ArrayBuf::new();
+        let values = self.found.iter().map(|found| found.value_bytes() + 8);
+        array.reserve(values.sum());
         for found in &self.found {
             if let Some(element) = found.element(&self.store) {
                 array.push_raw(&element);
