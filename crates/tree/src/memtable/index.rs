@@ -469,14 +469,19 @@ impl Inner {
         let (mut low, mut high) = (1, self.count);
         while low < high {
             let middle = (low + high) / 2;
-            let order = (self.heads[middle].cmp(&target.head))
-                .then_with(|| compare_entry(arena, self.links[middle], target));
-            match order {
-                Ordering::Greater => high = middle,
-                _ => low = middle + 1,
+            match self.is_at_or_before(arena, middle, target) {
+                false => high = middle,
+                true => low = middle + 1,
             }
         }
         low - 1
+    }
+
+    /// Whether the first entry below a child is at or before the target.
+    fn is_at_or_before(&self, arena: &Arena, child: usize, target: Target<'_>) -> bool {
+        (self.heads[child].cmp(&target.head))
+            .then_with(|| compare_entry(arena, self.links[child], target))
+            .is_le()
     }
 
     fn insert(&mut self, slot: usize, head: Head, link: Link, child: u32) {

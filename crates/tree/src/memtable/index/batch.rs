@@ -112,8 +112,9 @@ impl Index {
             return;
         }
         let mut nodes = [NONE; GROUP];
+        let mut before = None;
         for (node, waiting) in nodes.iter_mut().zip(&*group) {
-            *node = self.leaf_of(arena, target(waiting));
+            *node = self.next_leaf_of(arena, target(waiting), &mut before);
         }
         let looked_at = nodes.iter().take(group.len()).fold(0, |sum, node| {
             let leaf = self.leaves.get(*node);
@@ -134,6 +135,32 @@ impl Index {
             let slot = leaf.search(arena, target(waiting));
             leaf.insert(slot, waiting.head, waiting.link);
         }
+    }
+
+    /// As [`Index::leaf_of`], for targets that ascend. `before` has the lowest inner node and the child of the target before:
+    /// mostly the leaf is one of the next children.
+    fn next_leaf_of(
+        &self,
+        arena: &Arena,
+        target: Target<'_>,
+        before: &mut Option<(u32, usize)>,
+    ) -> u32 {
+        if let Some((node, child)) = before {
+            let inner = self.inners.get(*node);
+            // The first head of a node is never read.
+            if inner.count > 1 && target.head < inner.heads[inner.count - 1] {
+                while *child + 1 < inner.count && inner.is_at_or_before(arena, *child + 1, target) {
+                    *child += 1;
+                }
+                return inner.children[*child];
+            }
+        }
+        (0..self.height).fold(self.root, |node, _| {
+            let inner = self.inners.get(node);
+            let child = inner.child_of(arena, target);
+            *before = Some((node, child));
+            inner.children[child]
+        })
     }
 
     /// The leaf where the target is, or belongs.
