@@ -263,7 +263,7 @@ impl MemoryBudget {
 
     /// Lets what was in use lately fade by `steps` steps of a sixteenth.
     pub(crate) fn age(&self, steps: u32) {
-        for _ in 0..steps.min(256) {
+        for _ in 0..steps.min(512) {
             let recent = self.counts.recent.load(Ordering::Relaxed);
             let faded = recent - recent.div_ceil(FADING);
             let least = self.engine();
