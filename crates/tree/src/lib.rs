@@ -84,6 +84,7 @@ mod run_index;
 mod salvage;
 mod snapshot;
 mod space;
+mod split;
 mod store;
 mod sweep;
 mod sync;

@@ -1,8 +1,8 @@
 //! `$min`, `$max`, `$minN`, `$maxN`.
 
-use super::{Accumulator, Operator, collated, counted_collated};
+use super::{Accumulator, Operator, collated, counted_collated, same};
 use crate::expr::{Context, Val};
-use frond_bson::{ArrayBuf, Collator, OwnedValue};
+use frond_bson::{ArrayBuf, Collator, OwnedValue, Value};
 use frond_error::Result;
 use std::cmp::Ordering;
 
@@ -50,14 +50,11 @@ impl Best {
     }
 }
 
-impl Accumulator for Best {
-    fn add(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
-        if value.is_nullish() {
-            return Ok(0);
-        }
-        let value = value.or_null();
+impl Best {
+    /// Takes a value if it goes before the one that is kept.
+    fn offer(&mut self, value: &Value<'_>) -> Result<usize> {
         let better = (self.value.as_ref())
-            .is_none_or(|best| self.collator.compare(&value, &best.as_value()) == self.wanted);
+            .is_none_or(|best| self.collator.compare(value, &best.as_value()) == self.wanted);
         if !better {
             return Ok(0);
         }
@@ -65,9 +62,30 @@ impl Accumulator for Best {
         self.value = Some(value.to_owned());
         Ok(value.len_bytes().saturating_sub(before))
     }
+}
+
+impl Accumulator for Best {
+    fn add(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
+        if value.is_nullish() {
+            return Ok(0);
+        }
+        self.offer(&value.or_null())
+    }
 
     fn result(&self) -> Option<OwnedValue> {
         Some(self.value.clone().unwrap_or(OwnedValue::Null))
+    }
+
+    fn can_merge(&self) -> bool {
+        true
+    }
+
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<usize> {
+        match same::<Best>(other)?.value {
+            // Of equal values the first one stays.
+            Some(value) => self.offer(&value.as_value()),
+            None => Ok(0),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `$push`, `$addToSet`, `$first`, `$last`, `$firstN`, `$lastN`.
 
-use super::{Accumulator, Operator, collated, counted, plain};
+use super::{Accumulator, Operator, collated, counted, plain, same};
 use crate::expr::{Context, Val};
 use frond_bson::{ArrayBuf, Collator, OwnedValue, Value};
 use frond_error::Result;
@@ -119,6 +119,21 @@ impl Accumulator for First {
         Some(self.0.clone().unwrap_or(OwnedValue::Null))
     }
 
+    fn can_merge(&self) -> bool {
+        true
+    }
+
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<usize> {
+        match (&self.0, same::<First>(other)?.0) {
+            (None, Some(value)) => {
+                let bytes = value.as_value().len_bytes();
+                self.0 = Some(value);
+                Ok(bytes)
+            }
+            _ => Ok(0),
+        }
+    }
+
     fn wants_more(&self) -> bool {
         self.0.is_none()
     }
@@ -136,6 +151,17 @@ impl Accumulator for Last {
 
     fn result(&self) -> Option<OwnedValue> {
         Some(self.0.clone())
+    }
+
+    fn can_merge(&self) -> bool {
+        true
+    }
+
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<usize> {
+        // A group has at least one document.
+        let before = self.0.as_value().len_bytes();
+        self.0 = same::<Last>(other)?.0;
+        Ok(self.0.as_value().len_bytes().saturating_sub(before))
     }
 }
 

@@ -10,6 +10,7 @@ mod sums;
 use crate::expr::{Context, Node, Parser, Percentiles, Val};
 use frond_bson::{Collator, Doc, OwnedValue, Value};
 use frond_error::{Error, Result};
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -69,6 +70,26 @@ impl Start {
     }
 }
 
+impl Start {
+    /// Whether states of different documents can be merged.
+    pub(crate) fn can_merge(&self) -> bool {
+        match self {
+            Start::Plain(make) => make().can_merge(),
+            Start::Collated(make, collator) => make(collator.clone()).can_merge(),
+            _ => false,
+        }
+    }
+}
+
+/// The other state of a merge, by its type.
+fn same<T: Accumulator>(other: Box<dyn Accumulator>) -> Result<T> {
+    let other: Box<dyn Any> = other;
+    match other.downcast() {
+        Ok(other) => Ok(*other),
+        Err(_) => Err(Error::internal("a merge of different accumulators")),
+    }
+}
+
 /// The number of values that an accumulator keeps.
 #[derive(Debug)]
 pub(crate) enum Count {
@@ -90,12 +111,23 @@ impl Count {
 }
 
 /// The state of one accumulator in one group.
-pub(crate) trait Accumulator: Send {
+pub(crate) trait Accumulator: Any + Send {
     /// Takes the value of one document. Returns by how many bytes the state grew.
     fn add(&mut self, value: &Val<'_>, context: &Context<'_>) -> Result<usize>;
 
     /// The result; `None` leaves the field out.
     fn result(&self) -> Option<OwnedValue>;
+
+    /// Whether [`Accumulator::merge`] can add another state.
+    fn can_merge(&self) -> bool {
+        false
+    }
+
+    /// Adds a state of the same accumulator, whose documents come behind those of this one. Returns by how many bytes the
+    /// state grew.
+    fn merge(&mut self, _other: Box<dyn Accumulator>) -> Result<usize> {
+        Err(Error::internal("these accumulators cannot be merged"))
+    }
 
     /// Whether further documents can change the result.
     fn wants_more(&self) -> bool {

@@ -1,6 +1,6 @@
 //! `$sum`, `$avg`, `$count`, `$stdDevPop`, `$stdDevSamp`.
 
-use super::{Accumulator, Operator, Plan, Start, plain};
+use super::{Accumulator, Operator, Plan, Start, plain, same};
 use crate::expr::{Context, Node, Val};
 use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{OwnedValue, Value};
@@ -48,6 +48,15 @@ impl Accumulator for Sum {
     fn result(&self) -> Option<OwnedValue> {
         Some(Value::from(self.total()).to_owned())
     }
+
+    fn can_merge(&self) -> bool {
+        true
+    }
+
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<usize> {
+        Sum::merge(self, &same(other)?);
+        Ok(0)
+    }
 }
 
 impl Accumulator for Average {
@@ -61,6 +70,15 @@ impl Accumulator for Average {
     fn result(&self) -> Option<OwnedValue> {
         let average = Average::result(self).map_or(Value::Null, Value::from);
         Some(average.to_owned())
+    }
+
+    fn can_merge(&self) -> bool {
+        true
+    }
+
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<usize> {
+        Average::merge(self, &same(other)?);
+        Ok(0)
     }
 }
 

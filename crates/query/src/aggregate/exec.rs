@@ -1,5 +1,6 @@
 //! Running a pipeline: each stage pulls documents from the one before it.
 
+use crate::aggregate::groups::Groups;
 use crate::aggregate::{Pipeline, Writing};
 use crate::memory::{Held, SharedMemory};
 use crate::meta::Metadata;
@@ -21,6 +22,21 @@ pub trait DocSource<E>: Send {
     /// The metadata of the document that [`DocSource::next`] gave last, if it has any.
     fn meta(&self) -> Option<&Metadata> {
         None
+    }
+
+    /// Adds all further documents to groups, as [`DocSource::next`] gives them. A source that can do so adds them without
+    /// copying them, or in parts.
+    ///
+    /// # Errors
+    /// As [`DocSource::next`], and those of the groups.
+    fn group(&mut self, groups: &mut Groups) -> Result<(), E>
+    where
+        E: From<Error>,
+    {
+        while let Some(doc) = self.next()? {
+            groups.add(&doc, self.meta())?;
+        }
+        Ok(())
     }
 }
 

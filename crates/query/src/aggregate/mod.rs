@@ -8,6 +8,7 @@
 mod add_fields;
 mod exec;
 mod front;
+mod groups;
 mod optimize;
 pub(crate) mod stages;
 mod update;
@@ -20,6 +21,7 @@ pub use exec::{
     DocSource, Docs, ExecContext, Fault, Host, NoHost, STAGE_MEMORY_BYTES_MAX, Source, StageLimits,
 };
 pub use front::Front;
+pub use groups::{GroupParts, Groups};
 pub use stages::Writing;
 pub use stages::is_stage;
 pub use update::{UpdatePipeline, check_stage_names};

@@ -65,6 +65,7 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// A document at the time `now_ms`, in milliseconds since 1970.
+    #[inline]
     pub fn new(root: &'a Doc, now_ms: i64) -> Context<'a> {
         Context {
             root,
@@ -88,6 +89,7 @@ impl<'a> Context<'a> {
     }
 
     /// The same with the metadata of the document.
+    #[inline]
     pub fn with_meta(self, meta: Option<&'a Metadata>) -> Context<'a> {
         Context { meta, ..self }
     }

@@ -25,6 +25,7 @@ impl<'a> Val<'a> {
     pub(crate) const NULL: Val<'static> = Val::Ref(Value::Null);
 
     /// The value, or `None` if it is missing.
+    #[inline]
     pub fn get(&self) -> Option<Value<'_>> {
         match self {
             Val::Missing => None,
@@ -121,6 +122,7 @@ impl<'a> From<Value<'a>> for Val<'a> {
 }
 
 impl<'a> From<Option<Value<'a>>> for Val<'a> {
+    #[inline]
     fn from(value: Option<Value<'a>>) -> Val<'a> {
         value.map_or(Val::Missing, Val::Ref)
     }

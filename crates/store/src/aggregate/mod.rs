@@ -12,7 +12,9 @@ use std::sync::{Arc, Weak};
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use frond_error::{Error as CommandError, ErrorCode};
-use frond_query::aggregate::{DocSource, Docs, ExecContext, Front, Pipeline, Source, StageLimits};
+use frond_query::aggregate::{
+    DocSource, Docs, ExecContext, Front, Groups, Pipeline, Source, StageLimits,
+};
 use frond_query::meta::Metadata;
 use frond_query::sort::SortSpec;
 use frond_query::spill::{Budget, SpillSpace, Spilled};
@@ -140,6 +142,14 @@ impl DocSource<Error> for QuerySource {
 
     fn meta(&self) -> Option<&Metadata> {
         self.meta.as_ref()
+    }
+
+    fn group(&mut self, groups: &mut Groups) -> Result<()> {
+        let mut cursor = self.cursor.lock();
+        let limits = self.limits.get();
+        limits.check()?;
+        cursor.set_context(limits);
+        cursor.group(groups)
     }
 }
 

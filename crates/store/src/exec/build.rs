@@ -179,7 +179,11 @@ impl Builder<'_> {
             Access::Id(key) => Node::leaf(IdLookup::new(key, self.reader(everything()))),
             Access::CollScan(direction) => {
                 let reader = self.reader(everything());
-                Node::leaf(CollScan::new(primary, direction, reader))
+                let scan = CollScan::new(primary, direction, reader);
+                Node::leaf(match self.wanted.documents {
+                    true => scan,
+                    false => scan.counting(),
+                })
             }
             Access::Oplog(access) => {
                 Node::leaf(OplogScan::new(access, self.filter, self.wanted.documents))

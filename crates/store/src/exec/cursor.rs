@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf};
+use frond_query::aggregate::Groups;
 use frond_query::meta::Metadata;
 use frond_query::projection::Projection;
 use frond_query::spill::Spilled;
@@ -312,6 +313,22 @@ impl QueryCursor {
             Pulled::Paused => Flow::Pause,
             Pulled::End => Flow::Continue,
         })
+    }
+
+    /// Adds all documents to groups; the cursor is at its end then.
+    ///
+    /// # Errors
+    /// As [`QueryCursor::next`], and those of the groups.
+    pub fn group(&mut self, groups: &mut Groups) -> Result<()> {
+        if let Rows::Plan(executor) = &mut self.rows {
+            let grouped = executor.group(groups);
+            self.rows = Rows::Done(self.stats());
+            return grouped.map(|_| ());
+        }
+        while let Some(doc) = self.next()? {
+            groups.add(&doc, self.meta())?;
+        }
+        Ok(())
     }
 
     fn pull(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<Pulled> {

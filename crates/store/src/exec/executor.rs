@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use frond_query::aggregate::Groups;
+
 use super::ExecStats;
 use super::coll_scan::CollScan;
 use super::operator::{
@@ -43,10 +45,27 @@ impl Executor {
     /// # Errors
     /// The limits of the context; errors of the sink, the query and the engine. There are no more rows after one.
     pub fn for_each(&mut self, sink: Sink<'_>) -> Result<Pulled> {
+        self.run(&mut |root, cx| root.pull(cx, sink))
+    }
+
+    /// Adds all rows to groups.
+    ///
+    /// # Errors
+    /// As [`Executor::for_each`], and those of the groups.
+    pub fn group(&mut self, groups: &mut Groups) -> Result<Pulled> {
+        self.run(&mut |root, cx| root.group(cx, groups))
+    }
+
+    /// Pulls, and again when the scan has stopped to be detached from memtables.
+    #[inline]
+    fn run(
+        &mut self,
+        pull: &mut dyn FnMut(&mut Node, &ExecContext) -> Result<Pulled>,
+    ) -> Result<Pulled> {
         if self.ended {
             return Ok(Pulled::End);
         }
-        let mut pulled = self.root.pull(&self.cx, sink);
+        let mut pulled = pull(&mut self.root, &self.cx);
         while matches!(pulled, Ok(Pulled::Paused)) && self.cx.take_stopped() {
             match self.detached_snapshot() {
                 Ok(Some(snapshot)) => self.continue_on(snapshot)?,
@@ -54,7 +73,7 @@ impl Executor {
                 // There is no room on the disk, say. The operation goes on as it is, and does not try again.
                 Err(_) => self.cx.set_engine(None),
             }
-            pulled = self.root.pull(&self.cx, sink);
+            pulled = pull(&mut self.root, &self.cx);
         }
         self.ended = !matches!(pulled, Ok(Pulled::Paused));
         if self.ended || self.root.has_read_all() {

@@ -58,6 +58,8 @@ pub struct KeyScan {
     counts_keys: bool,
     /// Whether the cursor's bounds are those of the only field, so that its keys need no check.
     is_one_range: bool,
+    /// Whether every key is inside the fields.
+    is_whole: bool,
 }
 
 impl KeyScan {
@@ -71,6 +73,7 @@ impl KeyScan {
             fields: Vec::new(),
             counts_keys: true,
             is_one_range: false,
+            is_whole: false,
         }
     }
 
@@ -128,6 +131,7 @@ impl KeyScan {
             [field] => field.ranges.as_slice().len() == 1,
             _ => false,
         };
+        self.is_whole = !self.counts_keys && self.fields.iter().all(|field| field.ranges.is_all());
         stats.seeks += u64::from(self.counts_keys);
         self.cursor = Some(snapshot.cursor(tree, lower, upper, direction)?);
         Ok(())
@@ -169,6 +173,7 @@ impl KeyScan {
             }
             let direction = self.fields.first().map(|field| field.direction);
             let verdict = match direction.filter(|_| self.is_one_range) {
+                _ if self.is_whole => Verdict::Inside(key.len()),
                 // The whole key is the field, so the cursor's bounds are those of the range.
                 Some(direction) if key::skip(key, direction) == Some(key.len()) => {
                     Verdict::Inside(key.len())

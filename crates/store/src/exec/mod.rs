@@ -2,7 +2,7 @@
 //!
 //! [`operator`] has the trait and the rows that operators exchange. Rows come from [`coll_scan`], [`oplog_scan`], [`id_lookup`],
 //! [`id_scan`], [`index_scan`], [`distinct_scan`], [`near`] or [`eof`]; [`union`] and [`sort_merge`] combine several of
-//! these; [`fetch`] reads documents, [`text_match`] tests them for a text; [`sort`], [`skip`], [`limit`],
+//! these; [`parallel`] divides a collection scan between threads, whose rows wait in [`parts`]; [`fetch`] reads documents, [`text_match`] tests them for a text; [`sort`], [`skip`], [`limit`],
 //! [`projection`], [`metadata`], [`record_id`] and [`count`] make the result of them. [`build`] makes the
 //! operators of a plan, [`executor`] runs them, [`trial`] compares plans by running them for a while,
 //! [`describe`] shows them in `explain`. Clients pull from a [`cursor`]; [`tail`] waits for more documents.
@@ -28,6 +28,8 @@ pub mod metadata;
 pub mod near;
 pub mod operator;
 pub mod oplog_scan;
+pub mod parallel;
+pub mod parts;
 pub mod projection;
 pub mod reader;
 pub mod record_id;

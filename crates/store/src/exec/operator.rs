@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf};
+use frond_query::aggregate::Groups;
 use frond_query::meta::Metadata;
 
 use super::describe::Describer;
@@ -201,6 +202,20 @@ impl ExecContext {
         }
     }
 
+    /// The same reading for another thread, which checks the limits too.
+    pub fn for_helper(&self) -> ExecContext {
+        let snapshot = self.snapshot().clone();
+        ExecContext::new(self.collection.clone(), snapshot, self.limits.clone())
+    }
+
+    /// Checks the limits now.
+    ///
+    /// # Errors
+    /// As [`ExecContext::step`].
+    pub fn check(&self) -> Result<()> {
+        self.limits.check()
+    }
+
     /// The snapshot that is read.
     #[inline]
     pub fn snapshot(&self) -> &Snapshot {
@@ -326,6 +341,23 @@ pub trait Operator: Send {
         sink: Sink<'_>,
     ) -> Result<Pulled>;
 
+    /// Adds the rows to the groups of a `$group`, all of them unless the scan has to stop.
+    ///
+    /// # Errors
+    /// As [`Operator::pull`], and those of the groups.
+    fn group(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        groups: &mut Groups,
+    ) -> Result<Pulled> {
+        self.pull(cx, inputs, stats, &mut |row| {
+            groups.add(row.doc, row.meta)?;
+            Ok(Flow::Continue)
+        })
+    }
+
     /// MongoDB's name of the stage; `None` if `explain` shows only its input.
     fn name(&self, describer: &Describer<'_>) -> Option<&'static str>;
 
@@ -386,6 +418,16 @@ impl Node {
             false => (self.operator).pull(cx, &mut self.inputs, &mut self.stats, sink),
             true => self.pull_timed(cx, sink),
         }?;
+        self.stats.ended = pulled == Pulled::End;
+        Ok(pulled)
+    }
+
+    /// Adds all rows to groups; `Paused` if the scan has to stop before.
+    ///
+    /// # Errors
+    /// As [`Operator::group`].
+    pub fn group(&mut self, cx: &ExecContext, groups: &mut Groups) -> Result<Pulled> {
+        let pulled = (self.operator).group(cx, &mut self.inputs, &mut self.stats, groups)?;
         self.stats.ended = pulled == Pulled::End;
         Ok(pulled)
     }

@@ -4,50 +4,11 @@ use super::Stage;
 use super::sort::Sort;
 use crate::accumulators::{self, Plan};
 use crate::aggregate::ParseContext;
-use crate::expr::{Node, Parser};
-use crate::meta::MetaFields;
-use frond_bson::{Collator, Doc, OwnedValue, Value, doc};
+pub(crate) use crate::aggregate::groups::Group;
+use crate::expr::Parser;
+use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, Result};
 use std::sync::Arc;
-
-/// `{$group: {_id: <expression>, <field>: {<accumulator>: <argument>}, ..}}`.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(super) id: Node,
-    /// Ids that are equal so are one group.
-    pub(super) collator: Collator,
-    pub(crate) fields: Vec<(Box<str>, Plan)>,
-    /// Whether all fields count documents: `{$sum: 1}` or `{$count: {}}`.
-    counts: bool,
-}
-
-impl Group {
-    /// The `_id`, if all documents are one group and are only counted.
-    pub(crate) fn counted_id(&self) -> Option<&OwnedValue> {
-        match &self.id {
-            Node::Constant(id) if self.counts => Some(id),
-            _ => None,
-        }
-    }
-
-    /// The metadata that the stage reads.
-    pub(crate) fn meta(&self) -> MetaFields {
-        let fields = self.fields.iter().map(|(_, plan)| plan.input.meta());
-        fields.fold(self.id.meta(), |found, one| found | one)
-    }
-
-    /// Calls `found` with the paths that the stage reads.
-    pub(crate) fn reads(&self, found: &mut dyn FnMut(String)) {
-        self.id.fields(&mut |path| found(path.dotted()));
-        for (_, plan) in &self.fields {
-            plan.input.fields(&mut |path| found(path.dotted()));
-            if let accumulators::Start::Sorted(_) = plan.start {
-                // The sort order reads fields too; all may be needed.
-                found(String::new());
-            }
-        }
-    }
-}
 
 pub(super) fn parse(
     argument: Value<'_>,
@@ -92,12 +53,8 @@ pub(super) fn parse_group(spec: &Doc, context: &ParseContext<'_>) -> Result<Grou
     }
     let id =
         id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-    Ok(Group {
-        id,
-        collator: context.environment.collator.clone(),
-        fields,
-        counts,
-    })
+    let collator = context.environment.collator.clone();
+    Ok(Group::new(id, collator, fields, counts))
 }
 
 fn is_count(accumulator: &Doc) -> bool {
