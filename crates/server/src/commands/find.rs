@@ -341,7 +341,7 @@ mod tests {
                 let mut planned = find.clone();
                 find.push("filter", id);
                 let mut both = id.clone();
-                both.push("none", doc! {"$exists": false});
+                both.push("none", &doc! {"$exists": false});
                 planned.push("filter", &both);
                 let reply = server.run("test", find.clone());
                 assert_eq!(reply, server.run("test", planned), "{find:?}");
