@@ -2,12 +2,22 @@
 
 use super::{Source, Template, object_id, put};
 use crate::random::SplitMix64;
-use crate::system::Groups;
 
 /// Different values of `k`.
 pub const KEYS: u64 = 1000;
 /// `v` is below this.
 pub const VALUES: u64 = 1_000_000;
+
+/// What groups by `k` have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// How many groups there are.
+    pub groups: u64,
+    /// Documents in them.
+    pub documents: i64,
+    /// The sum of all `v`.
+    pub total: i64,
+}
 
 /// Makes the documents of one seed.
 #[derive(Clone, Debug)]
@@ -50,8 +60,8 @@ impl Documents {
 
     /// What a system must answer for the first `count` documents, without a limit of `v` and with one.
     #[must_use]
-    pub fn expected(&self, count: u64, below: i32) -> [Groups; 2] {
-        let mut expected = [Groups::default(); 2];
+    pub fn expected(&self, count: u64, below: i32) -> [Sums; 2] {
+        let mut expected = [Sums::default(); 2];
         let mut seen = [[false; KEYS as usize]; 2];
         for number in 0..count {
             let (k, v) = self.values(number);
@@ -104,7 +114,7 @@ mod tests {
     fn expected_groups_are_those_of_the_documents() {
         let documents = Documents::new(7);
         let (count, below) = (5000, 250_000);
-        let mut found = [Groups::default(); 2];
+        let mut found = [Sums::default(); 2];
         let mut keys = [
             std::collections::HashSet::new(),
             std::collections::HashSet::new(),

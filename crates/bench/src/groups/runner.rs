@@ -8,7 +8,7 @@ use frond_bson::Value;
 use super::options::Work;
 use crate::collection::Collection;
 use crate::documents::Source;
-use crate::documents::groups::{Documents, VALUES};
+use crate::documents::groups::{Documents, Sums, VALUES};
 use crate::error::{Error, Result};
 use crate::harness::{Ending, Run, Runner, Target, Turn};
 use crate::load::Load;
@@ -46,6 +46,15 @@ impl Query {
             Query::Some => "group a quarter of them by k",
             Query::Find => "find one k of 1,000",
         }
+    }
+}
+
+/// What a system must answer.
+fn groups(sums: Sums) -> Groups {
+    Groups {
+        groups: sums.groups,
+        documents: sums.documents,
+        total: sums.total,
     }
 }
 
@@ -105,7 +114,7 @@ impl<'a> GroupsRunner<'a> {
         let workers = target.connect_all(usize::from(work.write.threads), &run.stop)?;
         Ok(GroupsRunner {
             progress: Progress::new(target.label(), work.documents(), "documents", options.quiet),
-            expected: source.expected(work.documents(), BELOW),
+            expected: source.expected(work.documents(), BELOW).map(groups),
             found: source.with_key(work.documents(), KEY),
             run,
             target,
