@@ -628,7 +628,7 @@ mod tests {
             let expected = entries.iter().map(|(key, value)| (&**key, &**value));
             assert!(found.eq(expected));
             // The page for the cache is the same, without reading it.
-            assert_eq!(*built.bytes, *page.bytes);
+            assert_eq!(built.bytes[..], page.bytes[..]);
             assert_eq!(
                 (built.count, built.prefix_len),
                 (page.count, page.prefix_len)
