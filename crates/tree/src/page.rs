@@ -397,10 +397,48 @@ impl PageBuilder {
         Template::of_key_ends(lens.min()? - prefix_len, self.keys())
     }
 
+    /// Length of the prefix that all keys share.
+    fn prefix_len(&self) -> usize {
+        let ends = self.first_key().iter().zip(self.last_key());
+        ends.take_while(|(a, b)| a == b).count()
+    }
+
+    /// The page in memory, as it is when it is read again. `None` for one that would not be read.
+    pub(crate) fn page(&self) -> Option<Page> {
+        let (count, prefix_len) = (self.entries.len(), self.prefix_len());
+        let heads = HEAD_BYTES * count;
+        let places = heads + PLACE_BYTES * (count + 1);
+        let size = places + self.keys.len() + self.values.len();
+        if count == 0 || size > BYTES_MAX {
+            return None;
+        }
+        let mut buffer = PageBytes::with_capacity(size);
+        let bytes = buffer.bytes_mut();
+        bytes.resize(places, 0);
+        let entries = self.entries.iter().zip(self.keys().zip(self.values()));
+        for (index, (entry, (key, value))) in entries.enumerate() {
+            let key_len = u16::try_from(entry.key_len).ok()?;
+            let kind = u64::from(entry.kind.to_byte());
+            let place = bytes.len() as u64 | u64::from(key_len) << 32 | kind << 48;
+            bytes[heads + PLACE_BYTES * index..][..PLACE_BYTES]
+                .copy_from_slice(&place.to_le_bytes());
+            let head = head(&key[prefix_len..]).to_ne_bytes();
+            bytes[HEAD_BYTES * index..][..HEAD_BYTES].copy_from_slice(&head);
+            bytes.extend_from_slice(key);
+            bytes.extend_from_slice(value);
+        }
+        bytes[heads + PLACE_BYTES * count..][..PLACE_BYTES]
+            .copy_from_slice(&(size as u64).to_le_bytes());
+        Some(Page {
+            bytes: buffer,
+            count,
+            prefix_len,
+        })
+    }
+
     /// Replaces `out` with the page and empties the builder.
     pub(crate) fn build(&mut self, out: &mut Vec<u8>) {
-        let (first, last) = (self.first_key(), self.last_key());
-        let prefix_len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let (first, prefix_len) = (self.first_key(), self.prefix_len());
         let (template, key_template) = (self.template(), self.key_template(prefix_len));
         let mark = template.as_ref().map_or(0, |_| HAS_TEMPLATE)
             | key_template.as_ref().map_or(0, |_| HAS_KEY_TEMPLATE);
@@ -582,12 +620,19 @@ mod tests {
             for (key, value) in &entries {
                 builder.add(key, Kind::Put, value);
             }
+            let built = builder.page().unwrap();
             builder.build(&mut stored);
             templates += u32::from(stored[3] & 0x40 != 0);
             let page = Page::decode(&stored).unwrap();
             let found = (0..page.count()).map(|index| (page.key(index), page.message(index).1));
             let expected = entries.iter().map(|(key, value)| (&**key, &**value));
             assert!(found.eq(expected));
+            // The page for the cache is the same, without reading it.
+            assert_eq!(built.bytes[..], page.bytes[..]);
+            assert_eq!(
+                (built.count, built.prefix_len),
+                (page.count, page.prefix_len)
+            );
         }
         assert!(templates > 100, "{templates}");
     }

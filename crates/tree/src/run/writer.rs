@@ -149,8 +149,8 @@ impl RunWriter {
         }
         self.max_key.clear();
         self.max_key.extend_from_slice(self.page.last_key());
-        self.page.build(&mut self.payload);
         self.keep_page();
+        self.page.build(&mut self.payload);
         push_block_with(&mut self.blocks, &mut self.compressor, &self.payload);
         let len = self.blocks.len() - start;
         RunIndex::push(&mut self.index, len as u32, &self.separator);
@@ -161,7 +161,7 @@ impl RunWriter {
     fn keep_page(&mut self) {
         if self.kept.len() == self.starts.len()
             && self.store.cache.has_room()
-            && let Ok(page) = Page::decode(&self.payload)
+            && let Some(page) = self.page.page()
         {
             self.kept.push(Arc::new(page));
         }
