@@ -116,7 +116,10 @@ mod tests {
             let upper = upper.as_ref().map(|upper| &upper[..]);
             let found = bounds(&store, &lower, upper, most);
             assert!(found.len() <= most);
-            let inside = |key: &Vec<u8>| **key > lower && upper.is_none_or(|upper| **key < *upper);
+            let inside = |key: &Vec<u8>| {
+                let key = key.as_slice();
+                key > &lower[..] && upper.is_none_or(|upper| key < upper)
+            };
             let expected = all.iter().filter(|key| inside(key)).take(most);
             assert!(found.iter().eq(expected));
             let mut parts = Vec::new();

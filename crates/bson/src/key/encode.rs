@@ -313,7 +313,11 @@ mod tests {
                 for at in 0..length {
                     for special in [0, 1] {
                         let mut bytes = plain.clone();
-                        bytes.iter_mut().skip(at).step_by(3).for_each(|b| *b = special);
+                        bytes
+                            .iter_mut()
+                            .skip(at)
+                            .step_by(3)
+                            .for_each(|b| *b = special);
                         assert_eq!(find_special(&bytes), Some(at), "{length} {filler}");
                     }
                 }

@@ -94,7 +94,7 @@ fn prefix(key: &[u8]) -> u64 {
 
 /// Sorts entries. Small ones are compared and moved in their place: the beginning of the key and the position. Each entry is
 /// moved once, as in `slice::sort_by_cached_key`.
-fn sort<T>(list: &mut [Entry<T>]) {
+fn sort_entries<T>(list: &mut [Entry<T>]) {
     let prefixes = list.iter().map(|entry| prefix(&entry.key));
     let mut order: Vec<(u64, usize)> = prefixes.zip(0..).collect();
     order.sort_unstable_by(|(a, at), (b, other)| {
@@ -213,7 +213,7 @@ impl<T: Record> Sorter<T> {
     fn take_sorted(&mut self) -> Vec<Entry<T>> {
         match &mut self.entries {
             Entries::All(list) => {
-                sort(list);
+                sort_entries(list);
                 std::mem::take(list)
             }
             Entries::First(heap) => std::mem::take(heap).into_sorted_vec(),
@@ -592,7 +592,7 @@ mod tests {
                     record: doc! {"n": number as i64},
                 })
                 .collect();
-            sort(&mut list);
+            sort_entries(&mut list);
             assert!(list.is_sorted());
             let mut numbers: Vec<u64> = list.iter().map(|entry| entry.number).collect();
             numbers.sort_unstable();

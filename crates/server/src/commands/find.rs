@@ -341,10 +341,11 @@ mod tests {
                 let mut planned = find.clone();
                 find.push("filter", id);
                 let mut both = id.clone();
-                both.push("none", doc! {"$exists": false});
+                both.push("none", &doc! {"$exists": false});
                 planned.push("filter", &both);
-                let reply = server.run("test", find.clone());
-                assert_eq!(reply, server.run("test", planned), "{find:?}");
+                // Some projections are none of a view.
+                let reply = server.reply("test", find.clone());
+                assert_eq!(reply, server.reply("test", planned), "{find:?}");
             }
         }
         // Options of the command still count.

@@ -106,6 +106,10 @@ impl CollScan {
             }
             Ok(flow.into())
         })?;
+        if rest.is_some() {
+            // Its cursor would keep memtables in memory.
+            scan.close();
+        }
         Ok((pulled, rest))
     }
 

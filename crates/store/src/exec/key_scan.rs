@@ -88,6 +88,11 @@ impl KeyScan {
         self.tree
     }
 
+    /// Ends the scan, and lets go of its snapshot.
+    pub fn close(&mut self) {
+        self.cursor = None;
+    }
+
     /// Continues on another snapshot of the same moment.
     ///
     /// # Errors
