@@ -347,6 +347,11 @@ impl MemoryBudget {
         self.counts.clients.load(Ordering::Relaxed)
     }
 
+    /// Whether clients use much of their part.
+    pub(crate) fn clients_are_many(&self) -> bool {
+        self.clients() > self.counts.client_bytes / 2
+    }
+
     /// What is reserved of the engine's part, or may be needed by writers.
     fn taken(&self) -> u64 {
         self.engine().max(self.counts.for_writers)

@@ -247,7 +247,7 @@ impl Engine {
                 Memtable::ops_bytes(set.len(), set.bytes()),
                 waiting,
                 version.active.fill(),
-                self.options.memtable_size(),
+                version.active.capacity(),
             ),
         };
         drop(state);
@@ -413,7 +413,11 @@ impl Engine {
             }
             let version = self.version.load();
             let is_slow = version.sealed.is_empty() && self.is_filled_slowly(&version.active);
-            let is_due = is_slow || version.active.bytes() > self.disk_space.seal_bytes();
+            let is_large = version.active.bytes() >= self.options.small_memtable_size()
+                && version.sealed.is_empty()
+                && self.needs_small_memtables();
+            let is_due =
+                is_slow || is_large || version.active.bytes() > self.disk_space.seal_bytes();
             if !is_due && version.active.reserve(bytes) {
                 state.large_is_under_way |= bytes > LARGE_BYTES;
                 return Ok(state);
@@ -465,7 +469,7 @@ mod tests {
 
     use super::*;
     use crate::fail_stop::at_steps;
-    use crate::{Options, Store, TreeOptions};
+    use crate::{MemoryUse, Options, Store, TreeOptions};
 
     /// A snapshot waited for the end of any commit that creates a tree, however large it was.
     #[test]
@@ -545,6 +549,44 @@ mod tests {
         let sealed = store.stats();
         let flushed = sealed.memtables_flushed - before + sealed.sealed_memtables;
         assert_eq!(flushed, 1);
+    }
+
+    /// Memtables grew as large as without clients, and with those that snapshots of many queries kept they took more than
+    /// the whole engine's part: the group's limit killed the server.
+    #[test]
+    fn memtables_are_small_while_clients_need_much_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path());
+        options.cache_bytes = 120 << 20;
+        let small_size = options.small_memtable_size() as u64;
+        assert_eq!(small_size, 6 << 20);
+        let store = Store::open(options).unwrap();
+        let tree = store.allocate_tree();
+        let put = |key: u32| {
+            let mut set = WriteSet::new();
+            if key == 0 {
+                set.create_tree(tree, &TreeOptions::default());
+            }
+            set.put(tree, &key.to_be_bytes(), &vec![7; 1 << 20]);
+            store.commit(set, Durability::Logged).unwrap();
+        };
+        let before = store.stats().memtables_flushed;
+        let made = || {
+            let stats = store.stats();
+            stats.memtables_flushed - before + stats.sealed_memtables
+        };
+        (0..10).for_each(put);
+        assert_eq!(made(), 0);
+        let sorts = store.memory().reserve(MemoryUse::Queries, 80 << 20);
+        put(10);
+        assert_eq!(made(), 1, "the large one is not filled any further");
+        (11..41).for_each(put);
+        assert!(made() >= 5, "{}", made());
+        assert!(store.memory().used(MemoryUse::Memtables) <= (20 << 20) + 5 * (small_size + 4096));
+        drop(sorts);
+        let small = made();
+        (41..63).for_each(put);
+        assert!(made() - small <= 2, "{} and {small}", made());
     }
 
     /// Any number of large commits could get their numbers before a small one, which waited for all of them.

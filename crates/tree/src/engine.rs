@@ -160,11 +160,25 @@ impl Engine {
         }
     }
 
+    /// Whether clients take so much memory, or snapshots keep so many memtables, that new memtables should be small.
+    pub(crate) fn needs_small_memtables(&self) -> bool {
+        self.runs.budget.clients_are_many() || self.retains_too_much()
+    }
+
+    /// The size of the next memtable in bytes.
+    fn new_memtable_size(&self) -> usize {
+        match self.needs_small_memtables() {
+            true => self.options.small_memtable_size(),
+            false => self.options.memtable_size(),
+        }
+    }
+
     /// Seals the active memtable and puts a new one in its place. The caller holds the commit lock.
     pub(crate) fn seal(&self, bytes: usize) {
         let guard = FailStop::begin("sealing a memtable");
         let version = self.version.load();
-        let size = self.options.memtable_size().max(bytes + 4096);
+        let size = self.new_memtable_size().max(bytes + 4096);
+        self.spare_blocks.keep_fitting(size);
         let log_start = self
             .log
             .get()

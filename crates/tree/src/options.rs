@@ -158,6 +158,12 @@ impl Options {
             .unwrap_or((self.cache_bytes / 6).clamp(MIB, 128 * MIB))
     }
 
+    /// The size in bytes of a memtable while clients need much memory.
+    pub(crate) fn small_memtable_size(&self) -> usize {
+        self.memtable_bytes
+            .unwrap_or((self.cache_bytes / 20).clamp(MIB, 64 * MIB))
+    }
+
     /// The size in bytes from which on a memtable that is filled slowly is full.
     pub(crate) fn slow_memtable_size(&self) -> usize {
         self.memtable_bytes

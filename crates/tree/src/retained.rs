@@ -31,11 +31,7 @@ impl Store {
     /// Whether snapshots keep more memtables in memory than their share of the budget. Then those that are not used for a
     /// while should be detached ([`Store::detach`]) or dropped.
     pub fn retains_too_much(&self) -> bool {
-        let engine = self.engine();
-        let memtable = engine.options.memtable_size() as u64;
-        let allowed = (engine.runs.budget.bytes() / SHARE).max(memtable);
-        // Cheap, and mostly enough: the current memtables alone seldom take that much.
-        engine.runs.budget.used(MemoryUse::Memtables) > allowed && engine.retained_bytes() > allowed
+        self.engine().retains_too_much()
     }
 
     /// Bytes of memtables that this snapshot keeps in memory beyond the current state.
@@ -135,6 +131,14 @@ impl Engine {
         let (kept, flushed): (Vec<_>, Vec<_>) = memtables.partition(is_current);
         let cloned = |memtables: Vec<&Arc<Memtable>>| memtables.into_iter().cloned().collect();
         (cloned(kept), cloned(flushed))
+    }
+
+    /// As [`Store::retains_too_much`].
+    pub(crate) fn retains_too_much(&self) -> bool {
+        let memtable = self.options.memtable_size() as u64;
+        let allowed = (self.runs.budget.bytes() / SHARE).max(memtable);
+        // Cheap, and mostly enough: the current memtables alone seldom take that much.
+        self.runs.budget.used(MemoryUse::Memtables) > allowed && self.retained_bytes() > allowed
     }
 
     fn retained_bytes(&self) -> u64 {

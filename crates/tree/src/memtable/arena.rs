@@ -120,6 +120,17 @@ impl SpareBlocks {
         drop((blocks, freed));
     }
 
+    /// Frees the blocks that have not this size.
+    pub(crate) fn keep_fitting(&self, capacity: usize) {
+        let mut blocks = self.blocks.lock();
+        let (kept, freed) = std::mem::take(&mut *blocks)
+            .into_iter()
+            .partition(|block| block.capacity == capacity);
+        *blocks = kept;
+        drop(blocks);
+        drop::<Vec<Block>>(freed);
+    }
+
     /// Frees the blocks that were not needed since the last call.
     pub(crate) fn free_unused(&self) {
         let mut blocks = self.blocks.lock();
