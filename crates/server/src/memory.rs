@@ -54,10 +54,23 @@ fn smallest(root: &Path, path: &str, file: &str) -> Option<u64> {
     }
 }
 
-/// The default size of the cache: half of the usable memory, at least 64 MiB.
+/// The default size of the cache, at least 64 MiB: half of the machine's memory, which other programs use too, or five
+/// eighths of a control group's limit, which is meant for this process. Its page cache gives way to clients.
 pub fn default_cache_bytes() -> u64 {
-    (usable_bytes() / 2).max(64 << 20)
+    default_cache(usable_bytes(), machine_bytes())
 }
+
+fn default_cache(usable: u64, machine: u64) -> u64 {
+    let bytes = match usable < machine {
+        // In a small group what does not grow with it weighs more.
+        true => (usable / 8 * 5).min(usable.saturating_sub(REST_BYTES)),
+        false => usable / 2,
+    };
+    bytes.max(64 << 20)
+}
+
+/// The default cache leaves at least so much of a control group's limit.
+const REST_BYTES: u64 = 96 << 20;
 
 /// What the process takes beside its budget: its code, threads, and tables that do not grow with the load.
 const FIXED_BYTES: u64 = 48 << 20;
@@ -119,8 +132,18 @@ mod tests {
     }
 
     #[test]
+    fn the_default_cache_depends_on_whose_memory_it_is() {
+        let default = |usable: u64, machine: u64| default_cache(usable << 20, machine << 20) >> 20;
+        assert_eq!(default(8192, 8192), 4096);
+        assert_eq!(default(512, 8192), 320);
+        assert_eq!(default(2048, 8192), 1280);
+        assert_eq!(default(192, 8192), 96);
+        assert_eq!((default(128, 8192), default(100, 100)), (64, 64));
+    }
+
+    #[test]
     fn clients_get_what_the_cache_leaves() {
-        assert_eq!(client_bytes(512 << 20, 256 << 20) >> 20, 78);
+        assert_eq!(client_bytes(512 << 20, 320 << 20) >> 20, 49);
         assert_eq!(client_bytes(512 << 20, 64 << 20) >> 20, 163);
         assert_eq!(client_bytes(512 << 20, 500 << 20), 16 << 20);
         assert_eq!(client_bytes(64 << 20, 64 << 20), 16 << 20);

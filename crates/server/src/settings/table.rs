@@ -295,7 +295,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "storage.cacheSizeGB",
         aliases: &["storage.wiredTiger.engineConfig.cacheSizeGB"],
         kind: Kind::Number(0.015, 10_000.0),
-        help: "Size of the cache in GiB (default half of the memory that this process may use)",
+        help: "Size of the cache in GiB (default half of the machine's memory, or five eighths of a smaller limit of the control group)",
         apply: |s, v| {
             s.cache_bytes = Some((number(v)? * (1u64 << 30) as f64) as u64);
             Ok(())
