@@ -17,8 +17,10 @@ use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::log::Log;
+use crate::memory::usable_bytes;
 use crate::metrics::Metrics;
 use crate::parking::Parked;
+use crate::room::Rooms;
 use crate::sessions::SessionOwner;
 use crate::settings::Settings;
 use crate::state::Server;
@@ -84,7 +86,10 @@ impl TestServer {
         let log = Arc::new(Log::open(&settings).unwrap());
         let metrics = Metrics::new(COMMANDS.len());
         let tls = Tls::open(&settings.tls).unwrap();
-        let server = Arc::new(Server::new(settings, log, store, metrics, tls, 27017).unwrap());
+        let mut server = Server::new(settings, log, store, metrics, tls, 27017).unwrap();
+        // As large as in a server that has all of the machine, whatever the budget of the store.
+        server.rooms = Rooms::new(server.store.memory(), usable_bytes() / 4);
+        let server = Arc::new(server);
         let connection = server
             .connections
             .open(Peer::Unix, 10, Arc::default())

@@ -20,7 +20,7 @@ use crate::{Error, MemoryUse, Result, Store, TreeId};
 const SHARE: u64 = 4;
 /// What is on disk for single snapshots may take this multiple of the engine's part of the budget: a memtable may be written
 /// once for each.
-const DETACHED_MULTIPLE: u64 = 4;
+const DETACHED_MULTIPLE: u64 = 6;
 
 impl Store {
     /// Bytes of memtables that only snapshots keep in memory.
