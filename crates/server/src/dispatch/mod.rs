@@ -344,11 +344,13 @@ fn try_command(
             _ => command.run(&mut cx),
         };
         let (mut reply, position) = match traits.lane {
-            Some(Lane::Write) if common.waits_for_journal() => sync_early(run),
+            // Other writes may also confirm what others wrote, such as an update that changes nothing; and a sync that fails
+            // before they end would refuse what they do afterwards.
+            Some(Lane::Write) if common.waits_for_journal() && traits.op == Op::Insert => {
+                sync_early(run)
+            }
             _ => (run(), None),
         };
-        // Other writes may also confirm what others wrote, such as an update that changes nothing.
-        let position = position.filter(|_| traits.op == Op::Insert);
         if let Some(statement) = cx.statement.take() {
             reply = end_statement(statement, reply);
         }
