@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::DocBuf;
 use frond_error::Error;
-use frond_store::{LogPosition, TailSignal};
+use frond_store::TailSignal;
 use tokio::sync::{Notify, watch};
 
 use crate::metrics::Metrics;
@@ -58,8 +58,6 @@ pub struct Tail {
 pub struct JournalWait {
     /// Its reply.
     pub reply: DocBuf,
-    /// Up to where the journal is to be synced; none for all of it.
-    pub position: Option<LogPosition>,
     /// When its time is over.
     pub deadline: Option<Instant>,
     /// Why the journal is not known to be synced; set after the wait.

@@ -8,10 +8,9 @@
 pub use frond_tree::{
     BulkLoader, Committed, Compression, Cursor, Damage, DamagePlace, Direction,
     DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
-    IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogPosition, LogRecovery, Malformed,
-    MemoryBudget, MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation,
-    Snapshot, Stamps, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet,
-    disk, key_hash, sync_early,
+    IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed, MemoryBudget,
+    MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation, Snapshot, Stamps,
+    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet, disk, key_hash,
 };
 pub use frond_tree::{
     Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,

@@ -54,8 +54,7 @@ pub use explain::{Purpose, Task, Verbosity};
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{
     Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,
-    Interrupt, LogCut, LogPosition, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation,
-    Waits, disk, sync_early,
+    Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, Waits, disk,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

@@ -11,8 +11,7 @@ use crate::cluster_time::{ClusterTime, Times};
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
 use crate::keyspace::{
-    DiskSpace, Engine, EngineOptions, EngineStats, EventListener, LogPosition, LogRecovery,
-    MemoryBudget,
+    DiskSpace, Engine, EngineOptions, EngineStats, EventListener, LogRecovery, MemoryBudget,
 };
 use crate::merge::merge_operator;
 use crate::oplog::{Oplog, OplogSettings};
@@ -207,12 +206,12 @@ impl DocumentStore {
         Ok(self.engine().flush_log()?)
     }
 
-    /// As [`DocumentStore::flush_log`], without a thread that waits. With a position, only what is before it is synced for certain.
+    /// As [`DocumentStore::flush_log`], without a thread that waits.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub async fn log_flushed(&self, position: Option<LogPosition>) -> Result<()> {
-        Ok(self.engine().log_flushed(position).await?)
+    pub async fn log_flushed(&self) -> Result<()> {
+        Ok(self.engine().log_flushed().await?)
     }
 
     /// Writes all memtables to the data file, then a checkpoint.

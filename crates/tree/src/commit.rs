@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::early_sync;
 use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
 use crate::intents::Holder;
@@ -251,11 +250,6 @@ impl Engine {
             ),
         };
         drop(state);
-        if let Some(log) = self.log.get()
-            && early_sync::note_commit(position)
-        {
-            log.begin_sync(position);
-        }
         step("a commit has its numbers");
 
         if let Some(stamped) = stamped {

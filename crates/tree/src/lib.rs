@@ -44,7 +44,6 @@ mod detached;
 pub mod disk;
 mod disk_space;
 mod durable_stamp;
-mod early_sync;
 mod engine;
 mod error;
 mod fail_stop;
@@ -108,7 +107,6 @@ pub use compress::Compression;
 pub use cursor::Cursor;
 pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
 pub use disk_space::DiskSpaceStats;
-pub use early_sync::{LogPosition, sync_early};
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use fail_stop::simulate_fail_stops;

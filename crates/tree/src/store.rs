@@ -19,7 +19,6 @@ use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::disk_space::{DiskSpaceStats, SpaceWatch};
 use crate::durable_stamp::DurableStamp;
-use crate::early_sync::LogPosition;
 use crate::engine::{CommitState, Counters, Engine};
 use crate::error::CLOSE_CALLED;
 use crate::flusher::Flusher;
@@ -320,13 +319,12 @@ impl Store {
         flushed
     }
 
-    /// As [`Store::flush_log`], without a thread that waits. With a position, returns when everything before it is durable.
+    /// As [`Store::flush_log`], without a thread that waits.
     ///
     /// # Errors
     /// As [`Store::flush_log`].
-    pub async fn log_flushed(&self, position: Option<LogPosition>) -> Result<()> {
-        let end =
-            (self.engine().log.get()).map(|log| position.map_or_else(|| log.end(), |it| it.0));
+    pub async fn log_flushed(&self) -> Result<()> {
+        let end = self.engine().log.get().map(Log::end);
         let flushed = std::future::poll_fn(|context| match self.engine().log.get().zip(end) {
             Some((log, end)) => log.poll_durable(end, context.waker()),
             None => Poll::Ready(self.checkpoint()),

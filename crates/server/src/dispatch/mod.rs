@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::sync_early;
 use frond_wire::DocIter;
 
 use crate::client::Client;
@@ -17,7 +16,6 @@ use crate::exec::Lane;
 use crate::fail_points::Effect;
 use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
-use crate::metrics::Op;
 use crate::parking::{JournalWait, Parked};
 use crate::replication::Wrote;
 use crate::sessions::SessionId;
@@ -336,20 +334,12 @@ fn try_command(
             });
         }
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
-        let mut run = || match traits.lane {
+        let mut reply = match traits.lane {
             Some(Lane::Read | Lane::Write) => {
                 let interrupt = limits.interrupt(common.max_time);
                 interrupt.run(|| command.run(&mut cx))
             }
             _ => command.run(&mut cx),
-        };
-        let (mut reply, position) = match traits.lane {
-            // Other writes may also confirm what others wrote, such as an update that changes nothing; and a sync that fails
-            // before they end would refuse what they do afterwards.
-            Some(Lane::Write) if common.waits_for_journal() && traits.op == Op::Insert => {
-                sync_early(run)
-            }
-            _ => (run(), None),
         };
         if let Some(statement) = cx.statement.take() {
             reply = end_statement(statement, reply);
@@ -359,7 +349,6 @@ fn try_command(
             if !cx.legacy {
                 cx.state.park = Some(Parked::Journal(JournalWait {
                     reply,
-                    position,
                     deadline: cx.limits.deadline,
                     failure: None,
                 }));

@@ -613,7 +613,7 @@ async fn wait_for_journal(
     mut wait: JournalWait,
 ) -> JournalWait {
     wait.failure = tokio::select! {
-        synced = server.store.log_flushed(wait.position) => synced.err().map(Error::from),
+        synced = server.store.log_flushed() => synced.err().map(Error::from),
         () = interrupted(connection) => {
             Some(Error::new(ErrorCode::Interrupted, "operation was interrupted"))
         }

@@ -213,19 +213,6 @@ impl Log {
         self.is_mapped
     }
 
-    /// Begins to make everything before `position` durable, and does not wait for it. Without a log thread it does nothing.
-    pub(crate) fn begin_sync(&self, position: u64) {
-        if self.is_inline {
-            return;
-        }
-        let mut state = self.shared.state.lock();
-        if state.wanted < position {
-            state.wanted = position;
-            drop(state);
-            self.shared.work.notify_one();
-        }
-    }
-
     /// Waits until everything before `position` is durable.
     ///
     /// # Errors

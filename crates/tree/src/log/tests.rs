@@ -11,9 +11,7 @@ use super::{Checksum, Frame, Log, replay, replay_giving_room};
 use crate::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use crate::durable_stamp::DurableStamp;
 use crate::publisher::Publisher;
-use crate::{
-    Durability, Error, Options, Result, Store, TreeId, TreeOptions, WriteSet, operation, sync_early,
-};
+use crate::{Error, Result, TreeId, WriteSet, operation};
 
 /// A disk that has no room for anything new while it is full.
 struct FillingDisk {
@@ -349,41 +347,4 @@ fn a_buffer_with_holes_is_made_anew() {
     open().close().unwrap();
     let file = disk.open(BUFFER_FILE, false).unwrap();
     assert!(file.allocated().unwrap().unwrap() >= size);
-}
-
-#[test]
-fn a_commit_that_is_to_be_durable_is_synced_without_being_waited_for() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut options = Options::new(directory.path());
-    options.journal_commit_interval = Duration::from_secs(10);
-    let begun = Instant::now();
-    let store = Store::open(options).unwrap();
-    let tree = store.allocate_tree();
-    let commit = |key: &[u8]| {
-        let mut set = WriteSet::new();
-        if key.is_empty() {
-            set.create_tree(tree, &TreeOptions::default());
-        }
-        set.put(tree, key, b"value");
-        store.commit(set, Durability::Logged).unwrap();
-    };
-    let log = store.engine().log.get().unwrap();
-    let durable = || log.shared.state.lock().durable;
-    // The log is synced at each interval anyway.
-    let is_late = || begun.elapsed() > Duration::from_secs(9);
-    commit(b"");
-    assert!(durable() < log.end() || is_late());
-    let ((), position) = sync_early(|| commit(b"a"));
-    assert_eq!(position.map(|position| position.0), Some(log.end()));
-    while durable() < log.end() {
-        assert!(!is_late(), "no sync");
-        std::thread::yield_now();
-    }
-    // One outside is not, and who waits for the position need not wait for it.
-    commit(b"b");
-    assert!(durable() < log.end() || is_late());
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let waiting = std::pin::pin!(store.log_flushed(position));
-    assert!(waiting.poll(&mut context).is_ready());
-    assert!(durable() < log.end() || is_late());
 }
