@@ -8,10 +8,10 @@ pub const KEYS: u64 = 1000;
 /// `v` is below this.
 pub const VALUES: u64 = 1_000_000;
 
-/// What groups by `k` have in common.
+/// Totals over all groups by `k`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// How many groups there are.
+    /// The number of groups.
     pub groups: u64,
     /// Documents in them.
     pub documents: i64,
@@ -58,7 +58,7 @@ impl Documents {
         (random.below(KEYS) as i32, random.below(VALUES) as i32)
     }
 
-    /// What a system must answer for the first `count` documents, without a limit of `v` and with one.
+    /// The totals of the first `count` documents: of all of them, and of those with a `v` below `below`.
     #[must_use]
     pub fn expected(&self, count: u64, below: i32) -> [Sums; 2] {
         let mut expected = [Sums::default(); 2];
@@ -75,7 +75,7 @@ impl Documents {
         expected
     }
 
-    /// How many of the first `count` documents have this `k`.
+    /// The number of documents with this `k` among the first `count`.
     #[must_use]
     pub fn with_key(&self, count: u64, key: i32) -> u64 {
         (0..count)

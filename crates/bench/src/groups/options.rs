@@ -8,7 +8,7 @@ const DOCUMENTS: f64 = 10_000_000.0;
 /// The part of them when nothing is said.
 const SCALE: f64 = 0.1;
 
-/// What a run of aggregations does.
+/// The settings of a run of aggregations.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// Documents [default: 1000000]

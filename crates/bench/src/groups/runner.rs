@@ -28,7 +28,7 @@ const BELOW: i32 = (VALUES / 4) as i32;
 pub enum Query {
     /// Groups by `k` of all documents.
     All,
-    /// The same of those with a small `v`.
+    /// Groups by `k` of the documents with a small `v`.
     Some,
     /// A find of the documents with one `k`.
     Find,
@@ -49,7 +49,7 @@ impl Query {
     }
 }
 
-/// What a system must answer.
+/// The expected answer of a system.
 fn groups(sums: Sums) -> Groups {
     Groups {
         groups: sums.groups,

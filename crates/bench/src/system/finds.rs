@@ -45,7 +45,7 @@ pub struct Group<'a> {
 /// All groups together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// How many there are.
+    /// The number of groups.
     pub groups: u64,
     /// Documents in them.
     pub documents: i64,

@@ -68,10 +68,10 @@ impl Group {
     }
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Input {
-    /// It is constant.
+    /// A constant.
     Constant,
     /// The field with this number of [`Simple::names`].
     Field(usize),

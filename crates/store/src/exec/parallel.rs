@@ -57,7 +57,7 @@ pub trait Take<P> {
     /// Those of the consumer.
     fn row(&mut self, row: RowRef<'_>) -> Result<Flow>;
 
-    /// Takes the rest of a part. `Pause` if it wants no more for now; rows may be left.
+    /// Takes the rows of a part that were not taken yet. After `Pause` the part may still have rows, which the next pull takes.
     ///
     /// # Errors
     /// Those of the consumer.
