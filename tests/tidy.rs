@@ -20,11 +20,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("error", &["bson"]),
     ("auth", &["bson", "error"]),
     ("tls", &[]),
+    ("console", &["auth", "bson"]),
     ("query", &["bson", "error"]),
     ("store", &["bson", "error", "query", "tree"]),
     (
         "server",
-        &["auth", "bson", "error", "query", "store", "tls", "wire"],
+        &[
+            "auth", "bson", "console", "error", "query", "store", "tls", "wire",
+        ],
     ),
     ("bench", &["auth", "bson", "tls", "wire"]),
     (

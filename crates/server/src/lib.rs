@@ -25,6 +25,7 @@ mod errors;
 mod exec;
 mod fail_points;
 mod file_handles;
+mod http;
 mod labels;
 mod last_error;
 mod life;

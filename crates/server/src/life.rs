@@ -16,6 +16,7 @@ use crate::background;
 use crate::commands::COMMANDS;
 use crate::exec::panic_text;
 use crate::file_handles::HandleLimit;
+use crate::http::accept_http;
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
@@ -156,6 +157,11 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
     let addresses = bind_all(&ips, settings.port).map_err(|error| FatalError::address(&error))?;
     let port = addresses.port;
+    let http_addresses = settings
+        .http_port
+        .map(|port| bind_all(&ips, port))
+        .transpose()
+        .map_err(|error| FatalError::address(&error))?;
     let mut unix = settings
         .unix_socket_path(port)
         .map(|path| UnixSocketFile::listen(&path, settings.unix_socket_permissions))
@@ -187,6 +193,9 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
+    if let Some(addresses) = http_addresses {
+        accept_http(&server, addresses).map_err(|error| FatalError::address(&error))?;
+    }
     tokio::spawn(background::expire(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
     tokio::spawn(background::release_memory(server.clone()));

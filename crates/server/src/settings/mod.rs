@@ -98,6 +98,10 @@ pub struct Settings {
     pub connections_per_address: usize,
     /// Clients that these two limits do not stop.
     pub connections_exempt: Vec<Exempt>,
+    /// The port of the HTTP server, which has the console; none if there is no HTTP server.
+    pub http_port: Option<u16>,
+    /// Further names under which browsers reach the console.
+    pub http_hosts: Vec<String>,
     /// Whether files are created with the permissions that the umask of the system leaves.
     pub honor_umask: bool,
     /// The TLS settings.
@@ -183,6 +187,8 @@ impl Default for Settings {
             connections_max: 65_536,
             connections_per_address: CONNECTIONS_PER_ADDRESS,
             connections_exempt: Vec::new(),
+            http_port: None,
+            http_hosts: Vec::new(),
             honor_umask: false,
             tls: TlsSettings::default(),
             compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],

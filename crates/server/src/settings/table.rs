@@ -269,6 +269,8 @@ pub static SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
+    network::HTTP_PORT,
+    network::HTTP_HOSTS,
     network::OVERRIDE,
     network::PER_ADDRESS,
     tls::MODE,
