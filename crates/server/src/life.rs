@@ -186,6 +186,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map(Arc::new)
         .map_err(|error| match error {
             StartError::Thread(error) => FatalError::thread(&error),
+            StartError::Tracing(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Random(error) => FatalError::new(1, error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
@@ -243,6 +244,9 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     index_builds.stop();
     ttl.stop();
     drop(unix);
+    if let Some(tracing) = &server.tracing {
+        tokio::task::block_in_place(|| tracing.stop());
+    }
     tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
     })?;

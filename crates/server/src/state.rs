@@ -8,6 +8,7 @@ use frond_auth::NoRandomness;
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
 use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
+use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use tokio::sync::watch;
 
 use crate::access::Access;
@@ -58,6 +59,8 @@ pub struct Server {
     pub ttl: Ttl,
     /// How connections are encrypted; none if they are not.
     pub tls: Option<Tls>,
+    /// Sends spans of commands; none if nothing is traced.
+    pub tracing: Option<Tracing>,
     /// Memory for requests and replies.
     pub rooms: Rooms,
     /// Runs commands.
@@ -93,6 +96,8 @@ pub enum StartError {
     Thread(std::io::Error),
     /// The store belongs to another replica set, or its configuration cannot be used.
     ReplicaSet(Error),
+    /// Spans cannot be sent.
+    Tracing(SpanError),
     /// The system gives it no random bytes.
     Random(NoRandomness),
     /// The stored parameters cannot be read, or the oplog cannot be turned on or off.
@@ -138,6 +143,15 @@ impl Server {
                 &attributes,
             );
         }
+        let tracing = settings.otlp_endpoint.clone().map(|endpoint| {
+            Tracing::start(&TracingOptions {
+                endpoint,
+                sampling: settings.trace_sampling,
+                instance: format!("{host}:{port}"),
+                version: env!("CARGO_PKG_VERSION").to_string(),
+            })
+        });
+        let tracing = tracing.transpose().map_err(StartError::Tracing)?;
         let logins = Logins::new(&settings.logins).map_err(StartError::Random)?;
         let oplog = OplogUpkeep::new(settings.pre_image_period);
         let session_timeout = settings.session_timeout;
@@ -162,6 +176,7 @@ impl Server {
             connections: Connections::default(),
             metrics,
             tls,
+            tracing,
             tail_turns: TailTurns::of_this_machine(),
             fail_points: FailPoints::default(),
             started: Instant::now(),

@@ -20,6 +20,8 @@ pub struct Report {
     pub databases: Vec<(String, DocBuf)>,
     /// The collections.
     pub collections: Vec<CollectionFigures>,
+    /// Collections that are not among them, because there are too many.
+    pub collections_left_out: usize,
 }
 
 /// A collection.
@@ -168,6 +170,12 @@ fn add_own(families: &mut Families, report: &Report) {
         "Damaged blocks found since the server started.",
         &[],
         damage.map_or(0, |blocks| blocks.iter().count()) as f64,
+    );
+    families.gauge(
+        "frond_collections_left_out",
+        "Collections without figures of their own, because there are too many.",
+        &[],
+        report.collections_left_out as f64,
     );
     for (namespace, usage) in report.top.iter() {
         if let (Some((database, collection)), Value::Document(usage)) =
@@ -349,7 +357,16 @@ fn add_of_exporter(families: &mut Families, report: &Report) {
         &[],
         1.0,
     );
-    exporter::add(families, "serverStatus", &report.server_status, &[]);
+    let mut status = DocBuf::new();
+    // mongod has no section of this name; its figures have Frond's own names.
+    for (name, section) in report
+        .server_status
+        .iter()
+        .filter(|(name, _)| *name != "frond")
+    {
+        status.push(name, section);
+    }
+    exporter::add(families, "serverStatus", &status, &[]);
     for (namespace, usage) in report.top.iter() {
         if let (Some((database, collection)), Value::Document(usage)) =
             (namespace.split_once('.'), usage)
@@ -415,6 +432,7 @@ mod tests {
                     accesses: 11,
                 }],
             }],
+            collections_left_out: 0,
         }
     }
 
@@ -477,6 +495,7 @@ mod tests {
         ] {
             assert!(lines.contains(line), "{line}\n{lines:#?}");
         }
+        assert!(!lines.iter().any(|line| line.contains("frond")));
     }
 
     #[test]

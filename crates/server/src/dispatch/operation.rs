@@ -8,7 +8,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Interrupt, OpContext};
 use frond_wire::DocIter;
 
-use super::CommandRequest;
+use super::{CommandRequest, tracing};
 use crate::client::Client;
 use crate::commands::{Command, Traits, find};
 use crate::connection::{Connection, short_command};
@@ -207,6 +207,9 @@ impl Operation {
         }
         let is_refused =
             matches!(&outcome, Err(failure) if failure.code() == ErrorCode::Unauthorized);
+        let failure = outcome.as_ref().err();
+        let on_collection = self.traits.on_collection;
+        tracing::record(client, request, self.name, on_collection, took, failure);
         self.end(client, took, is_refused);
         outcome
     }

@@ -9,6 +9,7 @@ mod network;
 mod secret;
 mod security;
 mod table;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -102,6 +103,10 @@ pub struct Settings {
     pub http_port: Option<u16>,
     /// Further names under which browsers reach the console.
     pub http_hosts: Vec<String>,
+    /// The collector of OpenTelemetry that spans go to; none if nothing is traced.
+    pub otlp_endpoint: Option<String>,
+    /// The share of the commands that are traced.
+    pub trace_sampling: f64,
     /// Whether files are created with the permissions that the umask of the system leaves.
     pub honor_umask: bool,
     /// The TLS settings.
@@ -189,6 +194,8 @@ impl Default for Settings {
             connections_exempt: Vec::new(),
             http_port: None,
             http_hosts: Vec::new(),
+            otlp_endpoint: None,
+            trace_sampling: 1.0,
             honor_umask: false,
             tls: TlsSettings::default(),
             compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],

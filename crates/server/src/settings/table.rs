@@ -13,6 +13,7 @@ use super::logins;
 use super::network;
 use super::secret::{Secret, without_secrets};
 use super::security;
+use super::telemetry;
 use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
@@ -271,6 +272,8 @@ pub static SETTINGS: &[Setting] = &[
     },
     network::HTTP_PORT,
     network::HTTP_HOSTS,
+    telemetry::OTLP_ENDPOINT,
+    telemetry::TRACE_SAMPLING,
     network::OVERRIDE,
     network::PER_ADDRESS,
     tls::MODE,
