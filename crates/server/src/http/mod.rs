@@ -1,16 +1,33 @@
 //! The HTTP server: the console, and whatever else is read by HTTP.
 
+mod backend;
 mod listen;
 
 pub use listen::accept_http;
 
 use std::sync::Arc;
 
+use frond_auth::NoRandomness;
+use frond_console::Console;
 use frond_console::http::Router;
 
+use crate::http::backend::InProcess;
+use crate::net::serve::stopped;
 use crate::state::Server;
 
 /// What the HTTP server answers.
-fn routes(_server: &Arc<Server>) -> Router {
-    Router::new()
+///
+/// # Errors
+/// If the system gives no random bytes.
+fn routes(server: &Arc<Server>) -> Result<Router, NoRandomness> {
+    let console = Console::new(InProcess::new(server.clone()))?;
+    let router = console.routes(Router::new());
+    let mut stop = server.stop_signal();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = console.expire() => {}
+            () = stopped(&mut stop) => {}
+        }
+    });
+    Ok(router)
 }
