@@ -24,6 +24,7 @@ mod engine_stats;
 mod errors;
 mod exec;
 mod fail_points;
+mod figures;
 mod file_handles;
 mod http;
 mod labels;

@@ -198,6 +198,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         accept_http(&server, addresses).map_err(|error| FatalError::address(&error))?;
     }
     tokio::spawn(background::expire(server.clone()));
+    tokio::spawn(background::record_history(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
     tokio::spawn(background::release_memory(server.clone()));
     tokio::spawn(background::trim_oplog(server.clone()));

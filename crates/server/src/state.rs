@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use frond_auth::NoRandomness;
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
+use frond_console::history::History;
 use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
 use frond_telemetry::{SpanError, Tracing, TracingOptions};
@@ -17,6 +18,7 @@ use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::exec::Executor;
 use crate::fail_points::FailPoints;
+use crate::figures::{self, Sources};
 use crate::log::{Component, Log, Severity};
 use crate::logins::Logins;
 use crate::metrics::Metrics;
@@ -55,6 +57,8 @@ pub struct Server {
     pub connections: Connections,
     /// Counters.
     pub metrics: Metrics,
+    /// What the server has recorded of itself.
+    pub history: History,
     /// Settings and counters of the TTL monitor.
     pub ttl: Ttl,
     /// How connections are encrypted; none if they are not.
@@ -164,6 +168,7 @@ impl Server {
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             access: Access::new(store.clone(), settings.security.authorization),
+            history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
             settings,
             log,
             cursors: Cursors::new(store.memory()),
@@ -225,6 +230,18 @@ impl Server {
     pub fn set_cursor_timeout(&self, timeout: Duration) {
         self.cursor_timeout_ms
             .store(millis(timeout), Ordering::Relaxed);
+    }
+
+    /// Where the figures of the history are read.
+    pub fn sources(&self) -> Sources<'_> {
+        Sources {
+            metrics: &self.metrics,
+            store: &self.store,
+            connections: &self.connections,
+            cursors: &self.cursors,
+            sessions: &self.sessions,
+            executor: &self.executor,
+        }
     }
 
     /// Asks everything to stop.

@@ -8,7 +8,7 @@ mod serve;
 mod tests;
 
 pub use call::{Call, Ends};
-pub use hyper::StatusCode;
+pub use hyper::{StatusCode, header};
 pub use reply::{Body, Reply, bytes, json, refusal, text};
 pub use router::Router;
 pub use serve::{CONNECTIONS_MAX, serve_connection};

@@ -43,6 +43,7 @@ pub mod db_hash;
 pub mod db_stats;
 pub mod default_rw_concern;
 pub mod delete;
+pub mod diagnostic_history;
 pub mod distinct;
 pub mod drop;
 pub mod drop_database;
@@ -160,6 +161,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &cluster_parameters::GetClusterParameter,
     &default_rw_concern::GetDefaultRwConcern,
     &get_diagnostic_data::GetDiagnosticData,
+    &diagnostic_history::GetDiagnosticHistory,
     &get_last_error::GetLastError,
     &get_log::GetLog,
     &get_more::GetMore,

@@ -35,7 +35,11 @@ const NEEDS_TLS: &[u8] =
 /// # Errors
 /// If an address cannot be listened at.
 pub fn accept_http(server: &Arc<Server>, addresses: Addresses) -> Result<(), AddressError> {
-    let router = Arc::new(routes(server));
+    let router = routes(server).map_err(|error| AddressError {
+        address: format!("port {}", addresses.port),
+        error: io::Error::other(error),
+    })?;
+    let router = Arc::new(router);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     for listener in addresses.listen()? {
         let address = listener.local_addr().map(|address| address.to_string());

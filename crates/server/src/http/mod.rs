@@ -1,5 +1,6 @@
-//! The HTTP server: the console, and whatever else is read by HTTP.
+//! The HTTP server: the console, metrics and health.
 
+mod backend;
 mod listen;
 mod monitoring;
 
@@ -7,20 +8,29 @@ pub use listen::accept_http;
 
 use std::sync::Arc;
 
+use frond_auth::NoRandomness;
+use frond_console::Console;
 use frond_console::http::Router;
 
+use crate::http::backend::InProcess;
 use crate::http::monitoring::Monitoring;
+use crate::net::serve::stopped;
 use crate::state::Server;
 
 /// What the HTTP server answers.
-fn routes(server: &Arc<Server>) -> Router {
-    let monitoring = Arc::new(Monitoring::new(server));
-    let [scraped, live, ready] = std::array::from_fn(|_| monitoring.clone());
-    Router::new()
-        .get("/metrics", move |call| {
-            let monitoring = scraped.clone();
-            async move { monitoring.metrics(&call).await }
-        })
-        .get("/health/live", move |_| std::future::ready(live.live()))
-        .get("/health/ready", move |_| std::future::ready(ready.ready()))
+///
+/// # Errors
+/// If the system gives no random bytes.
+fn routes(server: &Arc<Server>) -> Result<Router, NoRandomness> {
+    let console = Console::new(InProcess::new(server.clone()))?;
+    let router = console.routes(Router::new());
+    let router = Monitoring::new(server).routes(router);
+    let mut stop = server.stop_signal();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = console.expire() => {}
+            () = stopped(&mut stop) => {}
+        }
+    });
+    Ok(router)
 }

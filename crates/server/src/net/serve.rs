@@ -50,7 +50,18 @@ pub async fn converse<S>(server: &Server, connection: &Connection, stream: &mut 
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut state = ClientState::default();
+    converse_from(server, connection, stream, ClientState::default()).await;
+}
+
+/// Serves a client that is admitted and that may be logged in already.
+pub async fn converse_from<S>(
+    server: &Server,
+    connection: &Connection,
+    stream: &mut S,
+    mut state: ClientState,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut conversation = Conversation {
         client: Client {
             server,
