@@ -101,6 +101,7 @@ ALL = {
     "node": (300, node("node")),
     "mongoose": (300, node("mongoose")),
     "mongosh": (300, python("mongosh")),
+    "monitoring": (180, python("monitoring")),
     "java-2.14": (300, java("LegacyDriver", "java", "java-2.14")),
     "java": (300, java("Main", "java_current", "java", "java/Tap.java")),
     "go": (300, go()),

@@ -11,6 +11,7 @@ mod expire;
 mod index_builds;
 mod memory;
 mod oplog;
+mod profiles;
 mod transactions;
 mod ttl;
 
@@ -20,6 +21,7 @@ pub use expire::expire;
 pub use index_builds::resume_index_builds;
 pub use memory::release_memory;
 pub use oplog::trim_oplog;
+pub use profiles::write_profiles;
 pub use transactions::expire_transactions;
 pub use ttl::Monitor as TtlMonitor;
 
