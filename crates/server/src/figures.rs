@@ -50,11 +50,11 @@ fn ops(read: &Read<'_>, op: Op) -> u64 {
 }
 
 fn count(read: &Read<'_>, class: Class) -> u64 {
-    whole(read.from.metrics.latency(class).count.get())
+    whole(read.from.metrics.latency(class).timed.count.get())
 }
 
 fn micros(read: &Read<'_>, class: Class) -> u64 {
-    whole(read.from.metrics.latency(class).micros.get())
+    whole(read.from.metrics.latency(class).timed.micros.get())
 }
 
 fn held(read: &Read<'_>, lane: Lane) -> u64 {

@@ -23,6 +23,8 @@ use crate::log::{Component, Log, Severity};
 use crate::logins::Logins;
 use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
+use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
+use crate::query_stats::QueryStats;
 use crate::replication::Replication;
 use crate::room::Rooms;
 use crate::sessions::Sessions;
@@ -59,6 +61,10 @@ pub struct Server {
     pub metrics: Metrics,
     /// What the server has recorded of itself.
     pub history: History,
+    /// Figures of queries by their shape.
+    pub query_stats: QueryStats,
+    /// Records operations.
+    pub profiler: Profiler,
     /// Settings and counters of the TTL monitor.
     pub ttl: Ttl,
     /// How connections are encrypted; none if they are not.
@@ -102,6 +108,8 @@ pub enum StartError {
     ReplicaSet(Error),
     /// Spans cannot be sent.
     Tracing(SpanError),
+    /// The filter of the profiler is none.
+    ProfileFilter(Error),
     /// The system gives it no random bytes.
     Random(NoRandomness),
     /// The stored parameters cannot be read, or the oplog cannot be turned on or off.
@@ -127,6 +135,8 @@ impl Server {
         hooks.on_invalid_document(move |ns, info| warn_of_invalid(&warnings, ns, info));
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
+        let teller = metrics.teller();
+        hooks.tell_usage(move |ns, part, options| teller(ns.as_str(), part, options));
         hooks.name_host(format!("{host}:{port}"));
         let replication = settings.replica_set.as_deref().map(|name| {
             let reached = settings.reached_at(&host, port);
@@ -158,6 +168,15 @@ impl Server {
         let tracing = tracing.transpose().map_err(StartError::Tracing)?;
         let logins = Logins::new(&settings.logins).map_err(StartError::Random)?;
         let oplog = OplogUpkeep::new(settings.pre_image_period);
+        let profiling = ProfileLevel {
+            level: settings.profiling.level,
+            filter: (settings.profiling.filter.as_deref())
+                .map(|filter| ProfileFilter::parse(filter).map(Arc::new))
+                .transpose()
+                .map_err(StartError::ProfileFilter)?,
+        };
+        let sample_rate = settings.profiling.sample_rate;
+        let query_stats_rate = settings.query_stats_rate;
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
@@ -179,6 +198,8 @@ impl Server {
             logins,
             sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
+            query_stats: QueryStats::new(query_stats_rate),
+            profiler: Profiler::new(profiling, sample_rate),
             metrics,
             tls,
             tracing,

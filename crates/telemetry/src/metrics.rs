@@ -61,6 +61,30 @@ use Source::{Each, Inner, One};
 /// A metric of Frond: its name without the prefix, its help, its source, and the factor to its unit.
 struct Metric(&'static str, &'static str, Source, f64);
 
+/// Upper bounds of durations in microseconds. Each is a bound of the finer buckets of `opLatencies`, which leaves out those
+/// that are empty, so that the counts are exact and the series always the same.
+const DURATION_BOUNDS: [u64; 19] = [
+    16,
+    32,
+    64,
+    128,
+    256,
+    512,
+    1 << 10,
+    1 << 11,
+    1 << 12,
+    1 << 13,
+    1 << 14,
+    1 << 15,
+    1 << 16,
+    1 << 17,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+    1 << 22,
+    1 << 24,
+];
+
 const MEBIBYTE: f64 = 1_048_576.0;
 const MILLISECOND: f64 = 1e-3;
 const MICROSECOND: f64 = 1e-6;
@@ -251,17 +275,13 @@ fn add_latency(families: &mut Families, class: &str, figures: &Doc) {
         .filter_map(|(_, bucket)| bucket.as_doc())
         .map(|bucket| (long(bucket, "micros"), long(bucket, "count")))
         .collect();
-    let mut cumulative_count = 0;
-    let upper_bounds = listed.iter().skip(1).map(|(lower_bound, _)| *lower_bound);
-    let buckets: Vec<Bucket> = (listed.iter().zip(upper_bounds))
-        .map(|((_, count), upper_bound)| {
-            cumulative_count += count;
-            Bucket {
-                upper_bound: upper_bound as f64 * MICROSECOND,
-                cumulative_count,
-            }
-        })
-        .collect();
+    let buckets = DURATION_BOUNDS.map(|bound| Bucket {
+        upper_bound: bound as f64 * MICROSECOND,
+        cumulative_count: (listed.iter())
+            .filter(|(lower_bound, _)| *lower_bound < bound)
+            .map(|(_, count)| count)
+            .sum(),
+    });
     families.histogram(
         "frond_operation_duration_seconds",
         "Durations of operations: reads, writes, commands and transactions.",
@@ -414,7 +434,7 @@ mod tests {
                 "metrics": {"commands": {"find": {"total": 4i64, "failed": 0i64}, "drop": {"total": 0i64}}},
                 "opLatencies": {"reads": {
                     "latency": 90i64, "ops": 6i64,
-                    "histogram": [&bucket(0, 1), &bucket(16, 2), &bucket(32, 3)],
+                    "histogram": [&bucket(2, 1), &bucket(16, 2), &bucket(3072, 3)],
                 }},
                 "frond": {
                     "version": "1", "damage": [{"error": "x"}], "disk space": {"low": true},
@@ -456,6 +476,8 @@ mod tests {
             "frond_commands_total{command=\"find\"} 4",
             "frond_operation_duration_seconds_bucket{class=\"reads\",le=\"0.000016\"} 1",
             "frond_operation_duration_seconds_bucket{class=\"reads\",le=\"0.000032\"} 3",
+            "frond_operation_duration_seconds_bucket{class=\"reads\",le=\"0.002048\"} 3",
+            "frond_operation_duration_seconds_bucket{class=\"reads\",le=\"0.004096\"} 6",
             "frond_operation_duration_seconds_bucket{class=\"reads\",le=\"+Inf\"} 6",
             "frond_operation_duration_seconds_count{class=\"reads\"} 6",
             "frond_damaged_blocks 1",

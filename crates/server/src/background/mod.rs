@@ -12,6 +12,7 @@ mod history;
 mod index_builds;
 mod memory;
 mod oplog;
+mod profiles;
 mod transactions;
 mod ttl;
 
@@ -22,6 +23,7 @@ pub use history::record_history;
 pub use index_builds::resume_index_builds;
 pub use memory::release_memory;
 pub use oplog::trim_oplog;
+pub use profiles::write_profiles;
 pub use transactions::expire_transactions;
 pub use ttl::Monitor as TtlMonitor;
 

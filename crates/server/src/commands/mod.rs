@@ -103,6 +103,7 @@ pub mod server_status;
 pub mod set_feature_compatibility_version;
 pub mod shutdown;
 pub mod start_session;
+mod statement_record;
 pub mod top;
 pub mod update;
 pub mod update_role;

@@ -41,7 +41,8 @@ pub fn totals(server: &Server) -> DocBuf {
     totals.push("note", "all times in microseconds");
     for (namespace, usage) in server.metrics.top() {
         totals.push_doc(&namespace, |entry| {
-            let (reads, writes, others) = (&usage.reads, &usage.writes, &usage.commands);
+            let (reads, writes) = (&usage.reads.timed, &usage.writes.timed);
+            let others = &usage.commands;
             entry.push_doc("total", |total| {
                 let all = [reads, writes, others];
                 total.push("time", all.iter().map(|t| t.micros.get()).sum::<i64>());

@@ -159,7 +159,7 @@ fn asks_login(message: &str) -> Reply {
 /// The figures of a scrape.
 fn gather(server: &Server) -> Result<Report> {
     let mut report = Report {
-        server_status: server_status::report(server, |_| true),
+        server_status: server_status::report_with_histograms(server, |_| true),
         top: top::totals(server),
         ..Report::default()
     };

@@ -4,8 +4,10 @@
 //! the help are generated from it. The command line overrides the file, and the file the defaults.
 
 mod file;
+mod log_components;
 mod logins;
 mod network;
+mod profiling;
 mod secret;
 mod security;
 mod table;
@@ -29,6 +31,7 @@ use zeroize::Zeroizing;
 
 pub use logins::{ITERATIONS, LoginSettings};
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt};
+pub use profiling::ProfilingSettings;
 pub use secret::{SHOWN, Secret};
 pub use security::SecuritySettings;
 pub use table::{
@@ -89,6 +92,8 @@ pub struct Settings {
     pub port: u16,
     /// Addresses to listen on. Names are resolved when the server starts.
     pub bind_ip: Vec<String>,
+    /// Whether they were chosen, not those by default.
+    pub bind_ip_given: bool,
     /// Unix socket, besides TCP.
     pub unix_socket: UnixSocket,
     /// Permission bits of the Unix socket.
@@ -133,12 +138,18 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// Level of debug lines; 0 means none.
     pub log_verbosity: u8,
+    /// That of components with their own, in the order of the log's components.
+    pub log_components: [Option<u8>; 8],
     /// No lines about connections.
     pub quiet: bool,
     /// File that holds the process id while the server runs.
     pub pid_file: Option<PathBuf>,
     /// Operations at least this long are logged.
     pub slow_operation: Duration,
+    /// Queries a second that `$queryStats` counts.
+    pub query_stats_rate: i64,
+    /// See [`ProfilingSettings`].
+    pub profiling: ProfilingSettings,
     /// An idle cursor is closed after this time.
     pub cursor_timeout: Duration,
     /// An unused session expires after this time.
@@ -187,6 +198,7 @@ impl Default for Settings {
             db_path: PathBuf::from("/data/db"),
             port: 27017,
             bind_ip: vec!["127.0.0.1".into()],
+            bind_ip_given: false,
             unix_socket: UnixSocket::Off,
             unix_socket_permissions: 0o700,
             connections_max: 65_536,
@@ -209,9 +221,12 @@ impl Default for Settings {
             log_rotate: LogRotate::Rename,
             log_format: LogFormat::Json,
             log_verbosity: 0,
+            log_components: [None; 8],
             quiet: false,
             pid_file: None,
             slow_operation: Duration::from_millis(100),
+            query_stats_rate: 100,
+            profiling: ProfilingSettings::default(),
             cursor_timeout: Duration::from_secs(600),
             session_timeout: Duration::from_secs(30 * 60),
             transaction_lifetime: Duration::from_secs(60),
