@@ -149,7 +149,7 @@ REPLICA_SET = {
 # Measurements: these run only when they are named.
 NAMED_ONLY = {"login-timing"}
 # These mostly wait: for back-offs of the drivers, and for heartbeats.
-BESIDE = {"specs-pymongo", "specs-auth", "specs-go", "specs-node"}
+BESIDE = {"prometheus", "specs-pymongo", "specs-auth", "specs-go", "specs-node"}
 
 
 def count(line, totals):
