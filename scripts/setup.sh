@@ -20,21 +20,28 @@ say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# Runs a command as root, with sudo if need be.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        have sudo && sudo -n "$@"
+    fi
+}
+
 apt_updated=no
+# Brings the lists of packages up to date, once.
+apt_update() {
+    [ "$apt_updated" = yes ] || as_root apt-get update -qq
+    apt_updated=yes
+}
+
 # Installs Debian packages, or prints which to install when that is not possible here.
 apt_install() {
-    local as_root=()
-    if [ "$(id -u)" -ne 0 ]; then
-        have sudo && sudo -n true 2>/dev/null || fail "please install: $*"
-        as_root=(sudo -n)
-    fi
-    have apt-get || fail "please install: $*"
-    if [ "$apt_updated" = no ]; then
-        "${as_root[@]}" apt-get update -qq
-        apt_updated=yes
-    fi
+    have apt-get && as_root true 2>/dev/null || fail "please install: $*"
+    apt_update
     say "installing $*"
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
@@ -68,14 +75,13 @@ setup_bench() {
 
 # Otherwise the package would create and start a cluster.
 setup_peers() {
-    local as_root=() conf=/etc/postgresql-common/createcluster.d/frond.conf
+    local conf=/etc/postgresql-common/createcluster.d/frond.conf
     compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && return
     apt_install postgresql-common
-    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
-    "${as_root[@]}" mkdir -p "$(dirname "$conf")"
-    echo 'create_main_cluster = false' | "${as_root[@]}" tee "$conf" >/dev/null
+    as_root mkdir -p "$(dirname "$conf")"
+    echo 'create_main_cluster = false' | as_root tee "$conf" >/dev/null
     apt_install postgresql
-    "${as_root[@]}" rm -f "$conf"
+    as_root rm -f "$conf"
 }
 
 # Runs a step once for each content of its inputs: once NAME INPUT... -- COMMAND...
@@ -220,8 +226,27 @@ setup_go() {
     esac
 }
 
+# The package would start a service, so only its files are unpacked.
+prometheus_files() {
+    rm -rf .cache/prometheus
+    mkdir -p .cache/prometheus
+    (
+        cd .cache/prometheus
+        apt-get download -qq prometheus 2>/dev/null ||
+            { apt_update && apt-get download -qq prometheus 2>/dev/null; } || fail "please install: prometheus"
+        dpkg-deb -x prometheus_*.deb .
+        rm prometheus_*.deb
+    )
+}
+
+setup_prometheus() {
+    have apt-get || fail "no apt-get found: unpack Prometheus to .cache/prometheus/usr/bin"
+    [ -x .cache/prometheus/usr/bin/promtool ] || prometheus_files
+}
+
 setup_clients() {
     mkdir -p "$cache"
+    setup_prometheus
     need_python
     have javac || apt_install default-jdk-headless
     have mvn || apt_install maven

@@ -101,6 +101,7 @@ ALL = {
     "node": (300, node("node")),
     "mongoose": (300, node("mongoose")),
     "mongosh": (300, python("mongosh")),
+    "monitoring": (180, python("monitoring")),
     "java-2.14": (300, java("LegacyDriver", "java", "java-2.14")),
     "java": (300, java("Main", "java_current", "java", "java/Tap.java")),
     "go": (300, go()),
@@ -116,6 +117,7 @@ ALL = {
     "login-timing": (1200, python("login_timing")),
     "before-login": (7200, python("before_login")),
     "tls-scan": (120, python("tls_scan")),
+    "prometheus": (180, python("prometheus")),
     "history-checker": (60, python("history_checker")),
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
@@ -147,7 +149,7 @@ REPLICA_SET = {
 # Measurements: these run only when they are named.
 NAMED_ONLY = {"login-timing"}
 # These mostly wait: for back-offs of the drivers, and for heartbeats.
-BESIDE = {"specs-pymongo", "specs-auth", "specs-go", "specs-node"}
+BESIDE = {"prometheus", "specs-pymongo", "specs-auth", "specs-go", "specs-node"}
 
 
 def count(line, totals):

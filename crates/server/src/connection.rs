@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf, Timestamp};
-use frond_store::{LastWritten, Progress as WorkProgress, Waits};
+use frond_store::{Figures, LastWritten, Progress as WorkProgress, Waits};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -19,7 +19,8 @@ use crate::exec::Held;
 use crate::fail_points::Effect;
 use crate::last_error::LastError;
 use crate::logins::Progress;
-use crate::parking::Parked;
+use crate::parking::{Parked, Waited};
+use crate::query_stats::ShapeHash;
 use crate::room::Grant;
 use crate::sessions::SessionId;
 
@@ -236,6 +237,18 @@ pub struct ClientState {
     pub entry_at: Option<Timestamp>,
     /// Set by a getMore whose cursor is a change stream, which its errors tell.
     pub reads_change_stream: bool,
+    /// What the operation has examined, before it waited without a thread.
+    pub figures: Figures,
+    /// Its processor time before that.
+    pub cpu: Duration,
+    /// How long it has waited for a ticket and for the journal.
+    pub waited: Waited,
+    /// The profiling level of its database.
+    pub profile_level: u8,
+    /// The shape of the query, if `$queryStats` counts it.
+    pub query_shape: Option<ShapeHash>,
+    /// Of a getMore: the command that opened the cursor.
+    pub originating: Option<Arc<DocBuf>>,
 }
 
 impl ClientState {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use frond_bson::{Doc, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DocumentStore, Namespace, OpContext};
+use frond_store::{DocumentStore, Namespace, OpContext, note};
 use frond_wire::DocIter;
 
 use crate::arguments::Arguments;
@@ -215,6 +215,13 @@ impl<'a> Context<'a> {
             transactions::abort_displaced(self.server, &displaced);
         }
         Ok(Some(write))
+    }
+
+    /// Counts documents that its reply has.
+    pub fn count_returned(&self, documents: usize) {
+        let documents = documents as u64;
+        self.server.metrics.documents_returned.add(documents);
+        note(|figures| figures.returned += documents);
     }
 
     /// Asks the fail point `onPrimaryTransactionalWrite` before a statement of a retryable write is executed.

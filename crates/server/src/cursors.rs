@@ -17,6 +17,7 @@ use batch::Batch;
 pub use batch::BatchRoom;
 
 use crate::needs::Owner;
+use crate::query_stats::ShapeHash;
 use crate::sessions::SessionId;
 use crate::tail_turns::{Follower, Followers};
 
@@ -62,6 +63,8 @@ pub struct Cursor {
     pub opened: Instant,
     /// The command that opened it, for `currentOp`; shared with the table of cursors.
     pub originating: Arc<DocBuf>,
+    /// The shape of its query, if `$queryStats` counts it.
+    pub query_shape: Option<ShapeHash>,
     /// Time limit of each further batch: what is left of `maxTimeMS` of the opening command.
     pub time_left: Option<Duration>,
     /// Whether a getMore without documents waits for some: `awaitData`.
@@ -116,6 +119,7 @@ impl Cursor {
             batches: 0,
             opened: Instant::now(),
             originating: Arc::default(),
+            query_shape: None,
             time_left: None,
             awaits: false,
             is_change_stream: false,

@@ -264,6 +264,11 @@ impl Executor {
         })
     }
 
+    /// Commands that wait for a ticket of a lane.
+    pub fn waiting(&self, lane: Lane) -> usize {
+        self.lanes.of(lane).waiting.load(Ordering::Relaxed)
+    }
+
     /// Tickets of a lane that nobody holds.
     pub fn available(&self, lane: Lane) -> usize {
         self.lanes.of(lane).usual.available_permits()

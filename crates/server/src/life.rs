@@ -1,7 +1,6 @@
 //! Running the server: start, signals, clean shutdown.
 
 use std::fs::Permissions;
-use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,12 +15,14 @@ use crate::background;
 use crate::commands::COMMANDS;
 use crate::exec::panic_text;
 use crate::file_handles::HandleLimit;
+use crate::http::accept_http;
 use crate::lock_file::LockFile;
 use crate::log::{Component, Log};
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::settings::{Settings, resolve};
+use crate::startup_warnings;
 use crate::state::{Server, StartError};
 use crate::tls::Tls;
 
@@ -156,13 +157,18 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map_err(|error| FatalError::new(exit::DATA_ERROR, error))?;
     let addresses = bind_all(&ips, settings.port).map_err(|error| FatalError::address(&error))?;
     let port = addresses.port;
+    let http_addresses = settings
+        .http_port
+        .map(|port| bind_all(&ips, port))
+        .transpose()
+        .map_err(|error| FatalError::address(&error))?;
     let mut unix = settings
         .unix_socket_path(port)
         .map(|path| UnixSocketFile::listen(&path, settings.unix_socket_permissions))
         .transpose()
         .map_err(|error| FatalError::address(&error))?;
     let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
-    warn(&settings, &log, &lock, &ips);
+    warn(&settings, &log, &lock);
     if let Some(tls) = &tls {
         tls.log_files(&log);
         tls.warn_at_start(&settings.tls, &log);
@@ -180,14 +186,21 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         .map(Arc::new)
         .map_err(|error| match error {
             StartError::Thread(error) => FatalError::thread(&error),
+            StartError::Tracing(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Random(error) => FatalError::new(1, error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
+            StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
         })?;
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
+    if let Some(addresses) = http_addresses {
+        accept_http(&server, addresses).map_err(|error| FatalError::address(&error))?;
+    }
     tokio::spawn(background::expire(server.clone()));
+    tokio::spawn(background::record_history(server.clone()));
+    tokio::spawn(background::write_profiles(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
     tokio::spawn(background::release_memory(server.clone()));
     tokio::spawn(background::trim_oplog(server.clone()));
@@ -234,6 +247,9 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     index_builds.stop();
     ttl.stop();
     drop(unix);
+    if let Some(tracing) = &server.tracing {
+        tokio::task::block_in_place(|| tracing.stop());
+    }
     tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
     })?;
@@ -340,7 +356,7 @@ fn log_start(settings: &Settings, log: &Log) {
 }
 
 /// Logs what an operator should know before storing data.
-fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
+fn warn(settings: &Settings, log: &Log, lock: &LockFile) {
     for warning in &settings.warnings {
         log.startup_warning(9_100_047, warning, &DocBuf::new());
     }
@@ -362,29 +378,8 @@ fn warn(settings: &Settings, log: &Log, lock: &LockFile, ips: &[IpAddr]) {
             &doc! {"lockFile": settings.db_path.join("mongod.lock").to_string_lossy().into_owned()},
         );
     }
-    // Only clients of this machine reach the loopback interface. Any other address is a reason to warn, in the
-    // log and in each shell that connects.
-    if !settings.security.authorization && ips.iter().any(|ip| !ip.is_loopback()) {
-        log.startup_warning(
-            22120,
-            "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
-            &doc! {"bindIp": settings.bind_ip.join(",")},
-        );
-    }
-    if rustix::process::geteuid().is_root() {
-        log.startup_warning(
-            22138,
-            "You are running this process as the root user, which is not recommended",
-            &DocBuf::new(),
-        );
-    }
-    if !settings.journal {
-        log.startup_warning(
-            22185,
-            "The journal is off: a crash loses every write since the last checkpoint",
-            &DocBuf::new(),
-        );
-    }
+    let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    startup_warnings::warn(settings, log, open_files.unwrap_or(u64::MAX));
 }
 
 /// Writes panics to the log; the command that panicked fails.

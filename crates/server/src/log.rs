@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use frond_bson::{Doc, DocBuf, extjson};
+use frond_bson::{Doc, DocBuf, Value, extjson};
 use parking_lot::Mutex;
 
 use crate::settings::{LogFormat, LogRotate, Settings};
@@ -66,6 +66,18 @@ pub enum Component {
 }
 
 impl Component {
+    /// Every component, with its name in settings and parameters.
+    pub const NAMED: [(&'static str, Component); 8] = [
+        ("accessControl", Component::Access),
+        ("command", Component::Command),
+        ("control", Component::Control),
+        ("index", Component::Index),
+        ("network", Component::Network),
+        ("query", Component::Query),
+        ("storage", Component::Storage),
+        ("transaction", Component::Transaction),
+    ];
+
     fn name(self) -> &'static str {
         match self {
             Component::Control => "CONTROL",
@@ -86,11 +98,17 @@ const RECENT_LINES: usize = 1024;
 /// A longer line is truncated in memory, so that the kept lines are bounded.
 const RECENT_LINE_BYTES: usize = 4096;
 
+/// The verbosity of a component that has none of its own.
+const INHERITED: u8 = u8::MAX;
+
 /// The log of a server.
 pub struct Log {
     format: LogFormat,
     rotate: LogRotate,
     verbosity: AtomicU8,
+    /// By component.
+    components: [AtomicU8; Component::NAMED.len()],
+    redacts: AtomicBool,
     path: Option<PathBuf>,
     sink: Mutex<Sink>,
     recent: Mutex<Recent>,
@@ -126,18 +144,74 @@ impl Log {
             format: settings.log_format,
             rotate: settings.log_rotate,
             verbosity: AtomicU8::new(settings.log_verbosity),
+            components: settings
+                .log_components
+                .map(|own| AtomicU8::new(own.unwrap_or(INHERITED))),
+            redacts: AtomicBool::new(settings.security.redacts_log),
             path: settings.log_path.clone(),
             sink: Mutex::new(sink),
             recent: Mutex::new(Recent::default()),
         })
     }
 
-    /// True if a line of this severity would be written.
-    pub fn wants(&self, severity: Severity) -> bool {
-        match severity {
-            Severity::Debug(level) => level <= self.verbosity(),
-            _ => true,
+    /// True if a line of this component and severity would be written.
+    pub fn wants(&self, component: Component, severity: Severity) -> bool {
+        let level = match severity {
+            Severity::Debug(level) => level,
+            _ => return true,
+        };
+        let own = self.of_component(component);
+        level <= own.unwrap_or_else(|| self.verbosity())
+    }
+
+    /// Level up to which debug lines of a component are written, if it has one of its own.
+    pub fn of_component(&self, component: Component) -> Option<u8> {
+        let own = self.components.get(component as usize);
+        let own = own.map_or(INHERITED, |own| own.load(Ordering::Relaxed));
+        (own != INHERITED).then_some(own)
+    }
+
+    /// Changes [`Log::of_component`].
+    pub fn set_of_component(&self, component: Component, level: Option<u8>) {
+        if let Some(own) = self.components.get(component as usize) {
+            own.store(level.unwrap_or(INHERITED), Ordering::Relaxed);
         }
+    }
+
+    /// Whether lines show no data of clients.
+    pub fn redacts(&self) -> bool {
+        self.redacts.load(Ordering::Relaxed)
+    }
+
+    /// Changes [`Log::redacts`].
+    pub fn set_redacts(&self, on: bool) {
+        self.redacts.store(on, Ordering::Relaxed);
+    }
+
+    /// The attributes of a line without the data of clients. What fields are called, and figures, stay.
+    fn redacted(attributes: &Doc) -> DocBuf {
+        const OF_CLIENTS: [&str; 5] = [
+            "command",
+            "originatingCommand",
+            "errMsg",
+            "errmsg",
+            "errInfo",
+        ];
+        let mut out = DocBuf::new();
+        for (name, value) in attributes.iter() {
+            match (OF_CLIENTS.contains(&name), value) {
+                // The name of a command.
+                (true, value @ Value::String(_)) if name == "command" => {
+                    out.push_value(name, &value)
+                }
+                (true, value) => redact(&mut out, name, &value),
+                (false, Value::Document(error)) if name == "error" => {
+                    out.push(name, &Log::redacted(error));
+                }
+                (false, value) => out.push_value(name, &value),
+            }
+        }
+        out
     }
 
     /// Level up to which debug lines are written.
@@ -160,9 +234,17 @@ impl Log {
         message: &str,
         attributes: &Doc,
     ) {
-        if !self.wants(severity) {
+        if !self.wants(component, severity) {
             return;
         }
+        let redacted;
+        let attributes = match self.redacts() {
+            true => {
+                redacted = Log::redacted(attributes);
+                &redacted
+            }
+            false => attributes,
+        };
         let time = jiff::Timestamp::now();
         let mut line = match self.format {
             LogFormat::Json => json(time, severity, component, id, context, message, attributes),
@@ -241,6 +323,28 @@ impl Log {
         }
         *sink = Sink::File(open_append(path)?);
         Ok(())
+    }
+}
+
+/// Stands for a value of a client.
+const REDACTED: &str = "###";
+
+/// Adds a value with all that it consists of replaced; the names of fields stay.
+fn redact(out: &mut DocBuf, name: &str, value: &Value<'_>) {
+    match value {
+        Value::Document(inner) => out.push_doc(name, |out| {
+            for (name, value) in inner.iter() {
+                redact(out, name, &value);
+            }
+        }),
+        Value::Array(inner) => {
+            let mut list = DocBuf::new();
+            for (name, value) in inner.iter() {
+                redact(&mut list, name, &value);
+            }
+            out.push_value(name, &Value::Array(&list));
+        }
+        _ => out.push(name, REDACTED),
     }
 }
 

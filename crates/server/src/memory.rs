@@ -90,8 +90,22 @@ pub struct ProcessMemory {
     pub virtual_bytes: u64,
     /// Bytes in memory.
     pub resident_bytes: u64,
+    /// The most bytes that were in memory.
+    pub resident_bytes_max: u64,
     /// Major page faults since the start.
     pub page_faults: u64,
+    /// Page faults since the start that read nothing from disk.
+    pub page_reclaims: u64,
+    /// Processor time in microseconds, in the program and in the system.
+    pub user_micros: u64,
+    /// See `user_micros`.
+    pub system_micros: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Bytes read from and written to disks.
+    pub disk_read_bytes: u64,
+    /// See `disk_read_bytes`.
+    pub disk_written_bytes: u64,
 }
 
 /// Reads the current memory use; zeros where the system does not report it.
@@ -106,14 +120,34 @@ pub fn process_memory() -> ProcessMemory {
     };
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // Fields are counted after the command name, which is in brackets and may hold spaces.
-    let page_faults = stat
+    let fields: Vec<&str> = stat
         .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().nth(9)?.parse().ok())
-        .unwrap_or(0);
+        .map(|(_, rest)| rest.split_whitespace().collect())
+        .unwrap_or_default();
+    let field = |at: usize| -> u64 {
+        fields
+            .get(at)
+            .and_then(|field| field.parse().ok())
+            .unwrap_or(0)
+    };
+    let ticks = rustix::param::clock_ticks_per_second().max(1);
+    let micros = |count: u64| count.saturating_mul(1_000_000) / ticks;
+    let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let bytes = |name: &str| -> u64 {
+        let found = io.lines().find_map(|line| line.strip_prefix(name));
+        found.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
+    };
     ProcessMemory {
         virtual_bytes: kilobytes("VmSize:") << 10,
         resident_bytes: kilobytes("VmRSS:") << 10,
-        page_faults,
+        resident_bytes_max: kilobytes("VmHWM:") << 10,
+        page_faults: field(9),
+        page_reclaims: field(7),
+        user_micros: micros(field(11)),
+        system_micros: micros(field(12)),
+        threads: field(17),
+        disk_read_bytes: bytes("read_bytes:"),
+        disk_written_bytes: bytes("write_bytes:"),
     }
 }
 

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use frond_bson::{Doc, DocBuf, doc};
+use frond_store::Figures;
 use parking_lot::RwLock;
+
+use crate::histogram::Histogram;
 
 /// A counter that many threads add to.
 #[derive(Debug, Default)]
@@ -75,6 +79,15 @@ pub enum Class {
     Command,
 }
 
+impl Class {
+    /// Every class, with its name in replies.
+    pub const NAMED: [(&'static str, Class); 3] = [
+        ("reads", Class::Read),
+        ("writes", Class::Write),
+        ("commands", Class::Command),
+    ];
+}
+
 /// Number and total time of operations.
 #[derive(Debug, Default)]
 pub struct Timed {
@@ -89,6 +102,34 @@ impl Timed {
     pub fn record(&self, took: Duration) {
         self.count.add(1);
         self.micros.add(micros(took));
+    }
+}
+
+/// The latencies of operations.
+#[derive(Debug, Default)]
+pub struct Latencies {
+    /// Their number and their sum.
+    pub timed: Timed,
+    /// Their distribution.
+    pub histogram: Histogram,
+}
+
+impl Latencies {
+    /// Counts an operation.
+    pub fn record(&self, took: Duration) {
+        self.timed.record(took);
+        self.histogram.add(micros(took));
+    }
+
+    /// As `opLatencies` and `$collStats` show them.
+    pub fn to_doc(&self, histograms: bool) -> DocBuf {
+        let mut out = DocBuf::new();
+        if histograms {
+            self.histogram.push_to(&mut out);
+        }
+        out.push("latency", self.timed.micros.get());
+        out.push("ops", self.timed.count.get());
+        out
     }
 }
 
@@ -122,9 +163,26 @@ pub struct Usage {
     /// Everything else.
     pub commands: Timed,
     /// All operations that read.
-    pub reads: Timed,
+    pub reads: Latencies,
     /// All operations that write.
-    pub writes: Timed,
+    pub writes: Latencies,
+    /// All others.
+    pub others: Latencies,
+    /// Queries that scanned the whole collection.
+    pub collection_scans: Counter,
+    /// Those of them that do not wait at the end of a capped collection for more.
+    pub finite_scans: Counter,
+}
+
+impl Usage {
+    /// The latencies of a class of operations.
+    pub fn latencies(&self, class: Class) -> &Latencies {
+        match class {
+            Class::Read => &self.reads,
+            Class::Write => &self.writes,
+            Class::Command => &self.others,
+        }
+    }
 }
 
 /// Collections in `top`, so that requests for ever more names cannot fill the memory.
@@ -134,7 +192,13 @@ const TOP_MAX: usize = 20_000;
 #[derive(Debug, Default)]
 pub struct Metrics {
     ops: [Counter; Op::ALL.len()],
-    latencies: [Timed; 3],
+    latencies: [Latencies; 3],
+    /// Transactions that have ended, from their beginning.
+    pub transactions: Timed,
+    /// Waits for tickets: of those who read, of those who write.
+    pub ticket_waits: [Timed; 2],
+    /// Writes that waited for the journal.
+    pub journal_waits: Timed,
     /// By the index of the command in the table.
     pub commands: Vec<CommandCount>,
     /// Commands refused because the client is not logged in, or lacks a privilege.
@@ -173,6 +237,24 @@ pub struct Metrics {
     pub documents_updated: Counter,
     /// Documents deleted, by any command.
     pub documents_deleted: Counter,
+    /// Index keys examined, by any command.
+    pub keys_examined: Counter,
+    /// Documents examined, by any command.
+    pub documents_examined: Counter,
+    /// Commits refused because another writer was faster.
+    pub write_conflicts: Counter,
+    /// Operations that sorted, because no index gave the order.
+    pub sorts: Counter,
+    /// Operations that wrote temporary files.
+    pub disk_sorts: Counter,
+    /// Queries whose plan was known.
+    pub plan_cache_hits: Counter,
+    /// Queries for which several plans were tried.
+    pub plan_trials: Counter,
+    /// Queries that scanned a whole collection.
+    pub collection_scans: Counter,
+    /// Those of them that do not wait at the end of a capped collection for more.
+    pub finite_scans: Counter,
     /// Cursors opened.
     pub cursors_opened: Counter,
     /// Cursors closed by the idle timeout.
@@ -181,10 +263,34 @@ pub struct Metrics {
     pub cursors_moved_to_disk: Counter,
     /// Idle cursors closed because memory was scarce.
     pub cursors_closed_for_memory: Counter,
-    top: RwLock<HashMap<String, Arc<Usage>>>,
+    top: Top,
 }
 
+/// The use of collections, by name.
+type Top = Arc<RwLock<HashMap<String, Arc<Usage>>>>;
+
 impl Metrics {
+    /// What tells of the use of a collection: `latencyStats` and `queryExecStats` of `$collStats`.
+    pub fn teller(&self) -> impl Fn(&str, &str, &Doc) -> DocBuf + Send + Sync + 'static {
+        let top = self.top.clone();
+        move |namespace, part, options| {
+            let usage = top.read().get(namespace).cloned().unwrap_or_default();
+            let mut out = DocBuf::new();
+            if part == "queryExecStats" {
+                let (total, finite) = (&usage.collection_scans, &usage.finite_scans);
+                let scans = doc! {"total": total.get(), "nonTailable": finite.get()};
+                out.push("collectionScans", &scans);
+                return out;
+            }
+            let histograms = options.get("histograms").is_some_and(|on| on.truthy());
+            for (name, class) in Class::NAMED {
+                out.push(name, &usage.latencies(class).to_doc(histograms));
+            }
+            out.push("transactions", &Latencies::default().to_doc(histograms));
+            out
+        }
+    }
+
     /// New counters, for this many commands.
     pub fn new(commands: usize) -> Metrics {
         Metrics {
@@ -212,13 +318,42 @@ impl Metrics {
     }
 
     /// The times of a class of operations.
-    pub fn latency(&self, class: Class) -> &Timed {
+    pub fn latency(&self, class: Class) -> &Latencies {
         let [reads, writes, commands] = &self.latencies;
         match class {
             Class::Read => reads,
             Class::Write => writes,
             Class::Command => commands,
         }
+    }
+
+    /// Adds what an operation has examined.
+    pub fn add_figures(&self, figures: &Figures) {
+        for (counter, n) in [
+            (&self.keys_examined, figures.keys_examined),
+            (&self.documents_examined, figures.docs_examined),
+            (&self.write_conflicts, figures.write_conflicts),
+            (&self.sorts, u64::from(figures.has_sort_stage)),
+            (&self.disk_sorts, u64::from(figures.used_disk)),
+            (&self.plan_cache_hits, u64::from(figures.from_plan_cache)),
+            (&self.plan_trials, u64::from(figures.from_multi_planner)),
+        ] {
+            if n > 0 {
+                counter.add(n);
+            }
+        }
+    }
+
+    /// Counts the scan of a whole collection by a query.
+    pub fn count_scan(&self, namespace: &str, is_finite: bool) {
+        let usage = self.usage(namespace).filter(|_| !namespace.is_empty());
+        let of_collection = usage.iter().flat_map(|usage| {
+            let finite = is_finite.then_some(&usage.finite_scans);
+            [Some(&usage.collection_scans), finite]
+        });
+        let finite = is_finite.then_some(&self.finite_scans);
+        let all = of_collection.chain([Some(&self.collection_scans), finite]);
+        all.flatten().for_each(|counter| counter.add(1));
     }
 
     /// Records an operation on a namespace.
@@ -239,11 +374,7 @@ impl Metrics {
             Op::Command => &usage.commands,
         }
         .record(took);
-        match class {
-            Class::Read => usage.reads.record(took),
-            Class::Write => usage.writes.record(took),
-            Class::Command => {}
-        }
+        usage.latencies(class).record(took);
     }
 
     fn usage(&self, namespace: &str) -> Option<Arc<Usage>> {
@@ -304,12 +435,12 @@ mod tests {
             (
                 a.insert.count.get(),
                 a.insert.micros.get(),
-                a.writes.count.get()
+                a.writes.timed.count.get()
             ),
             (1, 7, 1)
         );
-        assert_eq!((a.reads.count.get(), a.commands.count.get()), (1, 0));
-        assert_eq!(metrics.latency(Class::Command).count.get(), 2);
+        assert_eq!((a.reads.timed.count.get(), a.commands.count.get()), (1, 0));
+        assert_eq!(metrics.latency(Class::Command).timed.count.get(), 2);
         metrics.forget("db.");
         assert_eq!(metrics.top().len(), 1);
         metrics.forget("db2.b");

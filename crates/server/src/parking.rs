@@ -20,6 +20,17 @@ pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 /// A reader waits for a turn at least this long.
 const TURN_WAIT_MIN: Duration = Duration::from_millis(100);
 
+/// Times that an operation has waited, by what it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// For a ticket.
+    pub ticket: Duration,
+    /// For the journal, after its commit.
+    pub journal: Duration,
+    /// Inside of commits: for other commits, a memtable, room in the journal, space on the disk, an open transaction.
+    pub commit: [Duration; 5],
+}
+
 /// What a command waits for.
 #[derive(Debug)]
 pub enum Parked {
@@ -64,13 +75,16 @@ pub struct JournalWait {
     pub failure: Option<Error>,
 }
 
+/// What a hello waits for, in `currentOp`.
+pub const TOPOLOGY_WAIT: &str = "a change of the topology";
+
 impl Parked {
     /// What the command waits for, for `currentOp`.
     pub fn what(&self) -> &'static str {
         match self {
             Parked::Tail(_) => "documents",
             Parked::Journal(_) => "the journal",
-            Parked::Topology(_) => "a change of the topology",
+            Parked::Topology(_) => TOPOLOGY_WAIT,
         }
     }
 }

@@ -115,8 +115,7 @@ the default of new collections. [Natural order](natural-order.md) describes its 
 
 `$currentOp` and `currentOp` show commands up to 64 KiB in full, and only the short fields of longer ones. With `truncateOps: true`, and
 in the command unless `$truncateOps` is false, the limit is 1 KiB. `backtrace` is accepted and adds nothing: no
-operation waits for a latch whose holder could be shown. `$collStats` has no `latencyStats` and no
-`queryExecStats`: an error names them; `top` reports the latencies of collections.
+operation waits for a latch whose holder could be shown.
 
 ## Drivers and shells before MongoDB 3.2
 

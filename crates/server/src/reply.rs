@@ -72,7 +72,7 @@ pub fn open_cursor(
         }
     }
     let batch = batch?;
-    cx.server.metrics.documents_returned.add(batch.len() as u64);
+    cx.count_returned(batch.len());
     let resume_token = cursor.resume_token();
     if options.single || cursor.ended() {
         return Ok((batch, resume_token, 0));
@@ -83,6 +83,7 @@ pub fn open_cursor(
         cursor.transaction = Some(open.number);
         open.has_cursors.store(true, Ordering::Relaxed);
     }
+    cursor.query_shape = cx.state.query_shape;
     // Without the secrets of the command, as its operation shows it.
     cursor.originating = Arc::new(cx.connection.running.lock().command_doc());
     // The time limit of a find with a tailable cursor applies to its first batch only.

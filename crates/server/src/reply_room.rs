@@ -1,7 +1,9 @@
 //! The room that the batch of a reply takes.
 
+use std::time::Instant;
+
 use frond_error::Result;
-use frond_store::OpContext;
+use frond_store::{OpContext, note};
 
 use crate::connection::ClientState;
 use crate::cursors::BatchRoom;
@@ -48,7 +50,10 @@ impl BatchRoom for ReplyRoom<'_> {
             if let Some(held) = self.state.ticket.take() {
                 self.server.executor.give_back(held);
             }
-            grant = Some(room.wait_here(bytes, self.limits)?);
+            let began = Instant::now();
+            let granted = room.wait_here(bytes, self.limits);
+            note(|figures| figures.room_wait += began.elapsed());
+            grant = Some(granted?);
         }
         self.state.reply_grant = grant;
         Ok(())

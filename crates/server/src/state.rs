@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use frond_auth::NoRandomness;
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
+use frond_console::history::History;
 use frond_error::Error;
 use frond_store::{DocumentStore, Namespace};
+use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use tokio::sync::watch;
 
 use crate::access::Access;
@@ -16,10 +18,13 @@ use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::exec::Executor;
 use crate::fail_points::FailPoints;
+use crate::figures::{self, Sources};
 use crate::log::{Component, Log, Severity};
 use crate::logins::Logins;
 use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
+use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
+use crate::query_stats::QueryStats;
 use crate::replication::Replication;
 use crate::room::Rooms;
 use crate::sessions::Sessions;
@@ -54,10 +59,18 @@ pub struct Server {
     pub connections: Connections,
     /// Counters.
     pub metrics: Metrics,
+    /// What the server has recorded of itself.
+    pub history: History,
+    /// Figures of queries by their shape.
+    pub query_stats: QueryStats,
+    /// Records operations.
+    pub profiler: Profiler,
     /// Settings and counters of the TTL monitor.
     pub ttl: Ttl,
     /// How connections are encrypted; none if they are not.
     pub tls: Option<Tls>,
+    /// Sends spans of commands; none if nothing is traced.
+    pub tracing: Option<Tracing>,
     /// Memory for requests and replies.
     pub rooms: Rooms,
     /// Runs commands.
@@ -93,6 +106,10 @@ pub enum StartError {
     Thread(std::io::Error),
     /// The store belongs to another replica set, or its configuration cannot be used.
     ReplicaSet(Error),
+    /// Spans cannot be sent.
+    Tracing(SpanError),
+    /// The filter of the profiler is none.
+    ProfileFilter(Error),
     /// The system gives it no random bytes.
     Random(NoRandomness),
     /// The stored parameters cannot be read, or the oplog cannot be turned on or off.
@@ -118,6 +135,8 @@ impl Server {
         hooks.on_invalid_document(move |ns, info| warn_of_invalid(&warnings, ns, info));
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
+        let teller = metrics.teller();
+        hooks.tell_usage(move |ns, part, options| teller(ns.as_str(), part, options));
         hooks.name_host(format!("{host}:{port}"));
         let replication = settings.replica_set.as_deref().map(|name| {
             let reached = settings.reached_at(&host, port);
@@ -138,8 +157,26 @@ impl Server {
                 &attributes,
             );
         }
+        let tracing = settings.otlp_endpoint.clone().map(|endpoint| {
+            Tracing::start(&TracingOptions {
+                endpoint,
+                sampling: settings.trace_sampling,
+                instance: format!("{host}:{port}"),
+                version: env!("CARGO_PKG_VERSION").to_string(),
+            })
+        });
+        let tracing = tracing.transpose().map_err(StartError::Tracing)?;
         let logins = Logins::new(&settings.logins).map_err(StartError::Random)?;
         let oplog = OplogUpkeep::new(settings.pre_image_period);
+        let profiling = ProfileLevel {
+            level: settings.profiling.level,
+            filter: (settings.profiling.filter.as_deref())
+                .map(|filter| ProfileFilter::parse(filter).map(Arc::new))
+                .transpose()
+                .map_err(StartError::ProfileFilter)?,
+        };
+        let sample_rate = settings.profiling.sample_rate;
+        let query_stats_rate = settings.query_stats_rate;
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
@@ -150,6 +187,7 @@ impl Server {
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             access: Access::new(store.clone(), settings.security.authorization),
+            history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
             settings,
             log,
             cursors: Cursors::new(store.memory()),
@@ -160,8 +198,11 @@ impl Server {
             logins,
             sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
+            query_stats: QueryStats::new(query_stats_rate),
+            profiler: Profiler::new(profiling, sample_rate),
             metrics,
             tls,
+            tracing,
             tail_turns: TailTurns::of_this_machine(),
             fail_points: FailPoints::default(),
             started: Instant::now(),
@@ -210,6 +251,18 @@ impl Server {
     pub fn set_cursor_timeout(&self, timeout: Duration) {
         self.cursor_timeout_ms
             .store(millis(timeout), Ordering::Relaxed);
+    }
+
+    /// Where the figures of the history are read.
+    pub fn sources(&self) -> Sources<'_> {
+        Sources {
+            metrics: &self.metrics,
+            store: &self.store,
+            connections: &self.connections,
+            cursors: &self.cursors,
+            sessions: &self.sessions,
+            executor: &self.executor,
+        }
     }
 
     /// Asks everything to stop.

@@ -295,11 +295,12 @@ fn end(server: &Server, open: &Arc<Open>, is_committed: bool) {
 fn log_if_slow(server: &Server, open: &Open, is_committed: bool) {
     let now = Instant::now();
     let took = now.saturating_duration_since(open.started);
+    server.metrics.transactions.record(took);
     let severity = match took >= server.slow_operation() {
         true => Severity::Info,
         false => Severity::Debug(1),
     };
-    if !server.log.wants(severity) {
+    if !server.log.wants(Component::Transaction, severity) {
         return;
     }
     let active = open.activity().active_for(now);

@@ -19,9 +19,9 @@ use crate::exec::eof::Eof;
 use crate::exec::executor::Executor;
 use crate::exec::operator::{Flow, Node, OpStats};
 use crate::exec::trial::TrialRun;
+use crate::figures::PlanHashes;
 use crate::find::{FindRequest, Planned, Question, shape_of};
 use crate::namespace::Namespace;
-use crate::plan::cache::shape;
 use crate::store::DocumentStore;
 
 /// The verbosity of `explain`.
@@ -176,11 +176,11 @@ impl DocumentStore {
                 planner.push("collation", collation);
             }
             if let Some(planned) = &planned {
-                let shape = shape(&planned.question.filter, &planned.question.sort);
-                let hash = format!("{:08X}", shape as u32);
-                planner.push("queryHash", hash.as_str());
-                planner.push("planCacheShapeHash", hash.as_str());
-                planner.push("planCacheKey", hash.as_str());
+                let question = &planned.question;
+                let hashes = PlanHashes::of(&question.filter, &question.sort, &planned.collection);
+                planner.push("queryHash", hashes.shape.as_str());
+                planner.push("planCacheShapeHash", hashes.shape.as_str());
+                planner.push("planCacheKey", hashes.key.as_str());
             }
             planner.push("optimizationTimeMillis", 0);
             planner.push("maxIndexedOrSolutionsReached", false);

@@ -29,10 +29,12 @@ use crate::exec::operator::{Flow, Node};
 use crate::exec::reader::Loading;
 use crate::exec::tail::Tail;
 use crate::exec::trial::{Trial, TrialRun};
+use crate::figures;
 use crate::keyspace::{Engine, Snapshot};
 use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
 use crate::plan::choose::{Candidate, Query, choose};
+use crate::plan::summary::Summary;
 use crate::plan::{Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
 pub(crate) use distinct::Distinct;
@@ -190,6 +192,7 @@ impl Question {
         kept: Option<&RefCell<Vec<TrialRun>>>,
     ) -> Result<Option<Planned>> {
         let Some((collection, snapshot)) = catalog.read(ns)? else {
+            figures::note_named("EOF");
             return Ok(None);
         };
         if let Some(oplog) = collection.oplog() {
@@ -221,7 +224,20 @@ impl Question {
             kept,
         };
         let plan = choose(&collection, query, |several| trial.best(several))?;
+        let reports = figures::note_plan(|| {
+            let summary = Summary::of(&plan.access);
+            (
+                summary,
+                self.filter.clone(),
+                self.sort.clone(),
+                collection.clone(),
+            )
+        });
+        if !plan.sorted {
+            figures::note(|figures| figures.has_sort_stage = true);
+        }
         Ok(Some(Planned {
+            reports,
             engine: catalog.engine().clone(),
             memory,
             collection,
@@ -243,6 +259,8 @@ pub(crate) struct Planned {
     pub snapshot: Snapshot,
     pub question: Question,
     pub plan: Plan,
+    /// Whether it is the first plan of its operation, whose statistics the profiler shows.
+    pub reports: bool,
     /// Whether a sort is not done by merging scans because there are too many of them.
     pub merge_limit_reached: bool,
 }
@@ -253,6 +271,7 @@ impl Planned {
         let (collection, snapshot) = (self.collection.clone(), self.snapshot.clone());
         Executor::new(root, collection, snapshot, context.clone(), wanted.keys)
             .with_engine(self.engine.clone())
+            .noting(self.reports)
     }
 
     /// The same query by another plan.
@@ -466,6 +485,7 @@ impl DocumentStore {
         // The counter is that of the current state.
         let is_live = self.catalog().is_live();
         if is_live && question.filter.is_empty() && question.hint.is_none() {
+            figures::note_named("RECORD_STORE_FAST_COUNT");
             let limit = request.limit.unwrap_or(u64::MAX);
             return Ok(self
                 .estimated_count(ns)

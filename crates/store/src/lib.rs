@@ -11,6 +11,7 @@ mod context;
 mod error;
 pub mod exec;
 mod explain;
+mod figures;
 mod find;
 pub mod index;
 mod index_build;
@@ -36,8 +37,9 @@ pub mod views;
 pub mod write;
 
 pub use admin::{
-    CollectionHash, CollectionInfo, CollectionKind, CollectionStats, DamagedBlock, DatabaseHash,
-    DatabaseInfo, DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport, offline,
+    CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats, DamagedBlock,
+    DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport,
+    offline,
 };
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
@@ -51,6 +53,7 @@ pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
+pub use figures::{Figures, PlanHashes, UsedPlan, note, watch, watch_part};
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{
     Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -35,7 +35,11 @@ pub struct Interrupt {
 
 /// What an operation waits for, as others see it.
 #[derive(Debug, Default)]
-pub struct Waits(AtomicU8);
+pub struct Waits {
+    now: AtomicU8,
+    /// Microseconds that it has waited, by what it waited for.
+    micros: [AtomicU64; WaitFor::COUNT],
+}
 
 /// What a commit may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +51,14 @@ pub(crate) enum WaitFor {
     Transaction = 5,
 }
 
+impl WaitFor {
+    const COUNT: usize = 5;
+}
+
 impl Waits {
     /// In words; none if it does not wait.
     pub fn get(&self) -> Option<&'static str> {
-        Some(match self.0.load(Ordering::Relaxed) {
+        Some(match self.now.load(Ordering::Relaxed) {
             1 => "other commits",
             2 => "a memtable to be flushed",
             3 => "the journal",
@@ -58,6 +66,25 @@ impl Waits {
             5 => "an open transaction",
             _ => return None,
         })
+    }
+
+    /// How long it has waited since the last call: for other commits, a memtable, the journal, space on the disk, a
+    /// transaction.
+    pub fn take(&self) -> [Duration; WaitFor::COUNT] {
+        self.micros.each_ref().map(|micros| {
+            // Only the operation itself adds to them.
+            match micros.load(Ordering::Relaxed) {
+                0 => Duration::ZERO,
+                _ => Duration::from_micros(micros.swap(0, Ordering::Relaxed)),
+            }
+        })
+    }
+
+    fn add(&self, what: WaitFor, waited: Duration) {
+        if let Some(micros) = self.micros.get((what as usize).wrapping_sub(1)) {
+            let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+            micros.fetch_add(waited, Ordering::Relaxed);
+        }
     }
 }
 
@@ -98,7 +125,7 @@ fn run_with<T>(interrupt: Option<Interrupt>, operation: impl FnOnce() -> T) -> T
 }
 
 /// A wait of the operation on this thread.
-pub(crate) struct Wait(Option<Interrupt>);
+pub(crate) struct Wait(Option<(Interrupt, WaitFor, Instant)>);
 
 impl Wait {
     /// Begins a wait, unless the operation is interrupted.
@@ -106,16 +133,18 @@ impl Wait {
         let current = CURRENT.with_borrow(Clone::clone);
         if let Some(interrupt) = &current {
             interrupt.check()?;
-            interrupt.waits.0.store(what as u8, Ordering::Relaxed);
+            interrupt.waits.now.store(what as u8, Ordering::Relaxed);
         }
-        Ok(Wait(current))
+        Ok(Wait(
+            current.map(|interrupt| (interrupt, what, Instant::now())),
+        ))
     }
 
     /// Waits for a notification, or a part of that; the caller looks again what it waits for.
     pub(crate) fn on<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>) -> Result<()> {
         match &self.0 {
             None => condition.wait(guard),
-            Some(interrupt) => {
+            Some((interrupt, ..)) => {
                 condition.wait_for(guard, CHECK);
                 interrupt.check()?;
             }
@@ -126,8 +155,9 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Some(interrupt) = &self.0 {
-            interrupt.waits.0.store(0, Ordering::Relaxed);
+        if let Some((interrupt, what, began)) = &self.0 {
+            interrupt.waits.add(*what, began.elapsed());
+            interrupt.waits.now.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -143,7 +173,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>, what: WaitFor) -> Result<MutexGuard<'_, 
         return Ok(guard);
     }
     let wait = Wait::begin(what)?;
-    let Some(interrupt) = &wait.0 else {
+    let Some((interrupt, ..)) = &wait.0 else {
         return Ok(mutex.lock());
     };
     loop {

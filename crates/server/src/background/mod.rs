@@ -8,18 +8,22 @@ use frond_store::OpContext;
 mod certificates;
 mod disk_space;
 mod expire;
+mod history;
 mod index_builds;
 mod memory;
 mod oplog;
+mod profiles;
 mod transactions;
 mod ttl;
 
 pub use certificates::watch_certificates;
 pub use disk_space::watch_disk_space;
 pub use expire::expire;
+pub use history::record_history;
 pub use index_builds::resume_index_builds;
 pub use memory::release_memory;
 pub use oplog::trim_oplog;
+pub use profiles::write_profiles;
 pub use transactions::expire_transactions;
 pub use ttl::Monitor as TtlMonitor;
 

@@ -221,12 +221,15 @@ fn mongosh() -> Vec<Sent> {
             doc! {"collMod": "c", "index": {"name": "a_1", "hidden": false}},
         ),
         takes("test", doc! {"hello": 1}),
-        // There are no users, no locks, no cluster and no histograms.
-        fails(
+        takes(
             "test",
-            doc! {"aggregate": "c", "pipeline": [{"$collStats": {"latencyStats": {"histograms": true}}}], "cursor": {}},
-            238,
+            doc! {"aggregate": "c", "pipeline": [{"$collStats": {"latencyStats": {"histograms": true}, "queryExecStats": {}}}], "cursor": {}},
         ),
+        takes(
+            "admin",
+            doc! {"serverStatus": 1, "opLatencies": {"histograms": true}},
+        ),
+        // There are no users, no locks and no cluster.
         takes(
             "test",
             doc! {"createUser": "u", "pwd": "p", "roles": [], "digestPassword": true, "writeConcern": {"w": "majority"}},
@@ -248,7 +251,8 @@ fn mongosh() -> Vec<Sent> {
         ),
         fails("admin", doc! {"fsync": 1, "lock": true}, 238),
         fails("admin", doc! {"fsyncUnlock": 1}, 59),
-        fails("test", doc! {"profile": 1, "filter": {"op": "query"}}, 238),
+        takes("test", doc! {"profile": 1, "filter": {"op": "query"}}),
+        takes("test", doc! {"profile": 0, "filter": "unset"}),
         fails("test", doc! {"validate": "c", "repair": true}, 238),
         fails("admin", doc! {"replSetGetStatus": 1}, 76),
         fails(

@@ -120,10 +120,7 @@ fn inline_result(cx: &mut Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
             "aggregation result exceeds maximum document size (16MB); use the option 'cursor'",
         ));
     }
-    cx.server
-        .metrics
-        .documents_returned
-        .add(result.len() as u64);
+    cx.count_returned(result.len());
     Ok(result.into_field("result"))
 }
 
@@ -164,14 +161,19 @@ pub fn reach(pipeline: &Doc) -> Reach {
 }
 
 /// Stages whose documents the server makes.
-const SERVER_STAGES: [&str; 3] = ["$currentOp", "$listLocalSessions", "$listSessions"];
+const SERVER_STAGES: [&str; 4] = [
+    "$currentOp",
+    "$listLocalSessions",
+    "$listSessions",
+    "$queryStats",
+];
 
 /// Refuses stages that a transaction may not have, also in the pipelines inside of stages.
 ///
 /// # Errors
 /// `OperationNotSupportedInTransaction` (263).
 fn check_in_transaction(pipeline: &Doc) -> Result<()> {
-    const FORBIDDEN: [&str; 10] = [
+    const FORBIDDEN: [&str; 11] = [
         "$changeStream",
         "$collStats",
         "$currentOp",
@@ -181,6 +183,7 @@ fn check_in_transaction(pipeline: &Doc) -> Result<()> {
         "$merge",
         "$out",
         "$planCacheStats",
+        "$queryStats",
         "$unionWith",
     ];
     for (name, spec) in pipeline.values().filter_map(|s| s.as_doc()?.first()) {
@@ -212,7 +215,9 @@ fn check_stable_api(pipeline: &Doc) -> Result<()> {
     for (name, spec) in pipeline.values().filter_map(|s| s.as_doc()?.first()) {
         let outside = match name {
             "$currentOp" | "$indexStats" | "$listLocalSessions" | "$listSessions"
-            | "$planCacheStats" | "$search" | "$searchMeta" | "$vectorSearch" => true,
+            | "$planCacheStats" | "$queryStats" | "$search" | "$searchMeta" | "$vectorSearch" => {
+                true
+            }
             "$collStats" => spec
                 .as_doc()
                 .is_some_and(|s| s.iter().any(|(key, _)| key != "count")),
@@ -333,11 +338,21 @@ fn server_documents(
         return Ok(Some(sessions));
     }
     let on_database = namespace.is_none();
-    if !on_database || (name == "$currentOp" && cx.db != "admin") {
+    let of_admin = matches!(name, "$currentOp" | "$queryStats");
+    if !on_database || (of_admin && cx.db != "admin") {
         return Err(Error::new(
             ErrorCode::InvalidNamespace,
             format!("{name} must be run against the 'admin' database with {{aggregate: 1}}"),
         ));
+    }
+    if name == "$queryStats" {
+        Arguments::new(name, spec).only(&["transformIdentifiers"])?;
+        if spec.contains_key("transformIdentifiers") {
+            return Err(Error::not_supported(
+                "the option 'transformIdentifiers' of $queryStats",
+            ));
+        }
+        return Ok(Some(cx.server.query_stats.to_docs()));
     }
     if name == "$currentOp" {
         return current_op::stage(cx.server, cx.caller, spec).map(Some);

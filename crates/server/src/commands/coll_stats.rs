@@ -62,7 +62,8 @@ pub fn scaled(bytes: u64, scale: u64) -> i64 {
     i64::try_from(bytes / scale.max(1)).unwrap_or(i64::MAX)
 }
 
-fn describe(namespace: &str, stats: &CollectionStats, scale: u64) -> DocBuf {
+/// The reply for a collection.
+pub fn describe(namespace: &str, stats: &CollectionStats, scale: u64) -> DocBuf {
     let bytes = |bytes: u64| bytes / scale.max(1);
     let mut reply = doc! {"ns": namespace};
     push_count(&mut reply, "size", bytes(stats.size));

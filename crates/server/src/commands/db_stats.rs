@@ -7,6 +7,7 @@ use super::coll_stats::{scale, scaled};
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
+use crate::state::Server;
 
 /// Reports the sizes of a database.
 pub struct DbStats;
@@ -34,25 +35,7 @@ impl Command for DbStats {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let scale = scale(&cx.args())?;
-        let stats = cx.server.store.database_stats(cx.db)?;
-        let average = if stats.objects == 0 {
-            0.0
-        } else {
-            stats.data_size as f64 / stats.objects as f64
-        };
-        let mut reply = doc! {
-            "db": cx.db,
-            "collections": stats.collections as i64,
-            "views": stats.views as i64,
-            "objects": stats.objects as i64,
-            "avgObjSize": average,
-            "dataSize": scaled(stats.data_size, scale),
-            "storageSize": scaled(stats.storage_size, scale),
-            "indexes": stats.indexes as i64,
-            "indexSize": scaled(stats.index_size, scale),
-            "totalSize": scaled(stats.storage_size + stats.index_size, scale),
-            "scaleFactor": scale as i64,
-        };
+        let mut reply = describe(cx.server, cx.db, scale)?;
         if cx.args().flag("freeStorage")?.unwrap_or(false) {
             // Free space is not assigned to databases.
             for name in [
@@ -63,14 +46,41 @@ impl Command for DbStats {
                 reply.push(name, 0i64);
             }
         }
-        if let Ok(disk) = rustix::fs::statvfs(&cx.server.settings.db_path) {
-            let total = disk.f_blocks.saturating_mul(disk.f_frsize);
-            let free = disk.f_bfree.saturating_mul(disk.f_frsize);
-            reply.push("fsUsedSize", scaled(total.saturating_sub(free), scale));
-            reply.push("fsTotalSize", scaled(total, scale));
-        }
         Ok(reply)
     }
+}
+
+/// The reply for a database.
+///
+/// # Errors
+/// `InvalidNamespace` (73).
+pub fn describe(server: &Server, db: &str, scale: u64) -> Result<DocBuf> {
+    let stats = server.store.database_stats(db)?;
+    let average = if stats.objects == 0 {
+        0.0
+    } else {
+        stats.data_size as f64 / stats.objects as f64
+    };
+    let mut reply = doc! {
+        "db": db,
+        "collections": stats.collections as i64,
+        "views": stats.views as i64,
+        "objects": stats.objects as i64,
+        "avgObjSize": average,
+        "dataSize": scaled(stats.data_size, scale),
+        "storageSize": scaled(stats.storage_size, scale),
+        "indexes": stats.indexes as i64,
+        "indexSize": scaled(stats.index_size, scale),
+        "totalSize": scaled(stats.storage_size + stats.index_size, scale),
+        "scaleFactor": scale as i64,
+    };
+    if let Ok(disk) = rustix::fs::statvfs(&server.settings.db_path) {
+        let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+        let free = disk.f_bfree.saturating_mul(disk.f_frsize);
+        reply.push("fsUsedSize", scaled(total.saturating_sub(free), scale));
+        reply.push("fsTotalSize", scaled(total, scale));
+    }
+    Ok(reply)
 }
 
 #[cfg(test)]

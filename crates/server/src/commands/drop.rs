@@ -1,7 +1,7 @@
 //! `drop`
 
 use frond_bson::DocBuf;
-use frond_error::{ErrorCode, Result};
+use frond_error::{Error, ErrorCode, Result};
 
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
@@ -37,6 +37,16 @@ impl Command for Drop {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
+        let is_profile = namespace.coll() == "system.profile";
+        if is_profile && cx.server.profiler.level(cx.db).level != 0 {
+            return Err(Error::new(
+                ErrorCode::IllegalOperation,
+                "turn off profiling before dropping system.profile collection",
+            ));
+        }
+        if is_profile {
+            cx.server.profiler.discard(cx.db);
+        }
         let dropped = match cx.store().drop_collection(&namespace) {
             Ok(dropped) => dropped,
             // Since MongoDB 7.0 dropping a missing collection succeeds.

@@ -42,6 +42,7 @@ impl Command for DropDatabase {
                 ));
             }
         }
+        cx.server.profiler.forget(cx.db);
         let existed = cx.store().drop_database(cx.db)?;
         let prefix = format!("{}.", cx.db);
         cx.server.cursors.kill_namespace(&prefix);

@@ -150,8 +150,7 @@ impl<'a> Finding<'a> {
         let is_done = reply.push_doc("cursor", |cursor| -> Result<bool> {
             let is_done = cursor.push_array("firstBatch", |batch| -> Result<bool> {
                 let is_done = cx.store().find_by_id(namespace, &self.request, batch)?;
-                let returned = batch.len() as u64;
-                cx.server.metrics.documents_returned.add(returned);
+                cx.count_returned(batch.len());
                 Ok(is_done)
             })?;
             if let Some(moment) = &cx.moment {

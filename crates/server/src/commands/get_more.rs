@@ -226,8 +226,10 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
             return Err(failure);
         }
     };
-    cx.server.metrics.documents_returned.add(batch.len() as u64);
+    cx.count_returned(batch.len());
     let cursor = out.cursor()?;
+    cx.state.originating = Some(cursor.originating.clone());
+    cx.state.query_shape = cursor.query_shape;
     if cursor.splits_events {
         cx.server.oplog.count_split_events(batch.as_doc());
     }

@@ -43,6 +43,7 @@ pub mod db_hash;
 pub mod db_stats;
 pub mod default_rw_concern;
 pub mod delete;
+pub mod diagnostic_history;
 pub mod distinct;
 pub mod drop;
 pub mod drop_database;
@@ -102,6 +103,7 @@ pub mod server_status;
 pub mod set_feature_compatibility_version;
 pub mod shutdown;
 pub mod start_session;
+mod statement_record;
 pub mod top;
 pub mod update;
 pub mod update_role;
@@ -160,6 +162,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &cluster_parameters::GetClusterParameter,
     &default_rw_concern::GetDefaultRwConcern,
     &get_diagnostic_data::GetDiagnosticData,
+    &diagnostic_history::GetDiagnosticHistory,
     &get_last_error::GetLastError,
     &get_log::GetLog,
     &get_more::GetMore,

@@ -15,7 +15,7 @@ use crate::arguments::{Arguments, whole};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
-use crate::log::Component;
+use crate::log::{self, Component, Log};
 use crate::replication::Moments;
 use crate::settings::{self, ITERATIONS};
 use crate::state::Server;
@@ -49,6 +49,19 @@ fn number(name: &str, value: &Value<'_>, low: i64, high: i64) -> Result<i64> {
     Err(Error::bad_value(format!(
         "Invalid value for parameter {name}: {n} is not between {low} and {high}"
     )))
+}
+
+fn boolean(name: &str, value: &Value<'_>) -> Result<bool> {
+    match value {
+        Value::Bool(on) => Ok(*on),
+        other => Err(Error::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "the parameter '{name}' must be a bool, not a {}",
+                other.type_name()
+            ),
+        )),
+    }
 }
 
 /// A memory limit for one stage of one query.
@@ -85,26 +98,23 @@ macro_rules! iterations {
     };
 }
 
-/// The log components, which have a verbosity of their own in MongoDB.
-const LOG_COMPONENTS: [&str; 6] = [
-    "accessControl",
-    "command",
-    "control",
-    "index",
-    "network",
-    "storage",
-];
+/// Components of MongoDB's log that this server has no lines of. Their verbosity can only be set to be inherited.
+const WITHOUT_LINES: [&str; 5] = ["replication", "recovery", "journal", "sharding", "write"];
 
-/// The reply to `db.getLogComponents()`: one verbosity, which all components inherit.
-fn component_verbosity(level: u8) -> DocBuf {
-    let mut shown = doc! {"verbosity": i32::from(level)};
-    for component in LOG_COMPONENTS {
-        shown.push(component, &doc! {"verbosity": -1});
+/// The reply to `db.getLogComponents()`: the verbosity of all, and that of each component, -1 if it inherits it.
+fn component_verbosity(log: &Log) -> DocBuf {
+    let mut shown = doc! {"verbosity": i32::from(log.verbosity())};
+    for (name, component) in log::Component::NAMED {
+        let own = log.of_component(component).map_or(-1, i32::from);
+        shown.push(name, &doc! {"verbosity": own});
+    }
+    for name in WITHOUT_LINES {
+        shown.push(name, &doc! {"verbosity": -1});
     }
     shown
 }
 
-/// Reads `{verbosity: n}`, which `db.setLogLevel(n)` sends. A component can only be set to inherit it.
+/// Reads `{verbosity: n, command: {verbosity: m}}`, as `db.setLogLevel(n)` and `db.setLogLevel(m, "command")` send it.
 fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     const NAME: &str = "logComponentVerbosity";
     let Value::Document(levels) = value else {
@@ -117,13 +127,26 @@ fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
         ));
     };
     let mut level = None;
+    let mut of_components = Vec::new();
     for (name, value) in levels.iter() {
-        match (name, value) {
-            ("verbosity", value) => level = Some(number(NAME, &value, 0, 5)?),
-            (_, Value::Document(of)) if inherits(of) => {}
-            (component, _) => {
+        let component = log::Component::NAMED
+            .iter()
+            .find(|(known, _)| *known == name);
+        match (name, value, component) {
+            ("verbosity", value, _) => level = Some(number(NAME, &value, -1, 5)?),
+            (_, Value::Document(of), Some((_, component))) if !inherits(of) => {
+                let own = of.get("verbosity").filter(|_| of.count() == 1);
+                let own = own.ok_or_else(|| {
+                    Error::not_supported(format!("a part of the log component '{name}'"))
+                })?;
+                of_components.push((*component, number(NAME, &own, -1, 5)?));
+            }
+            (_, Value::Document(of), _) if inherits(of) => {
+                of_components.extend(component.map(|(_, component)| (*component, -1)));
+            }
+            _ => {
                 return Err(Error::not_supported(format!(
-                    "a verbosity of its own for the log component '{component}'"
+                    "a verbosity of its own for the log component '{name}'"
                 )));
             }
         }
@@ -131,9 +154,15 @@ fn set_component_verbosity(server: &Server, value: &Value<'_>) -> Result<()> {
     if let Some(level) = level {
         server.log.set_verbosity(u8::try_from(level).unwrap_or(0));
     }
+    for (component, level) in of_components {
+        server
+            .log
+            .set_of_component(component, u8::try_from(level).ok());
+    }
     Ok(())
 }
 
+/// Whether a component and its parts inherit their verbosity.
 fn inherits(component: &Doc) -> bool {
     component.iter().all(|(name, value)| match value {
         Value::Document(inner) => inherits(inner),
@@ -147,15 +176,7 @@ static PARAMETERS: &[Parameter] = &[
         name: "allowDiskUseByDefault",
         get: |server| owned(server.store.queries().disk_use_by_default()),
         set: Some(|server, value| {
-            let Value::Bool(allowed) = *value else {
-                return Err(Error::new(
-                    ErrorCode::TypeMismatch,
-                    format!(
-                        "the parameter 'allowDiskUseByDefault' must be a bool, not a {}",
-                        value.type_name()
-                    ),
-                ));
-            };
+            let allowed = boolean("allowDiskUseByDefault", value)?;
             server.store.queries().set_disk_use_by_default(allowed);
             Ok(())
         }),
@@ -271,7 +292,7 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "logComponentVerbosity",
-        get: |server| owned(&component_verbosity(server.log.verbosity())),
+        get: |server| owned(&component_verbosity(&server.log)),
         set: Some(set_component_verbosity),
     },
     Parameter {
@@ -296,6 +317,20 @@ static PARAMETERS: &[Parameter] = &[
             let ms = number(name, value, -1, i64::from(i32::MAX))?;
             let ms = i32::try_from(ms).unwrap_or(i32::MAX);
             server.transaction_lock_wait_ms.store(ms, Relaxed);
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "internalQueryStatsRateLimit",
+        get: |server| owned(i32::try_from(server.query_stats.rate()).unwrap_or(i32::MAX)),
+        set: Some(|server, value| {
+            let rate = number(
+                "internalQueryStatsRateLimit",
+                value,
+                -1,
+                i64::from(i32::MAX),
+            )?;
+            server.query_stats.set_rate(rate);
             Ok(())
         }),
     },
@@ -325,6 +360,16 @@ static PARAMETERS: &[Parameter] = &[
         name: "quiet",
         get: |server| owned(server.settings.quiet),
         set: None,
+    },
+    Parameter {
+        name: "redactClientLogData",
+        get: |server| owned(server.log.redacts()),
+        set: Some(|server, value| {
+            server
+                .log
+                .set_redacts(boolean("redactClientLogData", value)?);
+            Ok(())
+        }),
     },
     iterations!("scramIterationCount", Mechanism::Sha1),
     iterations!("scramSHA256IterationCount", Mechanism::Sha256),
@@ -625,7 +670,7 @@ mod tests {
 
     /// `db.setLogLevel()` and `db.getLogComponents()` of mongosh.
     #[tokio::test(flavor = "multi_thread")]
-    async fn the_log_has_one_verbosity_for_all_components() {
+    async fn the_log_has_a_verbosity_and_those_of_components() {
         let mut server = TestServer::new();
         let set = |levels: DocBuf| doc! {"setParameter": 1, "logComponentVerbosity": levels};
         server.run("admin", set(doc! {"verbosity": 2}));
@@ -641,8 +686,23 @@ mod tests {
         assert_eq!(shown.get_i32("verbosity"), Some(2));
         assert_eq!(shown.get_doc("network"), Some(&*doc! {"verbosity": -1}));
         assert_eq!(server.server.log.verbosity(), 2);
+        server.run(
+            "admin",
+            set(doc! {"query": {"verbosity": 3}, "command": {"verbosity": 1}}),
+        );
+        let log = &server.server.log;
+        assert!(log.wants(Component::Query, crate::log::Severity::Debug(3)));
+        assert!(!log.wants(Component::Command, crate::log::Severity::Debug(2)));
+        assert!(log.wants(Component::Network, crate::log::Severity::Debug(2)));
+        let reply = server.run(
+            "admin",
+            doc! {"getParameter": 1, "logComponentVerbosity": 1},
+        );
+        let shown = reply.get_doc("logComponentVerbosity").unwrap();
+        assert_eq!(shown.get_doc("query"), Some(&*doc! {"verbosity": 3}));
         for (levels, code) in [
-            (doc! {"query": {"verbosity": 1}}, 238),
+            (doc! {"sharding": {"verbosity": 1}}, 238),
+            (doc! {"storage": {"journal": {"verbosity": 1}}}, 238),
             (doc! {"verbosity": 6}, 2),
             (doc! {"verbosity": "x"}, 14),
         ] {

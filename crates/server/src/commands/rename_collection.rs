@@ -1,7 +1,7 @@
 //! `renameCollection`
 
 use frond_bson::DocBuf;
-use frond_error::Result;
+use frond_error::{Error, ErrorCode, Result};
 use frond_store::Namespace;
 
 use super::{Command, Traits};
@@ -48,6 +48,13 @@ impl Command for RenameCollection {
         let from = Namespace::parse(name("renameCollection")?)?;
         let to = Namespace::parse(name("to")?)?;
         cx.check_uuid(&from)?;
+        let is_profile = from.coll() == "system.profile";
+        if is_profile && cx.server.profiler.level(from.db()).level != 0 {
+            return Err(Error::new(
+                ErrorCode::IllegalOperation,
+                "turn off profiling before renaming system.profile collection",
+            ));
+        }
         let drop_target = args.flag("dropTarget")?.unwrap_or(false);
         cx.store().rename_collection(&from, &to, drop_target)?;
         cx.server.cursors.kill_namespace(from.as_str());

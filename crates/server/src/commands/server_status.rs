@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::exec::Work;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
+use crate::parking::TOPOLOGY_WAIT;
 use crate::state::Server;
 
 /// Reports the counters of the server.
@@ -44,8 +45,21 @@ impl Command for ServerStatus {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         // A section is on unless the client switches it off.
         let is_on = |name: &str| cx.body.get(name).is_none_or(|value| value.truthy());
-        Ok(report(cx.server, is_on))
+        let latencies = cx.body.get_doc("opLatencies");
+        let histograms = latencies
+            .is_some_and(|options| options.get("histograms").is_some_and(|on| on.truthy()));
+        match histograms {
+            true => Ok(report_with_histograms(cx.server, is_on)),
+            false => Ok(report(cx.server, is_on)),
+        }
     }
+}
+
+/// As [`report`], with the histograms of `opLatencies`.
+pub fn report_with_histograms(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
+    let mut reply = report(server, |name| name != "opLatencies" && is_on(name));
+    reply.push("opLatencies", &op_latencies(server, true));
+    reply
 }
 
 /// The status of a server, with the sections that are on.
@@ -83,11 +97,14 @@ static SECTIONS: &[Section] = &[
     ("asserts", asserts),
     ("changeStreamPreImages", pre_images),
     ("connections", connections),
+    ("catalogStats", agents::catalog_stats),
     ("extra_info", extra_info),
+    ("flowControl", agents::flow_control),
     ("globalLock", global_lock),
     ("locks", agents::locks),
     ("logicalSessionRecordCache", sessions),
     ("mem", mem),
+    ("tcmalloc", agents::tcmalloc),
     ("metrics", metrics),
     ("network", network),
     ("opLatencies", latencies),
@@ -121,6 +138,11 @@ fn connections(server: &Server) -> DocBuf {
         .connections
         .active
         .load(std::sync::atomic::Ordering::Relaxed);
+    let connections = server.connections.list();
+    let waits = |one: &&std::sync::Arc<crate::connection::Connection>| {
+        one.running.lock().waits_for == Some(TOPOLOGY_WAIT)
+    };
+    let waiting_hellos = connections.iter().filter(waits).count() as i64;
     doc! {
         "current": current as i64,
         "available": server.settings.connections_max.saturating_sub(current) as i64,
@@ -128,13 +150,27 @@ fn connections(server: &Server) -> DocBuf {
         "stalled": server.metrics.connections_stalled.get(),
         "rejected": server.metrics.connections_rejected.get(),
         "active": active,
+        "threaded": current as i64,
+        "exhaustHello": waiting_hellos,
+        "awaitingTopologyChanges": waiting_hellos,
+        "loadBalanced": 0i64,
     }
 }
 
 fn extra_info(_: &Server) -> DocBuf {
+    let process = process_memory();
+    let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    // A block has 512 bytes.
     doc! {
         "note": "fields vary by platform",
-        "page_faults": process_memory().page_faults as i64,
+        "user_time_us": count(process.user_micros),
+        "system_time_us": count(process.system_micros),
+        "maximum_resident_set_kb": count(process.resident_bytes_max >> 10),
+        "input_blocks": count(process.disk_read_bytes >> 9),
+        "output_blocks": count(process.disk_written_bytes >> 9),
+        "page_reclaims": count(process.page_reclaims),
+        "page_faults": count(process.page_faults),
+        "threads": count(process.threads),
     }
 }
 
@@ -217,7 +253,65 @@ fn metrics(server: &Server) -> DocBuf {
             "updated": counters.documents_updated.get(),
         },
     );
-    out.push("operation", &doc! {"slow": counters.slow_operations.get()});
+    let waits = &counters.journal_waits;
+    let millis = waits.micros.get() / 1000;
+    out.push(
+        "getLastError",
+        &doc! {
+            "wtime": {"num": waits.count.get(), "totalMillis": millis},
+            "wtimeouts": 0i64,
+            "default": {"unsatisfiable": 0i64, "wtimeouts": 0i64},
+        },
+    );
+    out.push(
+        "operation",
+        &doc! {
+            "scanAndOrder": counters.sorts.get(),
+            "writeConflicts": counters.write_conflicts.get(),
+            "slow": counters.slow_operations.get(),
+        },
+    );
+    out.push(
+        "profiler",
+        &doc! {
+            "written": server.profiler.written.get(),
+            "dropped": server.profiler.dropped.get(),
+            "failed": server.profiler.failed.get(),
+        },
+    );
+    out.push(
+        "query",
+        &doc! {
+            "multiPlanner": {"classicCount": counters.plan_trials.get()},
+            "planCache": {
+                "classic": {"hits": counters.plan_cache_hits.get(), "misses": counters.plan_trials.get()},
+            },
+            "sort": {"spillToDisk": counters.disk_sorts.get()},
+        },
+    );
+    let scans = doc! {
+        "nonTailable": counters.finite_scans.get(), "total": counters.collection_scans.get(),
+    };
+    out.push(
+        "queryExecutor",
+        &doc! {
+            "scanned": counters.keys_examined.get(),
+            "scannedObjects": counters.documents_examined.get(),
+            "collectionScans": scans,
+        },
+    );
+    let (shapes, bytes, bytes_max) = server.query_stats.sizes();
+    out.push(
+        "queryStats",
+        &doc! {
+            "numEntries": shapes as i64,
+            "numEvicted": server.query_stats.evicted.get(),
+            "queryStatsStoreSizeEstimateBytes": bytes as i64,
+            "maxSizeBytes": bytes_max as i64,
+        },
+    );
+    // Documents never move when they grow.
+    out.push("record", &doc! {"moves": 0i64});
     out.push("ttl", &server.ttl.to_doc());
     out
 }
@@ -243,18 +337,20 @@ fn oplog_truncation(server: &Server) -> DocBuf {
 }
 
 fn latencies(server: &Server) -> DocBuf {
+    op_latencies(server, false)
+}
+
+fn op_latencies(server: &Server, histograms: bool) -> DocBuf {
     let mut out = DocBuf::new();
-    for (name, class) in [
-        ("reads", Class::Read),
-        ("writes", Class::Write),
-        ("commands", Class::Command),
-    ] {
-        let timed = server.metrics.latency(class);
-        out.push(
-            name,
-            &doc! {"latency": timed.micros.get(), "ops": timed.count.get()},
-        );
+    for (name, class) in Class::NAMED {
+        let latencies = server.metrics.latency(class);
+        out.push(name, &latencies.to_doc(histograms));
     }
+    let transactions = &server.metrics.transactions;
+    out.push(
+        "transactions",
+        &doc! {"latency": transactions.micros.get(), "ops": transactions.count.get()},
+    );
     out
 }
 

@@ -6,6 +6,7 @@ use frond_error::Result;
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
+use crate::state::Server;
 
 /// Shows the time spent on each collection.
 pub struct Top;
@@ -29,36 +30,42 @@ impl Command for Top {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let mut reply = DocBuf::new();
-        reply.push_doc("totals", |totals| {
-            totals.push("note", "all times in microseconds");
-            for (namespace, usage) in cx.server.metrics.top() {
-                totals.push_doc(&namespace, |entry| {
-                    let (reads, writes, others) = (&usage.reads, &usage.writes, &usage.commands);
-                    entry.push_doc("total", |total| {
-                        let all = [reads, writes, others];
-                        total.push("time", all.iter().map(|t| t.micros.get()).sum::<i64>());
-                        total.push("count", all.iter().map(|t| t.count.get()).sum::<i64>());
-                    });
-                    for (name, timed) in [
-                        ("readLock", reads),
-                        ("writeLock", writes),
-                        ("queries", &usage.queries),
-                        ("getmore", &usage.getmore),
-                        ("insert", &usage.insert),
-                        ("update", &usage.update),
-                        ("remove", &usage.remove),
-                        ("commands", others),
-                    ] {
-                        entry.push_doc(name, |out| {
-                            out.push("time", timed.micros.get());
-                            out.push("count", timed.count.get());
-                        });
-                    }
+        reply.push("totals", &totals(cx.server));
+        Ok(reply)
+    }
+}
+
+/// The time spent on each collection, by its namespace.
+pub fn totals(server: &Server) -> DocBuf {
+    let mut totals = DocBuf::new();
+    totals.push("note", "all times in microseconds");
+    for (namespace, usage) in server.metrics.top() {
+        totals.push_doc(&namespace, |entry| {
+            let (reads, writes) = (&usage.reads.timed, &usage.writes.timed);
+            let others = &usage.commands;
+            entry.push_doc("total", |total| {
+                let all = [reads, writes, others];
+                total.push("time", all.iter().map(|t| t.micros.get()).sum::<i64>());
+                total.push("count", all.iter().map(|t| t.count.get()).sum::<i64>());
+            });
+            for (name, timed) in [
+                ("readLock", reads),
+                ("writeLock", writes),
+                ("queries", &usage.queries),
+                ("getmore", &usage.getmore),
+                ("insert", &usage.insert),
+                ("update", &usage.update),
+                ("remove", &usage.remove),
+                ("commands", others),
+            ] {
+                entry.push_doc(name, |out| {
+                    out.push("time", timed.micros.get());
+                    out.push("count", timed.count.get());
                 });
             }
         });
-        Ok(reply)
     }
+    totals
 }
 
 #[cfg(test)]

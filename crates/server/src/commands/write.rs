@@ -5,6 +5,7 @@ use frond_error::{Error, Result};
 
 use frond_store::StatementId;
 
+use super::statement_record::{self, Outcome};
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::errors::ends_command;
@@ -69,7 +70,7 @@ impl<'a> Batch<'a> {
 
     /// Runs one request for each statement, in their order; the first error ends an ordered batch. `run` gets the
     /// retryable write and the number of the statement, `done` its place and its result.
-    pub fn run<R, T>(
+    pub fn run<R, T: Outcome>(
         &self,
         cx: &Context<'_>,
         requests: &[R],
@@ -80,7 +81,14 @@ impl<'a> Batch<'a> {
         let mut retry = cx.retryable_write()?;
         let mut errors = WriteErrors::default();
         for (at, request) in requests.iter().enumerate() {
-            match run(request, retry.as_mut(), self.ids.id(at)) {
+            let outcome = match self.statements.get(at) {
+                Some(statement) if cx.state.profile_level > 0 => {
+                    let run = || run(request, retry.as_mut(), self.ids.id(at));
+                    statement_record::profiled(cx, statement, run)
+                }
+                _ => run(request, retry.as_mut(), self.ids.id(at)),
+            };
+            match outcome {
                 Ok(result) => done(at, result),
                 Err(error) => {
                     let ends = ordered || ends_command(error.code());

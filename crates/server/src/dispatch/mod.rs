@@ -29,6 +29,7 @@ mod gate_tests;
 mod operation;
 #[cfg(test)]
 mod ownership_tests;
+mod tracing;
 mod transaction;
 
 use common::Common;

@@ -3,20 +3,25 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, Value, doc};
+use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Interrupt, OpContext};
+use frond_store::{Figures, Interrupt, OpContext, UsedPlan, watch};
 use frond_wire::DocIter;
 
-use super::CommandRequest;
+use super::{CommandRequest, tracing};
 use crate::client::Client;
+use crate::clock::now_ms;
 use crate::commands::{Command, Traits, find};
-use crate::connection::{Connection, short_command};
+use crate::connection::Connection;
+use crate::cpu;
 use crate::errors::{is_refusal, truncated};
 use crate::exec::Work;
 use crate::log::{Component, Severity};
 use crate::metrics::{Class, Op};
-use crate::parking::Parked;
+use crate::op_record::{Changed, OpRecord};
+use crate::parking::{Parked, Waited};
+use crate::profiler::{ProfileLevel, Profiler};
+use crate::query_stats::{self, is_query};
 
 /// What is recorded about a command.
 pub struct Operation {
@@ -125,6 +130,88 @@ pub fn kind(command: &str) -> &'static str {
     }
 }
 
+/// Bytes of `ok: 1.0`, which a reply gets at its end.
+const OK_BYTES: usize = 12;
+
+/// Whether an operation is recorded by the profiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Profiles {
+    No,
+    /// If it is logged: slow ones, or those that match the filter.
+    AsLogged,
+    Always,
+}
+
+/// What is known of an operation at its end.
+struct Ended<'a> {
+    /// What is recorded of its database.
+    level: Option<ProfileLevel>,
+    took: Duration,
+    /// The processor time of its thread when it began, or went on.
+    cpu_at_begin: Duration,
+    figures: Figures,
+    /// The shape of a query that `$queryStats` counts.
+    new_shape: Option<DocBuf>,
+    outcome: std::result::Result<&'a Doc, &'a Error>,
+}
+
+/// Whether the statements of a command are recorded one by one.
+fn has_statements(command: &str) -> bool {
+    matches!(command, "update" | "delete")
+}
+
+/// What a write has changed, by its reply.
+fn changed(command: &str, reply: &Doc) -> Changed {
+    let count = |name: &str| reply.get(name).and_then(|n| n.as_i64_lossless());
+    match command {
+        "insert" => Changed {
+            inserted: count("n"),
+            ..Changed::default()
+        },
+        "delete" => Changed {
+            deleted: count("n"),
+            ..Changed::default()
+        },
+        "update" => {
+            let upserted = reply.get_array("upserted").map_or(0, Doc::count);
+            let upserted = i64::try_from(upserted).unwrap_or(i64::MAX);
+            Changed {
+                matched: count("n").map(|n| n - upserted),
+                modified: count("nModified"),
+                upserted: (upserted > 0).then_some(upserted),
+                ..Changed::default()
+            }
+        }
+        "bulkWrite" => Changed {
+            matched: count("nMatched"),
+            modified: count("nModified"),
+            upserted: count("nUpserted"),
+            inserted: count("nInserted"),
+            deleted: count("nDeleted"),
+        },
+        "findAndModify" => {
+            let Some(last) = reply.get_doc("lastErrorObject") else {
+                return Changed::default();
+            };
+            let n = last.get("n").and_then(|n| n.as_i64_lossless());
+            let upserts = last.contains_key("upserted");
+            match last.get("updatedExisting") {
+                None => Changed {
+                    deleted: n,
+                    ..Changed::default()
+                },
+                Some(existing) => Changed {
+                    matched: Some(i64::from(existing.truthy())),
+                    modified: Some(i64::from(existing.truthy())),
+                    upserted: upserts.then_some(1),
+                    ..Changed::default()
+                },
+            }
+        }
+        _ => Changed::default(),
+    }
+}
+
 /// Makes the limits of an operation that a connection begins.
 pub struct Limits<'a> {
     connection: &'a Connection,
@@ -156,14 +243,15 @@ impl Limits<'_> {
 impl Operation {
     /// Runs it. `currentOp` shows it, `killOp` interrupts it, `serverStatus` counts it, and the log reports it if it is
     /// slow.
-    pub fn run<T>(
+    pub fn run(
         &self,
         client: &mut Client<'_>,
         request: &CommandRequest<'_>,
-        run: impl FnOnce(&mut Client<'_>, Limits<'_>) -> Result<T>,
-    ) -> Result<T> {
+        run: impl FnOnce(&mut Client<'_>, Limits<'_>) -> Result<DocBuf>,
+    ) -> Result<DocBuf> {
         let (server, connection) = (client.server, client.connection);
-        let mut started = Instant::now();
+        let now = Instant::now();
+        let mut started = now;
         let announced = std::mem::take(&mut client.state.announced);
         match client.state.resumed {
             None if !announced => self.begin(client, request, started),
@@ -182,13 +270,37 @@ impl Operation {
             started,
             is_acknowledged: !client.state.unacknowledged,
         };
+        let level = server.profiler.of(request.db);
+        let cpu_at_begin = cpu::at_begin(now, level.as_ref().map_or(0, |level| level.level));
+        client.state.profile_level = level.as_ref().map_or(0, |level| level.level);
+        let mut figures = std::mem::take(&mut client.state.figures);
+        if let Some(level) = &level
+            && let Some(from) = Profiler::stats_from(level, started, server.slow_operation())
+        {
+            let filter = request.body.get_doc("filter");
+            let filter = filter.or_else(|| request.body.get_doc("query"));
+            figures.want_exec_stats(from, filter, request.body.get_doc("sort"));
+        }
+        if server.profiler.is_pending() && self.reads_profile(request) {
+            server.profiler.flush(&server.store);
+        }
+        let mut new_shape = None;
+        if is_query(self.name) && server.query_stats.admits(now) {
+            let application = connection.application();
+            let shape = query_stats::shape_of(request.db, self.name, request.body, application);
+            (client.state.query_shape, new_shape) = shape.unzip();
+        }
         let executor = &server.executor;
-        let outcome = executor.run(self.traits.work, || run(client, limits));
+        let outcome = watch(&mut figures, || {
+            executor.run(self.traits.work, || run(client, limits))
+        });
         if let Ok(_) = &outcome
             && let Some(parked) = &client.state.park
         {
             // It continues later.
             connection.running.lock().waits_for = Some(parked.what());
+            client.state.figures = figures;
+            client.state.cpu += cpu::thread_time().saturating_sub(cpu_at_begin);
             return outcome;
         }
         client.state.park = None;
@@ -205,9 +317,18 @@ impl Operation {
                 client.state.last_error.failed(failure.clone());
             }
         }
-        let is_refused =
-            matches!(&outcome, Err(failure) if failure.code() == ErrorCode::Unauthorized);
-        self.end(client, took, is_refused);
+        let failure = outcome.as_ref().err();
+        let on_collection = self.traits.on_collection;
+        tracing::record(client, request, self.name, on_collection, took, failure);
+        let ended = Ended {
+            level,
+            took,
+            cpu_at_begin,
+            figures,
+            new_shape,
+            outcome: outcome.as_ref().map(|reply| &**reply),
+        };
+        self.end(client, request, ended);
         outcome
     }
 
@@ -267,14 +388,66 @@ impl Operation {
         connection.killed.store(false, Relaxed);
     }
 
-    fn end(&self, client: &Client<'_>, took: Duration, is_refused: bool) {
+    /// Whether it may read what the profiler has not written yet. Who writes cannot.
+    fn reads_profile(&self, request: &CommandRequest<'_>) -> bool {
+        // It is there in the name of a collection, and also where a pipeline joins it.
+        let mut dots = request.body.as_bytes();
+        if self.traits.class == Class::Write {
+            return false;
+        }
+        while let Some(dot) = dots.iter().position(|byte| *byte == b'.') {
+            let (before, behind) = dots.split_at(dot);
+            dots = behind.get(1..).unwrap_or_default();
+            if before.ends_with(b"system") && dots.starts_with(b"profile") {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn end(&self, client: &mut Client<'_>, request: &CommandRequest<'_>, ended: Ended<'_>) {
         let (server, connection) = (client.server, client.connection);
         server.connections.active.fetch_sub(1, Relaxed);
         let traits = self.traits;
         if let Some(count) = server.metrics.commands.get(self.index) {
             count.total.add(1);
         }
-        let slow = took >= server.slow_operation() && traits.work != Work::Instant;
+        let waited = Waited {
+            commit: connection.commit_waits.take(),
+            ..std::mem::take(&mut client.state.waited)
+        };
+        let cpu_before = std::mem::take(&mut client.state.cpu);
+        let originating = client.state.originating.take();
+        if let Some(hash) = client
+            .state
+            .query_shape
+            .take()
+            .filter(|_| ended.outcome.is_ok())
+        {
+            let reply = query_stats::Reply {
+                is_first: ended.new_shape.is_some(),
+                took: ended.took,
+                cpu: cpu_before + cpu::at_end().saturating_sub(ended.cpu_at_begin),
+                figures: &ended.figures,
+            };
+            server.query_stats.record(hash, ended.new_shape, &reply);
+        }
+        let is_refused =
+            matches!(ended.outcome, Err(failure) if failure.code() == ErrorCode::Unauthorized);
+        server.metrics.add_figures(&ended.figures);
+        let is_slow = ended.took >= server.slow_operation();
+        let filter = ended.level.as_ref().and_then(|level| level.filter.as_ref());
+        let profiles = match ended.level.as_ref().map_or(0, |level| level.level) {
+            // Each statement of these has an entry of its own.
+            _ if is_refused || (has_statements(self.name) && ended.outcome.is_ok()) => Profiles::No,
+            0 => Profiles::No,
+            1 => Profiles::AsLogged,
+            _ => Profiles::Always,
+        };
+        let may_log = match filter {
+            Some(_) => true,
+            None => is_slow && server.profiler.samples(),
+        };
         let mut running = connection.running.lock();
         running.active = false;
         // What is refused has done nothing with the collection, which need not exist.
@@ -286,28 +459,70 @@ impl Operation {
         };
         server
             .metrics
-            .record(namespace, traits.op, traits.class, took);
-        let attributes = slow.then(|| {
-            doc! {
-                // MongoDB names the kind only in lines of single statements, which this server does not write.
-                "type": "command",
-                "ns": &running.namespace,
-                "appName": connection.application().unwrap_or(""),
-                "command": short_command(&running.command_doc()),
-                "durationMillis": i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
-            }
+            .record(namespace, traits.op, traits.class, ended.took);
+        let scans = ended
+            .figures
+            .plan
+            .as_ref()
+            .map(UsedPlan::is_collection_scan);
+        if scans == Some(true) && self.traits.op == Op::Query {
+            let is_tail =
+                self.name == "find" && request.body.get("tailable").is_some_and(|on| on.truthy());
+            server.metrics.count_scan(namespace, !is_tail);
+        }
+        let is_told = may_log && (traits.work != Work::Instant || profiles == Profiles::AsLogged);
+        let told = (is_told || profiles == Profiles::Always).then(|| {
+            let cpu = cpu::at_end().saturating_sub(ended.cpu_at_begin);
+            (running.namespace.clone(), running.command.clone(), cpu)
         });
         running.forget_long_command();
         drop(running);
-        if let Some(attributes) = attributes {
+        let Some((namespace, command, cpu)) = told else {
+            return;
+        };
+        let (figures, reply) = (ended.figures, ended.outcome);
+        let reply_doc = reply.unwrap_or(Doc::empty());
+        let cursor = reply_doc.get_doc("cursor");
+        let cursor = cursor.and_then(|cursor| cursor.get_i64("id"));
+        let returns = cursor.is_some();
+        let record = OpRecord {
+            ended_ms: now_ms(),
+            op: self.kind,
+            namespace,
+            command,
+            originating,
+            cursor: cursor.filter(|id| *id != 0),
+            exhausted: cursor == Some(0),
+            figures,
+            returns,
+            changed: changed(self.name, reply_doc),
+            reply_bytes: reply_doc.len_bytes() + OK_BYTES,
+            legacy: request.legacy,
+            lane: traits.lane,
+            took: ended.took,
+            cpu: cpu + cpu_before,
+            waited,
+            failure: reply.err().cloned(),
+            peer: connection.peer.clone(),
+            application: connection.application().map(str::to_owned),
+            user: client.state.identity.clone(),
+        };
+        let passes = match filter {
+            Some(filter) => filter.matches(&record.entry()),
+            None => may_log,
+        };
+        if passes && traits.work != Work::Instant {
             server.metrics.slow_operations.add(1);
             server.log.info(
                 Component::Command,
                 51803,
                 &connection.name,
                 "Slow query",
-                &attributes,
+                &record.attributes(),
             );
+        }
+        if profiles == Profiles::Always || (profiles == Profiles::AsLogged && passes) {
+            server.profiler.record(&server.store, request.db, record);
         }
     }
 
@@ -333,7 +548,7 @@ impl Operation {
         } else {
             Severity::Debug(1)
         };
-        if server.log.wants(severity) {
+        if server.log.wants(Component::Command, severity) {
             let attributes = doc! {
                 "command": self.name,
                 "error": {
@@ -355,7 +570,10 @@ impl Operation {
 }
 
 /// Ends an operation that waited and does not continue.
-pub fn abandon(client: &Client<'_>) {
+pub fn abandon(client: &mut Client<'_>) {
+    let state = &mut *client.state;
+    (state.figures, state.cpu) = Default::default();
+    (state.waited, state.originating, state.query_shape) = Default::default();
     client.server.connections.active.fetch_sub(1, Relaxed);
     let mut running = client.connection.running.lock();
     running.active = false;

@@ -56,6 +56,20 @@ impl std::fmt::Display for AddressError {
     }
 }
 
+impl Addresses {
+    /// Listens on the TCP addresses.
+    pub fn listen(self) -> Result<Vec<TcpListener>, AddressError> {
+        let listen = |socket: TcpSocket| {
+            let address = socket.local_addr();
+            socket.listen(BACKLOG).map_err(|error| AddressError {
+                address: address.map(|a| a.to_string()).unwrap_or_default(),
+                error,
+            })
+        };
+        self.tcp.into_iter().map(listen).collect()
+    }
+}
+
 /// Binds the TCP addresses.
 pub fn bind_all(ips: &[IpAddr], port: u16) -> Result<Addresses, AddressError> {
     let mut addresses = Addresses {
@@ -144,14 +158,7 @@ pub fn accept_all(
     addresses: Addresses,
     unix: Option<&mut UnixSocketFile>,
 ) -> Result<(), AddressError> {
-    for socket in addresses.tcp {
-        let address = socket
-            .local_addr()
-            .map(|a| a.to_string())
-            .unwrap_or_default();
-        let listener = socket
-            .listen(BACKLOG)
-            .map_err(|error| AddressError { address, error })?;
+    for listener in addresses.listen()? {
         tokio::spawn(accept_tcp(server.clone(), listener));
     }
     if let Some(listener) = unix.and_then(|unix| unix.listener.take()) {

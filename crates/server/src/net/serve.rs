@@ -50,7 +50,18 @@ pub async fn converse<S>(server: &Server, connection: &Connection, stream: &mut 
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut state = ClientState::default();
+    converse_from(server, connection, stream, ClientState::default()).await;
+}
+
+/// Serves a client that is admitted and that may be logged in already.
+pub async fn converse_from<S>(
+    server: &Server,
+    connection: &Connection,
+    stream: &mut S,
+    mut state: ClientState,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut conversation = Conversation {
         client: Client {
             server,
@@ -98,7 +109,7 @@ where
                 &attributes,
             );
         }
-        Some(Ended::Io(error)) if server.log.wants(Severity::Debug(2)) => {
+        Some(Ended::Io(error)) if server.log.wants(Component::Network, Severity::Debug(2)) => {
             let attributes =
                 doc! {"remote": connection.peer.to_string(), "error": error.to_string()};
             let level = Severity::Debug(2);
@@ -382,7 +393,7 @@ where
             self.client.state.resumed = None;
             if std::mem::take(&mut self.client.state.announced) {
                 // It did not come to its command.
-                abandon(&self.client);
+                abandon(&mut self.client);
             }
             let waited = match self.client.state.park.take() {
                 None => return Ok(handled),
@@ -405,14 +416,19 @@ where
                 }
                 // When the server stops, the client is to know that its write is applied.
                 Some(Parked::Journal(wait)) => {
+                    let began = Instant::now();
                     let waited = self.unless_closed(wait_for_journal(server, connection, wait));
-                    waited.await.map(Parked::Journal)
+                    let waited = waited.await.map(Parked::Journal);
+                    let took = began.elapsed();
+                    server.metrics.journal_waits.record(took);
+                    self.client.state.waited.journal += took;
+                    waited
                 }
             };
             match waited {
                 Ok(parked) => self.client.state.resumed = Some(parked),
                 Err(end) => {
-                    abandon(&self.client);
+                    abandon(&mut self.client);
                     return Err(end);
                 }
             }
@@ -442,6 +458,7 @@ where
         } else {
             connection.running.lock().waits_for = Some(lane.ticket_name());
         }
+        let began = Instant::now();
         let is_shown = self.client.state.announced || self.client.state.resumed.is_some();
         let ticket = async {
             tokio::select! {
@@ -456,12 +473,17 @@ where
             true => Ok(ticket.await),
             false => self.unless_stopped(ticket).await,
         };
+        let took = began.elapsed();
+        let [reads, writes] = &server.metrics.ticket_waits;
+        let waits = if lane == Lane::Read { reads } else { writes };
+        waits.record(took);
+        self.client.state.waited.ticket += took;
         if waited.is_err() && is_shown {
             self.client.state.announced = false;
             if let Some(Parked::Tail(tail)) = self.client.state.resumed.take() {
                 server.cursors.kill(tail.cursor);
             }
-            abandon(&self.client);
+            abandon(&mut self.client);
         }
         waited
     }

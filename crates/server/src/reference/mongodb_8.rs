@@ -77,8 +77,12 @@ static CHANGES: &[Change] = &[
         support: Support::No("they are refused; name an index with `hint`"),
     },
     Change {
-        what: "statistics of queries by their shape, and query settings, as stages",
-        support: Support::Operators(&["$queryStats", "$querySettings"]),
+        what: "statistics of queries by their shape as a stage",
+        support: Support::Operators(&["$queryStats"]),
+    },
+    Change {
+        what: "query settings as a stage",
+        support: Support::Operators(&["$querySettings"]),
     },
     Change {
         what: "the cluster parameter `defaultMaxTimeMS`",

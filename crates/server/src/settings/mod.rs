@@ -4,11 +4,14 @@
 //! the help are generated from it. The command line overrides the file, and the file the defaults.
 
 mod file;
+mod log_components;
 mod logins;
 mod network;
+mod profiling;
 mod secret;
 mod security;
 mod table;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -28,6 +31,7 @@ use zeroize::Zeroizing;
 
 pub use logins::{ITERATIONS, LoginSettings};
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt};
+pub use profiling::ProfilingSettings;
 pub use secret::{SHOWN, Secret};
 pub use security::SecuritySettings;
 pub use table::{
@@ -88,6 +92,8 @@ pub struct Settings {
     pub port: u16,
     /// Addresses to listen on. Names are resolved when the server starts.
     pub bind_ip: Vec<String>,
+    /// Whether they were chosen, not those by default.
+    pub bind_ip_given: bool,
     /// Unix socket, besides TCP.
     pub unix_socket: UnixSocket,
     /// Permission bits of the Unix socket.
@@ -98,6 +104,14 @@ pub struct Settings {
     pub connections_per_address: usize,
     /// Clients that these two limits do not stop.
     pub connections_exempt: Vec<Exempt>,
+    /// The port of the HTTP server, which has the console; none if there is no HTTP server.
+    pub http_port: Option<u16>,
+    /// Further names under which browsers reach the console.
+    pub http_hosts: Vec<String>,
+    /// The collector of OpenTelemetry that spans go to; none if nothing is traced.
+    pub otlp_endpoint: Option<String>,
+    /// The share of the commands that are traced.
+    pub trace_sampling: f64,
     /// Whether files are created with the permissions that the umask of the system leaves.
     pub honor_umask: bool,
     /// The TLS settings.
@@ -124,12 +138,18 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// Level of debug lines; 0 means none.
     pub log_verbosity: u8,
+    /// That of components with their own, in the order of the log's components.
+    pub log_components: [Option<u8>; 8],
     /// No lines about connections.
     pub quiet: bool,
     /// File that holds the process id while the server runs.
     pub pid_file: Option<PathBuf>,
     /// Operations at least this long are logged.
     pub slow_operation: Duration,
+    /// Queries a second that `$queryStats` counts.
+    pub query_stats_rate: i64,
+    /// See [`ProfilingSettings`].
+    pub profiling: ProfilingSettings,
     /// An idle cursor is closed after this time.
     pub cursor_timeout: Duration,
     /// An unused session expires after this time.
@@ -178,11 +198,16 @@ impl Default for Settings {
             db_path: PathBuf::from("/data/db"),
             port: 27017,
             bind_ip: vec!["127.0.0.1".into()],
+            bind_ip_given: false,
             unix_socket: UnixSocket::Off,
             unix_socket_permissions: 0o700,
             connections_max: 65_536,
             connections_per_address: CONNECTIONS_PER_ADDRESS,
             connections_exempt: Vec::new(),
+            http_port: None,
+            http_hosts: Vec::new(),
+            otlp_endpoint: None,
+            trace_sampling: 1.0,
             honor_umask: false,
             tls: TlsSettings::default(),
             compressors: vec![Compressor::Snappy, Compressor::Zstd, Compressor::Zlib],
@@ -196,9 +221,12 @@ impl Default for Settings {
             log_rotate: LogRotate::Rename,
             log_format: LogFormat::Json,
             log_verbosity: 0,
+            log_components: [None; 8],
             quiet: false,
             pid_file: None,
             slow_operation: Duration::from_millis(100),
+            query_stats_rate: 100,
+            profiling: ProfilingSettings::default(),
             cursor_timeout: Duration::from_secs(600),
             session_timeout: Duration::from_secs(30 * 60),
             transaction_lifetime: Duration::from_secs(60),

@@ -97,3 +97,36 @@ pub(super) const HONOR_UMASK: Setting = Setting {
     help: "Create files with the permissions that the umask of the system leaves; else only the owner may use them (default false)",
     apply: |s, v| switch(v).map(|on| s.honor_umask = on),
 };
+
+pub(super) const HTTP_PORT: Setting = Setting {
+    flag: "httpPort",
+    key: "net.http.port",
+    aliases: &[],
+    kind: Kind::Integer(0, 65_535),
+    help: "Serve the console and metrics by HTTP on this TCP port of the same addresses, by HTTPS if TLS is required \
+           (default none; 0 chooses a free one)",
+    apply: |s, v| integer(v).map(|port| s.http_port = Some(port)),
+};
+
+pub(super) const HTTP_HOSTS: Setting = Setting {
+    flag: "httpHosts",
+    key: "net.http.hosts",
+    aliases: &[],
+    kind: Kind::List("NAMES"),
+    help: "Further names under which browsers reach the console; addresses, localhost, the name of this machine and those \
+           of net.bindIp always work",
+    apply: |s, v| match v {
+        SettingValue::List(names) => {
+            let mut hosts = Vec::new();
+            for name in names.iter().map(|name| name.trim()) {
+                if name.is_empty() || name.contains(['/', ':', '@', ' ']) {
+                    return Err(format!("'{name}' is not the name of a host"));
+                }
+                hosts.push(name.to_ascii_lowercase());
+            }
+            s.http_hosts = hosts;
+            Ok(())
+        }
+        _ => Err("must be a list".into()),
+    },
+};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::table::{Kind, Setting, path, text};
+use super::table::{Kind, Setting, path, switch, text};
 
 /// Characters of base64 that a key file has.
 const KEY_LENGTH: std::ops::RangeInclusive<usize> = 6..=1024;
@@ -20,6 +20,8 @@ const KEY_FILE_BYTES_MAX: usize = 64 << 10;
 pub struct SecuritySettings {
     /// Whether commands need privileges.
     pub authorization: bool,
+    /// Whether the log shows no data of clients.
+    pub redacts_log: bool,
     /// The file with the key of the replica set.
     pub key_file: Option<PathBuf>,
 }
@@ -35,6 +37,16 @@ pub const AUTHORIZATION: Setting = Setting {
         s.security.authorization = text(v)? == "enabled";
         Ok(())
     },
+};
+
+/// `--redactClientLogData`
+pub const REDACT: Setting = Setting {
+    flag: "redactClientLogData",
+    key: "security.redactClientLogData",
+    aliases: &["setParameter.redactClientLogData"],
+    kind: Kind::Switch(true),
+    help: "Show no values of clients' commands and errors in the log",
+    apply: |s, v| switch(v).map(|on| s.security.redacts_log = on),
 };
 
 /// `--auth`

@@ -9,10 +9,13 @@ use frond_bson::MAX_DOCUMENT_BYTES;
 use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+use super::log_components;
 use super::logins;
 use super::network;
+use super::profiling;
 use super::secret::{Secret, without_secrets};
 use super::security;
+use super::telemetry;
 use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
@@ -110,7 +113,7 @@ pub(super) fn integer<T: TryFrom<i64>>(given: &SettingValue) -> Result<T, String
     }
 }
 
-fn number(given: &SettingValue) -> Result<f64, String> {
+pub(super) fn number(given: &SettingValue) -> Result<f64, String> {
     match given {
         SettingValue::Number(n) => Ok(*n),
         SettingValue::Integer(n) => Ok(*n as f64),
@@ -166,6 +169,7 @@ pub static SETTINGS: &[Setting] = &[
                 return Err("names no address".into());
             }
             s.bind_ip = names;
+            s.bind_ip_given = true;
             Ok(())
         },
     },
@@ -178,6 +182,7 @@ pub static SETTINGS: &[Setting] = &[
         apply: |s, v| {
             if switch(v)? {
                 s.bind_ip = vec!["0.0.0.0".into()];
+                s.bind_ip_given = true;
             }
             Ok(())
         },
@@ -269,6 +274,10 @@ pub static SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
+    network::HTTP_PORT,
+    network::HTTP_HOSTS,
+    telemetry::OTLP_ENDPOINT,
+    telemetry::TRACE_SAMPLING,
     network::OVERRIDE,
     network::PER_ADDRESS,
     tls::MODE,
@@ -427,6 +436,14 @@ pub static SETTINGS: &[Setting] = &[
         help: "Level of debug lines in the log: 0 (none, the default) to 5",
         apply: |s, v| integer(v).map(|n| s.log_verbosity = n),
     },
+    log_components::CONTROL,
+    log_components::NETWORK,
+    log_components::ACCESS,
+    log_components::COMMAND,
+    log_components::STORAGE,
+    log_components::INDEX,
+    log_components::QUERY,
+    log_components::TRANSACTION,
     Setting {
         flag: "pidfilepath",
         key: "processManagement.pidFilePath",
@@ -465,22 +482,12 @@ pub static SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
-    Setting {
-        flag: "slowms",
-        key: "operationProfiling.slowOpThresholdMs",
-        aliases: &[],
-        kind: Kind::Integer(0, i32::MAX as i64),
-        help: "Log operations that take at least this many milliseconds (default 100)",
-        apply: |s, v| integer(v).map(|ms| s.slow_operation = Duration::from_millis(ms)),
-    },
-    Setting {
-        flag: "",
-        key: "operationProfiling.mode",
-        aliases: &[],
-        kind: Kind::Choice(&["off"]),
-        help: "Only off: there is no system.profile collection",
-        apply: |_, v| text(v).map(drop),
-    },
+    profiling::THRESHOLD,
+    profiling::SAMPLE_RATE,
+    profiling::MODE,
+    profiling::LEVEL,
+    profiling::FILTER,
+    profiling::QUERY_STATS,
     Setting {
         flag: "",
         key: "setParameter.cursorTimeoutMillis",
@@ -588,6 +595,7 @@ pub static SETTINGS: &[Setting] = &[
     security::AUTHORIZATION,
     security::AUTH,
     security::NO_AUTH,
+    security::REDACT,
     security::KEY_FILE,
     security::CLUSTER_AUTH_MODE,
     Setting {

@@ -2,15 +2,18 @@
 
 mod capped;
 mod collections;
+mod counts;
 mod damage;
 mod hash;
 mod indexes;
 pub mod offline;
+mod profile;
 mod stats;
 mod ttl;
 mod verify;
 
 pub use collections::{CollectionInfo, CollectionKind, DatabaseInfo};
+pub use counts::CatalogCounts;
 pub use damage::DamagedBlock;
 pub use hash::{CollectionHash, DatabaseHash};
 pub use indexes::ResumedBuild;

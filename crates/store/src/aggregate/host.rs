@@ -104,7 +104,11 @@ impl Host<Error> for StoreHost {
 /// The document of `$collStats`.
 fn coll_stats(store: &DocumentStore, ns: &Namespace, spec: &Doc) -> Result<DocBuf> {
     let stats = store.collection_stats(ns)?;
-    let mut out = doc! {"ns": ns.as_str(), "localTime": Value::DateTime(now_ms())};
+    let mut out = doc! {"ns": ns.as_str()};
+    if let Some(host) = store.catalog().hooks().host() {
+        out.push("host", host);
+    }
+    out.push("localTime", Value::DateTime(now_ms()));
     for (name, value) in spec.iter() {
         match name {
             "count" => out.push("count", int(stats.count)),
@@ -112,6 +116,11 @@ fn coll_stats(store: &DocumentStore, ns: &Namespace, spec: &Doc) -> Result<DocBu
                 let scale = value.as_doc().and_then(|doc| doc.get_i64("scale"));
                 let scale = scale.unwrap_or(1).max(1);
                 out.push("storageStats", &storage_stats(&stats, scale));
+            }
+            "latencyStats" | "queryExecStats" => {
+                let options = value.as_doc().unwrap_or(Doc::empty());
+                let usage = store.catalog().hooks().usage(ns, name, options);
+                out.push(name, &usage.unwrap_or_default());
             }
             _ => {
                 return Err(not_supported(format_args!(

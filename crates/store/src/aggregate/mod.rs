@@ -26,6 +26,7 @@ use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::build::Output;
 use crate::exec::cursor::{DocStream, QueryCursor};
+use crate::figures;
 use crate::find::Question;
 use crate::keyspace::Durability;
 use crate::memory::OperationMemory;
@@ -170,6 +171,16 @@ impl DocStream for PipelineStream {
         *self.limits.context.lock() = context;
     }
 
+    fn rest(&mut self) -> Result<()> {
+        for cursor in self.limits.cursors() {
+            cursor.lock().note();
+        }
+        if self.resources.spilled.times() > 0 {
+            figures::note(|figures| figures.used_disk = true);
+        }
+        Ok(())
+    }
+
     fn held_bytes(&self) -> u64 {
         self.resources.memory.held()
     }
@@ -260,6 +271,7 @@ impl<'a> Runner<'a> {
         let rest = if self.store.catalog().is_live() && front.is_everything() && hint.is_none() {
             match rest.counted(|| self.store.estimated_count(ns)) {
                 Ok((docs, rest)) => {
+                    figures::note_named("RECORD_STORE_FAST_COUNT");
                     let source: Source<Error> = Box::new(Docs::new(docs));
                     return Ok(Opened::Source(rest.execute(source, &context)?));
                 }

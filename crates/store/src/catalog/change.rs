@@ -8,8 +8,8 @@ use frond_error::ErrorCode;
 use parking_lot::RwLock;
 
 use super::{
-    Catalog, CatalogState, Collection, DROPPED, PlanCache, SYSTEM_VIEWS, Shared, Uuid, View,
-    logged, persist, records, scope::unsupported,
+    Catalog, CatalogState, Collection, DROPPED, PlanCache, SYSTEM_PROFILE, SYSTEM_VIEWS, Shared,
+    Uuid, View, logged, persist, records, scope::unsupported,
 };
 use crate::error::{Result, command, write_conflict};
 use crate::index::Index;
@@ -233,7 +233,9 @@ impl Catalog {
             }
             return Err(exists(ns, &existing.options));
         }
-        ns.check_may_create()?;
+        if ns.coll() != SYSTEM_PROFILE {
+            ns.check_may_create()?;
+        }
         check_place(ns, &parsed)?;
         self.state.check_database_case(ns)?;
         if self.transaction().is_some() {

@@ -18,6 +18,9 @@ use crate::options::{CollectionOptions, ViewOptions};
 /// The collection that holds the views of a database.
 pub(crate) const SYSTEM_VIEWS: &str = "system.views";
 
+/// The collection that the profiler writes.
+pub(crate) const SYSTEM_PROFILE: &str = "system.profile";
+
 /// The maximum depth of views over views, as in MongoDB.
 const DEPTH_MAX: usize = 20;
 
@@ -202,6 +205,12 @@ impl Catalog {
         self.check_no_oplog(ns)?;
         if self.view().definition(ns).is_some() {
             return Err(is_a_view(ns));
+        }
+        if ns.coll() == SYSTEM_PROFILE {
+            return Err(command(
+                ErrorCode::InvalidNamespace,
+                format!("cannot write to {ns}"),
+            ));
         }
         if ns.coll() == SYSTEM_VIEWS {
             return Err(command(

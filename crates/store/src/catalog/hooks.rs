@@ -3,12 +3,15 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use frond_bson::Doc;
+use frond_bson::{Doc, DocBuf};
 
 use crate::namespace::Namespace;
 
 /// Receives the namespace and the error details of a document that failed validation.
 type Warning = Box<dyn Fn(&Namespace, &Doc) + Send + Sync>;
+
+/// Tells of the use of a collection: `latencyStats` or `queryExecStats`, with the options of the client.
+type UsageOf = Box<dyn Fn(&Namespace, &str, &Doc) -> DocBuf + Send + Sync>;
 
 /// Collections whose changes the server wants to know of.
 struct Watch {
@@ -22,6 +25,7 @@ pub struct Hooks {
     invalid_document: OnceLock<Warning>,
     watch: OnceLock<Watch>,
     host: OnceLock<String>,
+    usage: OnceLock<UsageOf>,
 }
 
 impl Hooks {
@@ -46,6 +50,19 @@ impl Hooks {
     /// Sets the host and the port that the server reports. Later calls have no effect.
     pub fn name_host(&self, host: String) {
         let _ = self.host.set(host);
+    }
+
+    /// Sets what tells of the use of collections, for `$collStats`. Later calls have no effect.
+    pub fn tell_usage(
+        &self,
+        of: impl Fn(&Namespace, &str, &Doc) -> DocBuf + Send + Sync + 'static,
+    ) {
+        let _ = self.usage.set(Box::new(of));
+    }
+
+    /// A part of `$collStats` that the server knows. `None` if there is no server.
+    pub(crate) fn usage(&self, ns: &Namespace, part: &str, options: &Doc) -> Option<DocBuf> {
+        Some(self.usage.get()?(ns, part, options))
     }
 
     /// The host and the port of the server, if there is one.

@@ -61,7 +61,7 @@ pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
 pub(crate) use changes::{note, noted_id};
 pub use definitions::{ResolvedView, ViewDefinition};
-pub(crate) use definitions::{SYSTEM_VIEWS, is_a_view};
+pub(crate) use definitions::{SYSTEM_PROFILE, SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
 pub use logged::LastWritten;
 pub(crate) use logged::{check_same, name_in_oplog};

@@ -73,6 +73,11 @@ impl View {
         found
     }
 
+    /// The number of views.
+    pub fn definition_count(&self) -> usize {
+        self.definitions.len()
+    }
+
     /// Adds or replaces a view.
     pub(super) fn define(&mut self, definition: Arc<ViewDefinition>) {
         let definitions = Arc::make_mut(&mut self.definitions);

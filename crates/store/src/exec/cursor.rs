@@ -15,6 +15,7 @@ use super::record_id::record_id;
 use super::tail::Tail;
 use crate::context::OpContext;
 use crate::error::Result;
+use crate::figures;
 use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
 use crate::signal::TailSignal;
@@ -99,6 +100,8 @@ pub struct QueryCursor {
     meta: Option<Box<Metadata>>,
     /// The token of a change stream that has ended with an `invalidate`.
     invalidated: Option<Box<DocBuf>>,
+    /// What a tailable cursor has noted for the figures of operations.
+    noted: ExecStats,
 }
 
 /// What a tailable cursor makes of its rows.
@@ -123,6 +126,7 @@ impl QueryCursor {
             memory: None,
             meta: None,
             invalidated: None,
+            noted: ExecStats::default(),
         }
     }
 
@@ -279,7 +283,7 @@ impl QueryCursor {
     #[expect(clippy::should_implement_trait, reason = "it can fail")]
     pub fn next(&mut self) -> Result<Option<DocBuf>> {
         let mut next = None;
-        self.for_each(&mut |doc| {
+        self.advance(&mut |doc| {
             next = Some(doc.to_owned());
             Flow::Pause
         })?;
@@ -292,6 +296,32 @@ impl QueryCursor {
     /// # Errors
     /// As [`QueryCursor::next`].
     pub fn for_each(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<Flow> {
+        let flow = self.advance(visit);
+        self.note();
+        flow
+    }
+
+    /// Notes what it has examined in the figures of the operation. A plan that has ended has done that.
+    pub(crate) fn note(&mut self) {
+        match &mut self.rows {
+            Rows::Plan(executor) => executor.note(),
+            Rows::Tail(..) => {
+                let now = self.stats();
+                let noted = std::mem::replace(&mut self.noted, now);
+                figures::note_named("COLLSCAN");
+                figures::note(|figures| {
+                    figures.keys_examined += now.keys_examined - noted.keys_examined;
+                    figures.docs_examined += now.docs_examined - noted.docs_examined;
+                });
+            }
+            Rows::Stream(_) | Rows::Done(_) => {}
+        }
+        if self.spilled.times() > 0 {
+            figures::note(|figures| figures.used_disk = true);
+        }
+    }
+
+    fn advance(&mut self, visit: &mut dyn FnMut(&Doc) -> Flow) -> Result<Flow> {
         let mut pulled = self.pull(visit);
         if let Rows::Stream(stream) = &mut self.rows
             && let Err(error) = stream.rest()

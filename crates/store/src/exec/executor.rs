@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use frond_bson::{Doc, DocBuf};
 use frond_query::aggregate::Groups;
+use frond_query::matcher::canonical;
 
 use super::ExecStats;
 use super::coll_scan::CollScan;
+use super::describe::{Describer, Room};
 use super::operator::{
     ExecContext, Flow, Inputs, Node, OpStats, Operator, Pulled, Row, RowRef, Sink,
 };
@@ -13,6 +16,7 @@ use super::oplog_scan::OplogScan;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
+use crate::figures;
 use crate::keyspace::{Engine, Snapshot};
 
 /// Pulls rows out of a collection.
@@ -21,6 +25,12 @@ pub struct Executor {
     cx: ExecContext,
     keeps_keys: bool,
     ended: bool,
+    /// Whether its statistics are those of the operation; those of trial runs are not.
+    notes: bool,
+    /// Whether its stages are those that the profiler shows.
+    reports: bool,
+    /// What the operation knows already.
+    noted: ExecStats,
 }
 
 impl Executor {
@@ -37,7 +47,51 @@ impl Executor {
             cx: ExecContext::new(collection, snapshot, limits),
             keeps_keys,
             ended: false,
+            notes: false,
+            reports: false,
+            noted: ExecStats::default(),
         }
+    }
+
+    /// What it examines is noted in the figures of the operation, and if it `reports`, its stages too.
+    pub fn noting(mut self, reports: bool) -> Executor {
+        self.notes = true;
+        self.reports = reports;
+        self
+    }
+
+    /// Notes what it has examined since the last time.
+    pub fn note(&mut self) {
+        if !self.notes {
+            return;
+        }
+        let now = self.stats();
+        let noted = std::mem::replace(&mut self.noted, now);
+        figures::note(|figures| {
+            figures.keys_examined += now.keys_examined - noted.keys_examined;
+            figures.docs_examined += now.docs_examined - noted.docs_examined;
+        });
+        if self.reports
+            && let Some((filter, sort)) = figures::wanted_exec_stats()
+        {
+            let stages = self.stages(&filter, &sort);
+            figures::note(|figures| figures.exec_stats = Some(stages));
+        }
+    }
+
+    /// Its operators with their statistics, as `explain` shows them.
+    fn stages(&self, filter: &Doc, sort: &Doc) -> DocBuf {
+        let collator = self.cx.collection.collator();
+        let describer = Describer {
+            filter: &canonical(filter),
+            sort,
+            projection: Doc::empty(),
+            collator,
+            id_collator: collator,
+            executed: true,
+            room: &Room::default(),
+        };
+        describer.stage(&self.root)
     }
 
     /// Hands rows to `sink` until it asks for a pause or there are no more.
@@ -166,6 +220,12 @@ impl Executor {
     /// Sets the limits for what follows.
     pub fn set_context(&mut self, limits: OpContext) {
         self.cx.set_limits(limits);
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.note();
     }
 }
 

@@ -19,6 +19,7 @@ use super::reader::Loading;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::{Error, Result};
+use crate::figures;
 use crate::keyspace::Snapshot;
 use crate::plan::cache::{identity, shape};
 use crate::plan::choose::Candidate;
@@ -71,8 +72,10 @@ impl Trial<'_> {
             && let Some(plan) = plans.get(shape, documents)
             && let Some(known) = (candidates.iter()).position(|one| identity(&one.access) == plan)
         {
+            figures::note(|figures| figures.from_plan_cache = true);
             return Ok(known);
         }
+        figures::note(|figures| figures.from_multi_planner = true);
         let mut best = (f64::NEG_INFINITY, 0);
         let mut work_max = WORK_MAX;
         for (position, candidate) in candidates.iter().enumerate().take(CANDIDATES_MAX) {

@@ -6,6 +6,7 @@ use frond_query::sort::SortSpec;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Access;
+use crate::keyspace::TreeId;
 
 /// A hash of which index a plan uses, without its bounds.
 pub fn identity(access: &Access) -> u64 {
@@ -65,6 +66,16 @@ pub fn shape(filter: &Filter, sort: &SortSpec) -> u64 {
             frond_bson::key::Direction::Ascending => b"\0+",
             frond_bson::key::Direction::Descending => b"\0-",
         });
+    }
+    hasher.digest()
+}
+
+/// A hash of the shape of a query and of the indexes that it may use.
+pub fn shape_with_indexes(shape: u64, trees: impl Iterator<Item = TreeId>) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(&shape.to_le_bytes());
+    for tree in trees {
+        hasher.update(&tree.0.to_le_bytes());
     }
     hasher.digest()
 }

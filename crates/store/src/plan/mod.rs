@@ -3,7 +3,8 @@
 //! [`choose`] picks an index for the conditions of the filter, [`sorted`] finds the order that an index gives,
 //! [`merge`] the order that several scans give together, [`partial`] whether a partial index has all matching documents,
 //! [`residual`] the conditions that the bounds do not decide, [`oplog`] the bounds of a scan of the oplog. [`key_range`] has
-//! the keys that are read, [`required_fields`] the fields of the documents. [`cache`] identifies plans and shapes of queries.
+//! the keys that are read, [`required_fields`] the fields of the documents. [`cache`] identifies plans and shapes of queries,
+//! [`summary`] names the scans of a plan.
 //! Nothing here reads data: operators and trial runs are in `exec`.
 
 pub mod cache;
@@ -17,6 +18,7 @@ pub mod partial;
 pub(crate) mod required_fields;
 pub mod residual;
 pub mod sorted;
+pub mod summary;
 mod text;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::figures;
 use crate::keyspace::EngineError;
 
 /// How often an operation is tried before its conflict is reported.
@@ -49,14 +50,18 @@ impl<'a> Retry<'a> {
         {
             // As long as the transaction is open, the operation is only waiting: this is not one of the attempts.
             self.waits = self.waits.saturating_add(1);
+            figures::note(|figures| figures.write_conflicts += 1);
             return Ok(self.catalog.engine().await_transaction(*tree, key)?);
         }
         self.attempts += 1;
+        figures::note(|figures| figures.write_conflicts += 1);
         if self.attempts > ATTEMPTS_AT_ONCE {
             let doublings = (self.attempts - ATTEMPTS_AT_ONCE).min(8);
             let longest = Duration::from_micros(50 << doublings).min(WAIT_MAX);
             // A random part keeps writers that collided from colliding again.
-            thread::sleep(longest.mul_f64(rand::random::<f64>()));
+            let pause = longest.mul_f64(rand::random::<f64>());
+            thread::sleep(pause);
+            figures::note(|figures| figures.conflict_wait += pause);
         }
         Ok(())
     }

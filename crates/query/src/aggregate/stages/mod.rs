@@ -214,6 +214,9 @@ pub(crate) const OPERATORS: &[Operator] = &[
     placed("$out", Position::Last, |v, c, out| {
         write::parse("$out", v, c, out)
     }),
+    placed("$queryStats", Position::First, |v, c, out| {
+        describe::parse("$queryStats", v, c, out)
+    }),
     placed("$planCacheStats", Position::First, |v, c, out| {
         describe::parse("$planCacheStats", v, c, out)
     }),
@@ -237,7 +240,6 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "$listSampledQueries",
     "$listSearchIndexes",
     "$querySettings",
-    "$queryStats",
     "$search",
     "$searchMeta",
     "$shardedDataDistribution",

@@ -212,7 +212,7 @@ fn pipelines_are_checked() {
                 40324,
                 "Unrecognized pipeline stage name: '$foo'",
             ),
-            ("[{$queryStats: 1}]", 238, "'$queryStats'"),
+            ("[{$queryStats: 1}]", 9, "$queryStats must take"),
             ("[{$match: {}, $limit: 1}]", 40323, "exactly one field"),
             ("[{}]", 40323, "exactly one field"),
             ("[1]", 14, "must be an object"),

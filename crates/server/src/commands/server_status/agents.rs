@@ -6,10 +6,12 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use frond_bson::{DocBuf, doc};
+use frond_bson::{Doc, DocBuf, doc};
+use frond_store::MemoryUse;
 
 use crate::exec::Lane;
-use crate::metrics::Op;
+use crate::memory::process_memory;
+use crate::metrics::{Class, Op};
 use crate::state::Server;
 use crate::tls::TlsCounts;
 
@@ -17,16 +19,67 @@ fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Neither readers nor writers lock a collection.
-pub fn locks(_: &Server) -> DocBuf {
+/// Operations take tickets, which are shown as the global lock. There are no locks of databases and collections that
+/// readers or writers would wait for: these are taken as often, and never waited for.
+pub fn locks(server: &Server) -> DocBuf {
+    let metrics = &server.metrics;
+    let taken = |class| metrics.latency(class).timed.count.get();
+    let (readers, writers) = (taken(Class::Read), taken(Class::Write));
+    let [reads, writes] = &metrics.ticket_waits;
+    let acquired = doc! {"r": readers, "w": writers, "R": 0i64, "W": 0i64};
+    let waits = doc! {"r": reads.count.get(), "w": writes.count.get(), "R": 0i64, "W": 0i64};
+    let waited = doc! {"r": reads.micros.get(), "w": writes.micros.get(), "R": 0i64, "W": 0i64};
+    let none = doc! {"r": 0i64, "w": 0i64, "R": 0i64, "W": 0i64};
     let mut out = DocBuf::new();
     for resource in ["Global", "Database", "Collection"] {
+        let is_global = resource == "Global";
+        let (waits, waited) = if is_global {
+            (&waits, &waited)
+        } else {
+            (&none, &none)
+        };
         out.push(
             resource,
-            &doc! {"acquireCount": {"r": 0i64, "w": 0i64, "R": 0i64, "W": 0i64}},
+            &doc! {"acquireCount": &acquired, "acquireWaitCount": waits, "timeAcquiringMicros": waited},
         );
     }
     out
+}
+
+/// What there is in the catalog.
+pub fn catalog_stats(server: &Server) -> DocBuf {
+    let counts = server.store.catalog_counts();
+    doc! {
+        "collections": count(counts.collections),
+        "capped": count(counts.capped),
+        "views": count(counts.views),
+        "timeseries": count(counts.time_series),
+        "internalCollections": count(counts.internal),
+    }
+}
+
+/// Flow control delays writers for secondaries that lag. A set of one has none.
+pub fn flow_control(_: &Server) -> DocBuf {
+    doc! {"enabled": false, "isLagged": false, "isLaggedCount": 0i64, "timeAcquiringMicros": 0i64}
+}
+
+/// What is allocated: the allocator is another one, of which agents read the same two figures.
+pub fn tcmalloc(server: &Server) -> DocBuf {
+    let memory = server.store.memory();
+    let used = MemoryUse::ALL
+        .iter()
+        .map(|purpose| memory.used(*purpose))
+        .sum();
+    let stats = server.store.engine_stats();
+    let in_cache = stats.page_bytes + stats.memtable_bytes;
+    let process = process_memory();
+    doc! {
+        "generic": {
+            "current_allocated_bytes": count(in_cache.max(used)),
+            "heap_size": count(process.resident_bytes),
+        },
+        "tcmalloc": {"pageheap_free_bytes": count(process.resident_bytes.saturating_sub(in_cache.max(used)))},
+    }
 }
 
 /// Replicated operations: none on a standalone server.
@@ -100,8 +153,17 @@ pub fn transport_security(server: &Server) -> DocBuf {
 /// The engine's counters under WiredTiger's names, which agents read. The section `frond` has them too.
 pub fn wired_tiger(server: &Server) -> DocBuf {
     let stats = server.store.engine_stats();
+    let queues = queues(server);
+    let tickets = queues.get_doc("execution").unwrap_or(Doc::empty());
+    let transactions = &server.sessions.counts;
+    let of_transactions = |counter: &AtomicU64| count(counter.load(Relaxed));
     doc! {
         "note": "counters of the engine frond under the names that agents read",
+        "concurrentTransactions": tickets,
+        "session": {
+            "open cursor count": server.cursors.counts().open,
+            "open session count": server.sessions.len() as i64,
+        },
         "block-manager": {
             "blocks read": count(stats.reads),
             "bytes read": count(stats.read_bytes),
@@ -121,6 +183,8 @@ pub fn wired_tiger(server: &Server) -> DocBuf {
         "transaction": {
             "transaction checkpoints": count(stats.checkpoints),
             "transactions committed": count(stats.commits),
+            "transaction begins": of_transactions(&transactions.started),
+            "transactions rolled back": of_transactions(&transactions.aborted),
         },
     }
 }

@@ -1,0 +1,153 @@
+//! A request.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{COOKIE, HeaderName};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, StatusCode};
+
+use super::reply::{Reply, refusal};
+
+/// Time limit for the body of a request.
+const BODY_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// The two ends of the connection that a request came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The client.
+    pub client: SocketAddr,
+    /// The address of the server that the client connected to.
+    pub server: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub is_secure: bool,
+}
+
+/// A request.
+pub struct Call {
+    /// The connection.
+    pub ends: Ends,
+    head: Parts,
+    body: Incoming,
+}
+
+impl Call {
+    pub(super) fn new(request: Request<Incoming>, ends: Ends) -> Call {
+        let (head, body) = request.into_parts();
+        Call { ends, head, body }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &Method {
+        &self.head.method
+    }
+
+    /// The path, without the query.
+    pub fn path(&self) -> &str {
+        self.head.uri.path()
+    }
+
+    /// A parameter of the query, decoded.
+    pub fn query(&self, name: &str) -> Option<String> {
+        let mut pairs = self.head.uri.query()?.split('&');
+        pairs.find_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (key == name).then(|| percent_decoded(value))
+        })
+    }
+
+    /// A header that is there once, as text.
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        let mut all = self.head.headers.get_all(name).iter();
+        let value = all.next()?.to_str().ok()?;
+        all.next().is_none().then_some(value)
+    }
+
+    /// The host and the port that the client asked for: the header `Host`, or the authority of an absolute URI.
+    pub fn host(&self) -> Option<&str> {
+        match self.head.uri.authority() {
+            Some(authority) => Some(authority.as_str()),
+            None => self.header(&hyper::header::HOST),
+        }
+    }
+
+    /// A cookie.
+    pub fn cookie(&self, name: &str) -> Option<&str> {
+        let all = self.head.headers.get_all(COOKIE);
+        let texts = all.iter().filter_map(|value| value.to_str().ok());
+        let mut pairs = texts.flat_map(|text| text.split(';'));
+        pairs.find_map(|pair| {
+            let (key, value) = pair.trim().split_once('=')?;
+            (key == name).then_some(value)
+        })
+    }
+
+    /// Reads the body, which has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// The reply to a body that is too large, too slow, or cut off.
+    pub async fn body(&mut self, limit: usize) -> Result<Bytes, Reply> {
+        let body = Limited::new(&mut self.body, limit).collect();
+        match tokio::time::timeout(BODY_TIME_MAX, body).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(refusal(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the request is too large",
+            )),
+            Ok(Err(_)) => Err(refusal(
+                StatusCode::BAD_REQUEST,
+                "the body of the request cannot be read",
+            )),
+            Err(_) => Err(refusal(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body of the request did not come in time",
+            )),
+        }
+    }
+}
+
+/// Text of a query with its escapes replaced. What is no escape stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let digits = (byte == b'%').then(|| after.get(..2)).flatten();
+        let escaped = digits.and_then(|two| {
+            let two = std::str::from_utf8(two).ok()?;
+            u8::from_str_radix(two, 16).ok()
+        });
+        match escaped {
+            Some(escaped) => {
+                out.push(escaped);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None if byte == b'+' => out.push(b' '),
+            None => out.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn escapes_are_replaced() {
+        for (text, expected) in [
+            ("", ""),
+            ("a+b%20c", "a b c"),
+            ("%C3%a4", "ä"),
+            ("%", "%"),
+            ("%4", "%4"),
+            ("%zz%41", "%zzA"),
+            ("%ff", "\u{fffd}"),
+        ] {
+            assert_eq!(percent_decoded(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! HTTP/1.1: requests, replies, routes, and connections with limits.
+
+mod call;
+mod reply;
+mod router;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+pub use call::{Call, Ends};
+pub use hyper::{StatusCode, header};
+pub use reply::{Body, Reply, bytes, json, refusal, text};
+pub use router::Router;
+pub use serve::{CONNECTIONS_MAX, serve_connection};

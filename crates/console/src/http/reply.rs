@@ -1,0 +1,92 @@
+//! A reply.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// A reply.
+pub type Reply = Response<Body>;
+
+/// The body of a reply: bytes in memory.
+#[derive(Debug, Default)]
+pub struct Body {
+    bytes: Bytes,
+    /// Room for the bytes, which is given back when they are sent.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Body {
+    /// A body with the room that it takes.
+    pub fn with_room(bytes: Bytes, room: OwnedSemaphorePermit) -> Body {
+        Body {
+            bytes,
+            room: Some(room),
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Body {
+        Body { bytes, room: None }
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = std::mem::take(&mut self.bytes);
+        match bytes.is_empty() {
+            true => Poll::Ready(None),
+            false => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // The connection drops a body that has ended, and with it the room.
+        self.bytes.is_empty() && self.room.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
+
+/// A reply with a content type.
+pub fn bytes(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Reply {
+    let mut reply = Response::new(body.into());
+    *reply.status_mut() = status;
+    let value = HeaderValue::from_static(content_type);
+    reply.headers_mut().insert(CONTENT_TYPE, value);
+    reply
+}
+
+/// A reply in plain text.
+pub fn text(status: StatusCode, body: impl Into<String>) -> Reply {
+    bytes(
+        status,
+        "text/plain; charset=utf-8",
+        Bytes::from(body.into()),
+    )
+}
+
+/// A reply in JSON.
+pub fn json(status: StatusCode, body: impl Into<String>) -> Reply {
+    bytes(status, "application/json", Bytes::from(body.into()))
+}
+
+/// Why a request is refused, as the page reads it: `{"error": {"message": …}}`.
+pub fn refusal(status: StatusCode, message: &str) -> Reply {
+    let error = frond_bson::doc! {"error": {"message": message}};
+    json(status, frond_bson::extjson::to_relaxed(&error))
+}

@@ -1,0 +1,18 @@
+//! The console of Frond: a bounded HTTP server, the page that it serves, and the history of the server's figures.
+//!
+//! It knows HTTP and the trait [`Backend`], by which the server runs database commands for a user. It never checks a privilege itself: each
+//! command passes the gate of the server.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod console;
+pub mod history;
+pub mod http;
+mod login;
+mod origin;
+mod page;
+mod sessions;
+
+pub use backend::{Backend, Broken, Link};
+pub use console::{Console, TOKEN};
+pub use login::{Login, LoginError, log_in};

@@ -1,0 +1,41 @@
+//! Recording the server's figures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frond_bson::doc;
+
+use crate::clock::now_ms;
+use crate::figures::sample;
+use crate::log::Component;
+use crate::state::Server;
+
+/// Time between two samples.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Takes a sample each second until the server stops.
+pub async fn record_history(server: Arc<Server>) {
+    let mut stop = server.stop_signal();
+    let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut has_failed = false;
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => {}
+        }
+        // A short append to a file, which nobody syncs.
+        let added = server.history.add(sample(now_ms(), &server.sources()));
+        if let Err(error) = added
+            && !std::mem::replace(&mut has_failed, true)
+        {
+            server.log.warning(
+                Component::Control,
+                9_100_062,
+                "History",
+                "The history of the server's figures cannot be written; it is kept in memory only",
+                &doc! {"error": error.to_string()},
+            );
+        }
+    }
+}

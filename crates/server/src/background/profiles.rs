@@ -1,0 +1,20 @@
+//! Entries of the profiler are written soon.
+
+use std::sync::Arc;
+
+use crate::state::Server;
+
+/// Writes them, as long as the server runs.
+pub async fn write_profiles(server: Arc<Server>) {
+    let mut stop = server.stop_signal();
+    loop {
+        let is_last = tokio::select! {
+            () = server.profiler.wait() => false,
+            _ = stop.wait_for(|stop| *stop) => true,
+        };
+        tokio::task::block_in_place(|| server.profiler.flush(&server.store));
+        if is_last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The figures that the history keeps.
+
+use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
+
+use frond_console::history::{Figure, Kind, Sample};
+use frond_store::{DocumentStore, EngineStats, MemoryBudget, MemoryUse};
+
+use crate::connection::Connections;
+use crate::cursors::Cursors;
+use crate::exec::{Executor, Lane};
+use crate::memory::process_memory;
+use crate::metrics::{Class, Metrics, Op};
+use crate::sessions::Sessions;
+
+/// Where the figures are read.
+pub struct Sources<'a> {
+    /// Counters of operations.
+    pub metrics: &'a Metrics,
+    /// The store.
+    pub store: &'a DocumentStore,
+    /// Connections.
+    pub connections: &'a Connections,
+    /// Open cursors.
+    pub cursors: &'a Cursors,
+    /// Sessions and transactions.
+    pub sessions: &'a Sessions,
+    /// Tickets.
+    pub executor: &'a Executor,
+}
+
+/// What is read once for all figures.
+struct Read<'a> {
+    from: &'a Sources<'a>,
+    engine: EngineStats,
+    memory: &'a MemoryBudget,
+    resident: u64,
+    cpu_millis: u64,
+    cursors: u64,
+}
+
+type Row = (&'static str, Kind, fn(&Read<'_>) -> u64);
+
+fn whole(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}
+
+fn ops(read: &Read<'_>, op: Op) -> u64 {
+    whole(read.from.metrics.op(op).get())
+}
+
+fn count(read: &Read<'_>, class: Class) -> u64 {
+    whole(read.from.metrics.latency(class).timed.count.get())
+}
+
+fn micros(read: &Read<'_>, class: Class) -> u64 {
+    whole(read.from.metrics.latency(class).timed.micros.get())
+}
+
+fn held(read: &Read<'_>, lane: Lane) -> u64 {
+    (lane.tickets() as u64).saturating_sub(read.from.executor.available(lane) as u64)
+}
+
+/// Names, kinds and sources. The files of the history have the names, so that a figure can be added or removed.
+#[rustfmt::skip]
+static ROWS: &[Row] = {
+    use Kind::{Counter, Gauge};
+    &[
+        ("ops.insert", Counter, |r| ops(r, Op::Insert)),
+        ("ops.query", Counter, |r| ops(r, Op::Query)),
+        ("ops.update", Counter, |r| ops(r, Op::Update)),
+        ("ops.delete", Counter, |r| ops(r, Op::Delete)),
+        ("ops.getmore", Counter, |r| ops(r, Op::GetMore)),
+        ("ops.command", Counter, |r| ops(r, Op::Command)),
+        ("docs.inserted", Counter, |r| whole(r.from.metrics.documents_inserted.get())),
+        ("docs.returned", Counter, |r| whole(r.from.metrics.documents_returned.get())),
+        ("docs.updated", Counter, |r| whole(r.from.metrics.documents_updated.get())),
+        ("docs.deleted", Counter, |r| whole(r.from.metrics.documents_deleted.get())),
+        ("reads.count", Counter, |r| count(r, Class::Read)),
+        ("reads.micros", Counter, |r| micros(r, Class::Read)),
+        ("writes.count", Counter, |r| count(r, Class::Write)),
+        ("writes.micros", Counter, |r| micros(r, Class::Write)),
+        ("commands.count", Counter, |r| count(r, Class::Command)),
+        ("commands.micros", Counter, |r| micros(r, Class::Command)),
+        ("slow", Counter, |r| whole(r.from.metrics.slow_operations.get())),
+        ("errors", Counter, |r| whole(r.from.metrics.user_errors.get())),
+        ("net.in", Counter, |r| whole(r.from.metrics.physical_bytes_in.get())),
+        ("net.out", Counter, |r| whole(r.from.metrics.physical_bytes_out.get())),
+        ("connections", Gauge, |r| r.from.connections.len() as u64),
+        ("connections.active", Gauge, |r| whole(r.from.connections.active.load(Relaxed))),
+        ("connections.created", Counter, |r| whole(r.from.metrics.connections_created.get())),
+        ("running.read", Gauge, |r| held(r, Lane::Read)),
+        ("running.write", Gauge, |r| held(r, Lane::Write)),
+        ("waiting.read", Gauge, |r| r.from.executor.waiting(Lane::Read) as u64),
+        ("waiting.write", Gauge, |r| r.from.executor.waiting(Lane::Write) as u64),
+        ("cursors", Gauge, |r| r.cursors),
+        ("transactions", Gauge, |r| r.from.sessions.open_transactions().len() as u64),
+        ("cpu.millis", Counter, |r| r.cpu_millis),
+        ("memory.resident", Gauge, |r| r.resident),
+        ("memory.pages", Gauge, |r| r.engine.page_bytes),
+        ("memory.blocks", Gauge, |r| r.engine.block_bytes),
+        ("memory.memtables", Gauge, |r| r.memory.used(MemoryUse::Memtables)),
+        ("memory.loads", Gauge, |r| r.memory.used(MemoryUse::Loads)),
+        ("memory.runs", Gauge, |r| r.memory.used(MemoryUse::Runs)),
+        ("memory.conflicts", Gauge, |r| r.memory.used(MemoryUse::Conflicts)),
+        ("memory.transactions", Gauge, |r| r.memory.used(MemoryUse::Transactions)),
+        ("memory.writeSets", Gauge, |r| r.memory.used(MemoryUse::WriteSets)),
+        ("memory.queries", Gauge, |r| r.memory.used(MemoryUse::Queries)),
+        ("memory.cursors", Gauge, |r| r.memory.used(MemoryUse::Cursors)),
+        ("memory.requests", Gauge, |r| r.memory.used(MemoryUse::Requests)),
+        ("memory.replies", Gauge, |r| r.memory.used(MemoryUse::Replies)),
+        ("memory.connections", Gauge, |r| r.memory.used(MemoryUse::Connections)),
+        ("memory.limit", Gauge, |r| r.memory.limit()),
+        ("cache.limit", Gauge, |r| r.engine.cache_bytes_max),
+        ("cache.hits", Counter, |r| r.engine.cache_hits),
+        ("cache.misses", Counter, |r| r.engine.cache_misses),
+        ("cache.blockHits", Counter, |r| r.engine.block_hits),
+        ("cache.blockMisses", Counter, |r| r.engine.block_misses),
+        ("disk.reads", Counter, |r| r.engine.reads),
+        ("disk.read", Counter, |r| r.engine.read_bytes),
+        ("disk.written", Counter, |r| r.engine.written_bytes),
+        ("disk.available", Gauge, |r| r.engine.disk_space.available_bytes),
+        ("disk.total", Gauge, |r| r.engine.disk_space.total_bytes),
+        ("log.written", Counter, |r| r.engine.log_written_bytes),
+        ("flush.debt", Gauge, |r| r.engine.memtable_bytes),
+        ("flush.waiting", Gauge, |r| r.engine.sealed_memtables),
+        ("flush.done", Counter, |r| r.engine.memtables_flushed),
+        ("commits", Counter, |r| r.engine.commits),
+        ("checkpoints", Counter, |r| r.engine.checkpoints),
+    ]
+};
+
+/// The figures, in the order of a sample's values.
+pub fn figures() -> Vec<Figure> {
+    let figure = |(name, kind, _): &Row| Figure { name, kind: *kind };
+    ROWS.iter().map(figure).collect()
+}
+
+/// A sample of now.
+pub fn sample(time_ms: i64, from: &Sources<'_>) -> Sample {
+    let read = Read {
+        from,
+        engine: from.store.engine_stats(),
+        memory: from.store.memory(),
+        resident: process_memory().resident_bytes,
+        cpu_millis: cpu_millis(),
+        cursors: whole(from.cursors.counts().open),
+    };
+    Sample {
+        time_ms,
+        values: ROWS.iter().map(|(_, _, value)| value(&read)).collect(),
+    }
+}
+
+/// The time that this process has run on processors; 0 where the system does not report it.
+fn cpu_millis() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Fields are counted after the command name, which is in brackets and may hold spaces.
+    let ticks = stat.rsplit_once(')').map_or(0, |(_, rest)| {
+        let times = rest.split_whitespace().skip(11).take(2);
+        times.filter_map(|field| field.parse::<u64>().ok()).sum()
+    });
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    ticks.saturating_mul(1000) / per_second
+}

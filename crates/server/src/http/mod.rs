@@ -1,0 +1,36 @@
+//! The HTTP server: the console, metrics and health.
+
+mod backend;
+mod listen;
+mod monitoring;
+
+pub use listen::accept_http;
+
+use std::sync::Arc;
+
+use frond_auth::NoRandomness;
+use frond_console::Console;
+use frond_console::http::Router;
+
+use crate::http::backend::InProcess;
+use crate::http::monitoring::Monitoring;
+use crate::net::serve::stopped;
+use crate::state::Server;
+
+/// What the HTTP server answers.
+///
+/// # Errors
+/// If the system gives no random bytes.
+fn routes(server: &Arc<Server>) -> Result<Router, NoRandomness> {
+    let console = Console::new(InProcess::new(server.clone()))?;
+    let router = console.routes(Router::new());
+    let router = Monitoring::new(server).routes(router);
+    let mut stop = server.stop_signal();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = console.expire() => {}
+            () = stopped(&mut stop) => {}
+        }
+    });
+    Ok(router)
+}

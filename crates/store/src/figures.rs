@@ -1,0 +1,253 @@
+//! What an operation examines, writes and waits for.
+//!
+//! The server lends an operation its [`Figures`] by [`watch`]; whatever runs on the thread meanwhile adds to them, through
+//! all layers. So neither requests nor their results carry them. Without [`watch`] nothing is kept. Adding costs little
+//! more than the additions: texts and hashes are made of a [`UsedPlan`] only for those who look at them.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frond_bson::{Doc, DocBuf};
+use frond_query::matcher::Filter;
+use frond_query::sort::SortSpec;
+
+use crate::catalog::Collection;
+use crate::plan::cache;
+use crate::plan::summary::Summary;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Figures>> = const { RefCell::new(None) };
+}
+
+/// The plan of a query, and the query, as far as their identities need them.
+#[derive(Clone, Debug)]
+pub struct UsedPlan {
+    summary: Summary,
+    query: Option<(Arc<Filter>, SortSpec, Arc<Collection>)>,
+}
+
+/// Hashes that identify a query and its plan, as hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanHashes {
+    /// Of the shape of the query: `queryHash`, `planCacheShapeHash`.
+    pub shape: String,
+    /// Of the shape and the indexes that there are: `planCacheKey`.
+    pub key: String,
+}
+
+impl PlanHashes {
+    /// Those of a query on a collection.
+    pub(crate) fn of(filter: &Filter, sort: &SortSpec, collection: &Collection) -> PlanHashes {
+        let shape = cache::shape(filter, sort);
+        let indexes = collection.ready_indexes();
+        let key = cache::shape_with_indexes(shape, indexes.map(|index| index.tree));
+        PlanHashes {
+            shape: format!("{:08X}", shape as u32),
+            key: format!("{:08X}", key as u32),
+        }
+    }
+}
+
+impl UsedPlan {
+    /// `planSummary`.
+    pub fn summary(&self) -> String {
+        self.summary.text()
+    }
+
+    /// Whether it reads every document of the collection.
+    pub fn is_collection_scan(&self) -> bool {
+        matches!(self.summary, Summary::Named("COLLSCAN"))
+    }
+
+    /// The hashes. `None` if there was nothing to plan.
+    pub fn hashes(&self) -> Option<PlanHashes> {
+        let (filter, sort, collection) = self.query.as_ref()?;
+        Some(PlanHashes::of(filter, sort, collection))
+    }
+}
+
+/// The figures of an operation.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Index keys examined.
+    pub keys_examined: u64,
+    /// Documents examined.
+    pub docs_examined: u64,
+    /// Entries added to indexes, that of `_id` included.
+    pub keys_inserted: u64,
+    /// Entries removed from indexes.
+    pub keys_deleted: u64,
+    /// Documents returned.
+    pub returned: u64,
+    /// Commits that were refused because another writer was faster.
+    pub write_conflicts: u64,
+    /// Time between a conflict and the next attempt.
+    pub conflict_wait: Duration,
+    /// Time that it waited for memory for its reply.
+    pub room_wait: Duration,
+    /// Whether documents were sorted, because no index gave their order.
+    pub has_sort_stage: bool,
+    /// Whether it wrote temporary files.
+    pub used_disk: bool,
+    /// Whether several plans were tried.
+    pub from_multi_planner: bool,
+    /// Whether the plan was one that had won before.
+    pub from_plan_cache: bool,
+    /// The plan of its first query.
+    pub plan: Option<UsedPlan>,
+    /// The stages of that plan with their statistics.
+    pub exec_stats: Option<DocBuf>,
+    /// From when on `exec_stats` is made.
+    stats_from: Option<Instant>,
+    /// The filter and the sort as the client gave them, for `exec_stats`.
+    asked: (Option<DocBuf>, Option<DocBuf>),
+}
+
+impl Figures {
+    /// Asks for [`Figures::exec_stats`] of what is still running at that time.
+    pub fn want_exec_stats(&mut self, from: Instant, filter: Option<&Doc>, sort: Option<&Doc>) {
+        self.stats_from = Some(from);
+        self.asked = (filter.map(Doc::to_owned), sort.map(Doc::to_owned));
+    }
+
+    /// Figures of a part of the operation, with the same wishes.
+    pub fn part(&self) -> Figures {
+        Figures {
+            stats_from: self.stats_from,
+            ..Figures::default()
+        }
+    }
+
+    /// Adds those of a part of the operation.
+    pub fn add(&mut self, part: Figures) {
+        self.keys_examined += part.keys_examined;
+        self.docs_examined += part.docs_examined;
+        self.keys_inserted += part.keys_inserted;
+        self.keys_deleted += part.keys_deleted;
+        self.returned += part.returned;
+        self.write_conflicts += part.write_conflicts;
+        self.conflict_wait += part.conflict_wait;
+        self.room_wait += part.room_wait;
+        self.has_sort_stage |= part.has_sort_stage;
+        self.used_disk |= part.used_disk;
+        self.from_multi_planner |= part.from_multi_planner;
+        self.from_plan_cache |= part.from_plan_cache;
+        self.plan = self.plan.take().or(part.plan);
+        self.exec_stats = self.exec_stats.take().or(part.exec_stats);
+    }
+}
+
+/// Runs an operation, or a part of one, on this thread; what it does is added to `figures`.
+pub fn watch<T>(figures: &mut Figures, operation: impl FnOnce() -> T) -> T {
+    struct Restore<'f>(&'f mut Figures, Option<Figures>);
+    impl Drop for Restore<'_> {
+        fn drop(&mut self) {
+            let done = CURRENT.with_borrow_mut(|current| std::mem::replace(current, self.1.take()));
+            *self.0 = done.unwrap_or_default();
+        }
+    }
+    let own = std::mem::take(figures);
+    let outer = CURRENT.with_borrow_mut(|current| current.replace(own));
+    let _restore = Restore(figures, outer);
+    operation()
+}
+
+/// Runs a part of an operation, and returns its figures, which are added to those of the operation too.
+pub fn watch_part<T>(operation: impl FnOnce() -> T) -> (T, Figures) {
+    let mut part = CURRENT.with_borrow(|current| {
+        let current = current.as_ref();
+        current.map(Figures::part).unwrap_or_default()
+    });
+    let done = watch(&mut part, operation);
+    note(|figures| figures.add(part.clone()));
+    (done, part)
+}
+
+/// Adds to the figures of the operation on this thread, if there is one.
+#[inline]
+pub fn note(add: impl FnOnce(&mut Figures)) {
+    CURRENT.with_borrow_mut(|current| {
+        if let Some(figures) = current {
+            add(figures);
+        }
+    });
+}
+
+/// Notes what was done instead of a plan.
+pub(crate) fn note_named(name: &'static str) {
+    note(|figures| {
+        figures.plan.get_or_insert_with(|| UsedPlan {
+            summary: Summary::Named(name),
+            query: None,
+        });
+    });
+}
+
+/// Notes the plan of a query. True if it is the first one of the operation.
+pub(crate) fn note_plan(
+    plan: impl FnOnce() -> (Summary, Arc<Filter>, SortSpec, Arc<Collection>),
+) -> bool {
+    let mut is_first = false;
+    note(|figures| {
+        if figures.plan.is_none() {
+            let (summary, filter, sort, collection) = plan();
+            figures.plan = Some(UsedPlan {
+                summary,
+                query: Some((filter, sort, collection)),
+            });
+            is_first = true;
+        }
+    });
+    is_first
+}
+
+/// The filter and the sort to show in `execStats`, if these are wanted by now.
+pub(crate) fn wanted_exec_stats() -> Option<(DocBuf, DocBuf)> {
+    CURRENT.with_borrow(|current| {
+        let figures = current.as_ref()?;
+        let from = figures.stats_from?;
+        let asked = || {
+            let (filter, sort) = figures.asked.clone();
+            (filter.unwrap_or_default(), sort.unwrap_or_default())
+        };
+        (from <= Instant::now()).then(asked)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_added_and_nothing_is_kept_without_an_operation() {
+        note(|_| unreachable!("nobody watches"));
+        let mut figures = Figures::default();
+        let ((), part) = watch(&mut figures, || {
+            note(|figures| figures.keys_examined += 1);
+            let part = watch_part(|| note(|figures| figures.keys_examined += 2));
+            note(|figures| figures.docs_examined += 1);
+            note_named("EOF");
+            note_named("IDHACK");
+            part
+        });
+        assert_eq!(part.keys_examined, 2);
+        assert_eq!((figures.keys_examined, figures.docs_examined), (3, 1));
+        assert_eq!(figures.plan.map(|plan| plan.summary()), Some("EOF".into()));
+        note(|_| unreachable!("the operation is over"));
+    }
+
+    #[test]
+    fn a_panic_keeps_the_figures_and_ends_the_watch() {
+        let mut figures = Figures::default();
+        let operation = std::panic::AssertUnwindSafe(|| {
+            watch(&mut figures, || {
+                note(|figures| figures.returned += 1);
+                panic!("in the operation");
+            })
+        });
+        assert!(std::panic::catch_unwind(operation).is_err());
+        assert_eq!(figures.returned, 1);
+        note(|_| unreachable!("the operation is over"));
+    }
+}
