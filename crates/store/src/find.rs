@@ -35,6 +35,7 @@ use crate::namespace::Namespace;
 use crate::plan::choose::{Candidate, Query, choose};
 use crate::plan::{Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
+pub(crate) use by_id::{IdLookUp, one_id};
 pub(crate) use distinct::Distinct;
 
 /// The arguments of a `find`.

@@ -1,10 +1,15 @@
-//! A find of one document by its `_id`, the most frequent request, without a plan and without operators.
+//! A find of one document by its `_id`, the most frequent request, without a plan and without operators. Changes of one
+//! document find it here, too.
+
+use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, Doc, Value};
 use frond_query::projection::FlatProjection;
 
 use super::{FindRequest, takes_short_way};
+use crate::catalog::{Catalog, Collection};
 use crate::error::Result;
+use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
 use crate::record;
 use crate::store::DocumentStore;
@@ -13,7 +18,7 @@ use crate::store::DocumentStore;
 const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 
 /// The `_id` that a filter asks for, if that is all it does.
-fn one_id(filter: &Doc) -> Option<Value<'_>> {
+pub(crate) fn one_id(filter: &Doc) -> Option<Value<'_>> {
     let mut fields = filter.iter();
     let (name, value) = fields.next()?;
     let is_plain = matches!(
@@ -28,6 +33,34 @@ fn one_id(filter: &Doc) -> Option<Value<'_>> {
             | Value::Binary { .. }
     );
     (name == "_id" && is_plain && fields.next().is_none()).then_some(value)
+}
+
+/// Where an `_id` is looked up.
+pub(crate) struct IdLookUp {
+    pub collection: Arc<Collection>,
+    pub snapshot: Snapshot,
+    /// The key of the document.
+    pub key: Vec<u8>,
+}
+
+impl IdLookUp {
+    /// Prepares to look up a plain `_id`. `None` if the collection is of a kind that takes a plan, or a view, or is not there.
+    pub fn new(catalog: &Catalog, ns: &Namespace, id: &Value<'_>) -> Result<Option<IdLookUp>> {
+        let Some((collection, snapshot)) = catalog.read(ns)? else {
+            return Ok(None);
+        };
+        let is_by_id = collection.oplog().is_none() && !collection.is_by_record();
+        if !is_by_id || !collection.collator().is_binary() {
+            return Ok(None);
+        }
+        let mut key = Vec::with_capacity(32);
+        collection.collator().encode(id, &mut key);
+        Ok(Some(IdLookUp {
+            collection,
+            snapshot,
+            key,
+        }))
+    }
 }
 
 impl DocumentStore {
@@ -52,16 +85,14 @@ impl DocumentStore {
         let Some(shape) = FlatProjection::of(request.projection.unwrap_or(Doc::empty())) else {
             return Ok(false);
         };
-        let Some((collection, snapshot)) = self.catalog().read(ns)? else {
-            // It may be a view.
+        let Some(IdLookUp {
+            collection,
+            snapshot,
+            key,
+        }) = IdLookUp::new(self.catalog(), ns, &id)?
+        else {
             return Ok(false);
         };
-        let is_by_id = collection.oplog().is_none() && !collection.is_by_record();
-        if !is_by_id || !collection.collator().is_binary() {
-            return Ok(false);
-        }
-        let mut key = Vec::with_capacity(32);
-        collection.collator().encode(&id, &mut key);
         let Some(record) = snapshot.get(collection.primary, &key)? else {
             collection.id_uses().add();
             return Ok(true);
