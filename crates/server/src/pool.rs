@@ -9,28 +9,41 @@
 //! begins. When nobody polls for a tick and no thread has got on, the monitor wakes or adds a thread, so commands may
 //! block or take as long as they need.
 //!
+//! While one connection alone is busy, the polling thread looks for its next request again and again for a moment before it
+//! sleeps: to wake a sleeping thread, often on a processor that sleeps too, takes longer than most requests. It lets other
+//! threads run meanwhile, and sleeps at once when requests are rare ([`Patience`]).
+//!
+//! A task that has its reply ready lets queued tasks go first while these are short ([`let_others_go_first`]), so that the
+//! clients are woken one after the other, and not each in the middle of the next request.
+//!
 //! Timers, signals and listeners belong to the Tokio runtime. What wakes a task from there or from another task goes
 //! through a queue, whose event is one more of the epoll instance.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read, Write};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
+
+mod patience;
+mod turn;
+
+use patience::Patience;
+pub use turn::let_others_go_first;
+use turn::{TURN, Turn};
 
 /// How long all threads may be busy without taking an event before another thread is added.
 const TICK: Duration = Duration::from_millis(1);
@@ -44,11 +57,17 @@ const TICKS_AWAKE: u32 = 100;
 /// A thread that is not needed ends after this time.
 const SPARE_TIME: Duration = Duration::from_secs(10);
 
+/// How long the polling thread looks for an event before it sleeps.
+const AWAKE: Duration = Duration::from_micros(60);
+
 /// The token of the queue's event.
 const QUEUE: u64 = u64::MAX;
 
 /// Events that are taken at once.
 const EVENTS_MAX: usize = 64;
+
+/// Tasks let others go first while all that are queued take less than this together, by the average of the last ones.
+const QUEUE_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// Threads that run tasks.
 pub struct Pool {
@@ -63,6 +82,9 @@ struct Shared {
     tasks: RwLock<Tasks>,
     /// Whether a thread polls.
     is_polled: AtomicBool,
+    patience: Patience,
+    /// How long a task ran on average, in nanoseconds.
+    run_ns: AtomicU32,
     /// Threads that the queue may keep busy, and that rest for as long as the pool lives.
     helpers: usize,
     /// How often a thread has looked for work: it changes while threads get on.
@@ -113,6 +135,8 @@ impl Pool {
             queue: Mutex::default(),
             tasks: RwLock::default(),
             is_polled: AtomicBool::new(false),
+            patience: Patience::new(),
+            run_ns: AtomicU32::new(0),
             helpers: helpers.max(1),
             looks: AtomicUsize::new(0),
             threads: Mutex::default(),
@@ -280,9 +304,13 @@ impl Shared {
 
     /// Waits for events. Returns the task of the first one, and queues the others.
     fn poll(self: &Arc<Shared>) -> Option<Arc<Task>> {
-        let mut events = [MaybeUninit::uninit(); EVENTS_MAX];
-        let events = match epoll::wait(&self.epoll, &mut events, None) {
-            Ok((events, _)) => events,
+        let none = epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(QUEUE),
+        };
+        let mut events = [none; EVENTS_MAX];
+        let found = match self.wait(&mut events) {
+            Ok(found) => found,
             Err(Errno::INTR) => return None,
             Err(error) => {
                 // No other error can occur with a valid handle; do not spin if one does.
@@ -293,7 +321,7 @@ impl Shared {
         };
         let mut first = None;
         let mut others = Vec::new();
-        for event in events.iter() {
+        for event in events.iter().take(found) {
             match first {
                 None => first = self.task_of(*event, RUNNING),
                 Some(_) => others.extend(self.task_of(*event, QUEUED)),
@@ -307,6 +335,35 @@ impl Shared {
             self.help(queued);
         }
         first
+    }
+
+    /// Waits for events, awake at first if that is likely to be worth it. Returns how many there are.
+    fn wait(&self, events: &mut [epoll::Event]) -> Result<usize, Errno> {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let began = Instant::now();
+        let mut was_short = true;
+        let mut found = 0;
+        if self.patience.is_left() {
+            loop {
+                found = epoll::wait(&self.epoll, &mut *events, Some(&now))?;
+                if found > 0 || began.elapsed() >= AWAKE {
+                    break;
+                }
+                thread::yield_now();
+            }
+        }
+        if found == 0 {
+            found = epoll::wait(&self.epoll, &mut *events, None)?;
+            // The time to wake is a part of it.
+            was_short = began.elapsed() < 2 * AWAKE;
+        }
+        let only = events.first().filter(|_| found == 1);
+        self.patience
+            .note(was_short, only.map(|event| event.data.u64()));
+        Ok(found)
     }
 
     /// Wakes resting threads for tasks in the queue.
@@ -359,9 +416,22 @@ impl Shared {
                 return;
             };
             let mut context = Context::from_waker(&waker);
+            let began = Instant::now();
+            TURN.set(Turn::Own);
             // The panic hook has logged a panic, and the task ends.
             let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(&mut context)));
+            let turn = TURN.replace(Turn::NoTask);
+            self.note_time(began.elapsed());
             if matches!(polled, Ok(Poll::Pending)) {
+                if turn == Turn::AfterOthers {
+                    let mut queue = self.queue.lock();
+                    if !self.is_short(queue.len()) {
+                        continue;
+                    }
+                    task.state.store(QUEUED, Ordering::Release);
+                    queue.push_back(task.clone());
+                    return;
+                }
                 if task.pause() {
                     return;
                 }
@@ -379,6 +449,22 @@ impl Shared {
             }
             return;
         }
+    }
+
+    /// Adds the time that a task ran to the average.
+    fn note_time(&self, time: Duration) {
+        let time = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
+        let average = self.run_ns.load(Ordering::Relaxed);
+        // Threads that do this at the same time lose the time of one.
+        let average = average - average / 16 + time / 16;
+        self.run_ns.store(average, Ordering::Relaxed);
+    }
+
+    /// Whether there are queued tasks, and they are expected to take little time.
+    fn is_short(&self, queued: usize) -> bool {
+        let queued = u32::try_from(queued).unwrap_or(u32::MAX);
+        let time = u64::from(self.run_ns.load(Ordering::Relaxed)) * u64::from(queued);
+        queued > 0 && Duration::from_nanos(time) < QUEUE_TIME_MAX
     }
 
     /// Lets another thread look for work, or starts one.

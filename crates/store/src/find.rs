@@ -37,6 +37,7 @@ use crate::plan::choose::{Candidate, Query, choose};
 use crate::plan::summary::Summary;
 use crate::plan::{Hint, KeyLimits, Plan};
 use crate::store::DocumentStore;
+pub(crate) use by_id::{IdLookUp, note_look_up, one_id};
 pub(crate) use distinct::Distinct;
 
 /// The arguments of a `find`.

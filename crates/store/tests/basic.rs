@@ -517,3 +517,45 @@ fn only_transactions_of_the_server_write_to_its_collections() {
     server.commit(frond_store::Durability::Logged).unwrap();
     assert_eq!(f.find_all(&own, doc! {}).len(), 2);
 }
+
+/// Few rows are sorted in one buffer; when they become many, they go to another sorter. Equal keys keep their order.
+#[test]
+fn sorts_of_few_and_of_many_rows_are_alike() {
+    let fixture = Fixture::new();
+    for (name, count, length) in [
+        ("db.few", 90, 100),
+        ("db.many", 900, 200),
+        ("db.large", 20, 9000),
+    ] {
+        let c = ns(name);
+        let docs: Vec<DocBuf> = (0..count)
+            .map(|n: i32| {
+                let text = format!("{:05}{}", (n * 37) % 50, "x".repeat(length));
+                match n % 11 {
+                    0 => doc! {"_id": n},
+                    1 => doc! {"_id": n, "t": [text.as_str(), "zz"]},
+                    _ => doc! {"_id": n, "t": text.as_str(), "n": n % 7},
+                }
+            })
+            .collect();
+        fixture.insert(&c, &docs);
+        for (sort, projection) in [
+            (doc! {"t": 1}, doc! {}),
+            (doc! {"t": -1, "n": 1}, doc! {"t": 1, "_id": 0}),
+            (doc! {"n": 1}, doc! {"n": 1}),
+        ] {
+            let all = |limit| {
+                let request = FindRequest {
+                    sort: Some(&sort),
+                    projection: Some(&projection),
+                    limit,
+                    ..FindRequest::default()
+                };
+                fixture.find(&c, &request)
+            };
+            // A limit takes the sorter for many rows.
+            assert_eq!(all(None), all(Some(u64::from(u32::MAX))), "{name} {sort:?}");
+            assert_eq!(all(None).len(), count as usize);
+        }
+    }
+}

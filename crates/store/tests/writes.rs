@@ -439,3 +439,79 @@ fn changes_of_watched_collections_are_told_when_they_are_visible() {
     f.store.drop_collection(&other).unwrap();
     assert_eq!(told.load(SeqCst), 0, "other collections are not told");
 }
+
+/// A change of one document by its `_id` takes no plan. With a second condition the same change is planned.
+#[test]
+fn a_change_by_id_does_what_a_planned_one_does() {
+    let collation = doc! {"collation": {"locale": "en", "strength": 2}};
+    let many: DocBuf = {
+        let mut many = DocBuf::new();
+        (0..4000).for_each(|n| many.push(&format!("f{n}"), n));
+        many
+    };
+    let ids = [
+        doc! {"_id": 1},
+        doc! {"_id": 2.0},
+        doc! {"_id": "Three"},
+        doc! {"_id": "three"},
+        doc! {"_id": "large"},
+        doc! {"_id": null},
+        doc! {"_id": {"$gte": 5}},
+        doc! {"_id": 99},
+    ];
+    let change = doc! {"$inc": {"a": 1}, "$set": {"m.f7": "x"}};
+    for options in [doc! {}, collation, doc! {"capped": true, "size": 1 << 20}] {
+        let fixtures = [Fixture::new(), Fixture::new()];
+        let c = ns("db.c");
+        let outcomes = fixtures.each_ref().map(|f| {
+            f.store.create_collection(&c, &options).unwrap();
+            let index = doc! {"key": {"a": 1}};
+            f.store.create_indexes(&c, &[&*index]).unwrap();
+            let docs = [
+                doc! {"_id": 1, "a": 1},
+                doc! {"_id": 2, "a": 2},
+                doc! {"_id": "Three", "a": 3},
+                doc! {"_id": "large", "a": 4, "m": &many},
+                doc! {"_id": null, "a": 5},
+                doc! {"_id": 6, "a": 6},
+            ];
+            f.insert(&c, &docs);
+            let is_planned = std::ptr::eq(f, &fixtures[1]);
+            let mut outcomes = Vec::new();
+            for id in &ids {
+                let mut filter = id.clone();
+                if is_planned {
+                    filter.push("none", &doc! {"$exists": false});
+                }
+                let updated = update(f, &c, &request(&filter, &change)).unwrap();
+                let found = modify(
+                    f,
+                    &c,
+                    &FindAndModifyRequest {
+                        filter: Some(&filter),
+                        update: Some(Value::Document(&change)),
+                        return_new: true,
+                        ..FindAndModifyRequest::default()
+                    },
+                );
+                let removes = id.get_i32("_id") == Some(1) || id.get_str("_id") == Some("large");
+                let deleted = match removes {
+                    true => delete(f, &c, filter, true),
+                    false => 0,
+                };
+                outcomes.push((updated.matched, updated.modified, found.value, deleted));
+            }
+            sound(f, &c);
+            (outcomes, f.find_all(&c, doc! {}))
+        });
+        assert_eq!(outcomes[0], outcomes[1], "{options:?}");
+        assert!(
+            outcomes[0]
+                .0
+                .iter()
+                .filter(|outcome| outcome.0 == 1)
+                .count()
+                >= 5
+        );
+    }
+}

@@ -185,6 +185,17 @@ impl Projection {
         }
     }
 
+    /// The only field that is kept, if the projection does nothing else.
+    pub fn only_field(&self) -> Option<&str> {
+        if !self.is_inclusion() || !self.root.is_flat() {
+            return None;
+        }
+        let fields = self.root.fields();
+        let mut kept = fields.filter(|(_, rule)| matches!(rule, Rule::Include));
+        let (name, _) = kept.next()?;
+        kept.next().is_none().then_some(name)
+    }
+
     /// The parts of a document that the result depends on.
     pub fn required_fields(&self) -> RequiredFields {
         match self.needed_paths() {

@@ -7,7 +7,7 @@ mod buffer;
 mod sorter;
 
 pub use buffer::SpillBuffer;
-pub use sorter::{Record, Sorted, Sorter};
+pub use sorter::{Record, Sorted, Sorter, key_prefix};
 
 use crate::memory::{Fit, Held, SharedMemory, scarce};
 use frond_error::{Error, ErrorCode, Result};
@@ -124,7 +124,7 @@ impl Budget {
     }
 
     /// The account of a holder.
-    pub(crate) fn held(&self) -> Held {
+    pub fn held(&self) -> Held {
         Held::new(self.bytes_max, self.memory.as_deref())
     }
 

@@ -81,7 +81,7 @@ impl<T> Ord for Entry<T> {
 }
 
 /// The first bytes of a key, as a number that compares as they do.
-fn prefix(key: &[u8]) -> u64 {
+pub fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
         None => {
@@ -95,7 +95,7 @@ fn prefix(key: &[u8]) -> u64 {
 /// Sorts entries. Small ones are compared and moved in their place: the beginning of the key and the position. Each entry is
 /// moved once, as in `slice::sort_by_cached_key`.
 fn sort_entries<T>(list: &mut [Entry<T>]) {
-    let prefixes = list.iter().map(|entry| prefix(&entry.key));
+    let prefixes = list.iter().map(|entry| key_prefix(&entry.key));
     let mut order: Vec<(u64, usize)> = prefixes.zip(0..).collect();
     order.sort_unstable_by(|(a, at), (b, other)| {
         a.cmp(b).then_with(|| list.get(*at).cmp(&list.get(*other)))

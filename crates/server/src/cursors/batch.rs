@@ -8,6 +8,11 @@ use super::{BATCH_BYTES, LARGE_BATCH_BYTES, REPLY_BYTES};
 use crate::errors::reply_too_large;
 use crate::limits::REPLY_BYTES_MAX;
 
+/// The most bytes that a batch takes for documents that it does not have yet.
+const START_BYTES: usize = 16 << 10;
+/// Bytes of the fields around the documents of a reply.
+const REPLY_FIELDS_BYTES: usize = 256;
+
 /// The memory that a batch takes.
 pub trait BatchRoom {
     /// Waits for the room of one large document of so many bytes.
@@ -77,6 +82,13 @@ impl Batch<'_> {
         if is_large && !was_large && self.is_whole {
             // Memory that is not written to costs nothing, while growing step by step copies.
             (self.documents).reserve(BATCH_BYTES + REPLY_BYTES - LARGE_BATCH_BYTES);
+        }
+        if self.documents.is_empty() {
+            // The others are probably of about the same size.
+            let most = START_BYTES / (size + 12);
+            let expected = usize::try_from(self.room).unwrap_or(most).min(most);
+            self.documents
+                .reserve(expected.max(1) * (size + 12) + REPLY_FIELDS_BYTES);
         }
         self.documents.push(document);
         self.room = self.room.saturating_sub(1);

@@ -26,6 +26,7 @@ use crate::message::{
 };
 use crate::net::frames::{Ended, Frames};
 use crate::parking::{JournalWait, Parked};
+use crate::pool::let_others_go_first;
 use crate::room::{Room, STALLED};
 use crate::state::Server;
 
@@ -516,6 +517,7 @@ where
             let server = self.client.server;
             server.metrics.physical_bytes_out.add(reply.len() as u64);
             let grant = self.client.state.reply_grant.take();
+            let_others_go_first().await;
             self.send(&reply, grant.is_some()).await?;
         }
         self.client.state.reply_grant = None;

@@ -154,3 +154,58 @@ fn a_pool_ends_with_its_threads() {
     }
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }
+
+/// Tasks that have run wait for those that are queued, unless these are expected to take long.
+#[test]
+fn short_tasks_that_are_queued_go_first() {
+    let runtime = runtime();
+    let _context = runtime.enter();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pool = Pool::new(1, 1).unwrap();
+    let (send, steps) = std::sync::mpsc::channel();
+    let mut clients: Vec<_> = [0u8, 1]
+        .map(|task| {
+            let (client, server) = pair(&listener);
+            let send = send.clone();
+            let talk = move |mut socket: Socket<TcpStream>| async move {
+                while socket.read_u8().await.is_ok() {
+                    send.send((task, "ran")).unwrap();
+                    let_others_go_first().await;
+                    send.send((task, "answered")).unwrap();
+                    socket.write_all(&[0]).await.unwrap();
+                }
+            };
+            pool.spawn(server, talk).unwrap();
+            client
+        })
+        .into();
+    let (mut holder, server) = pair(&listener);
+    pool.spawn(server, sleepy).unwrap();
+    // Both requests are there when the only thread is free again.
+    let mut orders = |run_ns: u32| -> Vec<Vec<&str>> {
+        let order = |_| {
+            holder.write_all(&[1]).unwrap();
+            thread::sleep(Duration::from_millis(2));
+            for client in &mut clients {
+                client.write_all(&[1]).unwrap();
+            }
+            pool.shared.run_ns.store(run_ns, Ordering::Relaxed);
+            for client in clients.iter_mut().chain([&mut holder]) {
+                client.read_exact(&mut [0]).unwrap();
+            }
+            steps.try_iter().map(|(_, step)| step).collect()
+        };
+        (0..5).map(order).collect()
+    };
+    // The holder's 10 ms are in the average.
+    let after_long = orders(100_000_000);
+    assert!(
+        after_long
+            .iter()
+            .all(|steps| steps[..2] == ["ran", "answered"]),
+        "{after_long:?}"
+    );
+    let after_short = orders(0);
+    let in_turns = |steps: &Vec<&str>| steps[..2] == ["ran", "ran"];
+    assert!(after_short.iter().any(in_turns), "{after_short:?}");
+}

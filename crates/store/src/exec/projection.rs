@@ -1,6 +1,6 @@
 //! Projections: the fields of its documents that a query returns.
 
-use frond_bson::{Doc, DocBuf, Value};
+use frond_bson::{Doc, DocBuf, FieldFinder, Value};
 use frond_query::projection::Projection as Shape;
 
 use super::describe::Describer;
@@ -14,6 +14,8 @@ pub struct Projection {
     covered: bool,
     /// The last document, whose memory the next one takes.
     buffer: DocBuf,
+    /// Finds the only field that is kept.
+    only: Option<FieldFinder>,
 }
 
 /// A buffer that a larger document has left is not kept: a cursor may be idle for long.
@@ -22,7 +24,9 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 impl Projection {
     /// Applies `shape` to each row; `covered` if rows are made of index entries.
     pub fn new(shape: Shape, covered: bool) -> Projection {
+        let only = shape.only_field();
         Projection {
+            only: only.map(|name| FieldFinder::new(vec![name.into()])),
             shape,
             covered,
             buffer: DocBuf::new(),
@@ -45,9 +49,20 @@ impl Operator for Projection {
         stats: &mut OpStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
-        let (shape, buffer) = (&self.shape, &mut self.buffer);
+        let (shape, buffer, only) = (&self.shape, &mut self.buffer, &mut self.only);
         let pulled = inputs.pull(cx, &mut |row| {
-            shape.apply_to(row.doc, row.positional, row.meta, buffer)?;
+            match only {
+                Some(finder) => {
+                    let mut found = [None];
+                    finder.find(row.doc, &mut found);
+                    buffer.clear();
+                    found
+                        .iter()
+                        .flatten()
+                        .for_each(|field| buffer.push_raw(field));
+                }
+                None => shape.apply_to(row.doc, row.positional, row.meta, buffer)?,
+            }
             stats.advanced += 1;
             sink(RowRef { doc: buffer, ..row })
         });

@@ -1,11 +1,16 @@
-//! A find of one document by its `_id`, the most frequent request, without a plan and without operators.
+//! A find of one document by its `_id`, the most frequent request, without a plan and without operators. Changes of one
+//! document find it here, too.
+
+use std::sync::Arc;
 
 use frond_bson::{ArrayBuf, Doc, Value};
 use frond_query::projection::FlatProjection;
 
 use super::{FindRequest, takes_short_way};
+use crate::catalog::{Catalog, Collection};
 use crate::error::Result;
 use crate::figures;
+use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
 use crate::record;
 use crate::store::DocumentStore;
@@ -14,7 +19,7 @@ use crate::store::DocumentStore;
 const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 
 /// The `_id` that a filter asks for, if that is all it does.
-fn one_id(filter: &Doc) -> Option<Value<'_>> {
+pub(crate) fn one_id(filter: &Doc) -> Option<Value<'_>> {
     let mut fields = filter.iter();
     let (name, value) = fields.next()?;
     let is_plain = matches!(
@@ -29,6 +34,44 @@ fn one_id(filter: &Doc) -> Option<Value<'_>> {
             | Value::Binary { .. }
     );
     (name == "_id" && is_plain && fields.next().is_none()).then_some(value)
+}
+
+/// Where an `_id` is looked up.
+pub(crate) struct IdLookUp {
+    pub collection: Arc<Collection>,
+    pub snapshot: Snapshot,
+    /// The key of the document.
+    pub key: Vec<u8>,
+}
+
+impl IdLookUp {
+    /// Prepares to look up a plain `_id`. `None` if the collection is of a kind that takes a plan, or a view, or is not there.
+    pub fn new(catalog: &Catalog, ns: &Namespace, id: &Value<'_>) -> Result<Option<IdLookUp>> {
+        let Some((collection, snapshot)) = catalog.read(ns)? else {
+            return Ok(None);
+        };
+        let is_by_id = collection.oplog().is_none() && !collection.is_by_record();
+        if !is_by_id || !collection.collator().is_binary() {
+            return Ok(None);
+        }
+        let mut key = Vec::with_capacity(32);
+        collection.collator().encode(id, &mut key);
+        Ok(Some(IdLookUp {
+            collection,
+            snapshot,
+            key,
+        }))
+    }
+}
+
+/// Notes a look-up for the figures of the operation and of the index.
+pub(crate) fn note_look_up(collection: &Collection, found: bool) {
+    collection.id_uses().add();
+    figures::note_named("IDHACK");
+    figures::note(|figures| {
+        figures.keys_examined += u64::from(found);
+        figures.docs_examined += u64::from(found);
+    });
 }
 
 impl DocumentStore {
@@ -53,30 +96,22 @@ impl DocumentStore {
         let Some(shape) = FlatProjection::of(request.projection.unwrap_or(Doc::empty())) else {
             return Ok(false);
         };
-        let Some((collection, snapshot)) = self.catalog().read(ns)? else {
-            // It may be a view.
+        let Some(IdLookUp {
+            collection,
+            snapshot,
+            key,
+        }) = IdLookUp::new(self.catalog(), ns, &id)?
+        else {
             return Ok(false);
         };
-        let is_by_id = collection.oplog().is_none() && !collection.is_by_record();
-        if !is_by_id || !collection.collator().is_binary() {
-            return Ok(false);
-        }
-        let mut key = Vec::with_capacity(32);
-        collection.collator().encode(&id, &mut key);
         let Some(record) = snapshot.get(collection.primary, &key)? else {
-            figures::note_named("IDHACK");
-            collection.id_uses().add();
+            note_look_up(&collection, false);
             return Ok(true);
         };
         if record::is_in_parts(&record) || record.len() > DOCUMENT_BYTES_MAX {
             return Ok(false);
         }
-        collection.id_uses().add();
-        figures::note_named("IDHACK");
-        figures::note(|figures| {
-            figures.keys_examined += 1;
-            figures.docs_examined += 1;
-        });
+        note_look_up(&collection, true);
         batch.push_doc(|out| shape.apply(Doc::from_trusted(&record), out));
         Ok(true)
     }

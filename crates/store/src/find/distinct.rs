@@ -1,12 +1,14 @@
 //! The distinct values of a field.
 
-use frond_bson::{ArrayBuf, Collator, Doc, MAX_DOCUMENT_BYTES, RawElement, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, FieldFinder, MAX_DOCUMENT_BYTES, RawElement, Value};
 use frond_query::paths::{Path, distinct_values};
+use frond_query::spill::key_prefix;
 
 use super::Planned;
 use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::exec::operator::Flow;
+use crate::memory::make_room;
 use frond_error::ErrorCode;
 
 /// Bytes of a reply beside the values.
@@ -33,10 +35,14 @@ pub(crate) fn values(planned: Planned, path: &str, context: &OpContext) -> Resul
 
 /// Values that are collected before duplicates are removed.
 const GATHERED_MIN: usize = 512;
+/// The key and the value of a document rarely take more.
+const VALUES_BYTES: usize = 512;
 
 /// The values seen so far.
 pub(crate) struct Distinct {
     path: Path,
+    /// Finds the field of a path without dots.
+    finder: Option<FieldFinder>,
     collator: Collator,
     /// Equal values, as 1 and 1.0, have the same key; the first of them is returned. They are sorted and deduplicated
     /// in groups, so that most values need no search.
@@ -51,6 +57,8 @@ pub(crate) struct Distinct {
 /// The place of a value in the buffer: its key, followed by its element.
 #[derive(Clone, Copy)]
 struct Found {
+    /// The first bytes of the key, which decide most comparisons.
+    prefix: u64,
     key: usize,
     element: usize,
     end: usize,
@@ -77,6 +85,7 @@ impl Distinct {
         Distinct {
             collator: collator.clone(),
             path: Path::new(path),
+            finder: (!path.contains('.')).then(|| FieldFinder::new(vec![path.into()])),
             found: Vec::new(),
             found_max: GATHERED_MIN,
             store: Vec::new(),
@@ -91,14 +100,16 @@ impl Distinct {
     pub fn add(&mut self, doc: &Doc) -> Result<()> {
         let Distinct {
             path,
+            finder,
             collator,
             found,
             store,
             bytes,
             ..
         } = self;
+        make_room(store, doc.len_bytes().min(VALUES_BYTES));
         let mut last = found.last().copied();
-        distinct_values(doc, path, |value: Value<'_>| {
+        let mut visit = |value: Value<'_>| {
             let key = store.len();
             collator.encode(&value, store);
             let element = store.len();
@@ -111,6 +122,7 @@ impl Distinct {
             store.extend_from_slice(&[value.type_code(), 0]);
             value.write_to(store);
             let new = Found {
+                prefix: key_prefix(store.get(key..element).unwrap_or_default()),
                 key,
                 element,
                 end: store.len(),
@@ -118,7 +130,20 @@ impl Distinct {
             *bytes += new.value_bytes() + 8;
             last = Some(new);
             found.push(new);
-        });
+        };
+        match finder {
+            Some(finder) => {
+                let mut field = [None];
+                finder.find(doc, &mut field);
+                let [field] = field;
+                match field.and_then(|field: RawElement<'_>| field.value()) {
+                    Some(Value::Array(items)) => items.values().for_each(visit),
+                    Some(value) => visit(value),
+                    None => {}
+                }
+            }
+            None => distinct_values(doc, path, visit),
+        }
         if self.found.len() >= self.found_max || self.bytes > BYTES_MAX {
             self.tell_apart();
             self.found_max = GATHERED_MIN.max(2 * self.found.len());
@@ -141,6 +166,7 @@ impl Distinct {
             kept.extend_from_slice(self.store.get(found.key..found.end).unwrap_or_default());
             *found = Found {
                 key,
+                prefix: found.prefix,
                 element: key + len,
                 end: kept.len(),
             };
@@ -153,9 +179,12 @@ impl Distinct {
     fn sort(&mut self) {
         let store = &self.store;
         // Of equal keys the one found first is first in the buffer.
-        let order = |a: &Found, b: &Found| a.key(store).cmp(b.key(store)).then(a.key.cmp(&b.key));
+        let order = |a: &Found, b: &Found| {
+            let keys = || a.key(store).cmp(b.key(store)).then(a.key.cmp(&b.key));
+            a.prefix.cmp(&b.prefix).then_with(keys)
+        };
         self.found.sort_unstable_by(order);
-        self.found.dedup_by(|b, a| a.key(store) == b.key(store));
+        (self.found).dedup_by(|b, a| a.prefix == b.prefix && a.key(store) == b.key(store));
     }
 
     pub fn into_array(mut self) -> ArrayBuf {

@@ -10,7 +10,7 @@ use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::exec::operator::Row;
-use crate::find::Question;
+use crate::find::{Question, one_id};
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::plan::Hint;
@@ -99,6 +99,7 @@ pub(crate) fn delete_expired_through(
         catalog,
         ns,
         question,
+        id: None,
         context,
         durability,
         bypass_validation: true,
@@ -133,6 +134,8 @@ pub fn delete(
             request.hint,
             &environment(request.variables, &collator),
         )?,
+        id: one_id(request.filter)
+            .filter(|_| request.hint.is_none() && request.collation.is_none()),
         context,
         durability,
         bypass_validation: true,

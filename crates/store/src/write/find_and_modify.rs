@@ -15,7 +15,7 @@ use crate::clock::environment;
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::operator::Row;
-use crate::find::Question;
+use crate::find::{Question, one_id};
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 
@@ -126,6 +126,10 @@ pub fn find_and_modify(
         catalog,
         ns,
         question: Question::parse(Some(filter), request.sort, request.hint, &environment)?,
+        id: one_id(filter).filter(|_| {
+            let sort = request.sort.is_none_or(Doc::is_empty);
+            sort && request.hint.is_none() && request.collation.is_none()
+        }),
         context,
         durability,
         bypass_validation: request.bypass_validation,

@@ -6,18 +6,21 @@
 //! change of many documents first finds all of them on one snapshot, so that it does not meet its own results; then it
 //! changes them in commits of bounded size, each on a new snapshot, on which every document is read and tested again.
 
+use std::sync::Arc;
+
+use frond_bson::{Doc, Value};
 use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
 
 use super::Retry;
 use super::staging::{Buffers, Staged, Staging};
-use crate::catalog::{Catalog, Uuid};
+use crate::catalog::{Catalog, Collection, Uuid};
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::exec::build::{Output, Wanted};
 use crate::exec::operator::{Flow, Pulled, Row};
 use crate::exec::reader::Loading;
-use crate::find::{Planned, Question};
+use crate::find::{IdLookUp, Planned, Question, note_look_up};
 use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError, Snapshot, TreeId};
 use crate::namespace::Namespace;
 use crate::plan::required_fields;
@@ -76,6 +79,8 @@ pub struct Target<'a> {
     pub ns: &'a Namespace,
     /// The filter, which document comes first if only one is changed, and the index to use.
     pub question: Question,
+    /// The `_id` that is asked for, if the filter has one and nothing else, and there is no hint and no collation.
+    pub id: Option<Value<'a>>,
     /// Limits.
     pub context: &'a OpContext,
     /// When a commit returns.
@@ -84,6 +89,15 @@ pub struct Target<'a> {
     pub bypass_validation: bool,
     /// Whether large documents are read whole.
     pub whole: bool,
+}
+
+/// The document to change, and where it was found.
+struct First {
+    row: Row,
+    collection: Arc<Collection>,
+    snapshot: Snapshot,
+    /// It matches this.
+    filter: Arc<Filter>,
 }
 
 /// How many documents a change concerned.
@@ -125,6 +139,55 @@ impl Target<'_> {
         }
     }
 
+    /// Finds the first document.
+    fn first(&self) -> Result<Option<First>> {
+        if let Some(id) = &self.id
+            && let Some(look_up) = IdLookUp::new(self.catalog, self.ns, id)?
+        {
+            let IdLookUp {
+                collection,
+                snapshot,
+                key,
+            } = look_up;
+            let record = snapshot.get(collection.primary, &key)?;
+            // The way of a large document knows which parts it takes.
+            if !record.as_deref().is_some_and(record::is_in_parts) {
+                note_look_up(&collection, record.is_some());
+                let doc = record.map(|record| Doc::from_trusted(&record).to_owned());
+                return Ok(doc.map(|doc| First {
+                    row: Row {
+                        key,
+                        doc,
+                        stored: None,
+                        positional: None,
+                        index_key: None,
+                        meta: None,
+                    },
+                    collection,
+                    snapshot,
+                    filter: self.question.filter.clone(),
+                }));
+            }
+        }
+        let Some(planned) = self.plan()? else {
+            return Ok(None);
+        };
+        let output = Output {
+            sort: planned.sort(),
+            limit: Some(1),
+            ..Output::default()
+        };
+        let mut executor = planned.query(&self.wanted(&planned), output, self.context);
+        let row = executor.next_row()?;
+        drop(executor);
+        Ok(row.map(|row| First {
+            row,
+            collection: planned.collection,
+            snapshot: planned.snapshot,
+            filter: planned.question.filter,
+        }))
+    }
+
     /// Changes the first document. Returns the document before the change, `None` if there is none.
     ///
     /// # Errors
@@ -134,22 +197,17 @@ impl Target<'_> {
         let mut buffers = Buffers::default();
         loop {
             self.context.check()?;
-            let Some(planned) = self.plan()? else {
+            let Some(found) = self.first()? else {
                 return Ok(None);
             };
-            let output = Output {
-                sort: planned.sort(),
-                limit: Some(1),
-                ..Output::default()
-            };
-            let mut executor = planned.query(&self.wanted(&planned), output, self.context);
-            let row = executor.next_row()?;
-            drop(executor);
-            let Some(mut row) = row else { return Ok(None) };
             point("a document to change is found");
-            let filter = &planned.question.filter;
-            let uuid = planned.collection.uuid;
-            let (mut collection, mut snapshot) = (planned.collection.clone(), planned.snapshot);
+            let First {
+                mut row,
+                mut collection,
+                mut snapshot,
+                filter,
+            } = found;
+            let (filter, uuid) = (&*filter, collection.uuid);
             loop {
                 let mut staging = Staging::new(self.catalog, &collection, snapshot, &mut buffers)
                     .bypassing_validation(self.bypass_validation);

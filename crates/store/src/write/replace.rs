@@ -44,6 +44,7 @@ pub(crate) fn replace_one(
         catalog,
         ns,
         question: Question::parse(Some(filter), None, None, &environment)?,
+        id: None,
         context,
         durability: Durability::Logged,
         bypass_validation: true,

@@ -17,7 +17,7 @@ use crate::clock::{environment, next_timestamp, now_ms};
 use crate::context::OpContext;
 use crate::error::{Result, command};
 use crate::exec::operator::Row;
-use crate::find::Question;
+use crate::find::{Question, one_id};
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::oplog::diff::SetPaths;
@@ -251,6 +251,10 @@ pub fn update(
             request.hint,
             &environment,
         )?,
+        id: one_id(request.filter).filter(|_| {
+            let sort = request.sort.is_none_or(Doc::is_empty);
+            sort && request.hint.is_none() && request.collation.is_none()
+        }),
         context,
         durability,
         bypass_validation: request.bypass_validation,

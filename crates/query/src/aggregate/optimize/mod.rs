@@ -3,6 +3,7 @@
 mod count;
 mod lookup_unwind;
 mod match_first;
+mod project_group;
 
 use super::Pipeline;
 
@@ -11,6 +12,7 @@ impl Pipeline {
     pub(super) fn optimized(mut self) -> Pipeline {
         match_first::apply(&mut self.stages);
         lookup_unwind::apply(&mut self.stages);
+        project_group::apply(&mut self.stages);
         self
     }
 }

@@ -87,6 +87,49 @@ fn rules_change_no_result() {
 }
 
 #[test]
+fn a_projection_that_passes_on_what_a_group_reads_is_left_out() {
+    let sum = "{$group: {_id: '$item', n: {$sum: '$a'}, c: {$sum: 1}}}";
+    let nested = "{$group: {_id: '$c.d', n: {$sum: 1}}}";
+    let pushed = "{$group: {_id: null, all: {$push: '$$ROOT'}}}";
+    for (front, group, left) in [
+        ("{$project: {a: 1, item: 1, _id: 0}}", sum, 1),
+        ("{$project: {a: 1, item: true, b: 1}}", sum, 1),
+        ("{$project: {b: 0}}", sum, 1),
+        ("{$unset: ['b', 'c.d']}", sum, 1),
+        ("{$project: {a: 1, item: 1}}, {$project: {b: 0}}", sum, 1),
+        ("{$project: {c: 1}}", nested, 1),
+        (
+            "{$project: {b: 1}}",
+            "{$group: {_id: null, n: {$sum: 1}}}",
+            1,
+        ),
+        // What the group reads is gone, changed or not known.
+        ("{$project: {a: 1}}", sum, 2),
+        ("{$project: {a: 0}}", sum, 2),
+        ("{$project: {a: '$_id', item: 1}}", sum, 2),
+        (
+            "{$project: {a: 1, item: 1, x: {$divide: [1, '$a']}}}",
+            sum,
+            2,
+        ),
+        ("{$set: {x: 1}}", sum, 2),
+        ("{$project: {'c.e': 1}}", nested, 2),
+        ("{$project: {'c.d': 1}}", nested, 2),
+        ("{$project: {a: 1}}", pushed, 2),
+        ("{$unwind: '$b'}", sum, 2),
+    ] {
+        let pipeline = parse(&format!("[{front}, {group}]")).unwrap();
+        let optimized = pipeline.clone().optimized();
+        assert_eq!(optimized.len(), left, "{front}, {group}");
+        let given = |pipeline: Pipeline| {
+            let input = Box::new(Docs::new(docs(INPUT)));
+            collect(pipeline.execute(input, &context()).unwrap()).unwrap()
+        };
+        assert_eq!(given(optimized), given(pipeline), "{front}, {group}");
+    }
+}
+
+#[test]
 fn counts_come_from_the_counter() {
     for (stages, count, expected) in [
         (
