@@ -32,7 +32,7 @@ impl Publisher {
     pub(crate) fn new(visible: u64) -> Publisher {
         Publisher {
             visible: AtomicU64::new(visible),
-            acknowledged: AtomicU64::new(visible),
+            acknowledged: AtomicU64::new(0),
             durable_stamp: AtomicU64::new(0),
             pending: Mutex::default(),
             published: Condvar::new(),
@@ -167,6 +167,15 @@ mod tests {
             publisher.publish(5, 5, 5);
         });
         assert_eq!(publisher.for_snapshot(), 6);
+    }
+
+    /// The numbers of a log whose end was lost begin again below that of the checkpoint.
+    #[test]
+    fn a_snapshot_after_a_replay_waits_for_nothing() {
+        let publisher = Publisher::new(10);
+        assert_eq!(publisher.for_snapshot(), 10);
+        publisher.reset(5);
+        assert_eq!(publisher.for_snapshot(), 5);
     }
 
     #[test]
