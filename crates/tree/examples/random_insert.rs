@@ -1,6 +1,8 @@
-//! Inserts documents with random secondary keys, prints the speed, then reads some of them back.
+//! Inserts documents with random secondary keys, prints the speed and how long commits take, then reads some of them back.
 //!
-//! `cargo run --release -p frond-tree --example random_insert -- DIRECTORY [MILLIONS] [CACHE_MIB] [THREADS]`
+//! `cargo run --release -p frond-tree --example random_insert -- DIRECTORY [MILLIONS] [CACHE_MIB] [THREADS] [load]`
+//!
+//! With `load` it reads nothing.
 
 use std::io::Write;
 use std::ops::Bound;
@@ -46,7 +48,8 @@ fn value(document: u64) -> [u8; 200] {
     value
 }
 
-/// A short random sleep-free loop of writers; returns when all documents from `from` to `to` are in.
+/// A short random sleep-free loop of writers; returns when all documents from `from` to `to` are in, with the time of each commit
+/// in nanoseconds.
 fn load(
     store: &Store,
     primary: TreeId,
@@ -54,12 +57,14 @@ fn load(
     from: u64,
     to: u64,
     threads: u64,
-) -> Result<()> {
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+) -> Result<Vec<u32>> {
+    let results: Vec<Result<Vec<u32>>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
                 scope.spawn(move || {
                     let mut document = from + thread;
+                    let mut times = Vec::with_capacity(((to - from) / threads) as usize + 1);
+                    let mut begin = Instant::now();
                     while document < to {
                         let mut set = WriteSet::new();
                         set.put(primary, &primary_key(document), &value(document));
@@ -68,8 +73,11 @@ fn load(
                         }
                         store.commit(set, Durability::Logged)?;
                         document += threads;
+                        let end = Instant::now();
+                        times.push((end - begin).as_nanos().min(u128::from(u32::MAX)) as u32);
+                        begin = end;
                     }
-                    Ok(())
+                    Ok(times)
                 })
             })
             .collect();
@@ -78,7 +86,17 @@ fn load(
             .map(|worker| worker.join().expect("a writer"))
             .collect()
     });
-    results.into_iter().collect()
+    let parts: Result<Vec<Vec<u32>>> = results.into_iter().collect();
+    Ok(parts?.concat())
+}
+
+/// Processor time of this process in seconds.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks = ticks.filter_map(|ticks| ticks.parse::<u64>().ok());
+    ticks.sum::<u64>() as f64 / 100.0
 }
 
 fn main() -> Result<()> {
@@ -103,10 +121,17 @@ fn main() -> Result<()> {
     store.commit(set, Durability::Logged)?;
 
     let start = Instant::now();
-    let mut done = 0;
+    let (mut done, mut times) = (0, Vec::new());
     while done < documents {
         let part = Instant::now();
-        load(&store, primary, &secondaries, done, done + REPORT, threads)?;
+        times.extend(load(
+            &store,
+            primary,
+            &secondaries,
+            done,
+            done + REPORT,
+            threads,
+        )?);
         done += REPORT;
         let stats = store.stats();
         println!(
@@ -119,6 +144,18 @@ fn main() -> Result<()> {
         );
         std::io::stdout().flush().expect("standard output");
     }
+    let processor = processor_seconds() / done as f64 * 1e6;
+    times.sort_unstable();
+    let at = |share: f64| f64::from(times[((times.len() - 1) as f64 * share) as usize]) / 1000.0;
+    println!(
+        "commits: p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us, p99.99 {:.0} us, longest {:.0} us; {processor:.2} processor seconds a million",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(0.9999),
+        at(1.0),
+    );
+    drop(times);
     let logical = done * (212 + 44 * SECONDARIES as u64);
     let stats = store.stats();
     println!(
@@ -132,6 +169,9 @@ fn main() -> Result<()> {
         println!("{:?}", store.tree_stats(*tree));
     }
 
+    if arguments.get(5).is_some_and(|option| option == "load") {
+        return store.close();
+    }
     let snapshot = store.snapshot();
     let mut state = 99;
     measure("point reads of the primary", || {

@@ -39,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Commits that take more memory than this are made one at a time. Commits become visible in the order of their numbers, so a
 /// small one waits for at most one large one. Batches of a bulk insert are smaller.
 const LARGE_BYTES: usize = 8 << 20;
+/// A commit that takes at most so much memory does not wait until earlier ones of that kind are in the memtable.
+const QUICK_BYTES: usize = 64 << 10;
 /// A memtable that has its usual size after this time is not filled any further. What fills one faster would fill a larger one
 /// soon, too, and larger ones take less work to flush.
 const FAST_FILL: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 3000 });
@@ -207,7 +209,7 @@ impl Engine {
         let first = state.next_sequence;
         // A write set with only guards takes a number too, so that it is ordered among the commits.
         let last = first + ops.max(1) - 1;
-        let version = self.version.load_full();
+        let version = self.version.load();
         let logged = match state.conflict_of(set) {
             Some(conflict) => Err(conflict),
             None => self.log_frame(&state, set, checksum, first, last),
@@ -228,6 +230,12 @@ impl Engine {
             state.last_stamp = stamped.last;
         }
         state.record(set, last);
+        // A reader must not wait for a commit that takes long. A stamp without a log is durable at once.
+        let is_quick = set.memtable_bytes() <= QUICK_BYTES && !set.changes_trees();
+        if !is_quick || is_stamped {
+            state.awaited = last;
+        }
+        let awaited = state.awaited;
         version.active.note_last_sequence(last);
         if set.changes_trees() {
             version.active.note_tree_changes();
@@ -262,7 +270,7 @@ impl Engine {
             set.memtable_bytes(),
         );
         step("a commit is in the memtable");
-        let mut is_stamp_durable = self.publisher.publish(first, last);
+        let mut is_stamp_durable = self.publisher.publish(first, last, awaited);
         if let (Some(stamped), None) = (stamped, self.log.get()) {
             self.publisher.raise_durable_stamp(stamped.last);
             is_stamp_durable = true;
@@ -275,6 +283,7 @@ impl Engine {
             self.end_large(&mut self.commit_lock.lock(), set);
         }
         self.fold_hot(&version.active, hot);
+        drop(version);
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
@@ -581,6 +590,53 @@ mod tests {
         let small = made();
         (41..63).for_each(put);
         assert!(made() - small <= 2, "{} and {small}", made());
+    }
+
+    /// A commit that was interrupted in its middle stopped all committers.
+    #[test]
+    fn a_small_commit_returns_before_an_earlier_one_and_snapshots_have_it() {
+        const WAIT: Duration = Duration::from_secs(20);
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(Options::new(directory.path())).unwrap();
+        let tree = store.allocate_tree();
+        let mut set = WriteSet::new();
+        set.create_tree(tree, &TreeOptions::default());
+        store.commit(set, Durability::Logged).unwrap();
+        let put = |key: &[u8]| {
+            let mut set = WriteSet::new();
+            set.put(tree, key, b"value");
+            set
+        };
+        let ((reached, steps), (go_on, told)) = (channel(), channel());
+        let (committer, first) = (store.clone(), put(b"first"));
+        let first = thread::spawn(move || {
+            at_steps(move |step| {
+                if step == "a commit has its numbers" {
+                    reached.send(()).unwrap();
+                    told.recv().unwrap();
+                }
+            });
+            committer.commit(first, Durability::Logged).unwrap();
+        });
+        steps.recv_timeout(WAIT).unwrap();
+        let before = store.snapshot();
+        let (done, second) = channel();
+        let (committer, set) = (store.clone(), put(b"second"));
+        thread::spawn(move || done.send(committer.commit(set, Durability::Logged)));
+        let second = second.recv_timeout(WAIT);
+        let (seen, snapshots) = channel();
+        let reader = store.clone();
+        thread::spawn(move || seen.send(reader.snapshot()));
+        let early = snapshots.recv_timeout(Duration::from_millis(300));
+        go_on.send(()).unwrap();
+        first.join().unwrap();
+        second.expect("it does not wait").unwrap();
+        assert!(early.is_err(), "the snapshot waits");
+        let after = snapshots.recv_timeout(WAIT).unwrap();
+        for key in [&b"first"[..], b"second"] {
+            assert!(after.contains(tree, key).unwrap());
+            assert!(!before.contains(tree, key).unwrap());
+        }
     }
 
     /// Any number of large commits could get their numbers before a small one, which waited for all of them.

@@ -40,6 +40,8 @@ pub(crate) struct CommitState {
     pub(crate) throttle: WriteThrottle,
     /// Whether a large commit has its room, and is not visible yet.
     pub(crate) large_is_under_way: bool,
+    /// The last number of the newest commit that later ones wait for, because it may take long.
+    pub(crate) awaited: u64,
 }
 
 impl CommitState {
@@ -51,6 +53,7 @@ impl CommitState {
             intents: Intents::default(),
             throttle: WriteThrottle::new(),
             large_is_under_way: false,
+            awaited: 0,
         }
     }
 }
@@ -108,7 +111,7 @@ impl Engine {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut version = self.version.load_full();
         loop {
-            let sequence = self.publisher.visible();
+            let sequence = self.publisher.for_snapshot();
             let again = self.version.load_full();
             // If the version is the same before and after the number was read, all commits up to the number are in
             // the version's memtables, and none of its trees holds a later commit.

@@ -44,11 +44,14 @@ impl Source {
         }
     }
 
-    /// The newest message of the key.
-    fn message(&self) -> (Kind, &[u8]) {
+    /// The key and its newest message.
+    fn entry(&self) -> Option<(&[u8], Kind, &[u8])> {
         match &self.messages {
-            Messages::Mem(source) => source.message(),
-            Messages::Runs(source) => source.message(),
+            Messages::Mem(source) => source.entry(),
+            Messages::Runs(source) => {
+                let (kind, value) = source.message();
+                Some((source.key()?, kind, value))
+            }
         }
     }
 
@@ -236,9 +239,7 @@ impl Merger {
 
     /// The first key and its newest message.
     pub(crate) fn peek(&self) -> Option<(&[u8], Kind, &[u8])> {
-        let source = &self.sources[*self.heap.first()?];
-        let (kind, value) = source.message();
-        Some((source.key()?, kind, value))
+        self.sources[*self.heap.first()?].entry()
     }
 
     /// Moves the source on top. The next older message of the same key may come next.

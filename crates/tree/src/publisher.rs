@@ -6,8 +6,14 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 
 /// The last visible sequence number, and the finished commits after it.
+///
+/// A commit that is finished before an earlier one could wait for that. It need not: what counts is that a snapshot taken later
+/// has it. So a small commit leaves the wait to the next snapshot, which seldom has to wait. With many committers on few
+/// processors, one that is interrupted in its middle would stop all others, and each of them would have to be woken.
 pub(crate) struct Publisher {
     visible: AtomicU64,
+    /// Snapshots must have the commits up to here: their committers have returned.
+    acknowledged: AtomicU64,
     /// The last stamp that is durable and visible.
     durable_stamp: AtomicU64,
     pending: Mutex<Pending>,
@@ -26,23 +32,39 @@ impl Publisher {
     pub(crate) fn new(visible: u64) -> Publisher {
         Publisher {
             visible: AtomicU64::new(visible),
+            acknowledged: AtomicU64::new(0),
             durable_stamp: AtomicU64::new(0),
             pending: Mutex::default(),
             published: Condvar::new(),
         }
     }
 
-    /// The last sequence number that snapshots see.
+    /// The last sequence number up to which all commits are in the memtables.
     pub(crate) fn visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Called when the operations `first..=last` are in the memtable; returns when snapshots see them. True if that
-    /// has raised the durable stamp.
-    pub(crate) fn publish(&self, first: u64, last: u64) -> bool {
+    /// The number for a snapshot: it has all commits that have returned. Waits for those before them.
+    pub(crate) fn for_snapshot(&self) -> u64 {
+        let acknowledged = self.acknowledged.load(Ordering::Acquire);
+        let visible = self.visible();
+        if visible >= acknowledged {
+            return visible;
+        }
+        self.wait(acknowledged);
+        self.visible()
+    }
+
+    /// Called when the operations `first..=last` are in the memtable; returns when all commits up to `awaited` are, too.
+    /// Snapshots taken from then on have this commit. True if that has raised the durable stamp.
+    pub(crate) fn publish(&self, first: u64, last: u64, awaited: u64) -> bool {
         let mut pending = self.pending.lock();
-        pending.finished.insert(first, last);
         let mut visible = self.visible();
+        if first == visible + 1 {
+            visible = last;
+        } else {
+            pending.finished.insert(first, last);
+        }
         while let Some(end) = pending.finished.remove(&(visible + 1)) {
             visible = end;
         }
@@ -59,8 +81,12 @@ impl Publisher {
         }
         // Always: a flush may wait for this commit.
         self.published.notify_all();
-        while self.visible() < last {
+        while self.visible() < awaited {
             self.published.wait(&mut pending);
+        }
+        drop(pending);
+        if self.visible() < last {
+            self.acknowledged.fetch_max(last, Ordering::AcqRel);
         }
         stamp.is_some()
     }
@@ -92,7 +118,7 @@ impl Publisher {
         self.visible.store(visible, Ordering::Release);
     }
 
-    /// Waits until snapshots see `sequence`.
+    /// Waits until `sequence` is visible.
     pub(crate) fn wait(&self, sequence: u64) {
         let mut pending = self.pending.lock();
         while self.visible() < sequence {
@@ -109,20 +135,53 @@ mod tests {
     fn publishes_in_order() {
         let publisher = Publisher::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| publisher.publish(4, 6));
-            scope.spawn(|| publisher.publish(3, 3));
+            scope.spawn(|| publisher.publish(4, 6, 6));
+            scope.spawn(|| publisher.publish(3, 3, 3));
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert_eq!(publisher.visible(), 0);
-            publisher.publish(1, 2);
+            publisher.publish(1, 2, 2);
             publisher.wait(6);
         });
         assert_eq!(publisher.visible(), 6);
     }
 
     #[test]
+    fn a_snapshot_waits_for_what_was_acknowledged() {
+        let publisher = Publisher::new(0);
+        publisher.publish(2, 2, 0);
+        publisher.publish(4, 4, 0);
+        assert_eq!(publisher.visible(), 0);
+        std::thread::scope(|scope| {
+            let snapshot = scope.spawn(|| publisher.for_snapshot());
+            publisher.publish(1, 1, 1);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!snapshot.is_finished());
+            publisher.publish(3, 3, 3);
+            assert_eq!(snapshot.join().unwrap(), 4);
+        });
+        // One that no commit was acknowledged after.
+        std::thread::scope(|scope| {
+            scope.spawn(|| publisher.publish(6, 6, 6));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(publisher.for_snapshot(), 4);
+            publisher.publish(5, 5, 5);
+        });
+        assert_eq!(publisher.for_snapshot(), 6);
+    }
+
+    /// The numbers of a log whose end was lost begin again below that of the checkpoint.
+    #[test]
+    fn a_snapshot_after_a_replay_waits_for_nothing() {
+        let publisher = Publisher::new(10);
+        assert_eq!(publisher.for_snapshot(), 10);
+        publisher.reset(5);
+        assert_eq!(publisher.for_snapshot(), 5);
+    }
+
+    #[test]
     fn a_stamp_counts_when_it_is_durable_and_visible() {
         let publisher = Publisher::new(0);
-        assert!(!publisher.publish(1, 3));
+        assert!(!publisher.publish(1, 3, 3));
         // The sync comes after the publication,
         publisher.note_synced(3, 10);
         assert_eq!(publisher.durable_stamp(), 10);
@@ -131,16 +190,16 @@ mod tests {
         assert_eq!(publisher.durable_stamp(), 10);
         // or in between.
         std::thread::scope(|scope| {
-            scope.spawn(|| publisher.publish(5, 5));
+            scope.spawn(|| publisher.publish(5, 5, 5));
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert_eq!(publisher.durable_stamp(), 10);
-            assert!(publisher.publish(4, 4));
+            assert!(publisher.publish(4, 4, 4));
         });
         assert_eq!(publisher.durable_stamp(), 12);
         publisher.note_synced(7, 14);
         publisher.note_synced(8, 15);
-        assert!(!publisher.publish(6, 7));
-        assert!(publisher.publish(8, 8));
+        assert!(!publisher.publish(6, 7, 7));
+        assert!(publisher.publish(8, 8, 8));
         assert_eq!(publisher.durable_stamp(), 15);
     }
 }

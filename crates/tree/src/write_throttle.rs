@@ -15,8 +15,9 @@ const BACKLOG_FREE: f64 = 1.2;
 const BACKLOG_EVEN: f64 = 1.6;
 /// The least share of the flush rate that commits get.
 const SHARE_MIN: f64 = 0.25;
-/// Shorter delays accumulate: a thread cannot sleep for less.
-const DELAY_MIN: Duration = Duration::from_micros(80);
+/// Shorter delays accumulate. A thread cannot sleep for less than about 80 microseconds, and with many such delays one commit of
+/// a thousand would be late.
+const DELAY_MIN: Duration = Duration::from_millis(1);
 /// No single commit waits longer than this.
 const DELAY_MAX: Duration = Duration::from_millis(20);
 /// Weight of the last flush in the average rate.

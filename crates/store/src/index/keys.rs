@@ -29,6 +29,8 @@ struct Span {
     /// End of the encoded fields and start of what their encoding lost.
     middle: usize,
     end: usize,
+    /// Eight bytes of it, for the sort.
+    head: u64,
 }
 
 impl IndexKeys {
@@ -232,6 +234,7 @@ impl Writer<'_, '_> {
             start,
             middle,
             end: bytes.len(),
+            head: 0,
         });
         Ok(())
     }
@@ -258,9 +261,34 @@ fn sort_and_dedup(bytes: &[u8], spans: &mut Vec<Span>) {
         return;
     }
     let fields = |span: &Span| slice(bytes, span.start, span.middle);
-    // Stable, so that of equal keys the first element's type is kept.
-    spans.sort_by(|a, b| fields(a).cmp(fields(b)));
-    spans.dedup_by(|a, b| fields(a) == fields(b));
+    // The elements of an array often begin with the same bytes, as addresses do. Most comparisons need only the eight bytes after
+    // these.
+    let first = spans.first().map_or(&[][..], fields);
+    let shared = spans.iter().fold(first.len(), |shared, span| {
+        let both = slice(first, 0, shared).iter().zip(fields(span));
+        both.take_while(|(a, b)| a == b).count()
+    });
+    for span in &mut *spans {
+        span.head = head_of(slice(bytes, span.start + shared, span.middle));
+    }
+    // Of equal keys the first element's type is kept.
+    spans.sort_unstable_by(|a, b| {
+        (a.head.cmp(&b.head))
+            .then_with(|| fields(a).cmp(fields(b)))
+            .then(a.start.cmp(&b.start))
+    });
+    spans.dedup_by(|a, b| a.head == b.head && fields(a) == fields(b));
+}
+
+/// The first eight bytes, padded with zeros: of two keys with different heads the one with the lower head is lower.
+fn head_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => {
+            let padded = bytes.iter().chain(std::iter::repeat(&0)).take(8);
+            padded.fold(0, |head, byte| head << 8 | u64::from(*byte))
+        }
+    }
 }
 
 #[cold]

@@ -14,8 +14,9 @@ mod source;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
@@ -37,6 +38,8 @@ pub(crate) use source::{KeyPart, MemSource};
 pub(crate) struct Memtable {
     arena: Arena,
     tree_indexes: RwLock<HashMap<TreeId, Arc<TreeIndex>>>,
+    /// Some of them, each at a place that follows from its tree: these are found without a lock.
+    front: [OnceLock<(TreeId, Arc<TreeIndex>)>; FRONT],
     reservations: Reservations,
     /// Whether a write set for this memtable creates or drops trees.
     changes_trees: AtomicBool,
@@ -71,10 +74,30 @@ pub(crate) struct MemtableStats {
 /// From this many operations on, sorting a write set pays off.
 const MANY: usize = 64;
 
+/// Trees that are found without a lock.
+const FRONT: usize = 32;
+
+/// The index of a tree.
+enum Found<'a> {
+    InFront(&'a Arc<TreeIndex>),
+    Shared(Arc<TreeIndex>),
+}
+
+impl Deref for Found<'_> {
+    type Target = Arc<TreeIndex>;
+
+    fn deref(&self) -> &Arc<TreeIndex> {
+        match self {
+            Found::InFront(tree_index) => tree_index,
+            Found::Shared(tree_index) => tree_index,
+        }
+    }
+}
+
 /// The operations of a write set on one tree.
-struct Part {
+struct Part<'a> {
     tree: TreeId,
-    tree_index: Arc<TreeIndex>,
+    tree_index: Found<'a>,
     /// Stored in the arena, but not in the index yet.
     waiting: Vec<Waiting>,
     entries: u64,
@@ -87,6 +110,7 @@ impl Memtable {
         Memtable {
             arena: Arena::new(bytes, spare),
             tree_indexes: RwLock::default(),
+            front: [const { OnceLock::new() }; FRONT],
             reservations: Reservations::new(),
             changes_trees: AtomicBool::new(false),
             node_bytes: AtomicUsize::new(0),
@@ -209,7 +233,7 @@ impl Memtable {
 
     /// The index of a tree's part, which is added if missing. The trees of a write set often alternate, so the part
     /// after the one at `before` is likely.
-    fn part_of(&self, parts: &mut Vec<Part>, before: usize, tree: TreeId) -> usize {
+    fn part_of<'a>(&'a self, parts: &mut Vec<Part<'a>>, before: usize, tree: TreeId) -> usize {
         let is_of = |at: &usize| parts.get(*at).is_some_and(|part| part.tree == tree);
         let likely = [before, before + 1, 0].into_iter().find(is_of);
         if let Some(at) = likely.or_else(|| parts.iter().position(|part| part.tree == tree)) {
@@ -341,21 +365,32 @@ impl Memtable {
         }
     }
 
-    fn tree_index(&self, tree: TreeId) -> Option<Arc<TreeIndex>> {
+    fn tree_index(&self, tree: TreeId) -> Option<Found<'_>> {
+        if let Some((id, tree_index)) = self.in_front(tree).get()
+            && *id == tree
+        {
+            return Some(Found::InFront(tree_index));
+        }
         // Every tree index has a node. A snapshot that sees an entry also sees that there is one.
         if self.node_bytes.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.tree_indexes.read().get(&tree).cloned()
+        let found = self.tree_indexes.read().get(&tree).cloned();
+        found.map(Found::Shared)
     }
 
-    fn tree_index_or_new(&self, tree: TreeId) -> Arc<TreeIndex> {
+    /// The place of a tree among those that are found without a lock.
+    fn in_front(&self, tree: TreeId) -> &OnceLock<(TreeId, Arc<TreeIndex>)> {
+        &self.front[tree.0 as usize % FRONT]
+    }
+
+    fn tree_index_or_new(&self, tree: TreeId) -> Found<'_> {
         if let Some(tree_index) = self.tree_index(tree) {
             return tree_index;
         }
         let mut tree_indexes = self.tree_indexes.write();
         if let Some(tree_index) = tree_indexes.get(&tree) {
-            return tree_index.clone();
+            return Found::Shared(tree_index.clone());
         }
         let index = Index::new();
         (self.node_bytes).fetch_add(index.bytes(), Ordering::AcqRel);
@@ -366,7 +401,9 @@ impl Memtable {
             bytes: AtomicU64::new(0),
         });
         tree_indexes.insert(tree, new.clone());
-        new
+        // Unless another tree is there.
+        let _ = self.in_front(tree).set((tree, new.clone()));
+        Found::Shared(new)
     }
 }
 

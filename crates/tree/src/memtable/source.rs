@@ -27,6 +27,11 @@ pub(crate) struct KeyPart {
     pub(crate) bytes: u64,
 }
 
+/// Whether two keys are the same. Neighbours mostly differ in their last bytes.
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.last_chunk::<8>() == b.last_chunk::<8>() && a == b
+}
+
 /// A position at a key, with its newest message that the snapshot sees. Messages that a newer range delete covers
 /// are skipped.
 ///
@@ -58,7 +63,7 @@ impl MemSource {
         sequence: u64,
         resolver: Resolver,
     ) -> Option<MemSource> {
-        let tree_index = memtable.tree_index(tree)?;
+        let tree_index = memtable.tree_index(tree)?.clone();
         let memtable = memtable.clone();
         let ranges = tree_index.ranges.view(sequence);
         Some(MemSource {
@@ -142,6 +147,12 @@ impl MemSource {
 
     pub(crate) fn key(&self) -> Option<&[u8]> {
         (!self.at.is_none()).then(|| self.entry_at(self.at).key)
+    }
+
+    /// The key here and its newest message.
+    pub(crate) fn entry(&self) -> Option<(&[u8], Kind, &[u8])> {
+        let entry = (!self.at.is_none()).then(|| self.entry_at(self.at))?;
+        Some((entry.key, entry.kind, entry.value))
     }
 
     /// The newest message of the key here; only called at a key.
@@ -271,7 +282,7 @@ impl MemSource {
         for _ in 0..STEPS_MAX {
             self.advance();
             let here = self.here();
-            if here.is_none() || self.entry_at(here).key != self.entry_at(from).key {
+            if here.is_none() || !is_same(self.entry_at(here).key, self.entry_at(from).key) {
                 return;
             }
         }
@@ -281,6 +292,10 @@ impl MemSource {
 
     /// Skips versions that are too new, and keys that are deleted.
     fn find_forward(&mut self) {
+        if self.is_sealed && self.ranges.is_none() {
+            self.at = self.here();
+            return;
+        }
         let mut steps = 0;
         loop {
             let here = self.here();

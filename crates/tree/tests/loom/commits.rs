@@ -84,7 +84,7 @@ impl Store {
         drop(next);
         table.insert(sequence);
         table.reservations.leave(1);
-        self.publisher.publish(sequence, sequence);
+        self.publisher.publish(sequence, sequence, sequence);
         (index, sequence)
     }
 
@@ -134,7 +134,7 @@ impl Store {
     fn snapshot(&self) -> (usize, u64) {
         let mut version = self.version.load(Ordering::Acquire);
         loop {
-            let sequence = self.publisher.visible();
+            let sequence = self.publisher.for_snapshot();
             let again = self.version.load(Ordering::Acquire);
             if version == again {
                 return (version, sequence);
@@ -149,15 +149,30 @@ pub(crate) fn become_visible_in_order() {
     let others = [(1, 1), (2, 3)].map(|(first, last)| {
         let publisher = publisher.clone();
         thread::spawn(move || {
-            publisher.publish(first, last);
+            publisher.publish(first, last, last);
             assert!(publisher.visible() >= last);
         })
     });
-    publisher.publish(4, 4);
+    publisher.publish(4, 4, 4);
     assert_eq!(publisher.visible(), 4);
     for other in others {
         other.join().unwrap();
     }
+}
+
+pub(crate) fn a_snapshot_has_what_was_acknowledged() {
+    let publisher = Arc::new(Publisher::new(0));
+    let first = publisher.clone();
+    let first = thread::spawn(move || first.publish(1, 1, 1));
+    let last = publisher.clone();
+    let last = thread::spawn(move || {
+        last.publish(3, 3, 0);
+        assert_eq!(last.for_snapshot(), 3);
+    });
+    publisher.publish(2, 2, 0);
+    assert!(publisher.for_snapshot() >= 2);
+    first.join().unwrap();
+    last.join().unwrap();
 }
 
 pub(crate) fn a_durable_stamp_is_visible() {
@@ -172,8 +187,8 @@ pub(crate) fn a_durable_stamp_is_visible() {
         let stamp = reads.durable_stamp();
         assert!(reads.visible() * 10 >= stamp);
     });
-    publisher.publish(1, 1);
-    publisher.publish(2, 2);
+    publisher.publish(1, 1, 1);
+    publisher.publish(2, 2, 2);
     log.join().unwrap();
     reader.join().unwrap();
     assert_eq!(publisher.durable_stamp(), 20);
@@ -265,9 +280,9 @@ pub(crate) fn a_snapshot_sees_trees_with_their_commit() {
     let other = shared.clone();
     let writer = thread::spawn(move || {
         let (changed_at, publisher) = &*other;
-        publisher.publish(1, 1);
+        publisher.publish(1, 1, 1);
         changed_at.store(2, Ordering::Release);
-        publisher.publish(2, 2);
+        publisher.publish(2, 2, 2);
     });
     let reader = thread::spawn(move || {
         let (changed_at, publisher) = &*shared;

@@ -53,6 +53,10 @@ const MODELS: &[Model] = &[
         commits::become_visible_in_order,
     ),
     (
+        "commits::a_snapshot_has_what_was_acknowledged",
+        commits::a_snapshot_has_what_was_acknowledged,
+    ),
+    (
         "commits::a_durable_stamp_is_visible",
         commits::a_durable_stamp_is_visible,
     ),
