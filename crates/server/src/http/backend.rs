@@ -78,6 +78,7 @@ impl Backend for InProcess {
             connection,
             request: 0,
             length: 0,
+            is_running: false,
         };
         let hello = doc! {
             "hello": 1,
@@ -123,6 +124,17 @@ pub struct InProcessLink {
     request: i32,
     /// Bytes of the message that arrives, without its header.
     length: usize,
+    /// Whether a command runs.
+    is_running: bool,
+}
+
+impl Drop for InProcessLink {
+    /// Nobody reads the reply of a command that still runs.
+    fn drop(&mut self) {
+        if self.is_running {
+            self.connection.kill();
+        }
+    }
 }
 
 impl Link for InProcessLink {
@@ -137,11 +149,13 @@ impl Link for InProcessLink {
         self.request = self.request.wrapping_add(1);
         let message = Zeroizing::new(msg(self.request, 0, Flags::NONE, &body));
         let mut header = [0; HEADER_BYTES];
+        self.is_running = true;
         let exchange = async {
             self.stream.write_all(&message).await?;
             self.stream.read_exact(&mut header).await
         };
         exchange.await.map_err(|_| closed())?;
+        self.is_running = false;
         let header = Header::parse(&header).map_err(|error| malformed(&error))?;
         let length = usize::try_from(header.length).unwrap_or_default();
         if header.response_to != self.request
