@@ -186,7 +186,7 @@ impl Store {
             engine.options.listener.log_cut(&cut);
         }
         let _ = engine.was_log_cut.set(log::was_cut(&*disk)?);
-        let end = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
+        let recovered = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
         if engine.options.journal {
             let options = &engine.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);
@@ -198,11 +198,18 @@ impl Store {
             let segment_bytes = engine.disk_space.log_file_bytes(segment_bytes);
             let buffer_bytes = engine.disk_space.log_file_bytes(options.memtable_size());
             let stamps = engine.durable_stamp.clone();
-            let log = Log::open(disk, end, interval, segment_bytes, buffer_bytes, stamps)?;
+            let log = Log::open(
+                disk,
+                recovered,
+                interval,
+                segment_bytes,
+                buffer_bytes,
+                stamps,
+            )?;
             let _ = engine.log.set(log);
         } else {
             // The next checkpoint starts at the end of the old log.
-            engine.seal_replayed(end);
+            engine.seal_replayed(recovered.end);
             engine.flush_all()?;
         }
         // The replay has synced the log, and without a journal the checkpoint has everything.

@@ -188,6 +188,13 @@ impl Buffer {
     }
 }
 
+/// Makes the frames that are in the file durable.
+pub(super) fn sync(disk: &dyn Disk) -> Result<()> {
+    let file = disk.open(BUFFER_FILE, false);
+    let synced = file.and_then(|file| file.sync());
+    synced.map_err(Error::io(format!("syncing {BUFFER_FILE}")))
+}
+
 /// Makes or reuses the file, begins a new epoch, and maps both halves. What the last epoch left is in the segments.
 /// If this fails, it removes the file, and the inner error is the reason.
 pub(super) fn open(disk: &dyn Disk, half_bytes: usize) -> Result<Result<[Buffer; 2]>> {

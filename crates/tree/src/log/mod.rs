@@ -8,6 +8,7 @@ mod buffer;
 mod cut;
 mod frame;
 mod group;
+mod recovered;
 mod replay;
 mod segment;
 mod state;
@@ -32,9 +33,10 @@ use crate::{Error, Result};
 pub(crate) use cut::{cut_damaged, was_cut};
 pub(crate) use frame::{Checksum, Frame, Stamped};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use recovered::Recovered;
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
 use segment::{Failure, SegmentWriter};
-use state::{Shared, Stall, State};
+use state::{LeftInBuffers, Shared, Stall, State};
 pub(crate) use units::{Unit, place as unit_place, seal as seal_unit, units};
 
 /// The log thread writes as soon as it has this many bytes, or a quarter of a smaller buffer.
@@ -52,7 +54,6 @@ const SYNC_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Log {
     shared: Arc<Shared>,
     is_inline: bool,
-    is_mapped: bool,
     /// The log thread writes when it has this many bytes.
     write_bytes: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -60,47 +61,45 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Opens the log for appending at `end`, in a new segment of about `segment_bytes`; a buffer has about
+    /// Opens the log for appending where a replay ended, in a new segment of about `segment_bytes`; a buffer has about
     /// `buffer_bytes`. The log is synced at each `interval`; without one there is no log thread, and committers write and
     /// sync. What a replay found is durable.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
-        end: u64,
+        recovered: Recovered,
         interval: Option<Duration>,
         segment_bytes: usize,
         buffer_bytes: usize,
         stamps: Arc<DurableStamp>,
     ) -> Result<Log> {
         let half = buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
-        let buffers = match buffer::open(&*disk, half.next_multiple_of(4096))? {
-            Ok(buffers) => Some(buffers),
-            Err(error) => {
-                eprintln!("each commit writes to the log's file, which is slower: {error}");
-                None
-            }
-        };
-        let is_mapped = buffers.is_some();
         let written = Arc::default();
-        let mut writer = SegmentWriter::new(disk, end, segment_bytes, Arc::clone(&written));
-        let reserved = writer.make_reserve();
-        let begun = writer.begin();
-        let stall = match (begun, reserved) {
-            (Err(Failure::Retryable(error)), _) if is_passing(&error) => {
-                Some(Stall::of(&error, false))
+        let end = recovered.end;
+        let map = {
+            let disk = Arc::clone(&disk);
+            move || map_buffers(&*disk, half.next_multiple_of(4096))
+        };
+        let shared = match recovered.unwritten {
+            None => {
+                let buffers = map()?;
+                let mut writer = SegmentWriter::new(disk, end, segment_bytes, Arc::clone(&written));
+                let stall = begin(&mut writer)?;
+                Shared::new(end, writer, buffers, None, stall, stamps)
             }
-            (Err(failure), _) => return Err(failure.into_error()),
-            (Ok(()), _) => {
-                let reserved = writer.make_reserve();
-                reserved.err().and_then(|error| Stall::of_reserve(&error))
+            Some(left) => {
+                let (writer, groups, error) = left.into_parts(segment_bytes, &written);
+                let map = Box::new(map);
+                let left = Some(LeftInBuffers { groups, map });
+                let stall = Some(Stall::of(&error, false));
+                Shared::new(end, writer, None, left, stall, stamps)
             }
         };
-        let shared = Arc::new(Shared::new(end, writer, buffers, stall, stamps));
+        let shared = Arc::new(shared);
         let write_bytes = WRITE_BYTES.min(half / 4);
         let Some(interval) = interval else {
             return Ok(Log {
                 shared,
                 is_inline: true,
-                is_mapped,
                 write_bytes,
                 thread: Mutex::new(None),
                 written,
@@ -119,7 +118,6 @@ impl Log {
         Ok(Log {
             shared,
             is_inline: false,
-            is_mapped,
             write_bytes,
             thread: Mutex::new(Some(thread)),
             written,
@@ -210,7 +208,7 @@ impl Log {
 
     /// Whether frames that are not in a segment yet are in a file. Otherwise each commit writes to the segment.
     pub(crate) fn is_mapped(&self) -> bool {
-        self.is_mapped
+        self.shared.is_mapped.load(Ordering::Relaxed)
     }
 
     /// Waits until everything before `position` is durable.
@@ -322,6 +320,30 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         let _ = self.close();
+    }
+}
+
+/// Begins a new epoch of the buffers. Without them the log goes on, and says why.
+fn map_buffers(disk: &dyn Disk, half: usize) -> Result<Option<[buffer::Buffer; 2]>> {
+    let opened = buffer::open(disk, half)?;
+    if let Err(error) = &opened {
+        eprintln!("each commit writes to the log's file, which is slower: {error}");
+    }
+    Ok(opened.ok())
+}
+
+/// Begins the first segment, with a reserve. Returns why commits are refused for now.
+fn begin(writer: &mut SegmentWriter) -> Result<Option<Stall>> {
+    let reserved = writer.make_reserve();
+    match (writer.begin(), reserved) {
+        (Err(Failure::Retryable(error)), _) if is_passing(&error) => {
+            Ok(Some(Stall::of(&error, false)))
+        }
+        (Err(failure), _) => Err(failure.into_error()),
+        (Ok(()), _) => {
+            let reserved = writer.make_reserve();
+            Ok(reserved.err().and_then(|error| Stall::of_reserve(&error)))
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Replay of the log when a store is opened.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::buffer;
 use super::group::{self, HEADER_BYTES, Header};
+use super::recovered::{Recovered, Unwritten};
 use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segments};
 use crate::disk::{Disk, DiskFile};
 use crate::operation::{is_sound, numbers_of};
@@ -27,10 +29,15 @@ pub(crate) fn replay(
     from: u64,
     visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
 ) -> Result<u64> {
-    replay_giving_room(disk, from, || {}, visit)
+    let recovered = replay_giving_room(disk, from, || {}, visit)?;
+    match recovered.unwritten {
+        Some(unwritten) => Err(unwritten.error),
+        None => Ok(recovered.end),
+    }
 }
 
-/// As [`replay`]. Calls `give_room` if the disk is too full to write what is in the buffer to a segment, and tries again.
+/// As [`replay`]. Calls `give_room` if the disk is too full to write what is in the buffer to a segment, and tries again. If
+/// that does not help, the frames stay in the buffer: it is durable, and [`super::Log::open`] gets the task to write them later.
 ///
 /// # Errors
 /// As [`replay`].
@@ -39,7 +46,7 @@ pub(crate) fn replay_giving_room(
     from: u64,
     give_room: impl Fn(),
     mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
-) -> Result<u64> {
+) -> Result<Recovered> {
     let starts = segments(&**disk)?;
     let first = starts
         .partition_point(|start| *start <= from)
@@ -88,60 +95,81 @@ pub(crate) fn replay_giving_room(
     }
     let found = buffer::Found::read(&**disk)?;
     let frames = found.after(walk.position, walk.sequence, walk.last)?;
-    let mut writer =
-        SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, Arc::default());
+    let written = Arc::default();
+    let mut writer = SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, written);
     // What a group says is durable holds for all groups before it in its segment. Groups before `from` were not read, and
     // may have been lost.
     if let Some((file, start, len)) = tail.filter(|(_, start, _)| *start >= from) {
         writer.resume(file, start, len);
     }
-    move_to_segment(&mut writer, &frames, give_room)?;
+    let unwritten = move_to_segment(disk, writer, &frames, give_room)?;
     let mut end = walk.position;
     for (position, sequence, payload) in frames {
         end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
         visit(position, sequence, payload)?;
     }
-    Ok(end)
+    Ok(Recovered { end, unwritten })
 }
 
-/// Writes frames of the buffer to the log and syncs it.
+/// Writes frames of the buffer to the log and syncs it. Returns those for which there is no room.
 fn move_to_segment(
-    writer: &mut SegmentWriter,
+    disk: &Arc<dyn Disk>,
+    mut writer: SegmentWriter,
     frames: &[(u64, u64, &[u8])],
     give_room: impl Fn(),
-) -> Result<()> {
+) -> Result<Option<Unwritten>> {
     let is_full = |written: &Result<(), Failure>| {
         let failure = written.as_ref().err();
         failure.is_some_and(|failure| failure.error().is_disk_full())
     };
-    let mut group = Vec::new();
-    let mut first = 0;
-    for (index, (_, sequence, payload)) in frames.iter().enumerate() {
-        if group.is_empty() {
-            first = *sequence;
-        }
-        group::push_frame(&mut group, payload);
-        if group.len() < GROUP_BYTES && index + 1 < frames.len() {
-            continue;
-        }
-        let mut written = writer.write(&group, first);
+    let mut groups = groups(frames);
+    while let Some((sequence, group)) = groups.front() {
+        let mut written = writer.write(group, *sequence);
         // The reserve of the process that was killed may be there still.
         if is_full(&written) && writer.make_reserve().is_ok() {
-            written = writer.write(&group, first);
+            written = writer.write(group, *sequence);
         }
         if is_full(&written) {
             give_room();
-            written = writer.write(&group, first);
+            written = writer.write(group, *sequence);
         }
-        written.map_err(Failure::into_error)?;
-        group.clear();
+        match written {
+            Ok(()) => groups.pop_front(),
+            Err(Failure::Retryable(error)) if error.is_disk_full() => {
+                buffer::sync(&**disk)?;
+                return Ok(Some(Unwritten {
+                    writer,
+                    groups,
+                    error,
+                }));
+            }
+            Err(failure) => return Err(failure.into_error()),
+        };
     }
     // The segment is left. On a full disk the next one needs what was allocated for this one.
     writer.trim();
-    match frames {
-        [] => Ok(()),
-        _ => writer.sync().map_err(Failure::into_error),
+    if !frames.is_empty() {
+        writer.sync().map_err(Failure::into_error)?;
     }
+    Ok(None)
+}
+
+/// Joins frames to groups: the number of the first operation, and the frames.
+fn groups(frames: &[(u64, u64, &[u8])]) -> VecDeque<(u64, Vec<u8>)> {
+    let mut groups: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
+    for (_, sequence, payload) in frames {
+        match groups.back_mut() {
+            Some((_, group)) if group.len() < GROUP_BYTES => {
+                group::push_frame(group, payload);
+            }
+            _ => {
+                let mut group = Vec::new();
+                group::push_frame(&mut group, payload);
+                groups.push_back((*sequence, group));
+            }
+        }
+    }
+    groups
 }
 
 /// Checks the groups before `start`, which a replay skips. Each segment is checked on its own: after a crash some deleted

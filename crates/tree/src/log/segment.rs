@@ -143,6 +143,13 @@ impl SegmentWriter {
         (self.file, self.start, self.len) = (Some(file), start, len);
     }
 
+    /// Changes what [`SegmentWriter::new`] was given.
+    pub(super) fn set_options(&mut self, segment_bytes: usize, written: Arc<AtomicU64>) {
+        self.segment_bytes = (segment_bytes as u64).min(SEGMENT_BYTES_MAX);
+        self.reserve_bytes = self.segment_bytes.min(RESERVE_BYTES_MAX);
+        self.written = written;
+    }
+
     /// Starts the segment of [`SegmentWriter::new`].
     pub(super) fn begin(&mut self) -> Result<(), Failure> {
         self.begin_segment().map(drop)

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::buffer::Buffer;
 use super::frame::{Frame, Stamped};
+use super::recovered::Groups;
 use super::segment::{Failure, SegmentWriter};
 use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::{FailStop, step};
@@ -17,6 +18,10 @@ use crate::{Error, Result};
 /// What the handle of a log and its thread share. Who takes both locks takes the writer's first.
 pub(super) struct Shared {
     writer: Mutex<SegmentWriter>,
+    /// What a replay has left in the file of the buffers. There are no buffers before this is written. Locked under `writer`.
+    recovered: Mutex<Option<LeftInBuffers>>,
+    /// Whether there are buffers.
+    pub(super) is_mapped: AtomicBool,
     pub(super) state: Mutex<State>,
     /// Wakes the log thread.
     pub(super) work: Condvar,
@@ -26,6 +31,12 @@ pub(super) struct Shared {
     pub(super) wants_sync: AtomicBool,
     /// Is told which stamps are durable.
     pub(super) stamps: Arc<DurableStamp>,
+}
+
+/// Groups of frames that are in the file of the buffers, and what begins a new epoch in it when they are in a segment.
+pub(super) struct LeftInBuffers {
+    pub(super) groups: Groups,
+    pub(super) map: Box<dyn Fn() -> Result<Option<[Buffer; 2]>> + Send>,
 }
 
 #[derive(Default)]
@@ -143,9 +154,11 @@ impl Shared {
         end: u64,
         writer: SegmentWriter,
         buffers: Option<[Buffer; 2]>,
+        recovered: Option<LeftInBuffers>,
         stall: Option<Stall>,
         stamps: Arc<DurableStamp>,
     ) -> Shared {
+        let is_mapped = AtomicBool::new(buffers.is_some());
         let (filling, free) = match buffers {
             Some([filling, free]) => (Some(filling), Some(free)),
             None => (None, None),
@@ -161,6 +174,8 @@ impl Shared {
         };
         Shared {
             writer: Mutex::new(writer),
+            recovered: Mutex::new(recovered),
+            is_mapped,
             state: Mutex::new(state),
             work: Condvar::new(),
             progress: Condvar::new(),
@@ -201,7 +216,8 @@ impl Shared {
         let mut state = self.state.lock();
         state.kept_from = keep_from;
         state.leave_segment &= !leave_segment || result.is_err();
-        state.durable = writer.durable;
+        // What a replay has left in the buffers is durable there.
+        state.durable = state.durable.max(writer.durable);
         // Who waits for the sync of a commit finds its stamps durable.
         if let Some(stamped) = state.take_durable_stamp() {
             self.stamps.note_synced(stamped.sequence, stamped.last);
@@ -232,8 +248,26 @@ impl Shared {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Writes what a replay has left in the buffers, and begins to use them.
+    fn write_recovered(&self, writer: &mut SegmentWriter) -> Result<(), Failure> {
+        let mut recovered = self.recovered.lock();
+        let Some(left) = &mut *recovered else {
+            return Ok(());
+        };
+        left.groups.write(writer)?;
+        // Only now: the frames of the old epoch are not needed any more.
+        if let Some([filling, free]) = (left.map)().map_err(Failure::Retryable)? {
+            let mut state = self.state.lock();
+            (state.filling, state.free) = (Some(filling), Some(free));
+            self.is_mapped.store(true, Ordering::Relaxed);
+        }
+        *recovered = None;
+        Ok(())
+    }
+
     /// Writes the frames that are in the buffers now.
     fn write_buffers(&self, writer: &mut SegmentWriter) -> Result<(), Failure> {
+        self.write_recovered(writer)?;
         let unwritten = self.state.lock().unwritten.take();
         if let Some(buffer) = unwritten {
             self.write_buffer(writer, buffer)?;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::buffer::BUFFER_FILE;
+use super::recovered::Recovered;
 use super::{Checksum, Frame, Log, replay, replay_giving_room};
 use crate::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use crate::durable_stamp::DurableStamp;
@@ -173,7 +174,15 @@ fn the_reserve_takes_what_frees_space_on_a_full_disk() {
         let directory = tempfile::tempdir().unwrap();
         let full = Arc::new(AtomicBool::new(false));
         let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
-        let log = Log::open(Arc::clone(&disk), 0, interval, 1 << 20, 64 << 10, stamps()).unwrap();
+        let log = Log::open(
+            Arc::clone(&disk),
+            Recovered::at(0),
+            interval,
+            1 << 20,
+            64 << 10,
+            stamps(),
+        )
+        .unwrap();
         let next = Cell::new(1);
         let append = |may_use_reserve| -> Result<u64> {
             let number = next.get();
@@ -230,7 +239,15 @@ fn a_replay_on_a_full_disk_is_given_room() {
     let directory = tempfile::tempdir().unwrap();
     let full = Arc::new(AtomicBool::new(false));
     let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
-    let log = Log::open(Arc::clone(&disk), 0, None, 64 << 10, 64 << 10, stamps()).unwrap();
+    let log = Log::open(
+        Arc::clone(&disk),
+        Recovered::at(0),
+        None,
+        64 << 10,
+        64 << 10,
+        stamps(),
+    )
+    .unwrap();
     full.store(true, Ordering::Relaxed);
     let mut next = 1;
     while append_to(&log, &payload(next), next, true).is_ok() {
@@ -244,8 +261,65 @@ fn a_replay_on_a_full_disk_is_given_room() {
         found += 1;
         Ok(sequence + operation::numbers_of(bytes))
     });
-    end.unwrap();
+    assert!(end.unwrap().unwritten.is_none());
     assert_eq!(found, next - 1);
+}
+
+/// The store did not open: what the buffers hold can be more than the reserve has room for.
+#[test]
+fn frames_without_room_stay_in_the_buffer() {
+    for interval in [None, Some(Duration::from_millis(20))] {
+        let directory = tempfile::tempdir().unwrap();
+        let full = Arc::new(AtomicBool::new(false));
+        let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
+        let open = |recovered| {
+            let disk = Arc::clone(&disk);
+            Log::open(disk, recovered, interval, 64 << 10, 64 << 10, stamps()).unwrap()
+        };
+        let log = open(Recovered::at(0));
+        full.store(true, Ordering::Relaxed);
+        let mut next = 1;
+        while append_to(&log, &payload(next), next, true).is_ok() {
+            next += 1;
+        }
+        drop(log);
+        let expected: Vec<u64> = (1..next).collect();
+        let reopen = || {
+            let mut found = Vec::new();
+            let recovered = replay_giving_room(
+                &disk,
+                0,
+                || {},
+                |_, sequence, bytes| {
+                    found.push(sequence);
+                    Ok(sequence + operation::numbers_of(bytes))
+                },
+            );
+            assert_eq!(found, expected);
+            let recovered = recovered.unwrap();
+            assert!(recovered.unwritten.is_some());
+            open(recovered)
+        };
+        for may_use_reserve in [false, true, false] {
+            let log = reopen();
+            assert!(!log.is_mapped());
+            let refused = append_to(&log, &payload(next), next, may_use_reserve);
+            assert!(is_full(&refused.unwrap_err()));
+        }
+        let log = reopen();
+        full.store(false, Ordering::Relaxed);
+        log.retry_now();
+        let start = Instant::now();
+        while let Err(error) = append_to(&log, &payload(next), next, false) {
+            assert!(is_full(&error), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(5), "it never goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(log.is_mapped());
+        append_to(&log, &payload(next + 1), next + 1, false).unwrap();
+        log.close().unwrap();
+        assert_eq!(replayed(&disk), (1..next + 2).collect::<Vec<u64>>());
+    }
 }
 
 /// A close is the last try. What it cannot write is in the buffer, and the next open takes it from there.
@@ -255,7 +329,15 @@ fn a_log_that_is_closed_on_a_full_disk_loses_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let full = Arc::new(AtomicBool::new(false));
         let disk: Arc<dyn Disk> = Arc::new(FillingDisk::new(&directory, &full));
-        let log = Log::open(Arc::clone(&disk), 0, interval, 64 << 10, 64 << 10, stamps()).unwrap();
+        let log = Log::open(
+            Arc::clone(&disk),
+            Recovered::at(0),
+            interval,
+            64 << 10,
+            64 << 10,
+            stamps(),
+        )
+        .unwrap();
         full.store(true, Ordering::Relaxed);
         let mut next = 1;
         while append_to(&log, &payload(next), next, true).is_ok() {
@@ -279,7 +361,15 @@ fn a_frame_that_does_not_fit_does_not_wait_for_the_interval() {
     let directory = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
     let interval = Duration::from_secs(60);
-    let log = Log::open(disk, 0, Some(interval), 1 << 20, 64 << 10, stamps()).unwrap();
+    let log = Log::open(
+        disk,
+        Recovered::at(0),
+        Some(interval),
+        1 << 20,
+        64 << 10,
+        stamps(),
+    )
+    .unwrap();
     let start = Instant::now();
     // Too little to be written at once, and then too much for the rest of the buffer.
     append_to(&log, &[1; 10_000], 1, false).unwrap();
@@ -303,7 +393,7 @@ fn an_unreadable_sector_of_the_buffer_loses_nothing() {
         let disk: Arc<dyn Disk> = Arc::new(filling);
         let log = Log::open(
             Arc::clone(&disk),
-            0,
+            Recovered::at(0),
             None,
             HALF as usize,
             HALF as usize,
@@ -333,7 +423,17 @@ fn an_unreadable_sector_of_the_buffer_loses_nothing() {
 fn a_buffer_with_holes_is_made_anew() {
     let directory = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
-    let open = || Log::open(Arc::clone(&disk), 0, None, 1 << 20, 64 << 10, stamps()).unwrap();
+    let open = || {
+        Log::open(
+            Arc::clone(&disk),
+            Recovered::at(0),
+            None,
+            1 << 20,
+            64 << 10,
+            stamps(),
+        )
+        .unwrap()
+    };
     open().close().unwrap();
     let file = disk.open(BUFFER_FILE, false).unwrap();
     let size = file.len().unwrap();

@@ -384,6 +384,44 @@ fn a_store_killed_on_a_full_disk_opens_on_it() {
     }
 }
 
+/// A store did not open where its buffers held more than the reserve of the log has room for.
+#[test]
+fn a_store_whose_log_has_no_room_at_all_opens() {
+    for inline in [true, false] {
+        let mut disk = SimDisk::new(8);
+        let mut store = open(&disk, inline);
+        put(&store, 0, 700, Durability::Synced).unwrap();
+        let is_full = |disk: &SimDisk| {
+            for kind in [Kind::Write, Kind::Allocate] {
+                disk.add_fault(fault(kind, "log-", ENOSPC, u64::MAX));
+            }
+        };
+        is_full(&disk);
+        let mut number = 1;
+        while put(&store, number, 700, Durability::Logged).is_ok() {
+            number += 1;
+        }
+        assert!(number > 1);
+        for _ in 0..3 {
+            disk = kill(&disk, store);
+            is_full(&disk);
+            store = open(&disk, inline);
+            assert!((0..number).all(|number| has(&store, number)), "reads work");
+            let refused = put(&store, number, 700, Durability::Logged);
+            assert!(
+                matches!(refused, Err(Error::Stalled { disk_full, .. }) if disk_full),
+                "{refused:?}"
+            );
+        }
+        disk.clear_faults();
+        eventually(|| put(&store, number, 700, Durability::Synced));
+        disk = kill(&disk, store);
+        let store = open(&disk, inline);
+        assert!((0..=number).all(|number| has(&store, number)));
+        disk.crash_after(0);
+    }
+}
+
 /// Where files cannot be mapped, each commit is in the segment before it returns.
 #[test]
 fn a_log_that_cannot_be_mapped_loses_nothing_either() {
