@@ -32,7 +32,7 @@ MINUTES ?= 10
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential bench bench-engine bench-peers bench-pages profile simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-timing deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,7 +41,7 @@ setup-build: ## Install what the build needs, if missing
 	@scripts/setup.sh build
 
 setup: ## Install what the build and the client suites need, if missing
-	@scripts/setup.sh build deny clients differential
+	@scripts/setup.sh build deny clients differential console
 
 run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017), in the foreground
 	cargo build --release --locked
@@ -64,6 +64,10 @@ unit: setup-build ## Run the Rust tests only
 clients: setup ## Run the client suites only; SUITES="node mongosh" selects some
 	cargo build --locked
 	.cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond $(SUITES)
+
+console: setup ## Use the console in Chromium as a person does; pictures of its views in OUT, if given
+	cargo build --locked
+	.cache/console/bin/python tests/console/run.py --server target/debug/frond $(if $(filter file,$(origin OUT)),,--screenshots $(OUT))
 
 differential: setup ## Compare ROUNDS (20000) rounds of random operations with two other implementations; SEED
 	cargo build --locked

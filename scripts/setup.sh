@@ -5,6 +5,7 @@
 #   deny     cargo-deny, which checks the dependencies
 #   clients  the drivers and shells of tests/clients
 #   differential  the implementations that tests/differential compares with
+#   console  Chromium, which tests/console drives
 #   bench    the engines that benchmarks/engine compares Frond's with
 #   peers    the server that benchmarks/peers compares Frond with
 #
@@ -290,6 +291,23 @@ differential_server() {
     javac -cp "$jars/*" -d "$jars" tests/differential/Launcher.java
 }
 
+# The tests of the console have packages of their own.
+console_venv() {
+    rm -rf .cache/console
+    "$python" -m venv .cache/console
+    .cache/console/bin/pip install -q --disable-pip-version-check -r tests/console/requirements.txt
+}
+
+setup_console() {
+    mkdir -p "$cache"
+    need_python
+    have openssl || apt_install openssl
+    have chromium || have chromium-browser || have google-chrome || apt_install chromium fonts-dejavu-core
+    have chromedriver || have chromium.chromedriver || apt_install chromium-driver
+    [ -x .cache/console/bin/python ] || rm -f "$cache/stamps/console"
+    once console tests/console/requirements.txt -- console_venv
+}
+
 setup_differential() {
     mkdir -p "$cache"
     have javac || apt_install default-jdk-headless
@@ -301,13 +319,14 @@ setup_differential() {
         differential_server
 }
 
-[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|bench|peers..."
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|console|bench|peers..."
 for group in "$@"; do
     case $group in
         build) setup_build ;;
         deny) setup_deny ;;
         clients) setup_clients ;;
         differential) setup_differential ;;
+        console) setup_console ;;
         bench) setup_bench ;;
         peers) setup_peers ;;
         *) fail "unknown group: $group" ;;

@@ -57,6 +57,10 @@ count_differential() {
     awk '/^differential: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
 
+count_console() {
+    awk '/^console: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
+}
+
 count_soak() {
     awk '/^soak: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
@@ -82,6 +86,7 @@ if cargo build --locked --quiet; then
     # Always the same rounds: what a change breaks, not what luck finds. `make differential` goes on.
     suite differential count_differential \
         node tests/differential/run.mjs --server target/debug/frond --seed test --rounds 250
+    suite console count_console .cache/console/bin/python tests/console/run.py --server target/debug/frond
     suite soak count_soak short_soak target/debug/frond
 else
     failed=$((failed + 1))

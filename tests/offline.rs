@@ -23,10 +23,12 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// The files of a directory, without those below.
 fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(directory)
         .unwrap()
-        .map(|entry| entry.unwrap());
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().unwrap().is_file());
     let name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
     let mut files: Vec<_> = entries
         .map(|entry| (name(&entry), std::fs::read(entry.path()).unwrap()))

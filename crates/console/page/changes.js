@@ -2,7 +2,7 @@
 
 import { command } from "./api.js";
 import { card, empty, failure, h, s, table } from "./dom.js";
-import { bytes, clock, dateTime, duration, inline, number, whole } from "./format.js";
+import { bytes, clock, dateTime, duration, inline, number, pretty, whole } from "./format.js";
 
 const seconds = (ts) => ts.$timestamp.t;
 
@@ -60,8 +60,7 @@ export default {
           { title: "When", cell: (one) => clock(seconds(one.ts) * 1000) },
           { title: "Kind", cell: (one) => ({ i: "insert", u: "update", d: "delete", c: "command", n: "note" })[one.op] ?? one.op },
           { title: "Namespace", cell: (one) => one.ns },
-          { title: "Entry", class: "wide mono", cell: (one) => inline(one.o, 160) },
-        ], recent, { label: "Last entries of the oplog" })));
+        ], recent, { label: "Last entries of the oplog", detail: (one) => h("details", {}, h("summary", { class: "mono" }, inline(one.o, 300)), h("pre", {}, pretty(one, h))) })));
     }
     load().catch(show);
     return () => abort.abort();

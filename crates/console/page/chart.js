@@ -22,7 +22,7 @@ function niceMax(max, isBytes) {
 const TIME_STEPS = [15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400].map((n) => n * 1000);
 
 export class Chart {
-  // options: {id, title, series: [{name, read(data) -> values}], format, bytes, stacked, top, max(data)}
+  // options: {id, title, series: [{name, read(data) -> values}], format, bytes, stacked, join, top, max(data)}
   constructor(options) {
     this.options = options;
     this.hidden = new Set();
@@ -90,10 +90,10 @@ export class Chart {
     const drawn = this.stack.map((line, at) => [line, at]).filter(([line]) => line);
     if (this.options.stacked) drawn.reverse();
     for (const [line, at] of drawn) {
-      const path = pathOf(times, line, x, y, this.data.gap);
+      const path = pathOf(times, line, x, y, this.options.join ? Infinity : this.data.gap);
       if (!path) continue;
       if (this.options.stacked || drawn.length === 1) {
-        areas.push(s("path", { class: `area c${at + 1}`, d: areaOf(times, line, x, y, this.data.gap) }));
+        areas.push(s("path", { class: `area c${at + 1}`, d: areaOf(times, line, x, y, this.options.join ? Infinity : this.data.gap) }));
       }
       parts.push(s("path", { class: `line c${at + 1}`, d: path }));
     }
@@ -147,12 +147,12 @@ function stacked(lines, length) {
   }) ?? null);
 }
 
-// The pieces of a line between its gaps.
+// The pieces of a line between its gaps. Without a limit of gaps it is one piece.
 function pieces(times, line, gap) {
   const all = [];
   let last = null;
   times.forEach((time, at) => {
-    if (line[at] === null || line[at] === undefined) { last = null; return; }
+    if (line[at] === null || line[at] === undefined) { if (gap !== Infinity) last = null; return; }
     if (last === null || time - last > gap) all.push([]);
     all.at(-1).push([time, line[at]]);
     last = time;

@@ -95,13 +95,13 @@ async function collection(root, context, db, name, signal) {
   root.append(card(`Indexes (${indexes.length})`, table([
     { title: "Index", cell: (one) => h("span", { class: "strong" }, one.name) },
     { title: "Keys", class: "mono", cell: (one) => inline(one.key) },
-    { title: "Options", cell: (one) => options(one).map((text) => [h("span", { class: "tag" }, text), " "]) },
     { title: "Size", number: true, cell: (one) => bytes(stats.indexSizes?.[one.name]) },
     { title: "Uses", number: true, cell: (one) => {
       const uses = number(accesses[one.name]?.ops ?? NaN);
       return h("span", { class: uses === 0 && one.name !== "_id_" ? "warn" : null }, whole(uses));
     } },
-    { title: "Counted for", cell: (one) => (accesses[one.name] ? ago(millis(accesses[one.name].since)) : "–") },
+    { title: "Options", rare: true, cell: (one) => (options(one).length > 0 ? options(one).map((text) => [h("span", { class: "tag" }, text), " "]) : null) },
+    { title: "Counted for", class: "more", cell: (one) => (accesses[one.name] ? ago(millis(accesses[one.name].since)) : "–") },
     { title: "", cell: (one) => one.name !== "_id_" && h("button", { type: "button", class: "link bad", onclick: () => drop(one) }, "Drop") },
   ], indexes, { label: "Indexes" })));
 

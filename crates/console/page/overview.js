@@ -26,10 +26,10 @@ function rate(name) {
 const rates = (...names) => (data) => names.map((name) => rate(name)(data))
   .reduce((sum, line) => sum.map((value, at) => (value === null || line[at] === null ? null : value + line[at])));
 
-// The quotient of the differences of two counters; 0 where the second did not change.
+// The quotient of the differences of two counters; none where the second did not change.
 const quotient = (above, below) => (data) => {
   const [one, other] = [above(data), below(data)];
-  return one.map((value, at) => (value === null ? null : other[at] > 0 ? value / other[at] : 0));
+  return one.map((value, at) => (value === null ? null : other[at] > 0 ? value / other[at] : null));
 };
 
 const gauge = (name) => ({ times, gauges }) => times.map((_, at) => gauges[name]?.[at] ?? null);
@@ -46,7 +46,7 @@ const CHARTS = [
   { id: "documents", title: "Documents per second", format: short, series: [
     { name: "inserted", read: rate("docs.inserted") }, { name: "returned", read: rate("docs.returned") },
     { name: "updated", read: rate("docs.updated") }, { name: "deleted", read: rate("docs.deleted") }] },
-  { id: "latency", title: "Mean time of an operation", format: duration, series: [
+  { id: "latency", title: "Mean time of an operation", format: duration, join: true, series: [
     { name: "writes", read: quotient(rate("writes.micros"), rate("writes.count")) },
     { name: "reads", read: quotient(rate("reads.micros"), rate("reads.count")) },
     { name: "commands", read: quotient(rate("commands.micros"), rate("commands.count")) }] },
@@ -56,7 +56,7 @@ const CHARTS = [
     { name: "queries, cursors", read: sum("memory.queries", "memory.cursors") },
     { name: "requests, replies", read: sum("memory.requests", "memory.replies", "memory.connections") },
     { name: "other", read: sum("memory.loads", "memory.runs", "memory.conflicts", "memory.transactions", "memory.writeSets") }] },
-  { id: "cache", title: "Cache hits", format: percent, top: 1, series: [
+  { id: "cache", title: "Cache hits", format: percent, top: 1, join: true, series: [
     { name: "pages", read: quotient(rate("cache.hits"), rates("cache.hits", "cache.misses")) },
     { name: "compressed blocks", read: quotient(rate("cache.blockHits"), rates("cache.blockHits", "cache.blockMisses")) }] },
   { id: "disk", title: "Disk and journal", format: byteRate, bytes: true, series: [
@@ -78,7 +78,8 @@ const CHARTS = [
     { name: "of one processor", read: (data) => rate("cpu.millis")(data).map((value) => (value === null ? null : value / 1000)) }] },
 ];
 
-const newest = (line) => line.findLast((value) => value !== null) ?? null;
+// The newest value, if it is not old.
+const newest = (line) => line.slice(-10).findLast((value) => value !== null) ?? null;
 
 const TILES = [
   ["Operations", (d) => `${short(newest(rates("ops.insert", "ops.query", "ops.update", "ops.delete", "ops.getmore", "ops.command")(d)))}/s`],

@@ -9,16 +9,16 @@ use std::net::IpAddr;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, ORIGIN};
 
-use crate::http::{Call, Reply, refusal};
+use crate::http::{Call, Refusal};
 
 /// Checks the host and the origin of a request.
 ///
 /// # Errors
-/// The reply to a request that another page makes.
-pub fn check(call: &Call, names: &[String]) -> Result<(), Reply> {
-    let refused = |text| Err(refusal(StatusCode::FORBIDDEN, text));
+/// The refusal of a request that another page makes.
+pub fn check(call: &Call, names: &[String]) -> Result<(), Refusal> {
+    let refused = |text| Err(Refusal::new(StatusCode::FORBIDDEN, text));
     let Some(host) = call.host() else {
-        return Err(refusal(
+        return Err(Refusal::new(
             StatusCode::BAD_REQUEST,
             "the request names no host",
         ));

@@ -185,7 +185,7 @@ pub struct Connection {
 
 impl Connection {
     /// Interrupts its operation.
-    fn kill(&self) {
+    pub fn kill(&self) {
         self.killed.store(true, Ordering::Relaxed);
         self.wake.notify_one();
     }

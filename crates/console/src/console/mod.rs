@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 use crate::backend::{Backend, Broken, Link};
-use crate::http::{Body, Call, Reply, Router, bytes, json, refusal};
+use crate::http::{Body, Call, Refusal, Reply, Router, bytes, json};
 use crate::login::{Login, LoginError, log_in};
 use crate::origin;
 use crate::page::{FILES, file};
@@ -79,7 +79,7 @@ impl<B: Backend> Console<B> {
             let console = self.clone();
             router = router.get(path, move |call| {
                 let checked = origin::check(&call, console.backend.host_names());
-                let reply = checked.map_or_else(|refused| refused, |()| file(content_type, text));
+                let reply = checked.map_or_else(Reply::from, |()| file(content_type, text));
                 std::future::ready(reply)
             });
         }
@@ -115,14 +115,17 @@ impl<B: Backend> Console<B> {
     }
 
     /// The session of a request that proves that it comes from the page.
-    fn checked_session(&self, call: &Call) -> Result<Arc<SessionOf<B>>, Reply> {
+    fn checked_session(&self, call: &Call) -> Result<Arc<SessionOf<B>>, Refusal> {
         let Some(session) = self.session(call) else {
-            return Err(refusal(StatusCode::UNAUTHORIZED, "you are not logged in"));
+            return Err(Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "you are not logged in",
+            ));
         };
         let given = call.header(&TOKEN).unwrap_or_default();
         match bool::from(session.token.as_bytes().ct_eq(given.as_bytes())) {
             true => Ok(session),
-            false => Err(refusal(
+            false => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 "the token of the request is missing or wrong",
             )),
@@ -132,7 +135,7 @@ impl<B: Backend> Console<B> {
     /// Who uses the page, and what the page has to send.
     async fn state(self: Arc<Self>, call: Call) -> Reply {
         if let Err(refused) = origin::check(&call, self.backend.host_names()) {
-            return refused;
+            return refused.into();
         }
         let session = self.session(&call);
         let state = describe(self.backend.needs_login(), session.as_deref());
@@ -140,23 +143,21 @@ impl<B: Backend> Console<B> {
     }
 
     async fn log_in(self: Arc<Self>, call: Call) -> Reply {
-        self.try_log_in(call)
-            .await
-            .unwrap_or_else(|refused| refused)
+        self.try_log_in(call).await.unwrap_or_else(Reply::from)
     }
 
-    async fn try_log_in(&self, mut call: Call) -> Result<Reply, Reply> {
+    async fn try_log_in(&self, mut call: Call) -> Result<Reply, Refusal> {
         origin::check(&call, self.backend.host_names())?;
         // A form of another page cannot send it.
         if call.header(&TOKEN).is_none() {
-            return Err(refusal(StatusCode::FORBIDDEN, "a header is missing"));
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "a header is missing"));
         }
         if !self.backend.needs_login() {
-            return Err(refusal(StatusCode::BAD_REQUEST, "there are no logins"));
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, "there are no logins"));
         }
         let body = Zeroizing::new(call.body(LOGIN_BYTES_MAX).await?.to_vec());
         let login = parse_login(&body)
-            .ok_or_else(|| refusal(StatusCode::BAD_REQUEST, "the login cannot be read"))?;
+            .ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "the login cannot be read"))?;
         let name = (login.user.clone(), login.db.clone());
         let _turn = self.logins.acquire().await;
         let link = self.backend.open(&call.ends, None).await;
@@ -164,14 +165,14 @@ impl<B: Backend> Console<B> {
         let user = match log_in(&mut link, login).await {
             Ok(user) => user,
             Err(LoginError::Refused(text)) => {
-                return Err(refusal(StatusCode::UNAUTHORIZED, &text));
+                return Err(Refusal::new(StatusCode::UNAUTHORIZED, text));
             }
             Err(LoginError::Broken(error)) => return Err(unavailable(&error)),
         };
         let begun = Session::new(Some(user), Some(name)).and_then(|one| self.sessions.begin(one));
         let (id, session) = begun.map_err(|_| {
             let text = "the system gives no random bytes";
-            refusal(StatusCode::INTERNAL_SERVER_ERROR, text)
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text)
         })?;
         session.keep_link(link);
         let state = extjson::to_relaxed(&describe(true, Some(&session)));
@@ -195,7 +196,7 @@ impl<B: Backend> Console<B> {
     async fn log_out(self: Arc<Self>, call: Call) -> Reply {
         let checked = origin::check(&call, self.backend.host_names());
         if let Err(refused) = checked.and_then(|()| self.checked_session(&call).map(drop)) {
-            return refused;
+            return refused.into();
         }
         if let Some(id) = call.cookie(&self.cookie_name(&call)) {
             self.sessions.end(id);
@@ -206,14 +207,12 @@ impl<B: Backend> Console<B> {
     }
 
     async fn command(self: Arc<Self>, call: Call) -> Reply {
-        self.try_command(call)
-            .await
-            .unwrap_or_else(|refused| refused)
+        self.try_command(call).await.unwrap_or_else(Reply::from)
     }
 
     /// Runs a command: `POST /api/command?db=NAME`, in Extended JSON. The reply is the command's, whether it succeeds or fails. When
     /// the client goes away, the command is interrupted.
-    async fn try_command(&self, mut call: Call) -> Result<Reply, Reply> {
+    async fn try_command(&self, mut call: Call) -> Result<Reply, Refusal> {
         origin::check(&call, self.backend.host_names())?;
         let session = self.checked_session(&call)?;
         let db = call.query("db").unwrap_or_else(|| "admin".to_owned());
@@ -234,7 +233,7 @@ impl<B: Backend> Console<B> {
         if length > REPLY_BYTES_MAX {
             let text =
                 "the reply is too large for this page; ask for less with a limit or a projection";
-            return Err(refusal(StatusCode::BAD_GATEWAY, text));
+            return Err(Refusal::new(StatusCode::BAD_GATEWAY, text));
         }
         let room = self.room_for(length).await;
         let reply = (link.receive().await).map_err(|error| unavailable(&error))?;
@@ -294,8 +293,8 @@ fn parse_login(body: &[u8]) -> Option<Login> {
     })
 }
 
-fn parse_command(body: &[u8]) -> Result<DocBuf, Reply> {
-    let refused = |text: String| refusal(StatusCode::BAD_REQUEST, &text);
+fn parse_command(body: &[u8]) -> Result<DocBuf, Refusal> {
+    let refused = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
     let text = std::str::from_utf8(body);
     let text = text.map_err(|_| refused("the command is not UTF-8".to_owned()))?;
     let command = extjson::parse(text);
@@ -311,8 +310,8 @@ fn parse_command(body: &[u8]) -> Result<DocBuf, Reply> {
     }
 }
 
-fn unavailable(error: &Broken) -> Reply {
-    refusal(StatusCode::SERVICE_UNAVAILABLE, &error.0)
+fn unavailable(error: &Broken) -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.0.as_str())
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl Files {
     /// Begins a segment, after the oldest ones are removed.
     fn begin(&self, time_ms: i64) -> io::Result<(File, u64)> {
         fs::create_dir_all(&self.directory)?;
-        let segments = self.list();
+        let segments = list(&self.directory);
         let bytes_of = |path: &PathBuf| fs::metadata(path).map_or(0, |data| data.len());
         let mut all: u64 = segments.iter().map(bytes_of).sum();
         for path in &segments {
@@ -109,21 +109,21 @@ impl Files {
             }
         }
     }
+}
 
-    /// The segments, the oldest first. None if they cannot be listed.
-    pub fn list(&self) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(&self.directory) else {
-            return Vec::new();
-        };
-        let paths = entries.flatten().map(|entry| entry.path());
-        let is_segment = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with(PREFIX))
-        };
-        let mut segments: Vec<PathBuf> = paths.filter(is_segment).collect();
-        segments.sort();
-        segments
-    }
+/// The segments of a directory, the oldest first. None if they cannot be listed.
+pub fn list(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let is_segment = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(PREFIX))
+    };
+    let mut segments: Vec<PathBuf> = paths.filter(is_segment).collect();
+    segments.sort();
+    segments
 }
 
 /// The samples of a segment after a time, up to what is torn or damaged. Figures that it does not have are 0.

@@ -48,16 +48,19 @@ pub struct Sample {
 /// The samples of a server.
 pub struct History {
     figures: Vec<Figure>,
+    directory: PathBuf,
     recent: Mutex<VecDeque<Sample>>,
+    /// Locked while a sample is written, which may take long on a busy disk. Readers need no lock.
     files: Mutex<Files>,
 }
 
 impl History {
     /// The history in a directory, which is made with the first sample that is written there.
     pub fn new(directory: PathBuf, figures: Vec<Figure>) -> History {
-        let files = Files::new(directory, &figures);
+        let files = Files::new(directory.clone(), &figures);
         History {
             figures,
+            directory,
             recent: Mutex::default(),
             files: Mutex::new(files),
         }
@@ -73,27 +76,22 @@ impl History {
     /// # Errors
     /// If it cannot be written to the files. It is kept in memory all the same, and the next one is tried again.
     pub fn add(&self, sample: Sample) -> io::Result<()> {
-        let mut files = self.files.lock();
-        let due = files.last_ms().saturating_add(COARSE_MS);
-        // A clock that was set back begins anew.
-        let is_due = sample.time_ms >= due || sample.time_ms < files.last_ms();
-        let written = match is_due {
-            true => files.write(&sample),
-            false => Ok(()),
-        };
-        drop(files);
         let mut recent = self.recent.lock();
-        if recent
-            .back()
-            .is_some_and(|last| sample.time_ms < last.time_ms)
-        {
+        if (recent.back()).is_some_and(|last| sample.time_ms < last.time_ms) {
             recent.clear();
         }
         if recent.len() >= RECENT_MAX {
             recent.pop_front();
         }
-        recent.push_back(sample);
-        written
+        recent.push_back(sample.clone());
+        drop(recent);
+        let mut files = self.files.lock();
+        let due = files.last_ms().saturating_add(COARSE_MS);
+        // A clock that was set back begins anew.
+        match sample.time_ms >= due || sample.time_ms < files.last_ms() {
+            true => files.write(&sample),
+            false => Ok(()),
+        }
     }
 
     /// The newest sample.
@@ -119,8 +117,7 @@ impl History {
             .front()
             .map_or(i64::MAX, |one| one.time_ms);
         if after_ms < first_recent {
-            let files = self.files.lock().list();
-            for path in files {
+            for path in file::list(&self.directory) {
                 file::read(&path, &self.figures, after_ms, &mut |sample| {
                     if sample.time_ms < first_recent {
                         thin.add(sample);

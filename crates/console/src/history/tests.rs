@@ -47,16 +47,16 @@ fn recent_samples_are_fine_and_older_ones_coarse() {
     let directory = tempfile::tempdir().unwrap();
     let history = filled(directory.path(), 1000..3000);
     assert_eq!(history.newest().unwrap(), sample(2999));
-    let recent = history.between(2990_000, 2995_000, 100);
+    let recent = history.between(2_990_000, 2_995_000, 100);
     assert_eq!(seconds(&recent), [2991, 2992, 2993, 2994, 2995]);
-    let older = history.between(1000_000, 1045_000, 100);
+    let older = history.between(1_000_000, 1_045_000, 100);
     assert_eq!(seconds(&older), [1010, 1020, 1030, 1040]);
-    let both = seconds(&history.between(2380_000, 2405_000, 1000));
+    let both = seconds(&history.between(2_380_000, 2_405_000, 1000));
     assert_eq!(both, [2390, 2400, 2401, 2402, 2403, 2404, 2405]);
-    assert_eq!(history.between(5000_000, 6000_000, 10), []);
+    assert_eq!(history.between(5_000_000, 6_000_000, 10), []);
     assert_eq!(history.between(10, 0, 0), []);
     // Few points: the last one of each interval.
-    let few = seconds(&history.between(2499_000, 2999_000, 5));
+    let few = seconds(&history.between(2_499_000, 2_999_000, 5));
     assert_eq!(few, [2599, 2699, 2799, 2899, 2999]);
 }
 
@@ -65,7 +65,7 @@ fn a_restart_keeps_what_was_written() {
     let directory = tempfile::tempdir().unwrap();
     drop(filled(directory.path(), 1000..1100));
     let history = filled(directory.path(), 1200..1210);
-    let all = seconds(&history.between(1000_000, 2000_000, 10_000));
+    let all = seconds(&history.between(1_000_000, 2_000_000, 10_000));
     let mut expected: Vec<i64> = (1010..1100).step_by(10).collect();
     expected.extend(1200..1210);
     assert_eq!(all, expected);
@@ -80,7 +80,7 @@ fn a_torn_or_damaged_end_is_left_out() {
     let whole = fs::read(path.path()).unwrap();
     let read = || {
         let history = History::new(folder.clone(), FIGURES.to_vec());
-        seconds(&history.between(0, 2000_000, 10_000))
+        seconds(&history.between(0, 2_000_000, 10_000))
     };
     let all: Vec<i64> = (1000..1100).step_by(10).collect();
     assert_eq!(read(), all);
@@ -129,7 +129,7 @@ fn other_figures_of_an_older_version_are_matched_by_name() {
         kind: Kind::Gauge,
     });
     let history = History::new(directory.path().join("diagnostic.data"), figures.to_vec());
-    let read = history.between(0, 2000_000, 10);
+    let read = history.between(0, 2_000_000, 10);
     assert_eq!(read.len(), 2);
     assert_eq!(read[0].values, [0, u64::MAX - 1000]);
 }
@@ -154,5 +154,5 @@ fn a_directory_that_cannot_be_written_does_no_harm() {
     assert!(history.add(sample(1000)).is_err());
     assert!(history.add(sample(1001)).is_ok(), "not tried each second");
     assert!(history.add(sample(1010)).is_err());
-    assert_eq!(history.between(0, 2000_000, 10_000).len(), 3);
+    assert_eq!(history.between(0, 2_000_000, 10_000).len(), 3);
 }

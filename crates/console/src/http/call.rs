@@ -10,7 +10,7 @@ use hyper::header::{COOKIE, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
-use super::reply::{Reply, refusal};
+use super::reply::Refusal;
 
 /// Time limit for the body of a request.
 const BODY_TIME_MAX: Duration = Duration::from_secs(20);
@@ -88,20 +88,20 @@ impl Call {
     /// Reads the body, which has at most `limit` bytes.
     ///
     /// # Errors
-    /// The reply to a body that is too large, too slow, or cut off.
-    pub async fn body(&mut self, limit: usize) -> Result<Bytes, Reply> {
+    /// The refusal of a body that is too large, too slow, or cut off.
+    pub async fn body(&mut self, limit: usize) -> Result<Bytes, Refusal> {
         let body = Limited::new(&mut self.body, limit).collect();
         match tokio::time::timeout(BODY_TIME_MAX, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(refusal(
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the request is too large",
             )),
-            Ok(Err(_)) => Err(refusal(
+            Ok(Err(_)) => Err(Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "the body of the request cannot be read",
             )),
-            Err(_) => Err(refusal(
+            Err(_) => Err(Refusal::new(
                 StatusCode::REQUEST_TIMEOUT,
                 "the body of the request did not come in time",
             )),

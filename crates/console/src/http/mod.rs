@@ -9,6 +9,6 @@ mod tests;
 
 pub use call::{Call, Ends};
 pub use hyper::{StatusCode, header};
-pub use reply::{Body, Reply, bytes, json, refusal, text};
+pub use reply::{Body, Refusal, Reply, bytes, json, text};
 pub use router::Router;
 pub use serve::{CONNECTIONS_MAX, serve_connection};

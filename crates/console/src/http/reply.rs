@@ -85,8 +85,25 @@ pub fn json(status: StatusCode, body: impl Into<String>) -> Reply {
     bytes(status, "application/json", Bytes::from(body.into()))
 }
 
-/// Why a request is refused, as the page reads it: `{"error": {"message": …}}`.
-pub fn refusal(status: StatusCode, message: &str) -> Reply {
-    let error = frond_bson::doc! {"error": {"message": message}};
-    json(status, frond_bson::extjson::to_relaxed(&error))
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    status: StatusCode,
+    message: String,
+}
+
+impl Refusal {
+    /// A refusal with a message for people.
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Refusal {
+        let message = message.into();
+        Refusal { status, message }
+    }
+}
+
+/// As the page reads it: `{"error": {"message": …}}`.
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Reply {
+        let error = frond_bson::doc! {"error": {"message": &refusal.message}};
+        json(refusal.status, frond_bson::extjson::to_relaxed(&error))
+    }
 }

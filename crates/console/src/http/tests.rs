@@ -18,7 +18,7 @@ fn router() -> Arc<Router> {
         .post("/echo", |mut call| async move {
             match call.body(10).await {
                 Ok(body) => text(StatusCode::OK, String::from_utf8_lossy(&body)),
-                Err(refused) => refused,
+                Err(refused) => refused.into(),
             }
         })
         .get("/large", |_| async {

@@ -24,9 +24,14 @@ pub async fn record_history(server: Arc<Server>) {
             _ = stop.wait_for(|stop| *stop) => return,
             _ = ticks.tick() => {}
         }
-        // A short append to a file, which nobody syncs.
-        let added = server.history.add(sample(now_ms(), &server.sources()));
-        if let Err(error) = added
+        let recorder = server.clone();
+        // It appends to a file, and reads files of the system.
+        let added = tokio::task::spawn_blocking(move || {
+            let sample = sample(now_ms(), &recorder.sources());
+            recorder.history.add(sample)
+        });
+        // A panic is logged already.
+        if let Ok(Err(error)) = added.await
             && !std::mem::replace(&mut has_failed, true)
         {
             server.log.warning(

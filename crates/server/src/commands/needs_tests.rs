@@ -120,6 +120,7 @@ async fn commands_about_the_server() {
                 doc! {"getDiagnosticData": 1},
                 "(replSetGetStatus+serverStatus@cluster & collStats@local.oplog.rs)",
             ),
+            (doc! {"getDiagnosticHistory": 1}, "serverStatus@cluster"),
             (doc! {"getLog": "global"}, "getLog@cluster"),
             (doc! {"getParameter": "*"}, "getParameter@cluster"),
             (doc! {"hostInfo": 1}, "hostInfo@cluster"),

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, doc};
 use frond_console::http::Ends;
@@ -11,6 +12,7 @@ use frond_console::{Backend, Broken, Link};
 use frond_wire::{Flags, HEADER_BYTES, Header, MAX_MESSAGE_BYTES, Reply, msg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
 use crate::access::User;
@@ -21,6 +23,9 @@ use crate::state::Server;
 
 /// The name by which `currentOp` shows the console.
 const APPLICATION: &str = "Frond console";
+
+/// How often a command is interrupted whose client went away, until its connection is closed.
+const KILL_PERIOD: Duration = Duration::from_millis(50);
 
 /// Opens connections of this process.
 pub struct InProcess {
@@ -78,6 +83,7 @@ impl Backend for InProcess {
             connection,
             request: 0,
             length: 0,
+            is_running: false,
         };
         let hello = doc! {
             "hello": 1,
@@ -123,6 +129,28 @@ pub struct InProcessLink {
     request: i32,
     /// Bytes of the message that arrives, without its header.
     length: usize,
+    /// Whether a command runs.
+    is_running: bool,
+}
+
+impl Drop for InProcessLink {
+    /// Nobody reads the reply of a command that still runs.
+    fn drop(&mut self) {
+        if !self.is_running {
+            return;
+        }
+        self.connection.kill();
+        let connection = self.connection.clone();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                // A command that had not begun yet has to be interrupted again. Others hold the connection until it is closed.
+                while Arc::strong_count(&connection) > 1 {
+                    connection.kill();
+                    tokio::time::sleep(KILL_PERIOD).await;
+                }
+            });
+        }
+    }
 }
 
 impl Link for InProcessLink {
@@ -137,11 +165,13 @@ impl Link for InProcessLink {
         self.request = self.request.wrapping_add(1);
         let message = Zeroizing::new(msg(self.request, 0, Flags::NONE, &body));
         let mut header = [0; HEADER_BYTES];
+        self.is_running = true;
         let exchange = async {
             self.stream.write_all(&message).await?;
             self.stream.read_exact(&mut header).await
         };
         exchange.await.map_err(|_| closed())?;
+        self.is_running = false;
         let header = Header::parse(&header).map_err(|error| malformed(&error))?;
         let length = usize::try_from(header.length).unwrap_or_default();
         if header.response_to != self.request

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::addresses::Addresses as ClientAddresses;
 use crate::http::routes;
 use crate::log::Component;
 use crate::net::listen::{AddressError, Addresses};
@@ -24,6 +25,9 @@ use crate::tls::Tls;
 
 /// Time limit for the first byte of a connection and for the handshake of TLS.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// Connections of one address at the same time, so that nobody can take all.
+const CONNECTIONS_PER_ADDRESS: usize = CONNECTIONS_MAX / 2;
 
 /// The reply to a browser that does not encrypt where it has to.
 const NEEDS_TLS: &[u8] =
@@ -41,6 +45,7 @@ pub fn accept_http(server: &Arc<Server>, addresses: Addresses) -> Result<(), Add
     })?;
     let router = Arc::new(router);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let clients = Arc::new(ClientAddresses::default());
     for listener in addresses.listen()? {
         let address = listener.local_addr().map(|address| address.to_string());
         let tls = (server.tls.as_ref()).map_or(TlsMode::Disabled, |tls| tls.mode);
@@ -59,6 +64,7 @@ pub fn accept_http(server: &Arc<Server>, addresses: Addresses) -> Result<(), Add
             listener,
             router.clone(),
             places.clone(),
+            clients.clone(),
         ));
     }
     Ok(())
@@ -69,6 +75,7 @@ async fn accept(
     listener: TcpListener,
     router: Arc<Router>,
     places: Arc<Semaphore>,
+    clients: Arc<ClientAddresses>,
 ) {
     let mut stop = server.stop_signal();
     loop {
@@ -84,8 +91,13 @@ async fn accept(
         match accepted {
             Ok((stream, client)) => {
                 let (server, router) = (server.clone(), router.clone());
+                let clients = clients.clone();
                 tokio::spawn(async move {
                     let _place = place;
+                    let entered = clients.enter(client.ip(), CONNECTIONS_PER_ADDRESS);
+                    if entered.is_none() {
+                        return;
+                    }
                     // How it ended matters to its client only.
                     let _ = serve(&server, stream, client, router).await;
                 });

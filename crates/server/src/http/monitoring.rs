@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use frond_bson::doc;
 use frond_console::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
-use frond_console::http::{self, Call, Reply, Router, StatusCode};
+use frond_console::http::{self, Call, Refusal, Reply, Router, StatusCode};
 use frond_console::{Backend, Broken, Link, Login, LoginError, log_in};
 use frond_error::Result;
 use frond_store::{CollectionKind, Namespace};
@@ -66,8 +66,7 @@ impl Monitoring {
         let Some(login) = basic_login(call) else {
             return Err(asks_login("log in as a user of the database admin"));
         };
-        let broken =
-            |broken: Broken| http::refusal(StatusCode::SERVICE_UNAVAILABLE, &broken.to_string());
+        let broken = |broken: Broken| refusal(StatusCode::SERVICE_UNAVAILABLE, &broken.to_string());
         let mut link = self.backend.open(&call.ends, None).await.map_err(broken)?;
         log_in(&mut link, login)
             .await
@@ -83,7 +82,7 @@ impl Monitoring {
             Some(1.0) => Ok(()),
             _ => {
                 let message = reply.get_str("errmsg").unwrap_or("not authorized");
-                Err(http::refusal(StatusCode::FORBIDDEN, message))
+                Err(refusal(StatusCode::FORBIDDEN, message))
             }
         }
     }
@@ -101,7 +100,7 @@ impl Monitoring {
         if !own && !of_exporter {
             let sets = SETS.join(" and ");
             let message = format!("collect[] takes {sets}");
-            return http::refusal(StatusCode::BAD_REQUEST, &message);
+            return refusal(StatusCode::BAD_REQUEST, &message);
         }
         let _turn = self.scrape.lock().await;
         let server = self.server.clone();
@@ -110,8 +109,8 @@ impl Monitoring {
         });
         match scrape.await {
             Ok(Ok(text)) => http::bytes(StatusCode::OK, CONTENT_TYPE, Bytes::from(text)),
-            Ok(Err(error)) => http::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-            Err(error) => http::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+            Ok(Err(error)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+            Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         }
     }
 
@@ -148,9 +147,13 @@ fn basic_login(call: &Call) -> Option<Login> {
     })
 }
 
+fn refusal(status: StatusCode, message: &str) -> Reply {
+    Refusal::new(status, message).into()
+}
+
 /// The reply to a client that has not logged in.
 fn asks_login(message: &str) -> Reply {
-    let mut reply = http::refusal(StatusCode::UNAUTHORIZED, message);
+    let mut reply = refusal(StatusCode::UNAUTHORIZED, message);
     let scheme = HeaderValue::from_static("Basic realm=\"frond\", charset=\"UTF-8\"");
     reply.headers_mut().insert(WWW_AUTHENTICATE, scheme);
     reply
