@@ -6,11 +6,13 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf};
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
+use parking_lot::Mutex;
 
 use crate::catalog::Collection;
 use crate::plan::cache;
@@ -67,6 +69,33 @@ impl UsedPlan {
     }
 }
 
+/// The plan of an operation that takes longer, as others see it while it runs.
+#[derive(Debug, Default)]
+pub struct ShownPlan {
+    is_set: AtomicBool,
+    plan: Mutex<Option<(String, Option<PlanHashes>)>>,
+}
+
+impl ShownPlan {
+    /// `planSummary` and the hashes, if the operation has examined enough to show them.
+    pub fn get(&self) -> Option<(String, Option<PlanHashes>)> {
+        self.plan.lock().clone()
+    }
+
+    /// Forgets the plan, for another operation.
+    pub fn clear(&self) {
+        if self.is_set.swap(false, Ordering::Relaxed) {
+            *self.plan.lock() = None;
+        }
+    }
+
+    fn set(&self, plan: &UsedPlan) {
+        if !self.is_set.swap(true, Ordering::Relaxed) {
+            *self.plan.lock() = Some((plan.summary(), plan.hashes()));
+        }
+    }
+}
+
 /// The figures of an operation.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -98,6 +127,8 @@ pub struct Figures {
     pub plan: Option<UsedPlan>,
     /// The stages of that plan with their statistics.
     pub exec_stats: Option<DocBuf>,
+    /// Where others see its plan while it runs.
+    pub shown: Option<Arc<ShownPlan>>,
     /// From when on `exec_stats` is made.
     stats_from: Option<Instant>,
     /// The filter and the sort as the client gave them, for `exec_stats`.
@@ -115,6 +146,7 @@ impl Figures {
     pub fn part(&self) -> Figures {
         Figures {
             stats_from: self.stats_from,
+            shown: self.shown.clone(),
             ..Figures::default()
         }
     }
@@ -170,6 +202,17 @@ pub fn note(add: impl FnOnce(&mut Figures)) {
     CURRENT.with_borrow_mut(|current| {
         if let Some(figures) = current {
             add(figures);
+        }
+    });
+}
+
+/// Shows the plan of the operation, which has examined some hundred keys or documents by now.
+pub(crate) fn show_plan() {
+    CURRENT.with_borrow(|current| {
+        if let Some(figures) = current
+            && let (Some(shown), Some(plan)) = (&figures.shown, &figures.plan)
+        {
+            shown.set(plan);
         }
     });
 }
