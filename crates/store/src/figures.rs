@@ -15,6 +15,7 @@ use frond_query::sort::SortSpec;
 use parking_lot::Mutex;
 
 use crate::catalog::Collection;
+use crate::merge::Counts;
 use crate::plan::cache;
 use crate::plan::summary::Summary;
 
@@ -41,7 +42,11 @@ pub struct PlanHashes {
 impl PlanHashes {
     /// Those of a query on a collection.
     pub(crate) fn of(filter: &Filter, sort: &SortSpec, collection: &Collection) -> PlanHashes {
-        let shape = cache::shape(filter, sort);
+        PlanHashes::of_shape(cache::shape(filter, sort), collection)
+    }
+
+    /// Those of a query of this shape on a collection.
+    pub(crate) fn of_shape(shape: u64, collection: &Collection) -> PlanHashes {
         let indexes = collection.ready_indexes();
         let key = cache::shape_with_indexes(shape, indexes.map(|index| index.tree));
         PlanHashes {
@@ -66,6 +71,30 @@ impl UsedPlan {
     pub fn hashes(&self) -> Option<PlanHashes> {
         let (filter, sort, collection) = self.query.as_ref()?;
         Some(PlanHashes::of(filter, sort, collection))
+    }
+}
+
+/// Entries of indexes that a commit adds and removes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeysWritten {
+    pub inserted: u64,
+    pub deleted: u64,
+}
+
+impl KeysWritten {
+    /// Adds them to the figures of the operation, with those of `_id` for the documents that the commit adds or removes.
+    pub fn note(self, collection: &Collection, counts: Counts) {
+        // Where documents have record ids, the index on `_id` is one like any other.
+        let ids = if collection.is_by_record() {
+            0
+        } else {
+            counts.documents
+        };
+        let (added, removed) = (ids.max(0).unsigned_abs(), ids.min(0).unsigned_abs());
+        note(|figures| {
+            figures.keys_inserted += self.inserted + added;
+            figures.keys_deleted += self.deleted + removed;
+        });
     }
 }
 

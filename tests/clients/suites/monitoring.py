@@ -271,7 +271,7 @@ queues/execution/write/totalTickets catalogStats/collections catalogStats/intern
 wiredTiger/concurrentTransactions/read/available wiredTiger/concurrentTransactions/read/totalTickets
 wiredTiger/concurrentTransactions/write/totalTickets wiredTiger/cache/bytes~currently~in~the~cache
 wiredTiger/cache/maximum~bytes~configured wiredTiger/cache/tracked~dirty~bytes~in~the~cache
-wiredTiger/cache/pages~requested~from~the~cache wiredTiger/log/log~bytes~written wiredTiger/transaction/transactions~committed
+wiredTiger/log/log~bytes~written wiredTiger/transaction/transactions~committed
 wiredTiger/session/open~cursor~count tcmalloc/generic/current_allocated_bytes tcmalloc/generic/heap_size
 logicalSessionRecordCache/activeSessionsCount
 """
@@ -293,7 +293,8 @@ locks/Collection/acquireWaitCount/W locks/Collection/timeAcquiringMicros/R
 flowControl/isLagged flowControl/timeAcquiringMicros queues/execution/read/out queues/execution/write/out
 wiredTiger/concurrentTransactions/read/out wiredTiger/concurrentTransactions/write/out wiredTiger/block-manager/bytes~read
 wiredTiger/block-manager/bytes~written wiredTiger/cache/bytes~read~into~cache wiredTiger/cache/bytes~written~from~cache
-wiredTiger/cache/pages~read~into~cache wiredTiger/transaction/transaction~checkpoints wiredTiger/transaction/transaction~begins
+wiredTiger/cache/pages~read~into~cache wiredTiger/cache/pages~requested~from~the~cache
+wiredTiger/transaction/transaction~checkpoints wiredTiger/transaction/transaction~begins
 wiredTiger/transaction/transactions~rolled~back transactions/currentOpen transactions/totalStarted
 transactions/totalCommitted transactions/totalAborted transactions/currentActive transactions/currentInactive
 storageEngine/name tcmalloc/tcmalloc/pageheap_free_bytes
@@ -302,6 +303,7 @@ storageEngine/name tcmalloc/tcmalloc/pageheap_free_bytes
 
 def work(client):
     db = client.get_database("status", write_concern=pymongo.WriteConcern(j=True))
+    db.drop_collection("c")
     db.c.insert_many({"_id": n, "a": n % 10} for n in range(300))
     db.c.create_index("a")
     list(db.c.find({"a": 3}))
@@ -336,7 +338,7 @@ def agents_find_figures_in_the_status(client):
 
 @test
 def tops_and_statistics_of_collections_have_figures(client):
-    db, cursor = work(client.__class__(URI))
+    db, cursor = work(client)
     cursor.close()
     top = client.admin.command("top")["totals"]["status.c"]
     for kind in ("total", "readLock", "writeLock", "queries", "getmore", "insert", "update", "remove", "commands"):
