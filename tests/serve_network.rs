@@ -154,8 +154,10 @@ fn an_operator_is_warned_of_an_open_server() {
                 unrestricted";
     let says = |lines: &[String], text: &str| lines.iter().any(|line| line.contains(text));
     let local = startup_warnings(&[]);
-    assert!(!says(&local, open));
-    assert!(says(&startup_warnings(&["--bind_ip", "0.0.0.0"]), open));
+    let bound = "This server is bound to localhost";
+    assert!(says(&local, open) && says(&local, bound));
+    let chosen = startup_warnings(&["--bind_ip", "0.0.0.0"]);
+    assert!(says(&chosen, open) && !says(&chosen, bound));
     // With authorization nobody may ask, so the log tells.
     let data = tempfile::tempdir().unwrap();
     let log = data.path().join("log");

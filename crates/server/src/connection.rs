@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf, Timestamp};
-use frond_store::{Figures, LastWritten, Progress as WorkProgress, Waits};
+use frond_store::{Figures, LastWritten, Progress as WorkProgress, ShownPlan, Waits};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -177,6 +177,8 @@ pub struct Connection {
     pub gone: Arc<AtomicBool>,
     /// Set by a fail point: the server closes it instead of a reply.
     pub closes: AtomicBool,
+    /// The plan of its operation, if that takes longer.
+    pub plan: Arc<ShownPlan>,
     /// What a commit of its operation waits for.
     pub commit_waits: Arc<Waits>,
     /// Wakes its operation, if that waits.
@@ -293,6 +295,7 @@ impl Connections {
             killed: Arc::new(AtomicBool::new(false)),
             gone,
             closes: AtomicBool::new(false),
+            plan: Arc::default(),
             commit_waits: Arc::default(),
             wake: Arc::default(),
         });

@@ -60,6 +60,7 @@ mod settings;
 mod startup_warnings;
 mod state;
 mod statements;
+mod system_log;
 mod tail_turns;
 #[cfg(test)]
 mod testing;

@@ -12,3 +12,6 @@ pub const WRITE_BATCH_MAX: usize = 100_000;
 
 /// The longest message of a client that is not logged in, where logins are required.
 pub const MESSAGE_BYTES_BEFORE_LOGIN: usize = 48 << 10;
+
+/// Bytes of a line in the log of the system.
+pub const SYSTEM_LOG_BYTES_MAX: usize = 8 << 10;

@@ -15,6 +15,7 @@ use frond_bson::{Doc, DocBuf, Value, extjson};
 use parking_lot::Mutex;
 
 use crate::settings::{LogFormat, LogRotate, Settings};
+use crate::system_log::{Level, SystemLog};
 
 /// How serious a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,15 @@ pub enum Severity {
 }
 
 impl Severity {
+    fn of_system(self) -> Level {
+        match self {
+            Severity::Error => Level::Error,
+            Severity::Warning => Level::Warning,
+            Severity::Info => Level::Info,
+            Severity::Debug(_) => Level::Debug,
+        }
+    }
+
     fn letter(self) -> &'static str {
         match self {
             Severity::Error => "E",
@@ -117,6 +127,7 @@ pub struct Log {
 enum Sink {
     Stdout,
     File(File),
+    System(SystemLog),
 }
 
 #[derive(Default)]
@@ -130,6 +141,7 @@ impl Log {
     /// Opens the log that the settings ask for.
     pub fn open(settings: &Settings) -> Result<Log, String> {
         let sink = match &settings.log_path {
+            None if settings.syslog => Sink::System(SystemLog::open(&settings.syslog_facility)?),
             None => Sink::Stdout,
             Some(path) => {
                 let failed =
@@ -255,6 +267,7 @@ impl Log {
             // A failure to write the log cannot be reported anywhere.
             Sink::Stdout => drop(std::io::stdout().lock().write_all(line.as_bytes())),
             Sink::File(file) => drop(file.write_all(line.as_bytes())),
+            Sink::System(log) => log.send(severity.of_system(), line.trim_end()),
         }
         line.pop();
         if line.len() > RECENT_LINE_BYTES {

@@ -330,7 +330,18 @@ pub fn shape_of(
                 shape.push("pipeline", &shown);
             }
             // They decide the shape as they are.
-            ("sort" | "projection" | "collation" | "hint", value) => shape.push(name, value),
+            ("sort" | "collation" | "hint", value) => shape.push(name, value),
+            ("projection", Value::Document(fields)) => {
+                let mut shown = DocBuf::new();
+                for (path, value) in fields.iter() {
+                    match value {
+                        Value::Bool(_) => shown.push(path, value),
+                        value if value.is_number() => shown.push(path, value),
+                        value => push_shape(&mut shown, path, &value),
+                    }
+                }
+                shape.push(name, &shown);
+            }
             ("key", value) => shape.push(name, value),
             ("skip" | "limit" | "let" | "min" | "max", value) => {
                 push_shape(&mut shape, name, &value)

@@ -6,13 +6,16 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf};
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
+use parking_lot::Mutex;
 
 use crate::catalog::Collection;
+use crate::merge::Counts;
 use crate::plan::cache;
 use crate::plan::summary::Summary;
 
@@ -39,7 +42,11 @@ pub struct PlanHashes {
 impl PlanHashes {
     /// Those of a query on a collection.
     pub(crate) fn of(filter: &Filter, sort: &SortSpec, collection: &Collection) -> PlanHashes {
-        let shape = cache::shape(filter, sort);
+        PlanHashes::of_shape(cache::shape(filter, sort), collection)
+    }
+
+    /// Those of a query of this shape on a collection.
+    pub(crate) fn of_shape(shape: u64, collection: &Collection) -> PlanHashes {
         let indexes = collection.ready_indexes();
         let key = cache::shape_with_indexes(shape, indexes.map(|index| index.tree));
         PlanHashes {
@@ -64,6 +71,57 @@ impl UsedPlan {
     pub fn hashes(&self) -> Option<PlanHashes> {
         let (filter, sort, collection) = self.query.as_ref()?;
         Some(PlanHashes::of(filter, sort, collection))
+    }
+}
+
+/// Entries of indexes that a commit adds and removes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeysWritten {
+    pub inserted: u64,
+    pub deleted: u64,
+}
+
+impl KeysWritten {
+    /// Adds them to the figures of the operation, with those of `_id` for the documents that the commit adds or removes.
+    pub fn note(self, collection: &Collection, counts: Counts) {
+        // Where documents have record ids, the index on `_id` is one like any other.
+        let ids = if collection.is_by_record() {
+            0
+        } else {
+            counts.documents
+        };
+        let (added, removed) = (ids.max(0).unsigned_abs(), ids.min(0).unsigned_abs());
+        note(|figures| {
+            figures.keys_inserted += self.inserted + added;
+            figures.keys_deleted += self.deleted + removed;
+        });
+    }
+}
+
+/// The plan of an operation that takes longer, as others see it while it runs.
+#[derive(Debug, Default)]
+pub struct ShownPlan {
+    is_set: AtomicBool,
+    plan: Mutex<Option<(String, Option<PlanHashes>)>>,
+}
+
+impl ShownPlan {
+    /// `planSummary` and the hashes, if the operation has examined enough to show them.
+    pub fn get(&self) -> Option<(String, Option<PlanHashes>)> {
+        self.plan.lock().clone()
+    }
+
+    /// Forgets the plan, for another operation.
+    pub fn clear(&self) {
+        if self.is_set.swap(false, Ordering::Relaxed) {
+            *self.plan.lock() = None;
+        }
+    }
+
+    fn set(&self, plan: &UsedPlan) {
+        if !self.is_set.swap(true, Ordering::Relaxed) {
+            *self.plan.lock() = Some((plan.summary(), plan.hashes()));
+        }
     }
 }
 
@@ -98,6 +156,8 @@ pub struct Figures {
     pub plan: Option<UsedPlan>,
     /// The stages of that plan with their statistics.
     pub exec_stats: Option<DocBuf>,
+    /// Where others see its plan while it runs.
+    pub shown: Option<Arc<ShownPlan>>,
     /// From when on `exec_stats` is made.
     stats_from: Option<Instant>,
     /// The filter and the sort as the client gave them, for `exec_stats`.
@@ -115,6 +175,7 @@ impl Figures {
     pub fn part(&self) -> Figures {
         Figures {
             stats_from: self.stats_from,
+            shown: self.shown.clone(),
             ..Figures::default()
         }
     }
@@ -170,6 +231,17 @@ pub fn note(add: impl FnOnce(&mut Figures)) {
     CURRENT.with_borrow_mut(|current| {
         if let Some(figures) = current {
             add(figures);
+        }
+    });
+}
+
+/// Shows the plan of the operation, which has examined some hundred keys or documents by now.
+pub(crate) fn show_plan() {
+    CURRENT.with_borrow(|current| {
+        if let Some(figures) = current
+            && let (Some(shown), Some(plan)) = (&figures.shown, &figures.plan)
+        {
+            shown.set(plan);
         }
     });
 }

@@ -53,7 +53,7 @@ pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
-pub use figures::{Figures, PlanHashes, UsedPlan, note, watch, watch_part};
+pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_part};
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{
     Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,

@@ -141,8 +141,40 @@ test('what runs now, and the log', () => {
   db.setLogLevel(1);
   equal(db.getLogComponents().verbosity, 1);
   db.setLogLevel(0);
-  equal(failure(() => db.setLogLevel(1, 'query')).code, 238);
+  db.setLogLevel(1, 'query');
+  equal([db.getLogComponents().verbosity, db.getLogComponents().query.verbosity], [0, 1]);
+  db.setLogLevel(-1, 'query');
+  equal(failure(() => db.setLogLevel(1, 'sharding')).code, 238);
   equal(db.commandHelp('find').length > 0, true);
+});
+
+test('the profiler, by the helpers of the shell', () => {
+  shell.c.insertMany([{ _id: 1, a: 1 }, { _id: 2, a: 2 }]);
+  equal(shell.setProfilingLevel(2, { slowms: 50, sampleRate: 0.5 }).was, 0);
+  const status = shell.getProfilingStatus();
+  equal([status.was, status.slowms, status.sampleRate], [2, 50, 0.5]);
+  equal(shell.c.find({ a: 2 }).comment('mine').toArray().length, 1);
+  const entry = shell.system.profile.find({ 'command.comment': 'mine' }).toArray()[0];
+  equal([entry.op, entry.ns, entry.planSummary, entry.docsExamined, entry.nreturned], ['query', 'shell.c', 'COLLSCAN', 2, 1]);
+  equal(shell.setProfilingLevel(1, { filter: { op: 'query' } }).was, 2);
+  equal(shell.getProfilingStatus().filter, { op: 'query' });
+  shell.setProfilingLevel(0, { slowms: 100, sampleRate: 1, filter: 'unset' });
+  equal(shell.getProfilingStatus().was, 0);
+});
+
+test('helpers that show figures', () => {
+  shell.c.insertMany([{ _id: 1, a: 1 }, { _id: 2, a: 2 }]);
+  shell.c.find({ _id: 1 }).toArray();
+  const [latency] = shell.c.latencyStats({ histograms: true });
+  equal([latency.latencyStats.reads.ops > 0, latency.latencyStats.writes.histogram.length > 0], [true, true]);
+  equal([shell.c.totalSize() > 0, shell.c.dataSize() > 0, shell.c.storageSize() > 0, shell.c.totalIndexSize() > 0], [true, true, true, true]);
+  equal([shell.stats().objects, shell.stats().dataSize > 0, shell.stats().indexes], [2, true, 1]);
+  equal(db.adminCommand({ top: 1 }).totals['shell.c'].total.count > 0, true);
+  const status = db.serverStatus();
+  equal([status.connections.current > 0, status.mem.resident > 0, status.opcounters.insert > 0], [true, true, true]);
+  equal(db.hostInfo().system.memSizeMB > 0, true);
+  equal(typeof shell.printCollectionStats(), 'object');
+  equal(db.getMongo().getDB('admin').adminCommand({ getLog: 'startupWarnings' }).ok, 1);
 });
 
 test('unknown commands are refused', () => {

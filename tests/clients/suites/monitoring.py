@@ -241,5 +241,158 @@ def the_log_can_be_redacted(client):
     equal(redacted[0]["filter"], {"a": "###", "b": {"$in": ["###", "###"]}})
 
 
+def figure(document, path):
+    for name in path.split("/"):
+        assert isinstance(document, dict) and name in document, path
+        document = document[name]
+    return document
+
+
+# What mongostat, the exporter of Percona and Datadog's agent read of a server of today, by their sources; with slashes,
+# because names have dots. The first ones are more than 0 after some work, the others may be 0.
+WORKED = """
+uptime uptimeMillis pid mem/bits mem/resident mem/virtual asserts/user extra_info/user_time_us extra_info/maximum_resident_set_kb
+connections/current connections/available connections/totalCreated connections/active connections/threaded
+globalLock/totalTime globalLock/activeClients/total network/bytesIn network/bytesOut network/physicalBytesIn
+network/physicalBytesOut network/numRequests
+opcounters/insert opcounters/query opcounters/update opcounters/delete opcounters/getmore opcounters/command
+opLatencies/reads/latency opLatencies/reads/ops opLatencies/writes/latency opLatencies/writes/ops opLatencies/commands/latency
+opLatencies/commands/ops
+metrics/document/inserted metrics/document/returned metrics/document/updated metrics/document/deleted
+metrics/queryExecutor/scanned metrics/queryExecutor/scannedObjects metrics/queryExecutor/collectionScans/total
+metrics/queryExecutor/collectionScans/nonTailable metrics/operation/scanAndOrder metrics/cursor/totalOpened
+metrics/cursor/open/total metrics/getLastError/wtime/num metrics/commands/find/total metrics/commands/find/failed
+metrics/commands/insert/total metrics/commands/update/total metrics/commands/delete/total metrics/commands/count/total
+metrics/commands/findAndModify/total metrics/commands/createIndexes/total metrics/commands/serverStatus/total
+locks/Global/acquireCount/r locks/Global/acquireCount/w locks/Database/acquireCount/r locks/Database/acquireCount/w
+locks/Collection/acquireCount/r locks/Collection/acquireCount/w
+queues/execution/read/available queues/execution/read/totalTickets queues/execution/write/available
+queues/execution/write/totalTickets catalogStats/collections catalogStats/internalCollections
+wiredTiger/concurrentTransactions/read/available wiredTiger/concurrentTransactions/read/totalTickets
+wiredTiger/concurrentTransactions/write/totalTickets wiredTiger/cache/bytes~currently~in~the~cache
+wiredTiger/cache/maximum~bytes~configured wiredTiger/cache/tracked~dirty~bytes~in~the~cache
+wiredTiger/log/log~bytes~written wiredTiger/transaction/transactions~committed
+wiredTiger/session/open~cursor~count tcmalloc/generic/current_allocated_bytes tcmalloc/generic/heap_size
+logicalSessionRecordCache/activeSessionsCount
+"""
+THERE = """
+host version process localTime asserts/regular asserts/warning asserts/msg asserts/rollovers extra_info/page_faults
+extra_info/input_blocks extra_info/system_time_us connections/rejected connections/awaitingTopologyChanges
+connections/exhaustHello
+globalLock/activeClients/readers globalLock/activeClients/writers globalLock/currentQueue/total
+globalLock/currentQueue/readers globalLock/currentQueue/writers opLatencies/transactions/ops
+opcountersRepl/insert opcountersRepl/query opcountersRepl/update opcountersRepl/delete opcountersRepl/getmore
+opcountersRepl/command metrics/operation/writeConflicts metrics/getLastError/wtimeouts metrics/getLastError/wtime/totalMillis
+metrics/cursor/timedOut metrics/cursor/open/noTimeout metrics/cursor/open/pinned metrics/record/moves
+metrics/ttl/deletedDocuments metrics/ttl/passes metrics/query/planCache/classic/hits metrics/query/sort/spillToDisk
+metrics/profiler/written metrics/queryStats/numEvicted
+locks/Global/acquireWaitCount/r locks/Global/acquireWaitCount/w locks/Global/acquireWaitCount/R
+locks/Global/acquireWaitCount/W locks/Global/timeAcquiringMicros/r locks/Global/timeAcquiringMicros/w
+locks/Database/acquireWaitCount/W locks/Database/timeAcquiringMicros/w locks/Collection/acquireCount/R
+locks/Collection/acquireWaitCount/W locks/Collection/timeAcquiringMicros/R
+flowControl/isLagged flowControl/timeAcquiringMicros queues/execution/read/out queues/execution/write/out
+wiredTiger/concurrentTransactions/read/out wiredTiger/concurrentTransactions/write/out wiredTiger/block-manager/bytes~read
+wiredTiger/block-manager/bytes~written wiredTiger/cache/bytes~read~into~cache wiredTiger/cache/bytes~written~from~cache
+wiredTiger/cache/pages~read~into~cache wiredTiger/cache/pages~requested~from~the~cache
+wiredTiger/transaction/transaction~checkpoints wiredTiger/transaction/transaction~begins
+wiredTiger/transaction/transactions~rolled~back transactions/currentOpen transactions/totalStarted
+transactions/totalCommitted transactions/totalAborted transactions/currentActive transactions/currentInactive
+storageEngine/name tcmalloc/tcmalloc/pageheap_free_bytes
+"""
+
+
+def work(client):
+    db = client.get_database("status", write_concern=pymongo.WriteConcern(j=True))
+    db.drop_collection("c")
+    db.c.insert_many({"_id": n, "a": n % 10} for n in range(300))
+    db.c.create_index("a")
+    list(db.c.find({"a": 3}))
+    list(db.c.find({"b": 1}).sort("b"))
+    list(db.c.find().batch_size(50))
+    db.c.update_many({"a": 1}, {"$set": {"z": 1}})
+    db.c.find_one_and_update({"_id": 1}, {"$set": {"z": 2}})
+    db.c.delete_one({"_id": 2})
+    db.command("count", "c", query={"a": 4})
+    raises(OperationFailure, db.c.find_one, {"a": {"$wrong": 1}})
+    db.command("serverStatus")
+    return db, db.c.find(batch_size=2)
+
+
+@test
+def agents_find_figures_in_the_status(client):
+    db, cursor = work(client)
+    with cursor, client.start_session() as session:
+        next(cursor)
+        status = db.command("serverStatus", opLatencies={"histograms": True}, session=session)
+        for path in WORKED.replace("\n", " ").split():
+            value = figure(status, path.replace("~", " "))
+            assert value > 0, (path, value)
+        for path in THERE.replace("\n", " ").split():
+            figure(status, path.replace("~", " "))
+    for kind in ("reads", "writes", "commands"):
+        latency = status["opLatencies"][kind]
+        equal(sum(bucket["count"] for bucket in latency["histogram"]), latency["ops"])
+        assert all(bucket["micros"] >= 0 for bucket in latency["histogram"])
+    equal(status["storageEngine"]["name"], "frond")
+
+
+@test
+def tops_and_statistics_of_collections_have_figures(client):
+    db, cursor = work(client)
+    cursor.close()
+    top = client.admin.command("top")["totals"]["status.c"]
+    for kind in ("total", "readLock", "writeLock", "queries", "getmore", "insert", "update", "remove", "commands"):
+        assert top[kind]["time"] > 0 and top[kind]["count"] > 0, (kind, top)
+    [stats] = db.c.aggregate([{"$collStats": {"latencyStats": {"histograms": True}, "queryExecStats": {}, "count": {}}}])
+    assert stats["count"] > 0 and ":" in stats["host"], stats
+    for kind in ("reads", "writes", "commands"):
+        latency = stats["latencyStats"][kind]
+        assert latency["ops"] > 0 and latency["latency"] > 0 and latency["histogram"], (kind, latency)
+    assert stats["queryExecStats"]["collectionScans"]["total"] > 0, stats
+    uses = {index["name"]: index["accesses"]["ops"] for index in db.c.aggregate([{"$indexStats": {}}])}
+    assert uses["a_1"] > 0 and uses["_id_"] > 0, uses
+    [own] = [op for op in client.admin.command("currentOp")["inprog"] if "currentOp" in op["command"]]
+    for name in ("opid", "ns", "op", "client", "connectionId", "secs_running", "microsecs_running", "waitingForLock", "locks", "numYields"):
+        assert name in own, (name, own)
+
+
+@test
+def queries_are_counted_by_their_shape(client):
+    equal(client.admin.command("setParameter", 1, internalQueryStatsRateLimit=-1)["was"], 100)
+    db = client.shapes
+    db.c.insert_many({"_id": n, "a": n % 5, "b": "x"} for n in range(400))
+    for n in range(5):
+        list(db.c.find({"a": n, "b": {"$in": ["x", "y"]}}).sort("a", 1))
+    list(db.c.aggregate([{"$match": {"a": 3}}, {"$group": {"_id": "$b", "n": {"$sum": 2}}}]))
+    list(db.c.find({"_id": {"$gt": 5}}, batch_size=100))
+    client.admin.command("setParameter", 1, internalQueryStatsRateLimit=100)
+    found = list(client.admin.aggregate([{"$queryStats": {}}, {"$match": {"key.queryShape.cmdNs.db": "shapes"}}]))
+    by_shape = {json.dumps(one["key"]["queryShape"].get("filter", one["key"]["queryShape"].get("pipeline"))): one for one in found}
+    sorted_ones = by_shape['{"$and": [{"a": {"$eq": "?number"}}, {"b": {"$in": "?array<?string>"}}]}']["metrics"]
+    equal(sorted_ones["execCount"], 5)
+    equal((sorted_ones["docsReturned"]["sum"], sorted_ones["docsReturned"]["max"]), (400, 80))
+    equal((sorted_ones["docsExamined"]["sum"], sorted_ones["hasSortStage"]), (2000, {"true": 5, "false": 0}))
+    total = sorted_ones["totalExecMicros"]
+    assert total["sum"] >= total["max"] >= total["min"] > 0, total
+    grouped = by_shape['[{"$match": {"a": {"$eq": "?number"}}}, {"$group": {"_id": "$b", "n": {"$sum": "?number"}}}]']["metrics"]
+    equal(grouped["docsReturned"]["sum"], 1)
+    batches = by_shape['{"_id": {"$gt": "?number"}}']["metrics"]
+    equal((batches["execCount"], batches["docsReturned"]["sum"], batches["docsReturned"]["max"]), (1, 394, 100))
+    raises(OperationFailure, client.shapes.command, "aggregate", 1, pipeline=[{"$queryStats": {}}], cursor={})
+
+
+@test
+def levels_of_the_log_are_those_of_components(client):
+    parameter = {"query": {"verbosity": 2}, "command": {"verbosity": 1}}
+    client.admin.command("setParameter", 1, logComponentVerbosity=parameter)
+    shown = client.admin.command("getParameter", 1, logComponentVerbosity=1)["logComponentVerbosity"]
+    equal((shown["verbosity"], shown["query"]["verbosity"], shown["network"]["verbosity"]), (0, 2, -1))
+    raises(OperationFailure, client.test.c.find_one, {"a": {"$wrongoperator": 1}})
+    assert any(line["s"] == "D1" and line["c"] == "COMMAND" for line in lines(client, 21962))
+    client.admin.command("setParameter", 1, logComponentVerbosity={"query": {"verbosity": -1}, "command": {"verbosity": -1}})
+    warnings = [json.loads(line) for line in client.admin.command("getLog", "startupWarnings")["log"]]
+    assert 22120 in [warning["id"] for warning in warnings], warnings
+
+
 with pymongo.MongoClient(URI) as one:
     run(one)

@@ -10,6 +10,7 @@ use frond_query::matcher::Filter;
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Caller, Needs, Requested, UserName};
+use crate::clock::now_ms;
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
 use crate::log;
@@ -244,6 +245,8 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown<'_>) -> Opti
         "host": server.host_and_port(),
         "desc": &connection.name,
         "connectionId": connection.id,
+        "currentOpTime": log::iso_ms(now_ms()),
+        "threaded": true,
     };
     if let Peer::Tcp(address) = &connection.peer {
         out.push("client", &address.to_string());
@@ -283,6 +286,25 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown<'_>) -> Opti
         }
         out.push("ns", &running.namespace);
         out.push("command", &*shown.command(&running.command_doc()));
+        if let Some((summary, hashes)) = connection.plan.get() {
+            out.push("planSummary", summary.as_str());
+            if let Some(hashes) = hashes {
+                out.push("queryHash", hashes.shape.as_str());
+                out.push("planCacheShapeHash", hashes.shape.as_str());
+                out.push("planCacheKey", hashes.key.as_str());
+                out.push("queryFramework", "classic");
+            }
+        }
+        out.push("numYields", 0);
+        let mode = if running.writes { "w" } else { "r" };
+        out.push("locks", &doc! {"Global": mode});
+        out.push("waitingForFlowControl", false);
+        let waited = waits_for.is_some_and(|what| what.ends_with("ticket"));
+        let waited = if waited { micros } else { 0 };
+        out.push(
+            "lockStats",
+            &doc! {"Global": {"acquireCount": {mode: 1i64}, "timeAcquiringMicros": {mode: waited}}},
+        );
         if let Some((step, done, total)) = running.progress.as_ref().and_then(|shown| shown.get()) {
             // The estimate of the total may be too low.
             let total = total.max(done);

@@ -255,7 +255,8 @@ mod tests {
         let upsert = doc! {"q": {"_id": 77}, "u": {"$set": {"a": 1}}, "upsert": true};
         let filter = doc! {"a": {"$gte": 20, "$lt": 60}};
         // A command, and for each of its entries the kind, the plan, and some of its figures.
-        let cases: Vec<(DocBuf, Vec<(&str, Option<&str>, DocBuf)>)> = vec![
+        type Expected = (&'static str, Option<&'static str>, DocBuf);
+        let cases: Vec<(DocBuf, Vec<Expected>)> = vec![
             (
                 doc! {"find": "c", "filter": {"_id": 3}},
                 vec![(

@@ -274,6 +274,7 @@ impl Operation {
         let cpu_at_begin = cpu::at_begin(now, level.as_ref().map_or(0, |level| level.level));
         client.state.profile_level = level.as_ref().map_or(0, |level| level.level);
         let mut figures = std::mem::take(&mut client.state.figures);
+        figures.shown.get_or_insert_with(|| connection.plan.clone());
         if let Some(level) = &level
             && let Some(from) = Profiler::stats_from(level, started, server.slow_operation())
         {
@@ -358,6 +359,7 @@ impl Operation {
         }
         let secrets = secrets(&self.traits, request);
         client.state.wipes_message |= !secrets.is_empty();
+        connection.plan.clear();
         let mut running = connection.running.lock();
         running.active = true;
         running.id = server.connections.operation_id();

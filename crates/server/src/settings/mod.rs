@@ -10,6 +10,7 @@ mod network;
 mod profiling;
 mod secret;
 mod security;
+mod syslog;
 mod table;
 mod telemetry;
 #[cfg(test)]
@@ -130,6 +131,10 @@ pub struct Settings {
     pub disk_reserve_bytes: Option<u64>,
     /// The log file; none means standard output.
     pub log_path: Option<PathBuf>,
+    /// Whether the log goes to the system's, and with which facility.
+    pub syslog: bool,
+    /// See `syslog`.
+    pub syslog_facility: String,
     /// Append to an existing log file instead of renaming it.
     pub log_append: bool,
     /// See [`LogRotate`].
@@ -217,6 +222,8 @@ impl Default for Settings {
             journal_recovery: LogRecovery::Complete,
             disk_reserve_bytes: None,
             log_path: None,
+            syslog: false,
+            syslog_facility: "user".into(),
             log_append: false,
             log_rotate: LogRotate::Rename,
             log_format: LogFormat::Json,

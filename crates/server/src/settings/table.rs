@@ -15,6 +15,7 @@ use super::network;
 use super::profiling;
 use super::secret::{Secret, without_secrets};
 use super::security;
+use super::syslog;
 use super::telemetry;
 use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
@@ -369,19 +370,9 @@ pub static SETTINGS: &[Setting] = &[
         help: "Write the log to this file instead of standard output",
         apply: |s, v| path(v).map(|path| s.log_path = Some(path)),
     },
-    Setting {
-        flag: "",
-        key: "systemLog.destination",
-        aliases: &[],
-        kind: Kind::Choice(&["file"]),
-        help: "Where the log goes: file, with systemLog.path",
-        apply: |s, _| {
-            if s.log_path.is_none() {
-                return Err("needs systemLog.path".into());
-            }
-            Ok(())
-        },
-    },
+    syslog::DESTINATION,
+    syslog::SYSLOG,
+    syslog::FACILITY,
     Setting {
         flag: "logappend",
         key: "systemLog.logAppend",

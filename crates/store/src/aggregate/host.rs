@@ -9,6 +9,7 @@ use crate::admin::CollectionStats;
 use crate::clock::{environment, now_ms};
 use crate::error::{Error, Result, command};
 use crate::exec::describe::count as int;
+use crate::figures::PlanHashes;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::store::DocumentStore;
@@ -93,12 +94,38 @@ impl Host<Error> for StoreHost {
         let docs = match stage {
             "$collStats" => vec![coll_stats(&self.store, ns, spec)?],
             "$indexStats" => self.store.index_usage(ns)?,
-            // Plans are chosen anew for each query.
-            "$planCacheStats" => Vec::new(),
+            "$planCacheStats" => plan_cache_stats(&self.store, ns),
             _ => return Err(not_supported(format_args!("the stage '{stage}'"))),
         };
         Ok(Box::new(Docs::new(docs)))
     }
+}
+
+/// The documents of `$planCacheStats`: the plans that won trial runs.
+fn plan_cache_stats(store: &DocumentStore, ns: &Namespace) -> Vec<DocBuf> {
+    let Some(collection) = store.catalog().collection(ns) else {
+        return Vec::new();
+    };
+    let choices = collection.plans().list().into_iter();
+    let described = choices.map(|(shape, summary, chosen_ms, uses)| {
+        let hashes = PlanHashes::of_shape(shape, &collection);
+        let mut out = doc! {
+            "version": "1",
+            "queryHash": hashes.shape.as_str(),
+            "planCacheShapeHash": hashes.shape.as_str(),
+            "planCacheKey": hashes.key.as_str(),
+            "isActive": true,
+            "timeOfCreation": Value::DateTime(chosen_ms),
+            "cachedPlan": {"planSummary": summary.as_str()},
+            "indexFilterSet": false,
+            "uses": int(uses),
+        };
+        if let Some(host) = store.catalog().hooks().host() {
+            out.push("host", host);
+        }
+        out
+    });
+    described.collect()
 }
 
 /// The document of `$collStats`.

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
+use crate::clock::now_ms;
+
 /// Uses of an entry before the plans are tried again.
 const USES_MAX: u32 = 1000;
 /// Shapes that are remembered for a collection.
@@ -18,6 +20,10 @@ pub struct PlanCache(Mutex<HashMap<u64, Choice>>);
 struct Choice {
     /// The plan's hash.
     plan: u64,
+    /// What the plan scans, as `planSummary` tells it.
+    summary: String,
+    /// When it was chosen, in milliseconds since 1970.
+    chosen_ms: i64,
     /// Documents in the collection when it was made.
     documents: i64,
     /// Uses left before the plans are tried again.
@@ -47,8 +53,20 @@ impl PlanCache {
         Some(choice.plan)
     }
 
-    /// Remembers the plan with this hash for a shape.
-    pub(crate) fn put(&self, shape: u64, documents: i64, plan: u64) {
+    /// The choices: for each shape what the plan scans, when it was chosen, and how often it was used since.
+    pub(crate) fn list(&self) -> Vec<(u64, String, i64, u32)> {
+        let choices = self.0.lock();
+        let listed = choices.iter().map(|(shape, choice)| {
+            let uses = USES_MAX - choice.uses_left;
+            (*shape, choice.summary.clone(), choice.chosen_ms, uses)
+        });
+        let mut listed: Vec<_> = listed.collect();
+        listed.sort_unstable();
+        listed
+    }
+
+    /// Remembers the plan with this hash for a shape; `summary` tells what it scans.
+    pub(crate) fn put(&self, shape: u64, documents: i64, plan: u64, summary: String) {
         let mut choices = self.0.lock();
         if choices.len() >= SHAPES_MAX {
             choices.clear();
@@ -57,6 +75,8 @@ impl PlanCache {
             shape,
             Choice {
                 plan,
+                summary,
+                chosen_ms: now_ms(),
                 documents,
                 uses_left: USES_MAX,
             },

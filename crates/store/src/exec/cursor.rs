@@ -310,8 +310,10 @@ impl QueryCursor {
                 let noted = std::mem::replace(&mut self.noted, now);
                 figures::note_named("COLLSCAN");
                 figures::note(|figures| {
-                    figures.keys_examined += now.keys_examined - noted.keys_examined;
-                    figures.docs_examined += now.docs_examined - noted.docs_examined;
+                    // After a pause another scan counts anew.
+                    let since = |now: u64, noted: u64| now.checked_sub(noted).unwrap_or(now);
+                    figures.keys_examined += since(now.keys_examined, noted.keys_examined);
+                    figures.docs_examined += since(now.docs_examined, noted.docs_examined);
                 });
             }
             Rows::Stream(_) | Rows::Done(_) => {}

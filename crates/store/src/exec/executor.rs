@@ -19,6 +19,9 @@ use crate::error::Result;
 use crate::figures;
 use crate::keyspace::{Engine, Snapshot};
 
+/// Longer stages, with the bounds of many intervals, are not kept for the profiler.
+const STAGES_BYTES_MAX: usize = 64 << 10;
+
 /// Pulls rows out of a collection.
 pub struct Executor {
     root: Node,
@@ -75,7 +78,8 @@ impl Executor {
             && let Some((filter, sort)) = figures::wanted_exec_stats()
         {
             let stages = self.stages(&filter, &sort);
-            figures::note(|figures| figures.exec_stats = Some(stages));
+            let is_short = stages.len_bytes() <= STAGES_BYTES_MAX;
+            figures::note(|figures| figures.exec_stats = Some(stages).filter(|_| is_short));
         }
     }
 

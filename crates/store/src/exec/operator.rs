@@ -18,6 +18,7 @@ use super::describe::Describer;
 use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
+use crate::figures;
 use crate::keyspace::{Engine, MemoryBudget, Snapshot, TreeId};
 use crate::record;
 
@@ -240,6 +241,7 @@ impl ExecContext {
             return Ok(());
         }
         self.steps.set(0);
+        figures::show_plan();
         if let Some(engine) = &self.engine
             && engine.retains_too_much()
         {

@@ -23,6 +23,7 @@ use crate::figures;
 use crate::keyspace::Snapshot;
 use crate::plan::cache::{identity, shape};
 use crate::plan::choose::Candidate;
+use crate::plan::summary::Summary;
 
 /// Units of work, keys and documents examined, that each candidate may do.
 const WORK_MAX: u64 = 1000;
@@ -89,7 +90,8 @@ impl Trial<'_> {
             }
         }
         if let Some(chosen) = candidates.get(best.1) {
-            plans.put(shape, documents, identity(&chosen.access));
+            let summary = Summary::of(&chosen.access).text();
+            plans.put(shape, documents, identity(&chosen.access), summary);
         }
         Ok(best.1)
     }

@@ -14,7 +14,7 @@ use super::duplicate;
 use super::logged::{How, Written};
 use crate::catalog::{self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId};
 use crate::error::{Error, Result, command, not_durable};
-use crate::figures;
+use crate::figures::KeysWritten;
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
 use crate::keyspace::after_prefix;
@@ -104,9 +104,7 @@ pub struct Staging<'a> {
     pub(super) removes_only: bool,
     /// The last of the oldest documents that this commit removes.
     removed_to: Vec<u8>,
-    /// Entries of indexes that are added and removed, for the figures of the operation.
-    keys_inserted: u64,
-    keys_deleted: u64,
+    keys: KeysWritten,
     /// The oplog when the commit was begun, and the entries of the commit.
     oplog: Option<TreeId>,
     pub(super) log: Option<Log>,
@@ -146,8 +144,7 @@ impl<'a> Staging<'a> {
             insertion: None,
             removes_only: true,
             removed_to: Vec::new(),
-            keys_inserted: 0,
-            keys_deleted: 0,
+            keys: KeysWritten::default(),
         }
     }
 
@@ -310,7 +307,6 @@ impl<'a> Staging<'a> {
             self.put_entries(position, key, doc, None);
         }
         self.counts.add_document(doc.len_bytes());
-        self.keys_inserted += u64::from(!is_by_record);
         self.documents += 1;
         self.warnings.extend(warning);
         Ok(Staged::Done)
@@ -454,7 +450,7 @@ impl<'a> Staging<'a> {
             } = &mut *self.buffers;
             generate_old(old_keys, index, old, key.len())?;
             for (fields, _) in old_keys.iter() {
-                self.keys_deleted += 1;
+                self.keys.deleted += 1;
                 entry::write_key(&index.spec, fields, key, entry_key);
                 delete_entry(
                     &mut self.batch,
@@ -470,7 +466,6 @@ impl<'a> Staging<'a> {
         let writer = collection.document_writer();
         writer.delete(&mut self.batch, key, parts, &mut self.buffers.key)?;
         self.note_change(key, old, written);
-        self.keys_deleted += u64::from(!collection.is_by_record());
         self.counts.remove_document(counted_bytes(old, parts));
         self.documents += 1;
         Ok(())
@@ -578,7 +573,7 @@ impl<'a> Staging<'a> {
             debug_assert!(generated.is_ok());
         }
         for (fields, _) in old_keys.missing_in(new_keys) {
-            self.keys_deleted += 1;
+            self.keys.deleted += 1;
             entry::write_key(&index.spec, fields, id, key);
             delete_entry(
                 &mut self.batch,
@@ -595,7 +590,7 @@ impl<'a> Staging<'a> {
             old_keys.clear();
         }
         for (fields, lost) in new_keys.missing_in(old_keys) {
-            self.keys_inserted += 1;
+            self.keys.inserted += 1;
             if index.is_plain() {
                 self.batch.put_joined(index.tree, [fields, id], lost);
                 continue;
@@ -637,11 +632,7 @@ impl<'a> Staging<'a> {
             return Ok(0);
         }
         self.remove_oldest()?;
-        let (inserted, deleted) = (self.keys_inserted, self.keys_deleted);
-        figures::note(|figures| {
-            figures.keys_inserted += inserted;
-            figures.keys_deleted += deleted;
-        });
+        self.keys.note(self.collection, self.counts);
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
         }
