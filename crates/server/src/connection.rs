@@ -239,8 +239,8 @@ pub struct ClientState {
     pub entry_at: Option<Timestamp>,
     /// Set by a getMore whose cursor is a change stream, which its errors tell.
     pub reads_change_stream: bool,
-    /// What the operation has examined, before it waited without a thread.
-    pub figures: Figures,
+    /// What the operation has examined, before it waited without a thread; else empty ones, to be used again.
+    pub figures: Option<Box<Figures>>,
     /// Its processor time before that.
     pub cpu: Duration,
     /// How long it has waited for a ticket and for the journal.

@@ -20,7 +20,7 @@ use crate::plan::cache;
 use crate::plan::summary::Summary;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Figures>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Box<Figures>>> = const { RefCell::new(None) };
 }
 
 /// The plan of a query, and the query, as far as their identities need them.
@@ -171,6 +171,15 @@ impl Figures {
         self.asked = (filter.map(Doc::to_owned), sort.map(Doc::to_owned));
     }
 
+    /// Makes them those of another operation of the same connection.
+    pub fn clear(&mut self) {
+        let shown = self.shown.take();
+        *self = Figures {
+            shown,
+            ..Figures::default()
+        };
+    }
+
     /// Figures of a part of the operation, with the same wishes.
     pub fn part(&self) -> Figures {
         Figures {
@@ -199,16 +208,17 @@ impl Figures {
     }
 }
 
-/// Runs an operation, or a part of one, on this thread; what it does is added to `figures`.
-pub fn watch<T>(figures: &mut Figures, operation: impl FnOnce() -> T) -> T {
-    struct Restore<'f>(&'f mut Figures, Option<Figures>);
+/// Runs an operation, or a part of one, on this thread; what it does is added to `figures`. Without a panic they are there
+/// afterwards.
+pub fn watch<T>(figures: &mut Option<Box<Figures>>, operation: impl FnOnce() -> T) -> T {
+    struct Restore<'f>(&'f mut Option<Box<Figures>>, Option<Box<Figures>>);
     impl Drop for Restore<'_> {
         fn drop(&mut self) {
-            let done = CURRENT.with_borrow_mut(|current| std::mem::replace(current, self.1.take()));
-            *self.0 = done.unwrap_or_default();
+            let outer = self.1.take();
+            *self.0 = CURRENT.with_borrow_mut(|current| std::mem::replace(current, outer));
         }
     }
-    let own = std::mem::take(figures);
+    let own = figures.take().unwrap_or_default();
     let outer = CURRENT.with_borrow_mut(|current| current.replace(own));
     let _restore = Restore(figures, outer);
     operation()
@@ -216,11 +226,10 @@ pub fn watch<T>(figures: &mut Figures, operation: impl FnOnce() -> T) -> T {
 
 /// Runs a part of an operation, and returns its figures, which are added to those of the operation too.
 pub fn watch_part<T>(operation: impl FnOnce() -> T) -> (T, Figures) {
-    let mut part = CURRENT.with_borrow(|current| {
-        let current = current.as_ref();
-        current.map(Figures::part).unwrap_or_default()
-    });
+    let part = CURRENT.with_borrow(|current| current.as_deref().map(Figures::part));
+    let mut part = part.map(Box::new);
     let done = watch(&mut part, operation);
+    let part = part.map(|part| *part).unwrap_or_default();
     note(|figures| figures.add(part.clone()));
     (done, part)
 }
@@ -294,7 +303,7 @@ mod tests {
     #[test]
     fn parts_are_added_and_nothing_is_kept_without_an_operation() {
         note(|_| unreachable!("nobody watches"));
-        let mut figures = Figures::default();
+        let mut figures = None;
         let ((), part) = watch(&mut figures, || {
             note(|figures| figures.keys_examined += 1);
             let part = watch_part(|| note(|figures| figures.keys_examined += 2));
@@ -303,6 +312,7 @@ mod tests {
             note_named("IDHACK");
             part
         });
+        let figures = figures.unwrap_or_default();
         assert_eq!(part.keys_examined, 2);
         assert_eq!((figures.keys_examined, figures.docs_examined), (3, 1));
         assert_eq!(figures.plan.map(|plan| plan.summary()), Some("EOF".into()));
@@ -311,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_panic_keeps_the_figures_and_ends_the_watch() {
-        let mut figures = Figures::default();
+        let mut figures = None;
         let operation = std::panic::AssertUnwindSafe(|| {
             watch(&mut figures, || {
                 note(|figures| figures.returned += 1);
@@ -319,7 +329,7 @@ mod tests {
             })
         });
         assert!(std::panic::catch_unwind(operation).is_err());
-        assert_eq!(figures.returned, 1);
+        assert_eq!(figures.unwrap_or_default().returned, 1);
         note(|_| unreachable!("the operation is over"));
     }
 }

@@ -149,7 +149,7 @@ struct Ended<'a> {
     took: Duration,
     /// The processor time of its thread when it began, or went on.
     cpu_at_begin: Duration,
-    figures: Figures,
+    figures: Box<Figures>,
     /// The shape of a query that `$queryStats` counts.
     new_shape: Option<DocBuf>,
     outcome: std::result::Result<&'a Doc, &'a Error>,
@@ -273,7 +273,7 @@ impl Operation {
         let level = server.profiler.of(request.db);
         let cpu_at_begin = cpu::at_begin(now, level.as_ref().map_or(0, |level| level.level));
         client.state.profile_level = level.as_ref().map_or(0, |level| level.level);
-        let mut figures = std::mem::take(&mut client.state.figures);
+        let mut figures = client.state.figures.take().unwrap_or_default();
         figures.shown.get_or_insert_with(|| connection.plan.clone());
         if let Some(level) = &level
             && let Some(from) = Profiler::stats_from(level, started, server.slow_operation())
@@ -292,15 +292,17 @@ impl Operation {
             (client.state.query_shape, new_shape) = shape.unzip();
         }
         let executor = &server.executor;
-        let outcome = watch(&mut figures, || {
+        let mut lent = Some(figures);
+        let outcome = watch(&mut lent, || {
             executor.run(self.traits.work, || run(client, limits))
         });
+        let figures = lent.unwrap_or_default();
         if let Ok(_) = &outcome
             && let Some(parked) = &client.state.park
         {
             // It continues later.
             connection.running.lock().waits_for = Some(parked.what());
-            client.state.figures = figures;
+            client.state.figures = Some(figures);
             client.state.cpu += cpu::thread_time().saturating_sub(cpu_at_begin);
             return outcome;
         }
@@ -480,6 +482,9 @@ impl Operation {
         running.forget_long_command();
         drop(running);
         let Some((namespace, command, cpu)) = told else {
+            let mut figures = ended.figures;
+            figures.clear();
+            client.state.figures = Some(figures);
             return;
         };
         let (figures, reply) = (ended.figures, ended.outcome);
@@ -495,7 +500,7 @@ impl Operation {
             originating,
             cursor: cursor.filter(|id| *id != 0),
             exhausted: cursor == Some(0),
-            figures,
+            figures: *figures,
             returns,
             changed: changed(self.name, reply_doc),
             reply_bytes: reply_doc.len_bytes() + OK_BYTES,
