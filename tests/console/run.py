@@ -312,6 +312,15 @@ def a_slow_operation_is_found(console, page):
     assert "aggregate" in row and ("ms" in row or " s" in row), row
     page.click("tr.detail summary")
     page.find("tr.detail pre", "$lookup")
+    # A quick one is not in the log: only the profiler has it.
+    with console.client() as client:
+        client.shop.command("profile", 2)
+        list(client.shop.orders.find({"nothing": 2}, comment="the recorded one").limit(1))
+        client.shop.command("profile", 0)
+    page.click("[data-reload]")
+    page.type("input[type=search]", "the recorded one")
+    row = page.find("tr.main", "shop.orders").text
+    assert "find" in row and "COLLSCAN" in row, row
 
 
 @test
