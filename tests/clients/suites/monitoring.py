@@ -323,6 +323,9 @@ def agents_find_figures_in_the_status(client):
     db, cursor = work(client)
     with cursor, client.start_session() as session:
         next(cursor)
+        # The uptime is in whole seconds.
+        while db.command("serverStatus")["uptime"] < 1:
+            time.sleep(0.1)
         status = db.command("serverStatus", opLatencies={"histograms": True}, session=session)
         for path in WORKED.replace("\n", " ").split():
             value = figure(status, path.replace("~", " "))
