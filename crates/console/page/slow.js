@@ -22,6 +22,12 @@ function fromLog(line) {
   };
 }
 
+// What an operation waited for: its fields end in the unit.
+function waited(waits) {
+  const parts = Object.entries(waits ?? {}).map(([name, micros]) => `${name.replace(/Micros$/, "")} ${duration(number(micros))}`);
+  return parts.length === 0 ? null : h("p", {}, `Waited for: ${parts.join(", ")}`);
+}
+
 export default {
   id: "slow",
   title: "Slow operations",
@@ -95,7 +101,7 @@ export default {
         { title: "Documents", number: true, rare: true, class: "more", cell: (one) => whole(one.docs) },
         { title: "Returned", number: true, rare: true, class: "more", cell: (one) => whole(one.returned) },
         { title: "Shape", rare: true, class: "more mono", cell: (one) => one.hash },
-      ], shown, { label: "Slow operations", detail: (one) => h("details", {}, h("summary", { class: "mono" }, inline(essence(one.command), 300)), h("pre", {}, pretty(one.command, h))) })));
+      ], shown, { label: "Slow operations", detail: (one) => h("details", {}, h("summary", { class: "mono" }, inline(essence(one.command), 300)), waited(one.waits), h("pre", {}, pretty(one.command, h))) })));
     }
 
     load();

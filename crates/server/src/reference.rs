@@ -111,11 +111,15 @@ the default of new collections. [Natural order](natural-order.md) describes its 
   that it can be dumped and restored between Frond servers, but not from or to MongoDB.
 - `system.views` can be read. It is changed by `create`, `collMod` and `drop`.
 
-## Running operations
+## Operations
 
 `$currentOp` and `currentOp` show commands up to 64 KiB in full, and only the short fields of longer ones. With `truncateOps: true`, and
 in the command unless `$truncateOps` is false, the limit is 1 KiB. `backtrace` is accepted and adds nothing: no
 operation waits for a latch whose holder could be shown.
+
+The stage `$operationMetrics` and the section `indexBulkBuilder` of `serverStatus` are not there. In entries of `system.profile` the fields
+`numYield`, `storage` and `flowControl` are 0 or empty, because no operation yields, and `executionTimeMillisEstimate` of `execStats` is 0: use
+`explain` for the times of operators. A `bulkWrite` has one entry, not one for each statement.
 
 ## Drivers and shells before MongoDB 3.2
 
