@@ -62,6 +62,7 @@ impl Engine for Tree {
         }
         self.store
             .commit(set, Durability::Logged)
+            .map(|_| ())
             .map_err(Error::engine("writing"))
     }
 

@@ -108,7 +108,10 @@ fn measure(options: &Messages, seconds: Duration) -> Result<()> {
     }
     for subject in &subjects {
         let start = subject.now();
-        subject.store.compact().map_err(Error::engine("compacting"))?;
+        subject
+            .store
+            .compact()
+            .map_err(Error::engine("compacting"))?;
         subject.print("settled", "", 1, start);
         println!(
             "{:12} files of {} MiB",

@@ -85,7 +85,13 @@ impl MergeOperator for Adder {
         self.apply_all(tree, key, base, &[delta])
     }
 
-    fn combine(&self, tree: TreeId, key: &[u8], older: &[u8], newer: &[u8]) -> Result<Vec<u8>, Malformed> {
+    fn combine(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> Result<Vec<u8>, Malformed> {
         self.combine_all(tree, key, &[older, newer])
     }
 
