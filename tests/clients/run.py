@@ -117,7 +117,7 @@ ALL = {
     "login-timing": (1200, python("login_timing")),
     "before-login": (7200, python("before_login")),
     "tls-scan": (120, python("tls_scan")),
-    "prometheus": (180, python("prometheus")),
+    "prometheus": (400, python("prometheus")),
     "history-checker": (60, python("history_checker")),
     "specs-pymongo": (300, python("specs_pymongo")),
     "specs-go": (300, python("specs_go")),
