@@ -57,7 +57,7 @@ pub async fn log_in<L: Link>(link: &mut L, login: Login) -> Result<L::User, Logi
         let mechanisms = hello.get_array("saslSupportedMechs");
         mechanisms.is_some_and(|all| all.values().any(|one| one.as_str() == Some(name)))
     };
-    // Of a user who does not exist the server tells none.
+    // The server names no mechanism for a user who does not exist.
     let mechanism = match has("SCRAM-SHA-1") && !has("SCRAM-SHA-256") {
         true => Mechanism::Sha1,
         false => Mechanism::Sha256,
@@ -70,7 +70,7 @@ pub async fn log_in<L: Link>(link: &mut L, login: Login) -> Result<L::User, Logi
     start.push_all(&payload(&first));
     start.push("options", &doc! {"skipEmptyExchange": true});
     let reply = step(link, &db, &start).await?;
-    // It computes for some milliseconds.
+    // Deriving the key takes some milliseconds.
     let second = tokio::task::block_in_place(|| conversation.answer(binary(&reply)));
     let second = second.map_err(|e| refused(&e))?;
     let mut go_on = doc! {"saslContinue": 1, "conversationId": 1};

@@ -1,4 +1,4 @@
-//! What is told of an operation that has ended: in the log if it was slow, and in `system.profile`.
+//! Reports an operation that has ended: as a line of the log if it was slow, and as an entry in `system.profile`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct OpRecord {
     pub namespace: String,
     /// The command, without secrets and shortened if it is very long.
     pub command: Vec<u8>,
-    /// Of a getMore: the command that opened the cursor.
+    /// For a getMore: the command that opened the cursor.
     pub originating: Option<Arc<DocBuf>>,
     /// The cursor of its reply, if it is open.
     pub cursor: Option<i64>,
@@ -360,7 +360,7 @@ impl OpRecord {
     }
 }
 
-/// All that an operation has waited, with what its figures tell.
+/// The total time that an operation has waited, including the waits that its figures record.
 fn total(waited: &Waited, figures: &Figures) -> Duration {
     let commit: Duration = waited.commit.iter().sum();
     waited.ticket + waited.journal + commit + figures.conflict_wait + figures.room_wait

@@ -79,7 +79,7 @@ struct Entry {
 
 /// A reply to a query.
 pub struct Reply<'a> {
-    /// Whether it is the first one; the others are those of getMores.
+    /// Whether it is the first reply; later ones answer getMore.
     pub is_first: bool,
     /// How long it took.
     pub took: Duration,
@@ -141,7 +141,7 @@ impl QueryStats {
         if seen & !0xffff_ffff == second && (seen & 0xffff_ffff) as i64 >= rate {
             return false;
         }
-        // Two that begin a second at once may both count as its first: that is no harm.
+        // Two queries may both count as the first of a second. That does no harm.
         let next = match seen & !0xffff_ffff == second {
             true => seen + 1,
             false => second | 1,
@@ -329,7 +329,7 @@ pub fn shape_of(
                 }
                 shape.push("pipeline", &shown);
             }
-            // They decide the shape as they are.
+            // They belong to the shape unchanged.
             ("sort" | "collation" | "hint", value) => shape.push(name, value),
             ("projection", Value::Document(fields)) => {
                 let mut shown = DocBuf::new();

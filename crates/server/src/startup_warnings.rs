@@ -8,13 +8,13 @@ use frond_bson::{DocBuf, doc};
 use crate::log::Log;
 use crate::settings::Settings;
 
-/// A lower limit of open files does not suffice for many connections.
+/// A limit of open files below this is too low for many connections.
 const OPEN_FILES_MIN: u64 = 64_000;
 
 /// A warning: its number, its text and its attributes.
 type Warning = (u32, &'static str, DocBuf);
 
-/// Warns of access that is unrestricted, of addresses, of the user, and of the system. `open_files` is the limit of open
+/// Warns about unrestricted access, addresses, the user of the process and settings of the system. `open_files` is the limit of open
 /// files.
 pub fn warn(settings: &Settings, log: &Log, open_files: u64) {
     let read = |path: &str| fs::read_to_string(path).ok();
@@ -116,7 +116,7 @@ fn of_open_files(limit: u64) -> Option<Warning> {
     })
 }
 
-/// The type of the file system below a directory, as `statfs` tells it.
+/// The type of the file system that holds a directory, from `statfs`.
 fn file_system_of(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statfs(path).ok()?;
     u64::try_from(stat.f_type).ok()

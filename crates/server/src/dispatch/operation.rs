@@ -137,7 +137,7 @@ const OK_BYTES: usize = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Profiles {
     No,
-    /// If it is logged: slow ones, or those that match the filter.
+    /// If it is logged, too: if it is slow, or matches the filter.
     AsLogged,
     Always,
 }
@@ -394,7 +394,7 @@ impl Operation {
 
     /// Whether it may read what the profiler has not written yet. Who writes cannot.
     fn reads_profile(&self, request: &CommandRequest<'_>) -> bool {
-        // It is there in the name of a collection, and also where a pipeline joins it.
+        // The name may be that of the command's collection, or stand in a pipeline that joins it.
         let mut dots = request.body.as_bytes();
         if self.traits.class == Class::Write {
             return false;

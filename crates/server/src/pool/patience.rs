@@ -1,4 +1,4 @@
-//! Whether it is worth it to wait for the next request awake.
+//! Decides whether the polling thread busy-waits for the next request.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// So many waits must have been short.
+    /// The number of short waits after which the thread busy-waits.
     const ENOUGH: u8 = 8;
 
     pub(super) fn new() -> Patience {
