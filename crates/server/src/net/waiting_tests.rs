@@ -298,6 +298,13 @@ impl RawClient {
         assert_eq!(reply.get_f64("ok"), Some(1.0), "{reply:?}");
         reply
     }
+
+    /// The reply to a [`slow_scan`]: its time limit, or on a fast machine the count.
+    fn receive_end_of_scan(&mut self) {
+        let reply = self.receive();
+        let is_counted = reply.get_f64("ok") == Some(1.0);
+        assert!(is_counted || reply.get_i32("code") == Some(50), "{reply:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -604,11 +611,11 @@ async fn pings_go_on_beside_any_number_of_long_scans() {
     }
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     for scan in &mut scans {
-        assert_eq!(scan.receive().get_i32("code"), Some(50));
+        scan.receive_end_of_scan();
     }
 }
 
-/// A count that ends by its time limit.
+/// A count that takes long, and ends at its time limit at the latest.
 fn slow_scan(collection: &str, time: Duration) -> DocBuf {
     doc! {
         "count": collection,
@@ -653,7 +660,7 @@ async fn reads_go_on_beside_as_many_long_scans_as_there_are_tickets() {
         began.elapsed()
     );
     for scan in &mut scans {
-        assert_eq!(scan.receive().get_i32("code"), Some(50));
+        scan.receive_end_of_scan();
     }
 }
 
