@@ -1,4 +1,4 @@
-//! What the console needs from the server.
+//! The interface between the console and the server.
 
 use std::fmt;
 

@@ -36,7 +36,7 @@ async fn run(link: &mut impl Link, db: &str, command: &Doc) -> Result<DocBuf, Br
     link.receive().await
 }
 
-/// What a command of a login returns if it succeeds.
+/// Runs one command of a login and returns its reply.
 async fn step(link: &mut impl Link, db: &str, command: &Doc) -> Result<DocBuf, LoginError> {
     let reply = run(link, db, command).await?;
     match reply.get_f64("ok") {

@@ -1,4 +1,4 @@
-//! Who uses the page.
+//! The sessions of those who use the page.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Session<U, L> {
     pub user: Option<U>,
     /// The name of the user, and the database that has it.
     pub name: Option<(String, String)>,
-    /// What requests carry in a header.
+    /// The token that requests carry in a header.
     pub token: String,
     links: Mutex<Vec<(L, Instant)>>,
 }

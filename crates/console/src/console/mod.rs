@@ -132,7 +132,7 @@ impl<B: Backend> Console<B> {
         }
     }
 
-    /// Who uses the page, and what the page has to send.
+    /// Describes the session to the page: the user, and the token that requests must carry.
     async fn state(self: Arc<Self>, call: Call) -> Reply {
         if let Err(refused) = origin::check(&call, self.backend.host_names()) {
             return refused.into();

@@ -18,7 +18,7 @@ const RECENT_MAX: usize = 600;
 /// Time between two samples that are written to the files.
 const COARSE_MS: i64 = 10_000;
 
-/// What a figure is.
+/// The kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It grows while the server runs: what matters is the difference between two samples.
@@ -32,7 +32,7 @@ pub enum Kind {
 pub struct Figure {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 

@@ -91,7 +91,7 @@ impl<S> Timed<S> {
         Timed { stream, late: None }
     }
 
-    /// What a write returned, or an error if it has waited for too long.
+    /// The result of a write, or an error once it has waited for too long.
     fn check<T>(
         &mut self,
         written: Poll<io::Result<T>>,

@@ -361,7 +361,7 @@ mod tests {
                     assert!(entry.contains_key(name), "{name} of {entry:?}");
                 }
                 let is_planned = plan.is_some_and(|plan| plan.contains("SCAN"));
-                // Who looks up an _id needs no plan.
+                // A look-up of an _id needs no plan.
                 assert_eq!(entry.contains_key("queryHash"), is_planned, "{entry:?}");
             }
             seen = now.len();

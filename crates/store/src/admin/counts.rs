@@ -2,7 +2,7 @@
 
 use crate::store::DocumentStore;
 
-/// What is in the catalog.
+/// The numbers of collections and views in the catalog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CatalogCounts {
     /// Collections of users, of any kind but views.

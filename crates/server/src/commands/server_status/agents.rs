@@ -46,7 +46,7 @@ pub fn locks(server: &Server) -> DocBuf {
     out
 }
 
-/// What there is in the catalog.
+/// The numbers of collections and views in the catalog.
 pub fn catalog_stats(server: &Server) -> DocBuf {
     let counts = server.store.catalog_counts();
     doc! {
