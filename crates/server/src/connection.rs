@@ -239,7 +239,7 @@ pub struct ClientState {
     pub entry_at: Option<Timestamp>,
     /// Set by a getMore whose cursor is a change stream, which its errors tell.
     pub reads_change_stream: bool,
-    /// What the operation has examined, before it waited without a thread; else empty ones, to be used again.
+    /// The figures that the operation had when it began to wait without a thread; otherwise empty ones, kept to be reused.
     pub figures: Option<Box<Figures>>,
     /// Its processor time before that.
     pub cpu: Duration,

@@ -13,7 +13,7 @@ use crate::memory::process_memory;
 use crate::metrics::{Class, Metrics, Op};
 use crate::sessions::Sessions;
 
-/// Where the figures are read.
+/// The source of the figures.
 pub struct Sources<'a> {
     /// Counters of operations.
     pub metrics: &'a Metrics,
@@ -29,7 +29,7 @@ pub struct Sources<'a> {
     pub executor: &'a Executor,
 }
 
-/// What is read once for all figures.
+/// The statistics that all figures of a sample share.
 struct Read<'a> {
     from: &'a Sources<'a>,
     engine: EngineStats,

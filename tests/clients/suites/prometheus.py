@@ -123,7 +123,11 @@ def promtool_finds_nothing_to_complain_of(context):
     # The exporter's names are what they are. All else, such as a line that cannot be parsed, does not begin so.
     complaints = [line for line in check("/metrics").splitlines() if not line.startswith("mongodb_")]
     equal(complaints, [])
-    equal(read(port, "/metrics?collect[]=other")[0], 400)
+    both = read(port, "/metrics?collect%5B%5D=frond&collect[]=mongodb")[1]
+    assert "\nfrond_uptime_seconds" in both and "\nmongodb_up" in both
+    assert "\nfrond_" not in read(port, "/metrics?collect%5B%5D=mongodb")[1]
+    for wrong in ("collect[]=other", "collect[]=frond&collect[]=other"):
+        equal(read(port, f"/metrics?{wrong}")[0], 400, wrong)
 
 
 def expressions():

@@ -50,13 +50,20 @@ impl Call {
         self.head.uri.path()
     }
 
-    /// A parameter of the query, decoded.
+    /// A parameter of the query, decoded; the first one of this name.
     pub fn query(&self, name: &str) -> Option<String> {
-        let mut pairs = self.head.uri.query()?.split('&');
-        pairs.find_map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (key == name).then(|| percent_decoded(value))
-        })
+        self.queries(name).next()
+    }
+
+    /// All parameters of the query that have this name, decoded.
+    pub fn queries(&self, name: &str) -> impl Iterator<Item = String> {
+        let pairs = self.head.uri.query().into_iter();
+        pairs
+            .flat_map(|query| query.split('&'))
+            .filter_map(move |pair| {
+                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                (percent_decoded(key) == name).then(|| percent_decoded(value))
+            })
     }
 
     /// A header that is there once, as text.

@@ -18,12 +18,12 @@ use crate::sessions::Updated;
 /// The longest statement that is recorded whole.
 const STATEMENT_BYTES_MAX: usize = 50 << 10;
 
-/// What a statement has done.
+/// The result of a statement.
 pub trait Outcome {
     /// `update` or `remove`.
     const OP: &'static str;
 
-    /// What it has changed.
+    /// The documents that it has changed.
     fn changed(&self) -> Changed;
 }
 
@@ -76,7 +76,7 @@ pub fn profiled<T: Outcome>(
     let running = cx.connection.running.lock();
     let namespace = running.namespace.clone();
     drop(running);
-    // Whoever restores users writes their credentials.
+    // A restore of users writes their credentials.
     let is_secret = cx.state.wipes_message;
     let short;
     let command = match statement.len_bytes() {

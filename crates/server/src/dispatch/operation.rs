@@ -110,7 +110,7 @@ fn secrets_in(
     if traits.secrets.iter().any(|field| body.contains_key(field)) {
         return traits.secrets;
     }
-    // Whoever restores users writes their credentials as documents.
+    // A restore of users writes their credentials as documents.
     match traits.writes && db == "admin" && names_users(body, sequences) {
         true => &WRITTEN,
         false => &[],
@@ -142,9 +142,9 @@ enum Profiles {
     Always,
 }
 
-/// What is known of an operation at its end.
+/// The results of an operation that has ended.
 struct Ended<'a> {
-    /// What is recorded of its database.
+    /// Which operations of its database are recorded.
     level: Option<ProfileLevel>,
     took: Duration,
     /// The processor time of its thread when it began, or went on.
@@ -160,7 +160,7 @@ fn has_statements(command: &str) -> bool {
     matches!(command, "update" | "delete")
 }
 
-/// What a write has changed, by its reply.
+/// The documents that a write has changed, read from its reply.
 fn changed(command: &str, reply: &Doc) -> Changed {
     let count = |name: &str| reply.get(name).and_then(|n| n.as_i64_lossless());
     match command {

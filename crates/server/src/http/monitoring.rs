@@ -87,17 +87,15 @@ impl Monitoring {
         }
     }
 
-    /// `/metrics`: the text of the metrics. The parameter `collect[]`, as other exporters have it, selects one set of names.
+    /// `/metrics`: the text of the metrics. The parameter `collect[]`, as other exporters have it, selects sets of names.
     async fn metrics(&self, call: &Call) -> Reply {
         if let Err(refusal) = self.admit(call).await {
             return refusal;
         }
-        let asked = call
-            .query("collect[]")
-            .or_else(|| call.query("collect%5B%5D"));
-        let wants = |set: &str| asked.as_deref().is_none_or(|asked| asked == set);
-        let [own, of_exporter] = SETS.map(wants);
-        if !own && !of_exporter {
+        let asked: Vec<String> = call.queries("collect[]").collect();
+        let [own, of_exporter] =
+            SETS.map(|set| asked.is_empty() || asked.iter().any(|asked| asked == set));
+        if !asked.iter().all(|asked| SETS.contains(&&**asked)) {
             let sets = SETS.join(" and ");
             let message = format!("collect[] takes {sets}");
             return refusal(StatusCode::BAD_REQUEST, &message);

@@ -332,7 +332,7 @@ fn map_buffers(disk: &dyn Disk, half: usize) -> Result<Option<[buffer::Buffer; 2
     Ok(opened.ok())
 }
 
-/// Begins the first segment, with a reserve. Returns why commits are refused for now.
+/// Begins the first segment, with a reserve. If the disk has no room for them, returns the stall that makes commits fail until it has.
 fn begin(writer: &mut SegmentWriter) -> Result<Option<Stall>> {
     let reserved = writer.make_reserve();
     match (writer.begin(), reserved) {

@@ -63,7 +63,7 @@ pub fn flow_control(_: &Server) -> DocBuf {
     doc! {"enabled": false, "isLagged": false, "isLaggedCount": 0i64, "timeAcquiringMicros": 0i64}
 }
 
-/// What is allocated: the allocator is another one, of which agents read the same two figures.
+/// The allocated memory, in the two fields of `tcmalloc` that agents read. The allocator is jemalloc.
 pub fn tcmalloc(server: &Server) -> DocBuf {
     let memory = server.store.memory();
     let used = MemoryUse::ALL
