@@ -9,14 +9,14 @@ passed=0
 failed=0
 
 mkdir -p "$logs"
-rm -f .cache/test-summary
+rm -f .cache/test-summary "$logs"/*.log
 
 # Runs one check that passes or fails as a whole: check NAME COMMAND...
 check() {
     local name=$1
     shift
     printf '\n== %s\n' "$name"
-    if "$@"; then
+    if "$@" 2>&1 | tee "$logs/$name.log"; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
@@ -76,6 +76,24 @@ short_soak() {
     return "$status"
 }
 
+# Repeats what the logs say of failures, in at most 60 lines, and then only the names, in at most 10:
+# where the output is cut, its end still says what failed.
+print_failures() {
+    local log
+    printf '\n== failures\n'
+    for log in "$logs"/*.log; do
+        awk -v name="$(basename "$log" .log)" '
+            /^not ok |^---- .* stdout ----$|^failed |panicked at |^error(\[|:)/ { show = 8 }
+            /^ok |^test .* ok$/ { show = 0 }
+            show > 0 { print name ": " substr($0, 1, 300); show-- }' "$log"
+    done | head -n 60
+    printf '\n== failed\n'
+    for log in "$logs"/*.log; do
+        awk -v name="$(basename "$log" .log)" \
+            '/^not ok |^test .* FAILED$|^failed / { print name ": " substr($0, 1, 100) }' "$log"
+    done | head -n 10
+}
+
 check format cargo fmt --all -- --check
 check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 check dependencies scripts/deny.sh
@@ -92,6 +110,7 @@ else
     failed=$((failed + 1))
 fi
 
+[ "$failed" -eq 0 ] || print_failures
 printf '\n'
 printf '%d passed, %d failed\n' "$passed" "$failed" | tee .cache/test-summary
 [ "$failed" -eq 0 ]

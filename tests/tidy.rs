@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("error", &["bson"]),
     ("auth", &["bson", "error"]),
     ("tls", &[]),
+    ("client", &["auth", "bson", "tls", "wire"]),
     ("console", &["auth", "bson"]),
     ("telemetry", &["bson"]),
     ("query", &["bson", "error"]),
@@ -38,7 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("bench", &["auth", "bson", "tls", "wire"]),
+    ("bench", &["auth", "bson", "client", "tls", "wire"]),
     (
         "fuzz",
         &[

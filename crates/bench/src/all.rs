@@ -2,7 +2,6 @@
 
 use clap::{Args, FromArgMatches};
 
-use crate::error::{Error, Result};
 use crate::groups;
 use crate::harness::{CommonOptions, Run, Workload, scale};
 use crate::indexcost;
@@ -10,6 +9,7 @@ use crate::insert;
 use crate::manykeys;
 use crate::sysbench;
 use crate::system::Scheme;
+use frond_client::{Error, Result};
 
 /// Command line of `frond bench all`.
 #[derive(Clone, Debug, clap::Args)]

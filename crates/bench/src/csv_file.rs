@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use frond_client::{Error, Result};
 
 /// A CSV file.
 pub struct CsvFile {

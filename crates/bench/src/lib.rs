@@ -6,20 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod all;
-mod client;
-mod collection;
 mod csv_file;
 mod descriptors;
 mod documents;
-mod encryption;
-mod error;
 mod format;
 mod groups;
 mod harness;
 mod indexcost;
 mod insert;
 mod load;
-mod login;
 mod logins;
 mod machine;
 mod manykeys;
@@ -34,28 +29,23 @@ mod roundtrip;
 mod sampler;
 mod signals;
 mod statistics;
-mod stream;
 mod sysbench;
 pub mod system;
 mod threads;
 mod timeline;
-pub mod uri;
 
 use std::process::ExitCode;
 
 pub use all::Options as AllOptions;
-pub use collection::Collection;
 pub use documents::manykeys::{Documents as ManykeysDocuments, Group, Schema};
 pub use documents::updates::Update as ManykeysUpdate;
-pub use error::{Error, Result};
+pub use frond_client::{Address, Collection, Error, Result, Stream, uri};
 pub use harness::{CommonOptions, Options};
 pub use logins::Options as LoginsOptions;
 pub use null::Options as NullOptions;
 pub use operations::Options as OperationsOptions;
 pub use roundtrip::Options as RoundtripOptions;
-pub use stream::Stream;
 pub use system::{MemoryUsage, Status};
-pub use uri::Address;
 
 use harness::{Run, Workload};
 use system::Scheme;

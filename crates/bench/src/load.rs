@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::documents::Source;
-use crate::error::Result;
 use crate::meter::Meter;
 use crate::system::{Batch, Session};
+use frond_client::Result;
 
 /// Documents to insert, shared by the connections that do it.
 pub struct Load<'a> {

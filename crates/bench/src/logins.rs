@@ -9,12 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use frond_bson::doc;
+use frond_client::{Client, Error, Result, first_of_batch, uri::Uri};
 use hdrhistogram::Histogram;
 
-use crate::client::{Client, first_of_batch};
-use crate::error::{Error, Result};
 use crate::format::thousands;
-use crate::uri::Uri;
 
 /// Calls are shallow, and a thousand threads must take little memory.
 const STACK_BYTES: usize = 256 << 10;
@@ -116,7 +114,7 @@ struct Finder<'a> {
 impl<'a> Finder<'a> {
     fn new(options: &'a Options, uri: &Uri, stop: &'a Arc<AtomicBool>) -> Result<Finder<'a>> {
         let mut client = Client::connect(uri, Arc::clone(stop))?;
-        let collection = crate::collection::Collection::new(&options.db, &options.collection)?;
+        let collection = frond_client::Collection::new(&options.db, &options.collection)?;
         client.drop_collection(&collection)?;
         let documents = doc! {
             "insert": &options.collection, "documents": [{"_id": 1, "text": "x".repeat(200)}],

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::error::Error;
 use crate::timeline::Timeline;
+use frond_client::Error;
 
 /// Latencies in microseconds with three significant digits.
 pub type Latencies = Histogram<u64>;

@@ -9,18 +9,15 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use frond_bson::{Doc, doc};
+use frond_client::{Client, Collection, Error, Result, uri::Uri};
 
-use crate::client::Client;
-use crate::collection::Collection;
 use crate::documents::Source;
 use crate::documents::insertion::{Generator, INDEXED_FIELDS};
 use crate::documents::sysbench::{C_CHARACTERS, Documents, random_c};
-use crate::error::{Error, Result};
 use crate::format::thousands;
 use crate::mongodb::MongoDb;
 use crate::random::SplitMix64;
 use crate::system::{Batch, Definition, Index, Scheme, Session, System, WriteConcern};
-use crate::uri::Uri;
 
 /// Documents of one large insert.
 const BATCH: u64 = 1000;

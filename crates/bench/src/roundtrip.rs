@@ -9,15 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_client::{Client, Collection, Error, Result, first_of_batch, uri::Uri};
 
-use crate::client::{Client, first_of_batch};
-use crate::collection::Collection;
 use crate::documents::Source;
 use crate::documents::insertion::Generator;
-use crate::error::{Error, Result};
 use crate::format::thousands;
 use crate::system::WriteConcern;
-use crate::uri::Uri;
 
 /// Documents in one insert while the collection is filled.
 const BATCH: u64 = 1000;

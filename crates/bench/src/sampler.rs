@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::error::Result;
 use crate::harness::Run;
 use crate::meter::{Meter, Percentiles};
 use crate::progress::Progress;
 use crate::report::Row;
 use crate::system::Session;
 use crate::threads::wait_until;
+use frond_client::Result;
 
 /// A load that is looked at. Its meter counts from one look to the next, also over several turns.
 pub struct Sampler<'a> {

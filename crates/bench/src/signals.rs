@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::error::{Error, Result};
+use frond_client::{Error, Result};
 
 /// Asks threads to end on the first signal; a second one ends the process at once.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::csv_file::CsvFile;
-use crate::error::{Error, Result};
 use crate::system::Session;
 use crate::system::{OPERATIONS, Status};
+use frond_client::{Error, Result};
 
 /// Lines between two heads on the terminal.
 const HEAD_EVERY: usize = 20;

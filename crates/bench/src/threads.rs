@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::error::Result;
 use crate::meter::Meter;
+use frond_client::Result;
 
 /// Runs `work` with each connection on a thread of its own, and `watch` on this one. `watch` gets a
 /// function that says whether all the others are done, and must not return before. Errors of `work`

@@ -8,9 +8,9 @@ mod section;
 pub use options::Work;
 
 use crate::documents::groups::Documents;
-use crate::error::Result;
 use crate::harness::{Run, Workload};
 use crate::report::Section;
+use frond_client::Result;
 use runner::GroupsRunner;
 
 impl Workload for Work {

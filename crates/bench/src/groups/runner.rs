@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::Value;
+use frond_client::{Collection, Error, Result};
 
 use super::options::Work;
-use crate::collection::Collection;
 use crate::documents::Source;
 use crate::documents::groups::{Documents, Sums, VALUES};
-use crate::error::{Error, Result};
 use crate::harness::{Ending, Run, Runner, Target, Turn};
 use crate::load::Load;
 use crate::meter::Meter;

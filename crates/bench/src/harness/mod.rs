@@ -13,14 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::collection::Collection;
-use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::null::{self, NullServer};
 use crate::report::{Columns, Report, Section, Server, TraceFile, make_folder};
 use crate::signals::stop_on_signals;
 use crate::system::{Defaults, Scheme, Session, Status, System, WriteConcern, wait_until_idle};
-use crate::uri::without_passwords;
+use frond_client::{Collection, Error, Result, uri::without_passwords};
 
 /// Turns of each target if there are several and `--turns` is not given: 5% of the work each, so
 /// that the last turn is what "exit speed" means.

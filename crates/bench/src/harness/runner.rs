@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::{Error, Result};
+use frond_client::{Error, Result};
 
 /// What a runner has left to do after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ mod section;
 pub use options::Work;
 
 use crate::documents::indexcost::Documents;
-use crate::error::Result;
 use crate::harness::{Run, Workload};
 use crate::report::Section;
+use frond_client::Result;
 use runner::IndexcostRunner;
 
 impl Workload for Work {

@@ -1,8 +1,8 @@
 //! The settings of the workload on the cost of an index.
 
-use crate::error::{Error, Result};
 use crate::format::thousands;
 use crate::harness::{WriteOptions, scale};
+use frond_client::{Error, Result};
 
 /// Documents of each collection of the original run.
 const ORIGINAL: f64 = 60_000_000.0;

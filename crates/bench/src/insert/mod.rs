@@ -9,9 +9,9 @@ mod section;
 pub use options::{MultikeyWork, Work};
 
 use crate::documents::insertion::Generator;
-use crate::error::{Error, Result};
 use crate::harness::{Run, Workload};
 use crate::report::Section;
+use frond_client::{Error, Result};
 use runner::InsertRunner;
 
 impl Workload for Work {

@@ -4,11 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use frond_bson::{Doc, Value};
+use frond_client::{Collection, Result};
 
-use crate::collection::Collection;
 use crate::documents::Source;
 use crate::documents::insertion::Generator;
-use crate::error::Result;
 use crate::meter::Meter;
 use crate::random::SplitMix64;
 use crate::system::{Find, From, Session};

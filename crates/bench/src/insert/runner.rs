@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Work;
 use super::reads::Reads;
-use crate::collection::Collection;
 use crate::documents::Source;
 use crate::documents::insertion::Generator;
-use crate::error::Result;
 use crate::harness::{Ending, Run, Runner, Target, Turn, Workload};
 use crate::load::Load;
 use crate::meter::{Meter, Outcome};
@@ -19,6 +17,7 @@ use crate::sampler::Sampler;
 use crate::system::Status;
 use crate::system::{Session, Sizes};
 use crate::threads::with_each;
+use frond_client::{Collection, Result};
 
 /// Keeps the random numbers of reads apart from those of documents.
 const READS: u64 = 0x5245_4144;

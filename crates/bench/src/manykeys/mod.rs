@@ -14,9 +14,9 @@ mod section;
 pub use options::{Verify, Work};
 
 use crate::documents::manykeys::Documents;
-use crate::error::{Error, Result};
 use crate::harness::{Run, Workload};
 use crate::report::Section;
+use frond_client::{Error, Result};
 use runner::ManykeysRunner;
 
 /// Name on the command line.

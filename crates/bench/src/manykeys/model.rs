@@ -6,7 +6,7 @@ use frond_bson::{Doc, DocBuf, Value};
 
 use crate::documents::manykeys::{Documents, Purpose, random_text};
 use crate::documents::updates::Update;
-use crate::error::{Error, Result};
+use frond_client::{Error, Result};
 
 /// A plain model of one collection.
 pub struct Model {

@@ -3,9 +3,9 @@
 use clap::ValueEnum;
 
 use crate::documents::manykeys::Schema;
-use crate::error::{Error, Result};
 use crate::harness::scale;
 use crate::system::Defaults;
+use frond_client::{Error, Result};
 
 /// Documents of the original run.
 const DOCUMENTS: u64 = 2000;

@@ -7,10 +7,8 @@ use std::time::Duration;
 use super::model::Model;
 use super::results::{Read, Round};
 use super::{NAME, Verify, Work};
-use crate::collection::Collection;
 use crate::documents::manykeys::{Documents, Purpose, Schema, stream};
 use crate::documents::updates;
-use crate::error::{Error, Result};
 use crate::harness::{Run, Target};
 use crate::load::Load;
 use crate::meter::{Meter, Outcome, Percentiles, latencies, record};
@@ -19,6 +17,7 @@ use crate::sampler::Sampler;
 use crate::system::Status;
 use crate::system::{Session, WriteConcern};
 use crate::threads::with_each;
+use frond_client::{Collection, Error, Result};
 
 /// Default of `--compaction-wait`, in seconds.
 const COMPACTION_WAIT: f64 = 60.0;

@@ -10,12 +10,12 @@ use super::results::{Loaded, Results, Updated, Written};
 use super::{NAME, Work};
 use crate::documents::Source;
 use crate::documents::manykeys::Documents;
-use crate::error::{Error, Result};
 use crate::format::thousands;
 use crate::harness::{Ending, Run, Runner, Target, Turn};
 use crate::statistics::Statistics;
 use crate::system::Status;
 use crate::system::{Definition, Index, WriteConcern};
+use frond_client::{Error, Result};
 
 /// The fields that updates find a document by.
 const INDEX: Index = Index {

@@ -5,12 +5,12 @@ use super::results::{Loaded, Read, Results, Updated};
 use super::runner::READS;
 use crate::csv_file::CsvFile;
 use crate::documents::manykeys::Schema;
-use crate::error::Result;
 use crate::harness::Run;
 use crate::meter::Percentiles;
 use crate::report::plot::Panel;
 use crate::report::{Axis, Chart, Columns, Figure, Section, Table};
 use crate::statistics::Row;
+use frond_client::Result;
 
 const PANEL_HEIGHT: u32 = 230;
 

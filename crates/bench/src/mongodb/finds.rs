@@ -1,11 +1,9 @@
 //! Finds by one field, and groups by one field.
 
 use frond_bson::doc;
+use frond_client::{Collection, Error, Find as Request, Result};
 
 use super::Connection;
-use crate::client::Find as Request;
-use crate::collection::Collection;
-use crate::error::{Error, Result};
 use crate::system::{Find, Finds, From, Group, Grouping, Groups};
 
 /// Groups in a reply: all that there may be.

@@ -1,10 +1,8 @@
 //! Inserts over the wire.
 
 use super::Connection;
-use crate::client::WriteTarget;
-use crate::collection::Collection;
-use crate::error::{Error, Result};
 use crate::system::{Batch, Inserts, WriteConcern};
+use frond_client::{Collection, Error, Result, WriteTarget};
 
 /// Inserts under way.
 pub struct Inserting {

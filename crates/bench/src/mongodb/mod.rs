@@ -10,10 +10,8 @@ mod updates;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::client::Client;
-use crate::error::Result;
 use crate::system::{Defaults, Scheme, Session, System};
-use crate::uri::Uri;
+use frond_client::{Client, Result, uri::Uri};
 
 /// `mongodb://`
 pub struct MongoDb;

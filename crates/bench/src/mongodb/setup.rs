@@ -1,12 +1,10 @@
 //! Collections and figures over the wire.
 
 use frond_bson::{Doc, DocBuf, doc};
+use frond_client::{Collection, Dialect, Error, Result};
 
 use super::Connection;
 use super::status::{self, ServerFacts};
-use crate::client::Dialect;
-use crate::collection::Collection;
-use crate::error::{Error, Result};
 use crate::format::thousands;
 use crate::system::{Compression, Definition, Description, Setup, Sizes, Status};
 

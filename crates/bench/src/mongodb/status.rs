@@ -1,9 +1,8 @@
 //! What `serverStatus`, `buildInfo` and `hostInfo` report.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_client::{Client, Result};
 
-use crate::client::Client;
-use crate::error::Result;
 use crate::null::BUILD_INFO_FIELD;
 use crate::system::{MemoryUsage, OPERATIONS, Status};
 

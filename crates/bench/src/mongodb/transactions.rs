@@ -3,12 +3,10 @@
 use std::ops::RangeInclusive;
 
 use frond_bson::{Doc, DocBuf, doc};
+use frond_client::{Collection, Error, Find, Result, check};
 use frond_wire::{Delete, Update};
 
 use super::Connection;
-use crate::client::{Find, check};
-use crate::collection::Collection;
-use crate::error::{Error, Result};
 use crate::system::Transactions;
 
 impl Transactions for Connection {

@@ -3,13 +3,11 @@
 use std::time::{Duration, Instant};
 
 use frond_bson::DocBuf;
+use frond_client::{Collection, Result, WriteTarget};
 
 use super::Connection;
-use crate::client::WriteTarget;
-use crate::collection::Collection;
 use crate::documents::manykeys::Documents;
 use crate::documents::updates::Update;
-use crate::error::Result;
 use crate::system::{KeyUpdates, Setup, WriteConcern};
 
 /// The messages of a round, ready to send.

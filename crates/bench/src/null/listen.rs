@@ -15,8 +15,7 @@ use super::connection::Connection;
 use super::counts::Counts;
 use super::find::Prepared;
 use crate::descriptors;
-use crate::error::{Error, Result};
-use crate::uri::Address;
+use frond_client::{Error, Result, uri::Address};
 
 /// Connections at the same time; more are closed as they come.
 const CONNECTIONS_MAX: usize = 1100;

@@ -20,9 +20,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
 use crate::signals::stop_on_signals;
-use crate::uri::Address;
+use frond_client::{Error, Result, uri::Address};
 
 /// The field of `buildInfo` that is true on a null server only, so that reports can tell.
 pub const BUILD_INFO_FIELD: &str = "nullServer";
@@ -37,7 +36,7 @@ const VERSION: &str = "7.0.0";
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// TCP port on the loopback interface; 0 takes a free one
-    #[arg(long, default_value_t = crate::uri::DEFAULT_PORT, value_name = "N")]
+    #[arg(long, default_value_t = frond_client::uri::DEFAULT_PORT, value_name = "N")]
     pub port: u16,
 
     /// Loopback address, or the path of a Unix socket (with a /)

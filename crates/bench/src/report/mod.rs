@@ -17,7 +17,7 @@ pub use trace::{Row, TraceFile, resident_max_mib};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use frond_client::{Error, Result};
 
 /// Makes the folder of a report: the one that was asked for, or one named after workload and time.
 pub fn make_folder(

@@ -4,15 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use frond_bson::{DocBuf, extjson};
+use frond_client::{Error, Result, uri::without_passwords};
 
 use super::page::{self, Table};
 use super::plot;
 use super::section::{Columns, Section};
-use crate::error::{Error, Result};
 use crate::format::thousands;
 use crate::machine::Machine;
 use crate::system::Description;
-use crate::uri::without_passwords;
 
 /// A measured server.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::error::{Error, Result};
 use crate::format::thousands;
+use frond_client::{Error, Result};
 
 /// Width of a chart.
 const WIDTH: u32 = 1000;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::csv_file::CsvFile;
-use crate::error::Result;
 use crate::system::MemoryUsage;
+use frond_client::Result;
 
 /// One interval of a workload on one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

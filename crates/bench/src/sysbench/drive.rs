@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::tally::Tally;
 use super::transaction::{Dataset, Worker};
-use crate::error::{Error, Result};
 use crate::random::SplitMix64;
 use crate::system::Session;
+use frond_client::{Error, Result};
 
 /// Stack of a thread. It needs little, and there may be a thousand of them.
 const STACK_BYTES: usize = 512 * 1024;

@@ -15,9 +15,9 @@ mod transaction;
 
 pub use options::Work;
 
-use crate::error::Result;
 use crate::harness::{Run, Workload};
 use crate::report::Section;
+use frond_client::Result;
 use runner::SysbenchRunner;
 
 impl Workload for Work {

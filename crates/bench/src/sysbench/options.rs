@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Result};
 use crate::format::thousands;
 use crate::harness::scale;
 use crate::system::Compression;
+use frond_client::{Error, Result};
 
 /// Documents of a collection of the original run.
 const ORIGINAL: f64 = 10_000_000.0;

@@ -9,7 +9,6 @@ use super::tally::{Level, Tally};
 use super::transaction::Dataset;
 use crate::documents::Source;
 use crate::documents::sysbench::Documents;
-use crate::error::Result;
 use crate::format::thousands;
 use crate::harness::{Ending, Run, Runner, Target, Turn};
 use crate::load::Load;
@@ -19,6 +18,7 @@ use crate::report::Row;
 use crate::sampler::Sampler;
 use crate::system::{Compression, Definition, Index, Session, Sizes, WriteConcern};
 use crate::threads::with_each;
+use frond_client::Result;
 
 /// The index of the original.
 const INDEX: Index = Index {

@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::kind::{KINDS, Kind, OPERATIONS, POINTS};
-use crate::collection::Collection;
 use crate::documents::sysbench::{C_CHARACTERS, Documents, random_c};
-use crate::error::{Error, Result};
 use crate::random::SplitMix64;
 use crate::system::Transactions;
+use frond_client::{Collection, Error, Result};
 
 /// Documents of a range.
 pub const RANGE: u32 = 100;

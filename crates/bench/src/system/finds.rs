@@ -1,9 +1,7 @@
 //! Finds by one field, and groups by one field.
 
 use frond_bson::Value;
-
-use crate::collection::Collection;
-use crate::error::Result;
+use frond_client::{Collection, Result};
 
 /// Which documents are wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]

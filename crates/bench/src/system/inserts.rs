@@ -1,10 +1,9 @@
 //! Inserts, made ready while the system works on the last one.
 
 use frond_bson::Doc;
+use frond_client::{Collection, Result};
 
 use super::WriteConcern;
-use crate::collection::Collection;
-use crate::error::Result;
 
 /// Documents of one insert: BSON of equal lengths, one after another.
 #[derive(Clone, Copy, Debug)]

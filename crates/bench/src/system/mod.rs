@@ -18,10 +18,11 @@ pub use status::{MemoryUsage, OPERATIONS, Status};
 pub use transactions::Transactions;
 pub use updates::KeyUpdates;
 
+pub use frond_client::WriteConcern;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::error::Result;
+use frond_client::Result;
 
 /// A kind of connection string.
 pub trait Scheme: Sync {
@@ -52,23 +53,6 @@ pub struct Defaults {
     pub write_concern: Option<u8>,
     /// `journal`.
     pub journal: Option<bool>,
-}
-
-/// What a write waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteConcern {
-    /// False is w: 0, nothing is answered. A system that always answers may do so.
-    pub acknowledged: bool,
-    /// True is j: true, the answer comes after the journal is on disk.
-    pub journal: bool,
-}
-
-impl WriteConcern {
-    /// Acknowledged and not journaled.
-    pub const ACKNOWLEDGED: WriteConcern = WriteConcern {
-        acknowledged: true,
-        journal: false,
-    };
 }
 
 /// One connection, for one thread: one request at a time.

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::status::Status;
-use crate::collection::Collection;
-use crate::error::Result;
+use frond_client::{Collection, Result};
 
 /// Name and facts of a system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,7 @@
 use std::ops::RangeInclusive;
 
 use frond_bson::Doc;
-
-use crate::collection::Collection;
-use crate::error::Result;
+use frond_client::{Collection, Result};
 
 /// What the workload `sysbench` does. Documents are `{_id, k, c, pad}` with 32-bit integers as `_id`.
 /// Each is a request of its own, acknowledged and not journaled.

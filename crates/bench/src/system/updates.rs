@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use frond_bson::DocBuf;
+use frond_client::{Collection, Result};
 
 use super::WriteConcern;
-use crate::collection::Collection;
 use crate::documents::manykeys::Documents;
 use crate::documents::updates::Update;
-use crate::error::Result;
 
 /// What the workload `manykeys` does.
 pub trait KeyUpdates {

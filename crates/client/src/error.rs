@@ -1,9 +1,9 @@
-//! What can go wrong while measuring.
+//! What can go wrong.
 
 use std::fmt;
 use std::io;
 
-/// An error of a benchmark run. Its text is for the person who started the run.
+/// What went wrong. Its text is for the person who started the program.
 #[derive(Debug)]
 pub enum Error {
     /// The connection string cannot be used.
@@ -62,5 +62,5 @@ impl From<frond_wire::Error> for Error {
     }
 }
 
-/// The result of a step of a benchmark.
+/// The result of a call of the client.
 pub type Result<T> = std::result::Result<T, Error>;

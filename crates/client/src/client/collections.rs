@@ -5,7 +5,7 @@ use frond_bson::{Doc, DocBuf, doc};
 use super::{Client, Dialect};
 use crate::collection::Collection;
 use crate::error::{Error, Result};
-use crate::system::WriteConcern;
+use crate::write_concern::WriteConcern;
 
 /// MongoDB's code for a collection that does not exist.
 const NAMESPACE_NOT_FOUND: i32 = 26;

@@ -139,7 +139,7 @@ impl Client {
                 });
             }
             client.push_doc("driver", |driver| {
-                driver.push("name", "frond-bench");
+                driver.push("name", "frond");
                 driver.push("version", env!("CARGO_PKG_VERSION"));
             });
             client.push_doc("os", |os| os.push("type", std::env::consts::OS));

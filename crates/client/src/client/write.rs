@@ -6,22 +6,10 @@ use frond_wire::{Flags, MsgBuilder, Update};
 use super::{Client, WIRE_VERSION_MSG, check, command_query};
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::system::WriteConcern;
+use crate::write_concern::WriteConcern;
 
 /// A server below this wire version does not know write commands.
 pub const WIRE_VERSION_WRITE_COMMANDS: i32 = 2;
-
-impl WriteConcern {
-    /// The document that goes into a command.
-    #[must_use]
-    pub fn to_document(self) -> DocBuf {
-        match (self.acknowledged, self.journal) {
-            (false, _) => doc! { "w": 0 },
-            (true, false) => doc! { "w": 1 },
-            (true, true) => doc! { "w": 1, "j": true },
-        }
-    }
-}
 
 /// The messages that carry writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

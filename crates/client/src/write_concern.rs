@@ -1,0 +1,30 @@
+//! What a write waits for.
+
+use frond_bson::{DocBuf, doc};
+
+/// What a write waits for before it counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteConcern {
+    /// False is w: 0, nothing is answered. A system that always answers may do so.
+    pub acknowledged: bool,
+    /// True is j: true, the answer comes after the journal is on disk.
+    pub journal: bool,
+}
+
+impl WriteConcern {
+    /// Acknowledged and not journaled.
+    pub const ACKNOWLEDGED: WriteConcern = WriteConcern {
+        acknowledged: true,
+        journal: false,
+    };
+
+    /// The document that goes into a command.
+    #[must_use]
+    pub fn to_document(self) -> DocBuf {
+        match (self.acknowledged, self.journal) {
+            (false, _) => doc! { "w": 0 },
+            (true, false) => doc! { "w": 1 },
+            (true, true) => doc! { "w": 1, "j": true },
+        }
+    }
+}
