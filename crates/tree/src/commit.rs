@@ -141,6 +141,7 @@ impl Engine {
         let (position, committed) = self.while_space_is_made(set, |set| self.append(set))?;
         if let (Durability::Synced, Some(log)) = (how, self.log.get()) {
             self.while_space_is_made(set, |_| log.wait_durable(position))?;
+            self.publisher.settle_durable_stamp();
         }
         if self.options.inline {
             // The commit may have synced the log.

@@ -1,6 +1,6 @@
 //! Makes commits visible in the order of their sequence numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
@@ -24,8 +24,8 @@ pub(crate) struct Publisher {
 struct Pending {
     /// Finished commits, first to last number, that wait for earlier ones.
     finished: BTreeMap<u64, u64>,
-    /// The last number and the last stamp of the newest stamped commit that is durable, if it is not visible yet.
-    synced: Option<(u64, u64)>,
+    /// The last numbers and the last stamps of stamped commits that are durable and not visible yet, oldest first: one for each sync.
+    synced: VecDeque<(u64, u64)>,
 }
 
 impl Publisher {
@@ -69,13 +69,10 @@ impl Publisher {
             visible = end;
         }
         self.visible.store(visible, Ordering::Release);
-        let stamp = match pending.synced {
-            Some((sequence, stamp)) if sequence <= visible => {
-                pending.synced = None;
-                Some(stamp)
-            }
-            _ => None,
-        };
+        let are_visible = |(sequence, _): &&(u64, u64)| *sequence <= visible;
+        let count = pending.synced.iter().take_while(are_visible).count();
+        let stamp = pending.synced.drain(..count).next_back();
+        let stamp = stamp.map(|(_, stamp)| stamp);
         if let Some(stamp) = stamp {
             self.raise_durable_stamp(stamp);
         }
@@ -96,10 +93,22 @@ impl Publisher {
     pub(crate) fn note_synced(&self, sequence: u64, stamp: u64) {
         let mut pending = self.pending.lock();
         if sequence <= self.visible() {
-            pending.synced = None;
+            pending.synced.clear();
             self.raise_durable_stamp(stamp);
         } else {
-            pending.synced = Some((sequence, stamp));
+            pending.synced.push_back((sequence, stamp));
+        }
+    }
+
+    /// Returns when the durable stamp has all commits whose sync was noted before the call: waits until they are visible.
+    /// A committer that was told of its sync finds its own stamps in it then.
+    pub(crate) fn settle_durable_stamp(&self) {
+        let mut pending = self.pending.lock();
+        let Some((sequence, _)) = pending.synced.back().copied() else {
+            return;
+        };
+        while self.visible() < sequence {
+            self.published.wait(&mut pending);
         }
     }
 
@@ -198,8 +207,28 @@ mod tests {
         assert_eq!(publisher.durable_stamp(), 12);
         publisher.note_synced(7, 14);
         publisher.note_synced(8, 15);
-        assert!(!publisher.publish(6, 7, 7));
+        assert!(publisher.publish(6, 7, 7));
+        assert_eq!(publisher.durable_stamp(), 14);
         assert!(publisher.publish(8, 8, 8));
         assert_eq!(publisher.durable_stamp(), 15);
+    }
+
+    /// A commit that does not wait for an earlier one was told of its sync while its stamps did not count yet.
+    #[test]
+    fn a_commit_that_was_synced_finds_its_stamps_durable() {
+        let publisher = Publisher::new(0);
+        publisher.settle_durable_stamp();
+        publisher.publish(2, 2, 0);
+        publisher.note_synced(2, 10);
+        std::thread::scope(|scope| {
+            let committer = scope.spawn(|| {
+                publisher.settle_durable_stamp();
+                publisher.durable_stamp()
+            });
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!committer.is_finished());
+            publisher.publish(1, 1, 1);
+            assert_eq!(committer.join().unwrap(), 10);
+        });
     }
 }

@@ -322,6 +322,7 @@ impl Store {
             Some(log) => log.wait_durable(log.end()),
             None => self.checkpoint(),
         };
+        self.engine().publisher.settle_durable_stamp();
         self.engine().tell_durable_stamp();
         flushed
     }
@@ -337,6 +338,7 @@ impl Store {
             None => Poll::Ready(self.checkpoint()),
         })
         .await;
+        self.engine().publisher.settle_durable_stamp();
         self.engine().tell_durable_stamp();
         flushed
     }

@@ -486,10 +486,10 @@ fn each_snapshot_has_a_prefix_of_the_stamped_keys() {
         let workers: Vec<_> = (0..4)
             .map(|thread| scope.spawn(move || race.work(thread, 500)))
             .collect();
-        for worker in workers {
-            worker.join().unwrap();
-        }
+        // The readers end also if a worker has panicked.
+        let outcomes: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         race.is_over.store(true, Ordering::Relaxed);
+        outcomes.into_iter().for_each(Result::unwrap);
         readers.map(|reader| reader.join().unwrap()).concat()
     });
     let all = entries(&race.store.snapshot());
