@@ -74,14 +74,25 @@ fn is_full(error: &Error) -> bool {
     )
 }
 
-/// Puts until the disk is full, first into the one tree and then into the other; returns how many there are in each.
+/// Puts until the disk is full, first into the one tree and then into the other; returns how many there are in each. It is
+/// full when a put is refused for a tenth of a second: after the first refusal a flush that is under way may make room again.
 fn fill(store: &Store) -> u64 {
     for number in 0.. {
         for tree in [TREE, OTHER] {
-            let Err(error) = put(store, tree, number) else {
-                continue;
+            let start = Instant::now();
+            let refused = loop {
+                match put(store, tree, number) {
+                    Ok(()) => break false,
+                    Err(error) => assert!(is_full(&error), "{error}"),
+                }
+                if start.elapsed() > Duration::from_millis(100) {
+                    break true;
+                }
+                std::thread::sleep(Duration::from_millis(5));
             };
-            assert!(is_full(&error), "{error}");
+            if !refused {
+                continue;
+            }
             // Of the pair only the first may be there.
             let _ = free(store, |set| set.delete(TREE, &number.to_be_bytes()));
             return number;
