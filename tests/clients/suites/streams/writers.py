@@ -67,7 +67,7 @@ def work(uri, counts, seed, stop, seen, reports):
         stop.wait()
         stopping.set()
         for writer in writers:
-            writer.join(90)
+            writer.join(240)
             if writer.is_alive():
                 writer.log.problems.append(f"writer {writer.number} did not stop")
         reports.put({writer.number: writer.log for writer in writers})
