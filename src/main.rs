@@ -19,6 +19,7 @@ fn command_line() -> Command {
         .subcommand(frond_server::command_line())
         .subcommand(frond_server::offline::verify_command())
         .subcommand(frond_server::offline::salvage_command())
+        .subcommand(frond_transfer::migrate_command())
         .subcommand(frond_bench::Command::augment_subcommands(
             Command::new("bench")
                 .about("Measure a server")
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         }
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),
+        Some(("migrate", arguments)) => frond_transfer::migrate(arguments),
         Some(("bench", arguments)) => match frond_bench::Command::from_arg_matches(arguments) {
             Ok(command) => frond_bench::run(command),
             Err(error) => error.exit(),
