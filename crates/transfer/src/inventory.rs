@@ -88,7 +88,7 @@ pub fn collections(client: &mut Client, database: &str) -> Result<Vec<Listed>> {
     Ok(found)
 }
 
-fn listed(database: &str, name: &str, kind: &str, options: &Doc) -> Listed {
+pub fn listed(database: &str, name: &str, kind: &str, options: &Doc) -> Listed {
     let mut kept = DocBuf::new();
     for element in options.iter_raw() {
         // What older servers listed besides, and what belongs to their storage engine.

@@ -67,11 +67,6 @@ impl Progress {
         }
     }
 
-    /// The documents so far.
-    pub fn count(&self) -> u64 {
-        self.bar.position()
-    }
-
     fn figures(&self) -> String {
         let seconds = self.began.elapsed().as_secs_f64();
         let count = self.bar.position();

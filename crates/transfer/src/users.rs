@@ -4,7 +4,7 @@
 //! takes them over by `_mergeAuthzCollections`.
 
 use frond_auth::scram::Credential;
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, doc};
 use frond_client::{BulkOptions, Client};
 
 use crate::error::{Error, Result};
@@ -166,11 +166,11 @@ pub fn merge(client: &mut Client, accounts: &Accounts, drop: bool) -> Result<()>
         }
         command.push(
             field,
-            &Value::String(if documents.is_empty() {
+            if documents.is_empty() {
                 ""
             } else {
                 field_namespace(name)
-            }),
+            },
         );
     }
     command.push("drop", drop);

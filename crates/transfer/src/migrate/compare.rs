@@ -397,7 +397,7 @@ mod tests {
         found.sort_by_key(|id| format!("{id:?}"));
         assert_eq!(
             found,
-            [doc! { "_id": 1 }, doc! { "_id": 1.0 }, doc! { "_id": 2 }]
+            [doc! { "_id": 1.0 }, doc! { "_id": 1 }, doc! { "_id": 2 }]
         );
     }
 }
