@@ -245,6 +245,24 @@ setup_prometheus() {
     [ -x .cache/prometheus/usr/bin/promtool ] || prometheus_files
 }
 
+# FerretDB's last version that keeps documents in SQLite, a server to migrate from and to.
+ferretdb() {
+    local folder="$PWD/$cache/ferretdb" go_path="$PWD/$cache/go/ferretdb" module=github.com/FerretDB/FerretDB
+    mkdir -p "$folder/src"
+    printf 'module ferretdb\ngo 1.22\nrequire %s v1.24.0\n' "$module" >"$folder/src/go.mod"
+    printf '//go:build tools\npackage tools\n\nimport _ "%s/cmd/ferretdb"\n' "$module" >"$folder/src/tools.go"
+    (
+        cd "$folder/src"
+        export GOPATH="$go_path" GOFLAGS="-modcacherw -mod=mod -buildvcs=false" GONOSUMDB="" GOTOOLCHAIN=local
+        go mod download "$module@v1.24.0"
+        # The module has no file with its version, which its builds write.
+        printf 'v1.24.0' >"$(go list -m -f '{{.Dir}}' "$module")/build/version/version.txt"
+        go build -o ../ferretdb "$module/cmd/ferretdb"
+    ) >"$folder/log" 2>&1 || { cat "$folder/log" >&2; return 1; }
+    # The sources take half a gigabyte.
+    rm -rf "$go_path"
+}
+
 setup_clients() {
     mkdir -p "$cache"
     setup_prometheus
@@ -266,6 +284,10 @@ setup_clients() {
     [ -d tests/clients/node_modules ] || rm -f "$cache/stamps/node"
     once node tests/clients/package-lock.json -- node_packages
     once java-legacy scripts/setup.sh -- java_legacy_jars
+    [ -x "$cache/ferretdb/ferretdb" ] || rm -f "$cache/stamps/ferretdb"
+    once ferretdb /dev/null -- ferretdb
+    once differential-java tests/differential/pom.xml tests/differential/Launcher.java -- \
+        differential_server
     once java tests/clients/suites/java_current/pom.xml -- java_jars
     once go tests/clients/suites/go/go.sum -- go_modules
     once go-driver-tests tests/clients/suites/go/go.sum -- \

@@ -19,6 +19,9 @@ fn command_line() -> Command {
         .subcommand(frond_server::command_line())
         .subcommand(frond_server::offline::verify_command())
         .subcommand(frond_server::offline::salvage_command())
+        .subcommand(frond_transfer::migrate_command())
+        .subcommand(frond_transfer::export_command())
+        .subcommand(frond_transfer::import_command())
         .subcommand(frond_bench::Command::augment_subcommands(
             Command::new("bench")
                 .about("Measure a server")
@@ -36,6 +39,9 @@ fn main() -> ExitCode {
         }
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),
+        Some(("export", arguments)) => frond_transfer::export(arguments),
+        Some(("import", arguments)) => frond_transfer::import(arguments),
+        Some(("migrate", arguments)) => frond_transfer::migrate(arguments),
         Some(("bench", arguments)) => match frond_bench::Command::from_arg_matches(arguments) {
             Ok(command) => frond_bench::run(command),
             Err(error) => error.exit(),

@@ -111,6 +111,8 @@ ALL = {
     "crash": (420, python("crash")),
     "replica-set": (180, python("replica_set")),
     "authorization": (300, python("authorization")),
+    "migrate": (300, python("migrate")),
+    "transfer": (120, python("transfer")),
     "login": (300, python("login")),
     "users-dumped": (120, python("users_dumped")),
     "secrets": (120, python("secrets_kept")),

@@ -11,7 +11,10 @@ mod stream;
 pub mod uri;
 mod write_concern;
 
-pub use client::{Client, Dialect, Find, Limits, WriteTarget, check, first_of_batch};
+pub use client::{
+    BulkOptions, Client, Cursor, CursorRequest, Dialect, Find, Limits, WriteFailure, WriteTarget,
+    check, first_of_batch,
+};
 pub use collection::Collection;
 pub use encryption::Encryption;
 pub use error::{Error, Result};

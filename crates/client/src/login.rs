@@ -71,6 +71,13 @@ impl Login {
         }
     }
 
+    /// The password as it was given.
+    pub(crate) fn plain_password(&self) -> Result<&str> {
+        let password = self.password.as_ref().map_or(&[][..], Password::as_bytes);
+        std::str::from_utf8(password)
+            .map_err(|_| Error::Settings("the password is not UTF-8".to_owned()))
+    }
+
     /// The password, as a mechanism uses it.
     pub fn password(&self, mechanism: Mechanism) -> Result<&ClientPassword> {
         let at = usize::from(mechanism == Mechanism::Sha256);
@@ -80,9 +87,7 @@ impl Login {
             return Ok(known);
         }
         let user = self.user.as_deref().unwrap_or_default();
-        let password = self.password.as_ref().map_or(&[][..], Password::as_bytes);
-        let password = std::str::from_utf8(password)
-            .map_err(|_| Error::Settings("the password is not UTF-8".to_owned()))?;
+        let password = self.plain_password()?;
         let made = ClientPassword::new(mechanism, user, password)
             .map_err(|error| Error::Settings(error.to_string()))?;
         Ok(derived.get_or_init(|| made))

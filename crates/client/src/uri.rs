@@ -71,6 +71,8 @@ pub struct Uri {
     pub write_concern: Option<u8>,
     /// `journal`.
     pub journal: Option<bool>,
+    /// `replicaSet`: the set that the server must be a member of.
+    pub replica_set: Option<String>,
     /// The login, if there is one.
     pub login: Option<Login>,
     /// The TLS configuration, if TLS is on.
@@ -133,6 +135,7 @@ impl FromStr for Uri {
             socket_timeout: None,
             write_concern: None,
             journal: None,
+            replica_set: None,
             login: None,
             encryption: None,
         };
@@ -173,6 +176,7 @@ impl Uri {
                 });
             }
             "journal" => self.journal = Some(boolean(name, value)?),
+            "replicaset" => self.replica_set = Some(value.to_owned()),
             // Only the value that describes this client is accepted.
             "directconnection" => only(name, value, true, "it knows one server only")?,
             "retrywrites" | "retryreads" => only(name, value, false, "nothing is retried")?,
@@ -569,7 +573,6 @@ mod tests {
             ("mongodb://h/%ff", "UTF-8"),
             ("mongodb://h/?w=majority", "w=majority"),
             ("mongodb://h/?w", "no value"),
-            ("mongodb://h/?replicaSet=rs", "replicaSet"),
             ("mongodb://h/?compressors=lz4", "lz4"),
             ("mongodb://h/?retryWrites=true", "retryWrites"),
             ("mongodb://h/?journal=1", "journal"),

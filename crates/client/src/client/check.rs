@@ -75,6 +75,17 @@ pub fn last_insert(reply: &Doc) -> Result<u64> {
     }
 }
 
+/// A write concern must have been met.
+pub fn concern(reply: &Doc, command: &str) -> Result<()> {
+    match reply.get_doc("writeConcernError") {
+        None => Ok(()),
+        Some(error) => {
+            let message = error.get_str("errmsg").unwrap_or("no message");
+            Err(server_error(command, error, message))
+        }
+    }
+}
+
 fn expect(reply: &Doc, command: &str, name: &str, count: usize) -> Result<()> {
     match reply.get_i64(name).and_then(|n| usize::try_from(n).ok()) {
         Some(n) if n == count => Ok(()),

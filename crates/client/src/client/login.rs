@@ -1,5 +1,6 @@
 //! Logging in.
 
+use frond_auth::{mongo_cr, password_digest};
 use frond_bson::{Doc, DocBuf, Value, doc};
 
 use super::Client;
@@ -15,6 +16,10 @@ impl Client {
                 command.push("user", user);
             }
             return self.command(login.source(), &command).map(drop);
+        }
+        // The wire version of MongoDB 2.8, the first one with SCRAM.
+        if hello.get_i64("maxWireVersion").unwrap_or(0) < 3 {
+            return self.log_in_by_nonce(login);
         }
         let has_sha256 = hello.get_array("saslSupportedMechs").is_some_and(|names| {
             (names.values()).any(|name| matches!(name, Value::String("SCRAM-SHA-256")))
@@ -51,6 +56,18 @@ impl Client {
             Some(true) => Ok(()),
             _ => Err(Error::Protocol("the login does not end".to_owned())),
         }
+    }
+
+    /// MONGODB-CR, the only login of MongoDB 2.6 and below.
+    fn log_in_by_nonce(&mut self, login: &Login) -> Result<()> {
+        let user = login.user().unwrap_or_default();
+        let digest = password_digest(user, login.plain_password()?);
+        let reply = self.command(login.source(), &doc! {"getnonce": 1})?;
+        let nonce = (reply.get_str("nonce"))
+            .ok_or_else(|| Error::Protocol("getnonce answered no nonce".to_owned()))?;
+        let key = mongo_cr::response(nonce, user, &digest);
+        let command = doc! {"authenticate": 1, "user": user, "nonce": nonce, "key": key.as_str()};
+        self.command(login.source(), &command).map(drop)
     }
 }
 

@@ -5,13 +5,17 @@
 //! go as OP_INSERT and OP_UPDATE to servers below wire version 2, and to those below 6 when nothing
 //! is acknowledged.
 
+mod bulk;
 pub mod check;
 mod collections;
+mod cursor;
 mod find;
 mod login;
 mod request;
 mod write;
 
+pub use bulk::{BulkOptions, WriteFailure};
+pub use cursor::{Cursor, CursorRequest};
 pub use find::first_of_batch;
 pub use request::Find;
 pub use write::{Dialect, WriteTarget};
@@ -86,6 +90,9 @@ pub struct Client {
     /// The reply, if it came compressed.
     inflated: Option<Vec<u8>>,
     buffers: request::Buffers,
+    /// The `postBatchResumeToken` of the last batch that had one.
+    resume_token: Option<DocBuf>,
+    hello: DocBuf,
 }
 
 impl Client {
@@ -100,6 +107,8 @@ impl Client {
             reply_bytes: 0,
             inflated: None,
             buffers: request::Buffers::default(),
+            resume_token: None,
+            hello: DocBuf::new(),
         };
         // As drivers do: the old name first, which servers of every age know. Some close the
         // connection at the new one.
@@ -108,6 +117,15 @@ impl Client {
             other => other?,
         };
         client.limits = Limits::read(&reply);
+        if let Some(wanted) = &uri.replica_set
+            && reply.get_str("setName") != Some(wanted)
+        {
+            return Err(Error::Uri(format!(
+                "replicaSet={wanted}: {} is a member of {}",
+                uri.address.place(),
+                reply.get_str("setName").unwrap_or("no replica set"),
+            )));
+        }
         let offered = reply.get_array("compression");
         if let Some(login) = &uri.login {
             client.log_in(login, &reply)?;
@@ -119,7 +137,14 @@ impl Client {
                 })
             })
         });
+        client.hello = reply;
         Ok(client)
+    }
+
+    /// The reply to the handshake.
+    #[must_use]
+    pub fn hello(&self) -> &Doc {
+        &self.hello
     }
 
     fn handshake(&mut self, command: &str, uri: &Uri) -> Result<DocBuf> {

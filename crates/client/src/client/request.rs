@@ -230,12 +230,12 @@ impl Client {
     }
 }
 
-fn validate(bytes: &[u8]) -> Result<&Doc> {
+pub(super) fn validate(bytes: &[u8]) -> Result<&Doc> {
     Doc::validate(bytes).map_err(|error| Error::Protocol(error.to_string()))
 }
 
 /// The documents of one batch of a cursor: how many, and the cursor with the rest or 0.
-fn batch_of(
+pub(super) fn batch_of(
     reply: &Doc,
     name: &str,
     each: &mut dyn FnMut(&Doc) -> Result<()>,
@@ -256,7 +256,10 @@ fn batch_of(
 }
 
 /// The same for an OP_REPLY.
-fn documents_of(message: &[u8], each: &mut dyn FnMut(&Doc) -> Result<()>) -> Result<(u64, i64)> {
+pub(super) fn documents_of(
+    message: &[u8],
+    each: &mut dyn FnMut(&Doc) -> Result<()>,
+) -> Result<(u64, i64)> {
     let (_, Reply::Reply(reply)) = Reply::parse(message)? else {
         return Err(Error::Protocol(
             "OP_QUERY was not answered by OP_REPLY".to_owned(),

@@ -1,0 +1,18 @@
+//! `frond export` and `frond import`: files of JSON, CSV, TSV and BSON dumps.
+
+mod archive;
+mod columns;
+mod crc64;
+mod dates;
+mod dump;
+mod export;
+mod files_of;
+mod import;
+mod json;
+mod options;
+mod sink;
+mod table;
+
+pub use export::run as export;
+pub use import::run as import;
+pub use options::{ExportOptions, ImportOptions};

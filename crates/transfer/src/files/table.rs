@@ -1,0 +1,142 @@
+//! CSV and TSV files.
+
+use std::io::{BufRead, Write};
+
+use frond_bson::{Doc, DocBuf};
+
+use super::columns::{Column, Columns, text_of};
+use super::options::ImportOptions;
+use crate::error::{Error, Result};
+
+/// Reads rows as documents.
+pub struct Rows<R: BufRead> {
+    reader: csv::Reader<R>,
+    name: String,
+    columns: Columns,
+    record: csv::StringRecord,
+}
+
+impl<R: BufRead> Rows<R> {
+    /// A file, named for errors. TSV has no quotes.
+    pub fn new(file: R, name: &str, tabs: bool, options: &ImportOptions) -> Result<Rows<R>> {
+        let mut builder = csv::ReaderBuilder::new();
+        builder.has_headers(false).flexible(true);
+        if tabs {
+            builder.delimiter(b'\t').quoting(false);
+        }
+        let mut reader = builder.from_reader(file);
+        let mut heads = options.common.fields.clone();
+        if options.headerline {
+            if !heads.is_empty() {
+                return Err(Error::Usage(
+                    "either --headerline or --fields names the columns".to_owned(),
+                ));
+            }
+            let mut record = csv::StringRecord::new();
+            reader
+                .read_record(&mut record)
+                .map_err(|error| broken(name, &error))?;
+            heads = record
+                .iter()
+                .map(|head| head.trim_start_matches('\u{feff}').to_owned())
+                .collect();
+        }
+        if heads.is_empty() {
+            return Err(Error::Usage(
+                "the columns have no names: give --headerline or --fields".to_owned(),
+            ));
+        }
+        let columns = heads
+            .iter()
+            .map(|head| Column::parse(head, options.columns_have_types))
+            .collect::<Result<_>>()?;
+        Ok(Rows {
+            reader,
+            name: name.to_owned(),
+            columns: Columns::new(columns, options.parse_grace, options.ignore_blanks)?,
+            record: csv::StringRecord::new(),
+        })
+    }
+
+    /// The next document and its line.
+    pub fn next(&mut self) -> Result<Option<(DocBuf, u64)>> {
+        loop {
+            if !self
+                .reader
+                .read_record(&mut self.record)
+                .map_err(|error| broken(&self.name, &error))?
+            {
+                return Ok(None);
+            }
+            let line = self.record.position().map_or(0, csv::Position::line);
+            match self.columns.document(self.record.iter()) {
+                Ok(None) => {}
+                Ok(Some(document)) => return Ok(Some((document, line))),
+                Err(text) => {
+                    return Err(Error::Data(format!("{}, line {line}: {text}", self.name)));
+                }
+            }
+        }
+    }
+}
+
+fn broken(name: &str, error: &csv::Error) -> Error {
+    let line = error.position().map_or(String::new(), |position| {
+        format!(", line {}", position.line())
+    });
+    Error::Data(format!("{name}{line}: {error}"))
+}
+
+/// Writes documents as rows.
+pub struct Table<W: Write> {
+    writer: csv::Writer<W>,
+    fields: Vec<String>,
+}
+
+impl<W: Write> Table<W> {
+    /// A file with these columns.
+    pub fn new(file: W, tabs: bool, fields: &[String], header: bool) -> Result<Table<W>> {
+        if fields.is_empty() {
+            return Err(Error::Usage("--fields must name the columns".to_owned()));
+        }
+        let delimiter = if tabs { b'\t' } else { b',' };
+        let mut writer = csv::WriterBuilder::new()
+            .delimiter(delimiter)
+            .from_writer(file);
+        if header {
+            writer
+                .write_record(fields)
+                .map_err(|error| written(&error))?;
+        }
+        Ok(Table {
+            writer,
+            fields: fields.to_vec(),
+        })
+    }
+
+    /// Writes a row.
+    pub fn put(&mut self, document: &Doc) -> Result<()> {
+        for field in &self.fields {
+            let text = document
+                .path(field)
+                .map_or(String::new(), |value| text_of(&value));
+            self.writer
+                .write_field(text)
+                .map_err(|error| written(&error))?;
+        }
+        self.writer
+            .write_record(None::<&[u8]>)
+            .map_err(|error| written(&error))
+    }
+
+    /// Gives the file back.
+    pub fn into_inner(self) -> Result<W> {
+        self.writer
+            .into_inner()
+            .map_err(|error| Error::Data(format!("writing the file: {}", error.error())))
+    }
+}
+
+fn written(error: &csv::Error) -> Error {
+    Error::Data(format!("writing the file: {error}"))
+}

@@ -1,0 +1,39 @@
+//! What changes at the source, whoever tells it.
+
+use frond_bson::DocBuf;
+use frond_client::Collection;
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A document is now this one.
+    Put(Collection, DocBuf),
+    /// The document with this `{_id: …}` has changed.
+    Stale(Collection, DocBuf),
+    /// It is deleted.
+    Gone(Collection, DocBuf),
+    /// A collection or view, its options or its indexes have changed.
+    Schema(Collection),
+    /// A collection or view is dropped.
+    Drop(Collection),
+    /// A database is dropped.
+    DropDatabase(String),
+    /// A collection has another name.
+    Rename {
+        /// The old name.
+        from: Collection,
+        /// The new one.
+        to: Collection,
+    },
+    /// Users or roles have changed.
+    Users,
+}
+
+/// The two parts of `database.collection`.
+pub fn split(namespace: &str) -> Option<Collection> {
+    let (database, name) = namespace.split_once('.')?;
+    Some(Collection {
+        database: database.to_owned(),
+        name: name.to_owned(),
+    })
+}

@@ -1,0 +1,340 @@
+//! A migration from its beginning to its end.
+
+use frond_bson::DocBuf;
+use frond_client::Client;
+
+use super::compare::{self, Comparison, Then};
+use super::copy::{Copier, Task};
+use super::dry_run::{self, Plan};
+use super::feed::Position;
+use super::follow::{self, Follower};
+use super::options::Options;
+use super::state::{Phase, State};
+use crate::error::{Error, Result};
+use crate::inventory::{self, Listed, Size};
+use crate::names::Filter;
+use crate::node::Node;
+use crate::progress::Progress;
+use crate::schema::{self, Refusal};
+use crate::stop::Signals;
+use crate::users;
+
+/// Runs `frond migrate`.
+pub fn run(options: &Options) -> Result<()> {
+    let signals = Signals::listen()?;
+    let source = Node::new(&options.from, options.oldest_protocol, &signals.stop)?;
+    let target = Node::new(&options.to, false, &signals.stop)?;
+    let filter = Filter::new(&options.include, &options.exclude);
+    let migration = Migration {
+        options,
+        source,
+        target,
+        filter,
+        signals,
+    };
+    if options.verify {
+        return migration.verify();
+    }
+    if options.dry_run {
+        return migration.dry_run();
+    }
+    migration.migrate()
+}
+
+struct Migration<'a> {
+    options: &'a Options,
+    source: Node,
+    target: Node,
+    filter: Filter,
+    signals: Signals,
+}
+
+type Described = Vec<(Listed, Vec<DocBuf>, Size)>;
+
+impl Migration<'_> {
+    fn say(&self, text: &str) {
+        if !self.options.quiet {
+            eprintln!("{text}");
+        }
+    }
+
+    /// All that is to be moved.
+    fn describe(&self, client: &mut Client) -> Result<Described> {
+        let mut all = Vec::new();
+        for listed in inventory::all(client, &self.filter)? {
+            if listed.is_view {
+                all.push((listed, Vec::new(), Size::default()));
+                continue;
+            }
+            let indexes = inventory::indexes(client, &listed.collection)?;
+            let size = inventory::size(client, &listed.collection)?;
+            all.push((listed, indexes, size));
+        }
+        Ok(all)
+    }
+
+    fn dry_run(&self) -> Result<()> {
+        let mut source = self.source.connect()?;
+        let mut target = self.target.connect()?;
+        let all = self.describe(&mut source)?;
+        let position = Position::now(&self.source, self.options.follow)?;
+        let plan = Plan {
+            source: &self.source,
+            all: &all,
+            position: &position,
+        };
+        if dry_run::run(&plan, self.options, &mut source, &mut target)? {
+            return Ok(());
+        }
+        Err(Error::Refused(
+            "the target does not take all of it; --allow-refused goes on without these parts"
+                .to_owned(),
+        ))
+    }
+
+    fn verify(&self) -> Result<()> {
+        let mut source = self.source.connect()?;
+        let mut target = self.target.connect()?;
+        let ours = self.describe(&mut source)?;
+        let theirs = inventory::all(&mut target, &self.filter)?;
+        let mut missing = Vec::new();
+        for (listed, ..) in &ours {
+            if !theirs
+                .iter()
+                .any(|there| there.collection == listed.collection)
+            {
+                missing.push(format!("{} is not at the target", listed.collection));
+            }
+        }
+        for there in &theirs {
+            if !ours
+                .iter()
+                .any(|(listed, ..)| there.collection == listed.collection)
+            {
+                missing.push(format!("{} is at the target only", there.collection));
+            }
+        }
+        drop((source, target));
+        let compared = self.compare(&ours);
+        match (missing.is_empty(), compared) {
+            (true, compared) => compared,
+            (false, Ok(())) => Err(Error::Differs(missing.join("\n"))),
+            (false, Err(Error::Differs(text))) => {
+                Err(Error::Differs(format!("{}\n{text}", missing.join("\n"))))
+            }
+            (false, Err(error)) => Err(error),
+        }
+    }
+
+    fn compare(&self, all: &Described) -> Result<()> {
+        let total = all.iter().map(|(_, _, size)| size.documents).sum();
+        let progress = Progress::new("comparing", total, self.options.quiet);
+        let collections: Vec<(Listed, u64)> = all
+            .iter()
+            .map(|(listed, _, size)| (listed.clone(), size.documents))
+            .collect();
+        let comparison = Comparison {
+            source: &self.source,
+            target: &self.target,
+            signals: None,
+            progress: &progress,
+            jobs: usize::from(self.options.jobs),
+        };
+        let found = comparison.run(&collections, Then::LookAgain)?;
+        progress.finish();
+        compare::report(&found, self.options.quiet)
+    }
+
+    fn migrate(&self) -> Result<()> {
+        let mut source = self.source.connect()?;
+        let mut target = self.target.connect()?;
+        let state = State::new(&self.source.place());
+        if self.options.restart {
+            state.forget(&mut target)?;
+        }
+        let mut refused = Vec::new();
+        let (phase, position) = match state.read(&mut target)? {
+            Some((phase, position)) => {
+                self.say("going on with an interrupted migration");
+                (phase, Position::from_doc(&position))
+            }
+            None => {
+                refused.extend(self.begin(&mut source, &mut target)?);
+                let position = Position::now(&self.source, self.options.follow)?;
+                state.write(&mut target, Phase::Copy, &position.to_doc())?;
+                (Phase::Copy, position)
+            }
+        };
+        if phase == Phase::Copy {
+            refused.extend(self.copy(&state, &mut source, &mut target)?);
+            state.write(&mut target, Phase::Follow, &position.to_doc())?;
+        }
+        drop((source, target));
+        let follower = Follower {
+            source: &self.source,
+            target: &self.target,
+            state: &state,
+            signals: &self.signals,
+            filter: &self.filter,
+            cutover: self.options.cutover,
+            jobs: usize::from(self.options.jobs),
+            quiet: self.options.quiet,
+        };
+        refused.extend(follower.run(position)?);
+        self.end(&state, refused)
+    }
+
+    /// Checks that the target can take it, and makes room.
+    fn begin(&self, source: &mut Client, target: &mut Client) -> Result<Vec<Refusal>> {
+        let all = self.describe(source)?;
+        let described: Vec<(Listed, Vec<DocBuf>)> = all
+            .iter()
+            .map(|(listed, indexes, _)| (listed.clone(), indexes.clone()))
+            .collect();
+        let refused = schema::try_all(target, &described)?;
+        if !refused.is_empty() && !self.options.allow_refused {
+            let lines: Vec<String> = refused
+                .iter()
+                .map(|refusal| format!("  {}: {}", refusal.what, refusal.why))
+                .collect();
+            return Err(Error::Refused(format!(
+                "the target does not take the following; --allow-refused goes on without it:\n{}",
+                lines.join("\n")
+            )));
+        }
+        let there = inventory::all(target, &self.filter)?;
+        for (listed, ..) in &all {
+            let Some(there) = there
+                .iter()
+                .find(|there| there.collection == listed.collection)
+            else {
+                continue;
+            };
+            if self.options.drop {
+                schema::drop(target, &there.collection)?;
+            } else if there.is_view || target.count(&there.collection)? > 0 {
+                return Err(Error::Usage(format!(
+                    "{} is at the target already; --drop replaces it, --exclude leaves it out",
+                    there.collection
+                )));
+            } else {
+                schema::drop(target, &there.collection)?;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn copy(
+        &self,
+        state: &State,
+        source: &mut Client,
+        target: &mut Client,
+    ) -> Result<Vec<Refusal>> {
+        self.users(source, target)?;
+        let all = self.describe(source)?;
+        let total = all.iter().map(|(_, _, size)| size.documents).sum();
+        let mut refused = Vec::new();
+        let mut tasks = Vec::new();
+        let mut views = Vec::new();
+        for (listed, indexes, size) in all {
+            if listed.is_view {
+                views.push(listed);
+                continue;
+            }
+            if self.options.allow_refused
+                && !listed.options.is_empty()
+                && schema::find(target, &listed.collection)?.is_none()
+                && let Err(error) = schema::create(target, &listed)
+            {
+                // Without the options that the target refuses.
+                refused.push(Refusal {
+                    what: listed.collection.to_string(),
+                    why: error.to_string(),
+                });
+                let plain = Listed {
+                    options: DocBuf::new(),
+                    ..listed.clone()
+                };
+                schema::create(target, &plain)?;
+            }
+            tasks.push(Task {
+                listed,
+                indexes,
+                documents: size.documents,
+            });
+        }
+        let progress = Progress::new("copying", total, self.options.quiet);
+        let copier = Copier {
+            source: &self.source,
+            target: &self.target,
+            state,
+            signals: &self.signals,
+            progress: &progress,
+        };
+        refused.extend(copier.run(&tasks, usize::from(self.options.jobs))?);
+        progress.finish();
+        for view in views {
+            let there = schema::find(target, &view.collection)?;
+            refused.extend(schema::synchronize_with(target, &view, there, &[])?);
+        }
+        Ok(refused)
+    }
+
+    /// Copies users and roles.
+    fn users(&self, source: &mut Client, target: &mut Client) -> Result<()> {
+        if self.options.no_users || !self.filter.is_open() {
+            return Ok(());
+        }
+        let accounts = match users::read(source) {
+            Err(error) if error.is_refusal() => {
+                self.say(&format!(
+                    "users and roles are left out, as the source does not show them: {error}"
+                ));
+                return Ok(());
+            }
+            other => other?,
+        };
+        match users::merge(target, &accounts, false) {
+            Err(error) if error.is_refusal() => Err(Error::Refused(format!(
+                "the target does not take users and roles ({error}); --no-users leaves them out"
+            ))),
+            other => other,
+        }
+    }
+
+    /// What is left to do when the target has caught up.
+    fn end(&self, state: &State, mut refused: Vec<Refusal>) -> Result<()> {
+        let mut source = self.source.connect()?;
+        let mut target = self.target.connect()?;
+        self.users(&mut source, &mut target)?;
+        if self.options.follow != super::options::FollowMode::None {
+            refused.extend(follow::synchronize_all(&mut source, &mut target, &self.filter)?.1);
+        }
+        let all = self.describe(&mut source)?;
+        if !self.options.no_verify {
+            drop((source, target));
+            self.compare(&all)?;
+            target = self.target.connect()?;
+        }
+        state.forget(&mut target)?;
+        refused.sort_by(|a, b| a.what.cmp(&b.what));
+        refused.dedup();
+        if refused.is_empty() {
+            self.say("done");
+            return Ok(());
+        }
+        if self.options.allow_refused {
+            println!("done, without what the target does not take:");
+            dry_run::print_refusals(&refused);
+            return Ok(());
+        }
+        let lines: Vec<String> = refused
+            .iter()
+            .map(|refusal| format!("  {}: {}", refusal.what, refusal.why))
+            .collect();
+        Err(Error::Refused(format!(
+            "done, but the target has not taken:\n{}",
+            lines.join("\n")
+        )))
+    }
+}

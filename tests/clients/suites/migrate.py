@@ -1,0 +1,430 @@
+"""`frond migrate` between Frond, FerretDB and mongo-java-server: while clients write, killed and started again, and compared
+at the end by this program, which knows nothing of how the copy is made."""
+
+import datetime
+import os
+import random
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import bson
+import pymongo
+from bson.raw_bson import RawBSONDocument
+from harness.others import FerretDB, JavaServer
+from harness.scram import SecuredServer
+from harness.server import Server
+from harness.tap import equal, run, test
+from pymongo.errors import PyMongoError
+
+BINARY = os.environ["FROND_BINARY"]
+RAW = bson.CodecOptions(document_class=RawBSONDocument)
+SEED = int(os.environ.get("FROND_SEED") or random.randrange(1_000_000))
+print(f"# seed {SEED}", flush=True)
+
+
+def migrate(source, target, *options, uri=None):
+    """Starts a migration."""
+    command = [BINARY, "migrate", "--from", uri or source.uri, "--to", target.uri, *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(process, code=0, timeout=60):
+    """Waits for its end. Returns what it said."""
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        raise AssertionError(f"still running after {timeout} s:\n{output}") from None
+    if process.returncode != code:
+        raise AssertionError(f"ended with {process.returncode}:\n{output}")
+    return output
+
+
+def moved(source, target, *options, **more):
+    return finish(migrate(source, target, *options), **more)
+
+
+def connect(server):
+    return pymongo.MongoClient(server.uri)
+
+
+def contents(client):
+    """All documents as bytes by collection, and all views."""
+    found = {}
+    for database in client.list_database_names():
+        if database in ("local", "config", "admin"):
+            continue
+        for listed in client[database].list_collections():
+            name = listed["name"]
+            if name.startswith("system."):
+                continue
+            if listed.get("type") == "view":
+                found[f"{database}.{name}"] = listed["options"]
+                continue
+            documents = client[database].get_collection(name, codec_options=RAW).find()
+            rows = [document.raw for document in documents]
+            # The order of a capped collection is a part of what it holds.
+            found[f"{database}.{name}"] = rows if listed["options"].get("capped") else sorted(rows)
+    return found
+
+
+def indexes(client):
+    found = {}
+    for database in client.list_database_names():
+        if database in ("local", "config", "admin"):
+            continue
+        for listed in client[database].list_collections(filter={"type": "collection"}):
+            if not listed["name"].startswith("system."):
+                index = client[database][listed["name"]].index_information()
+                found[f"{database}.{listed['name']}"] = {
+                    name: {key: value for key, value in options.items() if key not in ("v", "ns")} for name, options in index.items()
+                }
+    return found
+
+
+def same(source, target, with_indexes=True):
+    with connect(source) as ours, connect(target) as theirs:
+        expected, got = contents(ours), contents(theirs)
+        equal(sorted(got), sorted(expected), "collections")
+        for name, documents in expected.items():
+            if got[name] != documents:
+                missing = [bson.decode(d) for d in documents if d not in set(got[name])][:3]
+                more = [bson.decode(d) for d in got[name] if d not in set(documents)][:3]
+                raise AssertionError(f"{name}: {len(got[name])} of {len(documents)}; missing {missing}, more {more}")
+        if with_indexes:
+            equal(indexes(theirs), indexes(ours), "indexes")
+        assert "frond_migrate" not in theirs.list_database_names(), theirs.list_database_names()
+
+
+def ids_of_every_type():
+    return [
+        1, 2.5, bson.Int64(2**40), bson.Decimal128("3.25"), float("nan"), float("-inf"), "text", "", {"a": 1},
+        bson.Binary(b"abc"), bson.Binary(b"0123456789abcdef", 4), bson.ObjectId(), True, False,
+        datetime.datetime(1960, 1, 1), datetime.datetime(2026, 1, 1), bson.Timestamp(5, 6), None, bson.MinKey(), bson.MaxKey(),
+        bson.Code("x"), bson.Code("x", {"a": 1}),
+    ]  # fmt: skip
+
+
+def fill(client):
+    """Something of all that a database can hold."""
+    shop = client.shop
+    shop.ids.insert_many([{"_id": value, "n": n} for n, value in enumerate(ids_of_every_type())])
+    shop.create_collection("checked", validator={"n": {"$type": "int"}}, validationAction="error", validationLevel="moderate")
+    shop.checked.insert_many([{"n": n, "tags": ["a", "b"], "at": datetime.datetime(2026, 1, 1)} for n in range(500)])
+    shop.checked.create_index("n", unique=True)
+    shop.checked.create_index([("tags", 1), ("n", -1)], name="tags and n", sparse=True)
+    shop.checked.create_index("at", expireAfterSeconds=100_000_000)
+    shop.checked.create_index("n", name="some", partialFilterExpression={"n": {"$gt": 100}})
+    shop.create_collection("last", capped=True, size=100_000, max=50)
+    shop.last.insert_many([{"_id": n * 7 % 101} for n in range(100)])
+    shop.create_collection("names", collation={"locale": "de", "strength": 2})
+    shop.names.insert_many([{"_id": name} for name in ("Äpfel", "apfel", "Zoo", "übel")])
+    shop.create_collection("few", viewOn="checked", pipeline=[{"$match": {"n": {"$lt": 5}}}])
+    client["other-db"]["with.dots"].insert_one({"deep": {"er": [1, {"x": bson.Regex("a", "i")}]}})
+    client["other-db"]["with.dots"].create_index([("text", "text")])
+    shop.create_collection("empty")
+
+
+class Writer(threading.Thread):
+    """Changes documents at random until it is told to stop."""
+
+    def __init__(self, server, database="shop", seed=SEED, plain=False):
+        super().__init__(daemon=True)
+        self.client = connect(server)
+        self.collection = self.client[database].written
+        self.random = random.Random(seed)
+        self.plain = plain
+        self.stopping = threading.Event()
+        self.problem = None
+        self.writes = 0
+
+    def run(self):
+        number = 0
+        try:
+            while not self.stopping.is_set():
+                number += 10
+                self.collection.insert_many([{"_id": number + n, "u": number + n, "a": 0, "l": []} for n in range(10)])
+                for _ in range(4):
+                    some = self.random.randrange(number) + 1
+                    if self.random.random() < 0.5:
+                        self.collection.update_one({"_id": some}, {"$inc": {"a": 1}, "$set": {"s": "x" * self.random.randrange(50)}})
+                    elif self.plain:
+                        self.collection.replace_one({"_id": some}, {"_id": some, "u": some, "r": number})
+                    else:
+                        self.collection.update_one({"_id": some}, {"$push": {"l": number}, "$unset": {"s": 1}})
+                self.collection.delete_one({"_id": self.random.randrange(number) + 1})
+                self.writes += 1
+                self.stopping.wait(0.003)
+        except PyMongoError as error:
+            self.problem = error
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def stop(self):
+        self.stopping.set()
+        self.join()
+        self.client.close()
+        if self.problem:
+            raise AssertionError(f"the writer: {self.problem!r}")
+
+    def __exit__(self, *_):
+        self.stopping.set()
+
+
+def started(*servers):
+    for server in servers:
+        server.start()
+
+
+class Two:
+    """A source and a target, which end with the `with`."""
+
+    def __init__(self, source, target):
+        self.servers = source, target
+
+    def __enter__(self):
+        for server in self.servers:
+            if isinstance(server, Server):
+                server.start()
+            else:
+                server.__enter__()
+        return self.servers
+
+    def __exit__(self, *_):
+        for server in self.servers:
+            if isinstance(server, Server):
+                server.close()
+            else:
+                server.__exit__()
+
+
+def wait_for(condition, what, timeout=30):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not after {timeout} s")
+        time.sleep(0.02)
+
+
+def many(client, count, name="many"):
+    for start in range(0, count, 10_000):
+        client.shop[name].insert_many([{"_id": bson.ObjectId(), "n": n, "s": "s" * (n % 40)} for n in range(start, start + 10_000)])
+
+
+@test
+def all_kinds_of_things_from_a_stand_alone_server():
+    with Two(Server(BINARY), Server(BINARY)) as (source, target):
+        with connect(source) as client:
+            fill(client)
+        said = moved(source, target, "--dry-run")
+        assert "the target takes all" in said and "500 documents" in said, said
+        with connect(target) as client:
+            equal([name for name in client.list_database_names() if name not in ("admin", "config", "local")], [])
+        moved(source, target, "--cutover")
+        same(source, target)
+        assert "is at the target already" in moved(source, target, "--cutover", code=1)
+        with connect(target) as client:
+            client.shop.checked.update_one({"n": 7}, {"$set": {"n": 7.0}}, bypass_document_validation=True)
+            client.shop.ids.delete_one({"_id": None})
+        said = moved(source, target, "--verify", code=2)
+        assert "shop.checked: 1 documents differ" in said and "shop.ids: 1 documents differ" in said, said
+        moved(source, target, "--drop", "--follow", "none", "--include", "shop", "--exclude", "shop.checked")
+        said = moved(source, target, "--verify", code=2)
+        assert "shop.ids" in said and "shop.ids: 1 documents differ" not in said, said
+        moved(source, target, "--drop", "--cutover")
+        same(source, target)
+
+
+@test
+def from_a_replica_set_with_writes_and_kills():
+    with Two(Server(BINARY, replica_set="rs0"), Server(BINARY)) as (source, target):
+        with connect(source) as client:
+            fill(client)
+            many(client, 60_000)
+            client.shop.many.create_index("n")
+            client.shop.written.create_index("u", unique=True)
+        with Writer(source) as writer, connect(source) as ours, connect(target) as theirs:
+            for part in (0.1, 0.4, 0.7):
+                process = migrate(source, target)
+                wait_for(lambda: theirs.shop.many.estimated_document_count() > part * 60_000 or process.poll() is not None, "copying")
+                process.kill()
+                process.communicate()
+            with connect(target) as client:
+                states = list(client.frond_migrate.state.find({"range_of": re.compile("shop.many$"), "done": True}))
+                assert states, "no range was done when it was killed"
+            process = migrate(source, target)
+            wait_for(lambda: theirs.shop.many.estimated_document_count() >= 60_000, "the copy")
+            wait_for(lambda: theirs.shop.written.estimated_document_count() > 0, "the copy")
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            process = migrate(source, target)
+            # What no update of documents is, too.
+            ours.shop.written.create_index("a")
+            ours.shop.last.rename("last_of_all")
+            ours.shop.drop_collection("names")
+            ours.shop.checked.drop_index("some")
+            ours.shop.command("collMod", "checked", validator={"n": {"$gte": 0}})
+            ours.created.things.insert_one({"_id": "new", "t": bson.Timestamp(1, 2)})
+            ours.drop_database("other-db")
+            with ours.start_session() as session, session.start_transaction():
+                ours.shop.bank.insert_one({"_id": 1, "sum": 5}, session=session)
+                ours.shop.many.delete_many({"n": {"$lt": 50}}, session=session)
+            # A unique key that changes its owner.
+            ours.shop.keys.create_index("k", unique=True)
+            ours.shop.keys.insert_many([{"_id": 1, "k": "a"}, {"_id": 2, "k": "b"}])
+            for _ in range(5):
+                ours.shop.keys.update_one({"_id": 1}, {"$set": {"k": "c"}})
+                ours.shop.keys.update_one({"_id": 2}, {"$set": {"k": "a"}})
+                ours.shop.keys.update_one({"_id": 1}, {"$set": {"k": "b"}})
+                ours.shop.keys.update_one({"_id": 2}, {"$set": {"k": "d"}})
+                ours.shop.keys.update_one({"_id": 1}, {"$set": {"k": "a"}})
+                ours.shop.keys.update_one({"_id": 2}, {"$set": {"k": "b"}})
+            writes = writer.writes
+            wait_for(lambda: writer.writes > writes + 50, "more writes")
+            writer.stop()
+            process.send_signal(signal.SIGINT)
+            said = finish(process)
+            assert "caught up" in said and "shop.many: 59950 documents, equal" in said, said
+        same(source, target)
+
+
+@test
+def by_a_change_stream():
+    with Two(Server(BINARY, replica_set="rs0"), Server(BINARY)) as (source, target):
+        with connect(source) as client:
+            fill(client)
+        with Writer(source) as writer, connect(source) as ours, connect(target) as theirs:
+            process = migrate(source, target, "--follow", "change-stream")
+            wait_for(lambda: theirs.shop.written.estimated_document_count() > 100, "the copy")
+            ours.shop.written.create_index("a")
+            ours.shop.checked.rename("renamed")
+            ours.shop.drop_collection("names")
+            process.kill()
+            process.communicate()
+            writes = writer.writes
+            wait_for(lambda: writer.writes > writes + 50, "more writes")
+            writer.stop()
+            said = moved(source, target, "--cutover")
+            assert "a change stream" in said, said
+        same(source, target)
+
+
+@test
+def from_a_stand_alone_server_with_writes():
+    with Two(Server(BINARY), Server(BINARY)) as (source, target):
+        with connect(source) as client:
+            fill(client)
+        with Writer(source) as writer, connect(source) as ours, connect(target) as theirs:
+            process = migrate(source, target)
+            wait_for(lambda: theirs.shop.written.estimated_document_count() > 100, "the copy")
+            ours.shop.drop_collection("names")
+            ours.shop.last.insert_many([{"n": n} for n in range(5)])
+            ours.shop.fresh.insert_one({"_id": 1})
+            writes = writer.writes
+            wait_for(lambda: writer.writes > writes + 50, "more writes")
+            writer.stop()
+            process.send_signal(signal.SIGINT)
+            said = finish(process)
+            assert "documents repaired" in said, said
+        same(source, target)
+
+
+@test
+def by_the_opcodes_of_the_oldest_servers():
+    with Two(Server(BINARY), Server(BINARY)) as (source, target):
+        with connect(source) as client:
+            fill(client)
+            many(client, 20_000)
+            client.shop.few.drop()
+        moved(source, target, "--cutover", "--oldest-protocol")
+        same(source, target)
+
+
+@test
+def users_log_in_at_the_target():
+    with Two(SecuredServer(BINARY), SecuredServer(BINARY)) as (source, target):
+        operator, password = SecuredServer.ADMIN
+        address = f"mongodb://{operator}:{password.replace(' ', '%20')}@127.0.0.1:"
+        with pymongo.MongoClient(f"{address}{source.port}") as admin:
+            admin.own.command("createRole", "reader", privileges=[{"resource": {"db": "own", "collection": "c"}, "actions": ["find"]}], roles=[])
+            admin.own.command("createUser", "anna", pwd="for anna", roles=["reader"])
+            admin.own.command("createUser", "bert", pwd="for bert", roles=["readWrite"], mechanisms=["SCRAM-SHA-1"])
+            admin.own.c.insert_one({"_id": 1})
+        command = [BINARY, "migrate", "--from", f"{address}{source.port}", "--to", f"{address}{target.port}", "--cutover"]
+        finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        for user in ("anna", "bert"):
+            with pymongo.MongoClient("127.0.0.1", target.port, username=user, password=f"for {user}", authSource="own") as client:
+                equal(client.own.c.find_one(), {"_id": 1})
+
+
+@test
+def from_ferretdb_and_back():
+    with Two(FerretDB(), Server(BINARY)) as (source, target):
+        with connect(source) as client:
+            client.shop.things.insert_many([{"_id": n, "s": f"s{n}", "d": n / 4} for n in range(2_000)])
+            client.shop.things.insert_many([{"s": n} for n in range(1_000)])
+            client.shop.things.create_index("s")
+        with Writer(source, plain=True) as writer, connect(target) as theirs:
+            process = migrate(source, target)
+            wait_for(lambda: theirs.shop.things.estimated_document_count() >= 1_000 or process.poll() is not None, "the copy")
+            process.kill()
+            process.communicate()
+            process = migrate(source, target)
+            wait_for(lambda: theirs.shop.written.estimated_document_count() > 20 or process.poll() is not None, "the copy")
+            writes = writer.writes
+            wait_for(lambda: writer.writes > writes + 10, "more writes")
+            writer.stop()
+            process.send_signal(signal.SIGINT)
+            finish(process)
+        same(source, target, with_indexes=False)
+        with FerretDB() as back:
+            said = moved(target, back, "--dry-run")
+            moved(target, back, "--cutover", "--no-users")
+            same(target, back, with_indexes=False)
+            assert "FerretDB" in said, said
+
+
+@test
+def from_mongo_java_server():
+    with Two(JavaServer(), Server(BINARY)) as (source, target):
+        with connect(source) as client:
+            client.shop.things.insert_many([{"_id": n, "s": f"s{n}", "d": n / 4} for n in range(5_000)])
+            client.shop.things.insert_many([{"s": n} for n in range(1_000)])
+            client.shop.things.create_index("s")
+        with Writer(source) as writer, connect(target) as theirs:
+            process = migrate(source, target)
+            wait_for(lambda: theirs.shop.things.estimated_document_count() >= 1_000 or process.poll() is not None, "the copy")
+            process.kill()
+            process.communicate()
+            process = migrate(source, target)
+            wait_for(lambda: theirs.shop.written.estimated_document_count() > 20 or process.poll() is not None, "the copy")
+            writes = writer.writes
+            wait_for(lambda: writer.writes > writes + 10, "more writes")
+            writer.stop()
+            process.send_signal(signal.SIGINT)
+            finish(process)
+        same(source, target, with_indexes=False)
+
+
+@test
+def what_the_target_refuses_is_said():
+    with Two(Server(BINARY), FerretDB()) as (source, target):
+        with connect(source) as client:
+            client.shop.texts.insert_one({"_id": 1, "t": "a"})
+            client.shop.texts.create_index([("t", "text")])
+        said = moved(source, target, "--dry-run", code=2)
+        assert "index t_text of shop.texts" in said, said
+        assert "--allow-refused" in moved(source, target, "--cutover", "--no-users", code=2)
+        said = moved(source, target, "--cutover", "--no-users", "--allow-refused")
+        assert "index t_text of shop.texts" in said, said
+        same(source, target, with_indexes=False)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,345 @@
+"""`frond export` and `frond import`: round trips of every format, and files as MongoDB's tools write and read them, which this
+program writes and reads by itself."""
+
+import csv
+import datetime
+import gzip
+import json
+import os
+import re
+import struct
+import subprocess
+import tempfile
+
+import bson
+import pymongo
+from bson import json_util
+from bson.raw_bson import RawBSONDocument
+from harness.scram import SecuredServer
+from harness.tap import equal, run, test
+
+BINARY = os.environ["FROND_BINARY"]
+URI = os.environ["FROND_URI"]
+RAW = bson.CodecOptions(document_class=RawBSONDocument)
+TERMINATOR = b"\xff\xff\xff\xff"
+
+
+def frond(command, *arguments, code=0, uri=URI, text=None):
+    """Runs a command. Returns what it wrote and what it said."""
+    done = subprocess.run(
+        [BINARY, command, "--uri", uri, *map(str, arguments)], input=text, capture_output=True, text=text is None or isinstance(text, str), timeout=60
+    )
+    if done.returncode != code:
+        raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")
+    return done.stdout, done.stderr
+
+
+def everything():
+    return [
+        {"_id": 1, "double": 1.5, "int": 7, "long": bson.Int64(2**40), "small": bson.Int64(3), "decimal": bson.Decimal128("1.50"), "text": 'ä"\\\n\u2028'},
+        {"_id": bson.ObjectId("0123456789abcdef01234567"), "at": datetime.datetime(2026, 11, 23, 1, 2, 3, 4000), "old": datetime.datetime(1900, 1, 1)},
+        {"_id": "b", "binary": bson.Binary(b"\0\1\2", 5), "uuid": bson.Binary(b"0123456789abcdef", 4), "regex": bson.Regex("^a/b", "im")},
+        {"_id": {"a": 1}, "nested": {"list": [1, {"x": [None, True]}], "empty": {}}, "code": bson.Code("f()"), "scoped": bson.Code("g()", {"n": 1})},
+        {"_id": bson.Int64(5), "min": bson.MinKey(), "max": bson.MaxKey(), "time": bson.Timestamp(5, 6), "nan": float("nan"), "inf": float("-inf")},
+        {"_id": "ref", "ref": bson.DBRef("c", 1, "d"), "$set": 1, "a.b": 2},
+    ]  # fmt: skip
+
+
+def raws(collection):
+    return sorted(document.raw for document in collection.with_options(RAW).find())
+
+
+class Setting:
+    def __init__(self):
+        self.client = pymongo.MongoClient(URI)
+        self.folder = tempfile.mkdtemp(prefix="frond-transfer-", dir=os.environ["FROND_FOLDER"])
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
+        return self.path(name)
+
+    def shop(self):
+        """A database with all that a dump can hold."""
+        self.client.drop_database("shop")
+        shop = self.client.shop
+        shop.things.insert_many(everything())
+        shop.things.create_index("text", unique=True, partialFilterExpression={"text": {"$exists": True}})
+        shop.things.create_index([("int", -1), ("at", 1)], name="both")
+        shop.create_collection("last", capped=True, size=8192)
+        shop.last.insert_many([{"_id": n} for n in range(20)])
+        shop.create_collection("checked", validator={"n": {"$type": "int"}}, validationAction="warn")
+        shop.create_collection("view", viewOn="things", pipeline=[{"$match": {"int": 7}}])
+        shop["odd/name %"].insert_one({"_id": 1})
+        return self.state()
+
+    def state(self):
+        shop = self.client.shop
+        found = {}
+        for listed in shop.list_collections():
+            name = listed["name"]
+            if name.startswith("system."):
+                continue
+            indexes = {}
+            if listed["type"] == "collection":
+                indexes = {key: {k: v for k, v in value.items() if k != "v"} for key, value in shop[name].index_information().items()}
+            documents = raws(shop[name]) if listed["type"] == "collection" else None
+            found[name] = (listed["options"], indexes, documents)
+        return found
+
+
+@test
+def json_keeps_every_type(setting):
+    source, target = setting.client.transfer.source, setting.client.transfer.target
+    source.drop()
+    source.insert_many(everything())
+    for more in ([], ["--jsonArray"], ["--gzip"]):
+        target.drop()
+        path = setting.path("all.json.gz" if "--gzip" in more else "all.json")
+        frond("export", "-d", "transfer", "-c", "source", "-o", path, "--canonical", *more)
+        frond("import", "-d", "transfer", "-c", "target", path, *[option for option in more if option != "--gzip"])
+        equal(raws(target), raws(source), str(more))
+    # What PyMongo writes and reads.
+    written, _ = frond("export", "-d", "transfer", "-c", "source", "--canonical", "--sort", '{"_id": 1}')
+    options = json_util.JSONOptions(json_mode=json_util.JSONMode.CANONICAL, document_class=dict, tz_aware=False)
+    read = [json_util.loads(line, json_options=options) for line in written.split("\n")[:-1]]
+    equal(len(read), len(everything()))
+    target.drop()
+    text = "".join(json_util.dumps(document, json_options=options) + "\n" for document in everything())
+    frond("import", "-d", "transfer", "-c", "target", "--format", "json", text=text)
+    equal(raws(target), raws(source))
+
+
+@test
+def relaxed_json_and_a_query(setting):
+    source = setting.client.transfer.source
+    source.drop()
+    source.insert_many([{"_id": n, "a": {"b": n / 2}, "c": "x"} for n in range(10)])
+    written, _ = frond("export", "-d", "transfer", "-c", "source", "-q", '{"_id": {"$gte": 5}}', "--sort", '{"_id": -1}', "--limit", 3, "-f", "a.b")
+    equal([json.loads(line) for line in written.splitlines()], [{"_id": n, "a": {"b": n / 2}} for n in (9, 8, 7)])
+
+
+@test
+def the_first_version_of_the_format(setting):
+    target = setting.client.transfer.target
+    target.drop()
+    text = (
+        '{"_id": {"$oid": "0123456789abcdef01234567"}, "d": {"$date": 1000}, "n": {"$numberLong": "5"}, "r": {"$regex": "^a", "$options": "i"},'
+        '\n"b": {"$binary": "YWJj", "$type": "00"}}\n{"_id": 2, "t": {"$timestamp": {"t": 1, "i": 2}}, "i": {"$date": "2026-01-01T00:00:00.000+0100"}}'
+    )
+    frond("import", "-d", "transfer", "-c", "target", "--legacy", text=text)
+    first, second = target.find({}, sort=[("n", -1)])
+    equal((first["d"], first["n"], first["b"]), (datetime.datetime(1970, 1, 1, 0, 0, 1), 5, b"abc"))
+    equal(first["r"], bson.Regex("^a", "i"))
+    equal((second["t"], second["i"]), (bson.Timestamp(1, 2), datetime.datetime(2025, 12, 31, 23)))
+
+
+@test
+def errors_name_the_line(setting):
+    target = setting.client.transfer.target
+    target.drop()
+    for text, part in [('{"a": 1}\n{"a": 2}\n\n{"a" 3}\n', "standard input, line 4"), ('[{"a": 1}]', "--jsonArray"), ('{"a": 1', "line 1: the document has no end")]:
+        _, said = frond("import", "-d", "transfer", "-c", "target", text=text, code=1)
+        assert part in said, said
+    path = setting.write("two.json", '{"_id": 1}\n{"_id": 2}\n{"_id": 1, "again": 1}\n{"_id": 3}\n')
+    target.drop()
+    _, said = frond("import", "-d", "transfer", "-c", "target", path, code=2)
+    assert "two.json, line 3: " in said and "E11000" in said, said
+    equal(target.count_documents({}), 3)
+    target.drop()
+    frond("import", "-d", "transfer", "-c", "target", path, "--stopOnError", code=2)
+    equal(target.count_documents({}), 2)
+
+
+@test
+def the_modes(setting):
+    target = setting.client.transfer.target
+    target.drop()
+    target.insert_many([{"_id": 1, "k": "a", "old": 1}, {"_id": 2, "k": "b", "old": 2}])
+    frond("import", "-d", "transfer", "-c", "target", "--mode", "upsert", text='{"_id": 1, "new": 1} {"_id": 3, "new": 3}')
+    equal(list(target.find({}, sort=[("_id", 1)])), [{"_id": 1, "new": 1}, {"_id": 2, "k": "b", "old": 2}, {"_id": 3, "new": 3}])
+    frond("import", "-d", "transfer", "-c", "target", "--mode", "merge", "--upsertFields", "k", text='{"k": "b", "more": 1}')
+    equal(target.find_one({"_id": 2}), {"_id": 2, "k": "b", "old": 2, "more": 1})
+    frond("import", "-d", "transfer", "-c", "target", "--mode", "delete", text='{"_id": 1}{"_id": 2}')
+    equal([document["_id"] for document in target.find()], [3])
+    _, said = frond("import", "-d", "transfer", "-c", "target", "--mode", "upsert", text='{"a": 1}', code=1)
+    assert "line 1: the document has no field _id" in said, said
+
+
+@test
+def tables(setting):
+    source, target = setting.client.transfer.source, setting.client.transfer.target
+    source.drop()
+    target.drop()
+    source.insert_many([{"_id": 1, "name": 'a "b", c', "at": {"x": 1.5}, "list": [1, {"y": 2}]}, {"_id": 2, "name": "line\nbreak"}])
+    written, _ = frond("export", "-d", "transfer", "-c", "source", "--format", "csv", "-f", "_id,name,at.x,list", "--sort", '{"_id": 1}')
+    rows = list(csv.reader(written.splitlines(keepends=True)))
+    equal(rows, [["_id", "name", "at.x", "list"], ["1", 'a "b", c', "1.5", '[1,{"y":2}]'], ["2", "line\nbreak", "", ""]])
+    path = setting.write("t.csv", written)
+    frond("import", "-d", "transfer", "-c", "target", path, "--headerline", "--ignoreBlanks")
+    equal(list(target.find({}, sort=[("_id", 1)]))[1], {"_id": 2, "name": "line\nbreak"})
+    target.drop()
+    text = "7\t2026-02-28\ttrue\t5\n8\tno date\tfalse\t6\n"
+    heads = "_id.int64(),day.date_ms(yyyy-MM-dd),deep.yes.boolean(),text.string()"
+    _, said = frond("import", "-d", "transfer", "-c", "target", "--format", "tsv", "--columnsHaveTypes", "-f", heads, text=text, code=1)
+    assert "line 2: column day" in said, said
+    frond("import", "-d", "transfer", "-c", "target", "--format", "tsv", "--columnsHaveTypes", "--parseGrace", "skip-field", "-f", heads, "--drop", text=text)
+    equal(
+        list(target.find({}, sort=[("_id", 1)])),
+        [{"_id": 7, "day": datetime.datetime(2026, 2, 28), "deep": {"yes": True}, "text": "5"}, {"_id": 8, "deep": {"yes": False}, "text": "6"}],
+    )
+
+
+@test
+def a_dump_in_a_folder(setting):
+    before = setting.shop()
+    for more in ([], ["--gzip"]):
+        folder = setting.path("dump" + "".join(more))
+        frond("export", "-d", "shop", "--format", "dump", "-o", folder, *more)
+        ending = ".gz" if more else ""
+        assert os.path.exists(os.path.join(folder, "shop", "odd%2Fname%20%25.bson" + ending)), os.listdir(os.path.join(folder, "shop"))
+        opened = gzip.open if more else open
+        with opened(os.path.join(folder, "shop", "things.bson" + ending), "rb") as file:
+            equal(len(bson.decode_all(file.read())), len(everything()))
+        with opened(os.path.join(folder, "shop", "things.metadata.json" + ending), "rb") as file:
+            metadata = json_util.loads(file.read())
+        equal(metadata["collectionName"], "things")
+        equal({index["name"] for index in metadata["indexes"]}, {"_id_", "text_1", "both"})
+        setting.client.drop_database("shop")
+        frond("import", folder)
+        equal(setting.state(), before)
+    frond("import", folder, "--drop", "--include", "shop.last")
+    equal(setting.state(), before)
+    _, said = frond("import", folder, "--include", "shop.things", code=2)
+    assert "6 refused" in said, said
+
+
+def crc64(data):
+    """As Go's crc64 with the table of ECMA."""
+    value = 0xFFFFFFFFFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = (value >> 1) ^ 0xC96C5795D7870F42 if value & 1 else value >> 1
+    return (value ^ 0xFFFFFFFFFFFFFFFF) - (1 << 64 if value ^ 0xFFFFFFFFFFFFFFFF >= 1 << 63 else 0)
+
+
+def read_archive(data):
+    """What mongorestore reads: metadata and documents by namespace."""
+    equal(data[:4], struct.pack("<I", 0x8199E26D))
+    at = 4
+
+    def take():
+        nonlocal at
+        if data[at : at + 4] == TERMINATOR:
+            at += 4
+            return None
+        size = struct.unpack_from("<i", data, at)[0]
+        raw = data[at : at + size]
+        at += size
+        return raw
+
+    header = bson.decode(take())
+    equal((header["version"], type(header["concurrent_collections"])), ("0.1", int))
+    metadata = {}
+    while raw := take():
+        part = bson.decode(raw)
+        metadata[f"{part['db']}.{part['collection']}"] = (json_util.loads(part["metadata"]), part["type"])
+    documents, ended = {}, set()
+    while at < len(data):
+        head = bson.decode(take())
+        name = f"{head['db']}.{head['collection']}"
+        assert name in metadata and name not in ended, name
+        while raw := take():
+            documents.setdefault(name, []).append(raw)
+        if head["EOF"]:
+            ended.add(name)
+            equal(head["CRC"] % (1 << 64), crc64(b"".join(documents.get(name, []))) % (1 << 64), name)
+    return metadata, documents, ended
+
+
+def archive(parts):
+    """What mongodump writes, with blocks of two collections in turn."""
+    out = struct.pack("<I", 0x8199E26D)
+    out += bson.encode({"concurrent_collections": 4, "version": "0.1", "server_version": "4.4.1", "tool_version": "100.3.1"})
+    for (database, name), (metadata, _) in parts.items():
+        text = json_util.dumps(metadata, json_options=json_util.CANONICAL_JSON_OPTIONS) if metadata else ""
+        out += bson.encode({"db": database, "collection": name, "metadata": text, "size": 0, "type": "collection"})
+    out += TERMINATOR
+    halves = {key: ([bson.encode(d) for d in documents[::2]], [bson.encode(d) for d in documents[1::2]]) for key, (_, documents) in parts.items()}
+    for half in (0, 1):
+        for (database, name), blocks in halves.items():
+            out += bson.encode({"db": database, "collection": name, "EOF": False, "CRC": bson.Int64(0)})
+            out += b"".join(blocks[half]) + TERMINATOR
+    for (database, name), blocks in halves.items():
+        crc = crc64(b"".join(blocks[0] + blocks[1]))
+        out += bson.encode({"db": database, "collection": name, "EOF": True, "CRC": bson.Int64(crc)}) + TERMINATOR
+    return out
+
+
+@test
+def an_archive(setting):
+    before = setting.shop()
+    path = setting.path("all.archive")
+    frond("export", "-d", "shop", "-o", path)
+    with open(path, "rb") as file:
+        metadata, documents, ended = read_archive(file.read())
+    equal(set(metadata), {f"shop.{name}" for name in before})
+    equal(metadata["shop.view"][1], "view")
+    equal(ended, set(metadata) - {"shop.view"})
+    equal(sorted(documents["shop.things"]), before["things"][2])
+    setting.client.drop_database("shop")
+    frond("import", path)
+    equal(setting.state(), before)
+    # Through a pipe, compressed.
+    written = subprocess.run([BINARY, "export", "--uri", URI, "-d", "shop", "--format", "archive", "--gzip"], capture_output=True, check=True).stdout
+    setting.client.drop_database("shop")
+    frond("import", "--format", "archive", text=written)
+    equal(setting.state(), before)
+
+
+@test
+def an_archive_of_the_database_tools(setting):
+    setting.client.drop_database("shop")
+    options = {"capped": True, "size": 4096}
+    indexes = [{"v": 2, "key": {"_id": 1}, "name": "_id_"}, {"v": 2, "key": {"n": 1.0}, "name": "n_1", "ns": "shop.a", "background": True}]
+    parts = {
+        ("shop", "a"): ({"options": options, "indexes": indexes, "uuid": "00", "collectionName": "a"}, [{"_id": n, "n": n} for n in range(9)]),
+        ("shop", "b"): ({"indexes": [], "collectionName": "b"}, [{"_id": n, "x": "y" * n} for n in range(7)]),
+    }
+    path = setting.write("tools.archive", archive(parts))
+    frond("import", path)
+    shop = setting.client.shop
+    equal(list(shop.b.find({}, sort=[("_id", 1)])), parts["shop", "b"][1])
+    equal(shop.a.count_documents({}), 9)
+    equal((set(shop.a.index_information()), shop.a.options()["capped"]), ({"_id_", "n_1"}, True))
+    damaged = archive(parts).replace(b"yyyyyy\0", b"yyyyyz\0", 1)
+    _, said = frond("import", setting.write("damaged.archive", damaged), "--drop", code=1)
+    assert "shop.b: the archive is damaged" in said, said
+    _, said = frond("import", setting.write("cut.archive", archive(parts)[:-40]), "--drop", code=1)
+    assert "frond import: " in said, said
+
+
+@test
+def users_in_a_dump(setting):
+    with SecuredServer(BINARY) as server:
+        server.start()
+        user, password = SecuredServer.ADMIN
+        uri = f"mongodb://{user}:{password.replace(' ', '%20')}@127.0.0.1:{server.port}"
+        with pymongo.MongoClient(uri) as admin:
+            admin.own.c.insert_one({"_id": 1})
+            admin.own.command("createUser", "anna", pwd="for anna", roles=["read"])
+            for name, out in (("archive", setting.path("users.archive")), ("dump", setting.path("users"))):
+                frond("export", "--format", name, "-o", out, uri=uri)
+                admin.own.command("dropUser", "anna")
+                admin.own.c.drop()
+                frond("import", "--format", name, out, uri=uri)
+                with pymongo.MongoClient("127.0.0.1", server.port, username="anna", password="for anna", authSource="own") as anna:
+                    equal(anna.own.c.find_one(), {"_id": 1})
+
+
+if __name__ == "__main__":
+    run(Setting())
