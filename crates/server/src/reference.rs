@@ -180,19 +180,30 @@ fn code(names: &[&str]) -> String {
     quoted.join(", ")
 }
 
-/// The page `docs/configuration.md`.
-pub fn configuration() -> String {
-    let mut page = String::from(CONFIGURATION);
-    for setting in SETTINGS {
+/// A setting as pages and manuals show it.
+pub struct SettingEntry {
+    /// How it is given on the command line; empty if it is only in the configuration file.
+    pub flag: String,
+    /// Its paths in the configuration file, the preferred one first.
+    pub keys: Vec<&'static str>,
+    /// Which values it takes.
+    pub values: String,
+    /// What it means.
+    pub help: &'static str,
+}
+
+/// All settings of `frond serve`.
+pub fn settings() -> impl Iterator<Item = SettingEntry> {
+    SETTINGS.iter().map(|setting| {
         let flag = match (setting.flag, setting.kind) {
             ("", _) => match setting.key.strip_prefix("setParameter.") {
-                Some(name) => format!("`--setParameter {name}=…`"),
+                Some(name) => format!("--setParameter {name}=…"),
                 None => String::new(),
             },
-            (flag, Kind::Switch(_) | Kind::Word(_)) => format!("`--{flag}`"),
-            (flag, _) => format!("`--{flag} …`"),
+            (flag, Kind::Switch(_) | Kind::Word(_)) => format!("--{flag}"),
+            (flag, _) => format!("--{flag} …"),
         };
-        let takes = match setting.kind {
+        let values = match setting.kind {
             Kind::Switch(_) => "true or false".to_owned(),
             Kind::Text(_) | Kind::Secret(_) => "text".to_owned(),
             Kind::List(_) => "a list of texts".to_owned(),
@@ -203,12 +214,25 @@ pub fn configuration() -> String {
         };
         let mut keys = vec![setting.key];
         keys.extend(setting.aliases);
-        let _ = writeln!(
-            page,
-            "| {flag} | {} | {takes} | {} |",
-            code(&keys),
-            setting.help
-        );
+        SettingEntry {
+            flag,
+            keys,
+            values,
+            help: setting.help,
+        }
+    })
+}
+
+/// The page `docs/configuration.md`.
+pub fn configuration() -> String {
+    let mut page = String::from(CONFIGURATION);
+    for setting in settings() {
+        let flag = match setting.flag.as_str() {
+            "" => String::new(),
+            flag => format!("`{flag}`"),
+        };
+        let (keys, values, help) = (code(&setting.keys), setting.values, setting.help);
+        let _ = writeln!(page, "| {flag} | {keys} | {values} | {help} |");
     }
     page
 }

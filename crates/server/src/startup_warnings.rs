@@ -12,7 +12,7 @@ use crate::settings::Settings;
 const OPEN_FILES_MIN: u64 = 64_000;
 
 /// A warning: its number, its text and its attributes.
-type Warning = (u32, &'static str, DocBuf);
+pub type Warning = (u32, &'static str, DocBuf);
 
 /// Warns about unrestricted access, addresses, the user of the process and settings of the system. `open_files` is the limit of open
 /// files.
@@ -29,7 +29,8 @@ pub fn warn(settings: &Settings, log: &Log, open_files: u64) {
     }
 }
 
-fn of_settings(settings: &Settings) -> Vec<Warning> {
+/// How the server is started.
+pub fn of_settings(settings: &Settings) -> Vec<Warning> {
     let mut found = Vec::new();
     if !settings.security.authorization {
         found.push((
@@ -67,7 +68,7 @@ fn of_settings(settings: &Settings) -> Vec<Warning> {
 
 /// Settings of the kernel, as files of `/proc` have them. The allocator asks for no transparent huge pages, so these may be
 /// on.
-fn of_kernel(read: impl Fn(&str) -> Option<String>) -> Vec<Warning> {
+pub fn of_kernel(read: impl Fn(&str) -> Option<String>) -> Vec<Warning> {
     let number = |path: &str| read(path)?.trim().parse::<i64>().ok();
     let attributes = |path: &str, value: i64| doc! {"sysfsFile": path, "currentValue": value};
     let mut found = Vec::new();
@@ -105,7 +106,8 @@ fn of_kernel(read: impl Fn(&str) -> Option<String>) -> Vec<Warning> {
     found
 }
 
-fn of_open_files(limit: u64) -> Option<Warning> {
+/// The limit of open files.
+pub fn of_open_files(limit: u64) -> Option<Warning> {
     (limit < OPEN_FILES_MIN).then(|| {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         (
@@ -117,12 +119,13 @@ fn of_open_files(limit: u64) -> Option<Warning> {
 }
 
 /// The type of the file system that holds a directory, from `statfs`.
-fn file_system_of(path: &Path) -> Option<u64> {
+pub fn file_system_of(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statfs(path).ok()?;
     u64::try_from(stat.f_type).ok()
 }
 
-fn of_file_system(kind: u64, path: &Path) -> Option<Warning> {
+/// The type of the file system that holds the data.
+pub fn of_file_system(kind: u64, path: &Path) -> Option<Warning> {
     let (name, message) = match kind {
         0x6969 => ("nfs", REMOTE),
         0x517b => ("smb", REMOTE),

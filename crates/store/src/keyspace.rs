@@ -10,11 +10,12 @@ pub use frond_tree::{
     DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
     IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed, MemoryBudget,
     MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation, Snapshot, Stamps,
-    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet, disk, key_hash,
+    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet,
+    default_reserve as default_disk_reserve, disk, key_hash,
 };
 pub use frond_tree::{
-    Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,
-    VerifyReport as EngineReport,
+    FormatVersion, Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,
+    VerifyReport as EngineReport, format_version,
 };
 
 /// The engine that holds the trees. A cheap handle; clone it freely.

@@ -57,7 +57,8 @@ pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_p
 pub use find::{CountRequest, FindRequest};
 pub use keyspace::{
     Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,
-    Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, Waits, disk,
+    Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, Waits,
+    default_disk_reserve, disk,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

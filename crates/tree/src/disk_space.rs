@@ -535,8 +535,8 @@ fn write_zeros(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The reserve for a file system of `total` bytes.
-fn default_reserve(total: u64) -> u64 {
+/// The reserve for a file system of `total` bytes, unless another one is set.
+pub fn default_reserve(total: u64) -> u64 {
     let (least, most) = RESERVE_BYTES;
     let share = (total / RESERVE_SHARE).clamp(least, most);
     share.min(total / RESERVE_SHARE_MAX)

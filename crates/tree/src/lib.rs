@@ -50,6 +50,7 @@ mod error;
 mod fail_stop;
 mod filter;
 mod flusher;
+mod format_version;
 mod free_map;
 mod free_ranges;
 #[doc(hidden)]
@@ -109,10 +110,11 @@ pub use compress::Compression;
 pub use copy::{CheckpointCopy, ExtentId};
 pub use cursor::Cursor;
 pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
-pub use disk_space::DiskSpaceStats;
+pub use disk_space::{DiskSpaceStats, default_reserve};
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use fail_stop::simulate_fail_stops;
+pub use format_version::{FormatVersion, format_version};
 pub use hold::ConflictHold;
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};

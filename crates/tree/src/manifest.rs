@@ -223,6 +223,11 @@ pub(crate) fn encode_superblock(generation: u64, manifest: &Copies) -> AlignedBu
     slot
 }
 
+/// The versions of the format that can be read.
+pub(crate) fn supported_formats() -> std::ops::RangeInclusive<u32> {
+    FORMAT_VERSION_MIN..=FORMAT_VERSION
+}
+
 /// Reads one of the superblocks; `None` if both of its copies are damaged.
 pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Superblock>> {
     let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);

@@ -21,6 +21,7 @@ use crate::keyspace::{
     TreeId, WriteSet,
 };
 pub use crate::keyspace::{EngineReport, EngineSalvage, Lost, Problem, Progress};
+pub use crate::keyspace::{FormatVersion, format_version};
 use crate::merge::{Counts, merge_operator};
 use crate::namespace::Namespace;
 use crate::record;

@@ -1,0 +1,187 @@
+//! `frond doctor`: what keeps a server from starting, from keeping its data, or from being fast, on this machine and with this
+//! configuration.
+
+mod directory;
+mod disk;
+mod finding;
+mod host;
+mod speed;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use self::disk::Room;
+use self::finding::{Finding, Level, Report, size};
+use self::host::{ClockWatch, Host};
+use crate::settings::{self, Settings, SettingsError};
+use crate::startup_warnings::file_system_of;
+
+/// The test of the speed leaves at least so much room.
+const SPARE_BYTES: u64 = 256 << 20;
+
+/// The arguments of `frond doctor`.
+pub fn command_line() -> Command {
+    Command::new("doctor")
+        .about("Check the machine and the configuration, with advice")
+        .long_about(
+            "Checks limits of processes, the kernel's settings, memory, the clock, the file system of the data directory and \
+             its free space, the speed of the disk, the configuration file, the ports, and who uses the data directory. \
+             Changes nothing: the test of the speed writes 64 MiB to a file without a name, which is removed. A server may be \
+             running meanwhile. The exit code is 0 without problems and 1 otherwise; with --strict warnings count, too.",
+        )
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .short('f')
+                .value_name("FILE")
+                .help("The configuration file of the server"),
+        )
+        .arg(
+            Arg::new("dbpath")
+                .long("dbpath")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .help("Directory of the data files (default: that of the configuration)"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print one JSON document"),
+        )
+        .arg(
+            Arg::new("strict")
+                .long("strict")
+                .action(ArgAction::SetTrue)
+                .help("Exit with 1 also for warnings"),
+        )
+        .arg(
+            Arg::new("skipSpeed")
+                .long("skipSpeed")
+                .action(ArgAction::SetTrue)
+                .help("Do not test the speed of the disk"),
+        )
+}
+
+/// Runs `frond doctor`.
+#[must_use]
+pub fn run(arguments: &ArgMatches) -> ExitCode {
+    let config = arguments.get_one::<String>("config");
+    let given = arguments.get_one::<PathBuf>("dbpath");
+    let report = examine(
+        &Host::real(),
+        read_settings(config.map(String::as_str)),
+        given.map(PathBuf::as_path),
+        !arguments.get_flag("skipSpeed"),
+    );
+    match arguments.get_flag("json") {
+        true => println!("{}", report.to_json()),
+        false => print!("{}", report.to_text()),
+    }
+    let warnings = match arguments.get_flag("strict") {
+        true => report.count(Level::Warning),
+        false => 0,
+    };
+    match report.count(Level::Problem) + warnings {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// The settings of a server that is started with this configuration file.
+fn read_settings(config: Option<&str>) -> Result<Settings, SettingsError> {
+    let mut arguments = vec!["serve"];
+    arguments.extend(config.map(|_| "--config"));
+    arguments.extend(config);
+    let parsed = settings::command_line()
+        .try_get_matches_from(arguments)
+        .map_err(|error| SettingsError(error.to_string()))?;
+    Settings::from_arguments(&parsed)
+}
+
+fn examine(
+    host: &Host,
+    settings: Result<Settings, SettingsError>,
+    db_path: Option<&Path>,
+    with_speed: bool,
+) -> Report {
+    let watch = ClockWatch::start();
+    let mut report = Report::default();
+    report.extend(directory::configuration(&settings));
+    let is_usable = settings.is_ok();
+    // With a configuration that cannot be used, the machine is checked all the same.
+    let settings = settings.unwrap_or_default();
+    let path = db_path.unwrap_or(&settings.db_path);
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (found, user) = directory::directory(path);
+    let pid = match user {
+        directory::User::Server(pid) => pid,
+        directory::User::Nobody => None,
+    };
+    report.extend(found);
+    if is_usable {
+        report.extend(directory::ports(&settings, user));
+    }
+    report.extend(host::limits(host, pid));
+    report.extend(host::kernel(host));
+    report.extend(host::memory(host, settings.cache_bytes));
+    report.extend(disk::file_system(host, path, file_system_of(path)));
+    let room = Room::of(path);
+    if let Some(room) = room {
+        report.extend(disk::room(room, settings.disk_reserve_bytes));
+    }
+    if with_speed && let Some(room) = room {
+        report.extend(disk_speed(path, room, settings.disk_reserve_bytes));
+    }
+    report.extend(host::clock(host, host::timedatectl().as_deref()));
+    report.extend(watch.end(directory::newest_file(path)));
+    report
+}
+
+fn disk_speed(path: &Path, room: Room, reserve: Option<u64>) -> Vec<Finding> {
+    const AREA: &str = "disk speed";
+    let reserve = reserve.unwrap_or_else(|| frond_store::default_disk_reserve(room.total));
+    let needed = reserve + speed::FILE_BYTES + SPARE_BYTES;
+    if room.available < needed {
+        let what = format!("not tested: that needs {} of free space", size(needed));
+        return vec![Finding::note(AREA, what, "")];
+    }
+    match speed::measure(path) {
+        Ok(speed) => disk::speed(&speed),
+        Err(error) => vec![Finding::note(AREA, format!("not tested: {error}"), "")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_sound() {
+        command_line().debug_assert();
+    }
+
+    #[test]
+    fn a_whole_report() {
+        let temporary = tempfile::tempdir().unwrap();
+        let config = temporary.path().join("frond.conf");
+        let data = temporary.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let text = format!("storage:\n  dbPath: {}\nnet:\n  port: 0\n", data.display());
+        std::fs::write(&config, text).unwrap();
+        let settings = read_settings(config.to_str());
+        let report = examine(&Host::real(), settings, None, false).to_text();
+        assert!(report.contains("data directory: no data yet"), "{report}");
+        assert!(report.contains("limits: open files"), "{report}");
+
+        std::fs::write(&config, "net:\n  prot: 1\n").unwrap();
+        let settings = read_settings(config.to_str());
+        let report = examine(&Host::at(temporary.path()), settings, Some(&data), false);
+        assert_eq!(report.count(Level::Problem), 1);
+        assert!(report.to_text().contains("unknown option 'net.prot'"));
+    }
+}
