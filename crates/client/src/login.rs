@@ -61,6 +61,12 @@ impl Login {
         self.mechanism == Some(LoginMechanism::X509)
     }
 
+    /// Whether it is by MONGODB-CR, whatever the server knows.
+    #[must_use]
+    pub fn is_by_nonce(&self) -> bool {
+        self.mechanism == Some(LoginMechanism::MongoCr)
+    }
+
     /// The SCRAM mechanism, given those that the server says the user has, if it does.
     #[must_use]
     pub fn scram(&self, has_sha256: bool) -> Mechanism {

@@ -1,6 +1,6 @@
 //! Connection strings: `mongodb://host[:port]/[database][?options]`.
 //!
-//! One host, by name, by address or by the percent-encoded path of a Unix socket. An option that
+//! One host, or several members of one replica set, by name, by address or by the percent-encoded path of a Unix socket. An option that
 //! this client does not act on is an error that names it. No error and no report shows a password.
 
 use std::os::unix::ffi::OsStrExt;
@@ -55,8 +55,10 @@ impl Address {
 /// A parsed connection string.
 #[derive(Clone, Debug)]
 pub struct Uri {
-    /// The one server.
+    /// The server, or the first one that is named.
     pub address: Address,
+    /// Further members of the same replica set: the primary among them is meant.
+    pub others: Vec<Address>,
     /// The database of the path, if there is one.
     pub database: Option<String>,
     /// `appName`: what the client calls itself in the server's log.
@@ -104,7 +106,7 @@ impl FromStr for Uri {
             .ok_or_else(|| bad("it must start with mongodb://"))?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, database) = rest.split_once('/').unwrap_or((rest, ""));
-        if database.contains('@') || (options.contains('@') && address(host).is_err()) {
+        if database.contains('@') || (options.contains('@') && addresses(host).is_err()) {
             // The parts of a password would be shown as parts of something else.
             return Err(bad(
                 "a / or ? in the user or the password must be percent-encoded",
@@ -126,8 +128,10 @@ impl FromStr for Uri {
             }
             name => Some(name),
         };
+        let (first, others) = addresses(host)?;
         let mut uri = Uri {
-            address: address(host)?,
+            address: first,
+            others,
             database,
             app_name: None,
             compressors: Vec::new(),
@@ -222,12 +226,10 @@ impl Security {
                 let given = text()?;
                 let found = LoginMechanism::ALL
                     .into_iter()
-                    // Servers that know MONGODB-CR know SCRAM-SHA-1 as well.
-                    .filter(|known| *known != LoginMechanism::MongoCr)
                     .find(|known| known.name() == given);
                 self.mechanism = Some(found.ok_or_else(|| {
                     bad(format!(
-                        "authMechanism={given} is not supported, only SCRAM-SHA-256, SCRAM-SHA-1 and MONGODB-X509"
+                        "authMechanism={given} is not supported, only SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-CR and MONGODB-X509"
                     ))
                 })?);
             }
@@ -336,12 +338,16 @@ fn bad(text: impl Into<String>) -> Error {
     Error::Uri(text.into())
 }
 
+/// The hosts of a connection string: the first one, and further ones.
+fn addresses(hosts: &str) -> Result<(Address, Vec<Address>)> {
+    let mut all = hosts.split(',').map(address);
+    let first = all.next().unwrap_or_else(|| Err(bad("it names no host")))?;
+    Ok((first, all.collect::<Result<_>>()?))
+}
+
 fn address(host: &str) -> Result<Address> {
     if host.is_empty() {
         return Err(bad("it names no host"));
-    }
-    if host.contains(',') {
-        return Err(bad("only one host is supported"));
     }
     if let Some(rest) = host.strip_prefix('[') {
         let (name, rest) = rest
@@ -551,7 +557,7 @@ mod tests {
             ("mongodb+srv://h", "mongodb+srv"),
             ("mongodb://", "no host"),
             ("mongodb://:27017", "no host"),
-            ("mongodb://a,b", "only one host"),
+            ("mongodb://a,", "names no host"),
             ("mongodb://u@h", "no password"),
             ("mongodb://:p@h", "user"),
             ("mongodb://h/?authSource=admin", "authSource"),

@@ -44,8 +44,8 @@ def finish(process, code=0, timeout=60):
     return output
 
 
-def moved(source, target, *options, **more):
-    return finish(migrate(source, target, *options), **more)
+def moved(source, target, *options, uri=None, **more):
+    return finish(migrate(source, target, *options, uri=uri), **more)
 
 
 def connect(server):
@@ -237,7 +237,7 @@ def all_kinds_of_things_from_a_stand_alone_server():
         moved(source, target, "--drop", "--follow", "none", "--include", "shop", "--exclude", "shop.checked")
         said = moved(source, target, "--verify", code=2)
         assert "shop.ids" in said and "shop.ids: 1 documents differ" not in said, said
-        moved(source, target, "--drop", "--cutover")
+        moved(source, target, "--drop", "--cutover", uri=f"mongodb://127.0.0.1:1,127.0.0.1:{source.port}")
         same(source, target)
 
 
@@ -348,17 +348,21 @@ def by_the_opcodes_of_the_oldest_servers():
 
 @test
 def users_log_in_at_the_target():
-    with Two(SecuredServer(BINARY), SecuredServer(BINARY)) as (source, target):
+    old = ["--setParameter", "authenticationMechanisms=MONGODB-CR,SCRAM-SHA-1,SCRAM-SHA-256"]
+    with Two(SecuredServer(BINARY, old), SecuredServer(BINARY)) as (source, target):
         operator, password = SecuredServer.ADMIN
         address = f"mongodb://{operator}:{password.replace(' ', '%20')}@127.0.0.1:"
         with pymongo.MongoClient(f"{address}{source.port}") as admin:
             admin.own.command("createRole", "reader", privileges=[{"resource": {"db": "own", "collection": "c"}, "actions": ["find"]}], roles=[])
             admin.own.command("createUser", "anna", pwd="for anna", roles=["reader"])
             admin.own.command("createUser", "bert", pwd="for bert", roles=["readWrite"], mechanisms=["SCRAM-SHA-1"])
+            admin.own.command("createUser", "carl", pwd="for carl", roles=["read"], mechanisms=["MONGODB-CR"])
+            admin.admin.command("createUser", "old", pwd="for old", roles=["root"], mechanisms=["MONGODB-CR"])
             admin.own.c.insert_one({"_id": 1})
-        command = [BINARY, "migrate", "--from", f"{address}{source.port}", "--to", f"{address}{target.port}", "--cutover"]
+        login = f"mongodb://old:for%20old@127.0.0.1:{source.port}/?authMechanism=MONGODB-CR"
+        command = [BINARY, "migrate", "--from", login, "--to", f"{address}{target.port}", "--cutover"]
         finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-        for user in ("anna", "bert"):
+        for user in ("anna", "bert", "carl"):
             with pymongo.MongoClient("127.0.0.1", target.port, username=user, password=f"for {user}", authSource="own") as client:
                 equal(client.own.c.find_one(), {"_id": 1})
 

@@ -18,7 +18,7 @@ impl Client {
             return self.command(login.source(), &command).map(drop);
         }
         // The wire version of MongoDB 2.8, the first one with SCRAM.
-        if hello.get_i64("maxWireVersion").unwrap_or(0) < 3 {
+        if login.is_by_nonce() || hello.get_i64("maxWireVersion").unwrap_or(0) < 3 {
             return self.log_in_by_nonce(login);
         }
         let has_sha256 = hello.get_array("saslSupportedMechs").is_some_and(|names| {

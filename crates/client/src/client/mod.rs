@@ -96,8 +96,35 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and shakes hands. Setting `stop` ends every wait with [`Error::Stopped`].
+    /// Connects and shakes hands. Setting `stop` ends every wait with [`Error::Stopped`]. Of several members of a replica
+    /// set it is the primary, or, if none says that it is, the first that answers.
     pub fn connect(uri: &Uri, stop: Arc<AtomicBool>) -> Result<Client> {
+        if uri.others.is_empty() {
+            return Client::connect_to(uri, stop);
+        }
+        let mut found: Result<Client> = Err(Error::Uri("it names no host".to_owned()));
+        for address in std::iter::once(&uri.address).chain(&uri.others) {
+            let one = Uri {
+                address: address.clone(),
+                others: Vec::new(),
+                ..uri.clone()
+            };
+            let client = Client::connect_to(&one, Arc::clone(&stop));
+            if client.as_ref().is_ok_and(Client::is_primary) {
+                return client;
+            }
+            found = found.or(client);
+        }
+        found
+    }
+
+    fn is_primary(&self) -> bool {
+        ["ismaster", "isWritablePrimary"]
+            .iter()
+            .any(|name| self.hello.get_bool(name) == Some(true))
+    }
+
+    fn connect_to(uri: &Uri, stop: Arc<AtomicBool>) -> Result<Client> {
         let mut client = Client {
             stream: Stream::connect(uri, stop)?,
             limits: Limits::read(&DocBuf::new()),

@@ -1,7 +1,7 @@
 //! Writing documents of a file into collections, by several connections.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use frond_bson::{Doc, DocBuf};
@@ -56,6 +56,8 @@ pub struct Sink<'a> {
     sender: SyncSender<Batch>,
     batch: Batch,
     place_name: &'a str,
+    /// A writer has failed.
+    failed: &'a AtomicBool,
     how: &'a How,
 }
 
@@ -90,7 +92,10 @@ impl Sink<'_> {
             places: Vec::new(),
         };
         let full = std::mem::replace(&mut self.batch, next);
-        // The writers have ended only if one of them has failed, and that error is reported.
+        // The error of the writer that failed is the one that is reported.
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(Error::Client(frond_client::Error::Stopped));
+        }
         self.sender
             .send(full)
             .map_err(|_| Error::Client(frond_client::Error::Stopped))
@@ -153,15 +158,18 @@ pub fn run(
     for _ in 0..jobs {
         connections.push(target.connect()?);
     }
+    let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let threads: Vec<_> = connections
             .into_iter()
             .map(|client| {
                 let (receiver, documents, refused) = (&receiver, &documents, &refused);
+                let failed = &failed;
                 scope.spawn(move || {
                     let done =
                         write_batches(client, receiver, how, place, progress, documents, refused);
                     if done.is_err() {
+                        failed.store(true, Ordering::Relaxed);
                         // The reader's next batch finds nobody, and the others have nothing to do.
                         let receiver = receiver.lock().unwrap_or_else(|e| e.into_inner());
                         while receiver.recv().is_ok() {}
@@ -182,6 +190,7 @@ pub fn run(
             sender,
             batch,
             place_name: place,
+            failed: &failed,
             how,
         };
         let read = reader(&mut sink).and_then(|()| sink.send());
