@@ -38,7 +38,7 @@ pub mod write;
 
 pub use admin::{
     CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats, DamagedBlock,
-    DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport,
+    DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport, backup,
     offline,
 };
 pub use aggregate::{AggregateRequest, StageFigures};
