@@ -44,16 +44,21 @@ pub fn check(repository: &Repository, stop: &AtomicBool, meter: &mut Meter) -> R
                 )),
                 _ => {}
             }
-            let read = read_file(&path, stop, &mut findings.problems, &mut |kind, numbers, len| {
-                if kind == Kind::Extent {
-                    extents.insert(Extent {
-                        offset: numbers[0],
-                        len,
-                        birth: numbers[1],
-                    });
-                }
-                meter.advance(len);
-            });
+            let read = read_file(
+                &path,
+                stop,
+                &mut findings.problems,
+                &mut |kind, numbers, len| {
+                    if kind == Kind::Extent {
+                        extents.insert(Extent {
+                            offset: numbers[0],
+                            len,
+                            birth: numbers[1],
+                        });
+                    }
+                    meter.advance(len);
+                },
+            );
             match read {
                 Ok(bytes) => findings.bytes += bytes,
                 Err(Error::Stopped) => return Err(Error::Stopped),

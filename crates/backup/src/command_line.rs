@@ -200,9 +200,7 @@ fn source(arguments: &ArgMatches) -> Result<Source> {
     let uri: Uri = text(arguments, "uri").parse()?;
     let rate = match arguments.get_one::<f64>("rate") {
         None => None,
-        Some(rate) if rate.is_finite() && *rate > 0.0 => {
-            Some(((rate * 1_048_576.0) as u64).max(1))
-        }
+        Some(rate) if rate.is_finite() && *rate > 0.0 => Some(((rate * 1_048_576.0) as u64).max(1)),
         Some(_) => {
             let text = "--rate must be a positive number of MiB per second";
             return Err(Error::Refused(text.to_owned()));
@@ -263,7 +261,11 @@ fn take(arguments: &ArgMatches) -> Result<bool> {
     };
     let seconds = begun.elapsed().as_secs_f64();
     let speed = backup.copied_bytes as f64 / 1e6 / seconds.max(0.001);
-    let kind = if backup.parent.is_some() { "incremental" } else { "full" };
+    let kind = if backup.parent.is_some() {
+        "incremental"
+    } else {
+        "full"
+    };
     eprintln!(
         "made the {kind} backup {} of {}: copied {} of {} in {seconds:.1} s ({speed:.0} MB/s)",
         backup.id,
@@ -321,7 +323,8 @@ fn line_of(backup: &Description) -> String {
 
 fn verify(arguments: &ArgMatches) -> Result<bool> {
     let repository = Repository::open(path(arguments, "dir"))?;
-    let findings = check(&repository, &stop_on_signals()?, &mut meter(arguments))?;
+    let stop = stop_on_signals()?;
+    let findings = check(&repository, &stop, &mut meter(arguments))?;
     for problem in &findings.problems {
         println!("{problem}");
     }
@@ -366,11 +369,18 @@ fn restored(arguments: &ArgMatches) -> Result<bool> {
     let is_other = !matches!(moment, None | Some(Moment::Backup | Moment::End));
     if is_file && (is_other || arguments.contains_id("backup")) {
         return Err(Error::Refused(
-            "an archive file has one backup and no further log: leave --to and --backup out".to_owned(),
+            "an archive file has one backup and no further log: leave --to and --backup out"
+                .to_owned(),
         ));
     }
     let outcome = match from {
-        "-" => from_archive_file(io::stdin(), Path::new("the input"), dbpath, &stop, &mut meter)?,
+        "-" => from_archive_file(
+            io::stdin(),
+            Path::new("the input"),
+            dbpath,
+            &stop,
+            &mut meter,
+        )?,
         _ if is_file => {
             let path = Path::new(from);
             let file = File::open(path).map_err(Error::io("opening", path))?;

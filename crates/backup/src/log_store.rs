@@ -71,7 +71,10 @@ impl LogWriter {
     /// Appends a piece. One that does not continue the log begins a file of its own.
     pub fn piece(&mut self, from: u64, to: u64, bytes: &[u8]) -> Result<()> {
         let is_next = self.end == Some(from);
-        let is_full = self.open.as_ref().is_none_or(|(_, _, len)| *len >= FILE_BYTES);
+        let is_full = self
+            .open
+            .as_ref()
+            .is_none_or(|(_, _, len)| *len >= FILE_BYTES);
         if !is_next || is_full {
             self.sync()?;
             let path = self.folder.join(format!("{from:016x}{ENDING}"));

@@ -20,7 +20,9 @@ impl Mark {
     /// The mark in a record.
     pub fn read(header: &Header, body: &[u8]) -> Mark {
         let [time, position, until] = header.numbers;
-        let stamp = body.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+        let stamp = body
+            .first_chunk::<8>()
+            .map(|bytes| u64::from_le_bytes(*bytes));
         Mark {
             time: time.cast_signed(),
             until: until.cast_signed(),

@@ -65,7 +65,12 @@ impl FolderSink {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.parts.last().is_none_or(|part| part.bytes >= PART_BYTES) || self.open.is_none() {
+        if self
+            .parts
+            .last()
+            .is_none_or(|part| part.bytes >= PART_BYTES)
+            || self.open.is_none()
+        {
             self.sync()?;
             // A part of an earlier attempt is not appended to.
             let name = part_name(self.parts.len() + 1);

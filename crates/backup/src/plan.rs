@@ -49,7 +49,9 @@ impl Plan {
     pub fn make(repository: &Repository, moment: Moment, id: Option<&str>) -> Result<Plan> {
         let all = repository.list()?;
         if all.is_empty() {
-            return Err(Error::Refused("the repository has no complete backup".to_owned()));
+            return Err(Error::Refused(
+                "the repository has no complete backup".to_owned(),
+            ));
         }
         let is_before = |one: &&Description| match (moment, one.mark.stamp) {
             (Moment::End | Moment::Backup, _) => true,
@@ -59,9 +61,14 @@ impl Plan {
         };
         let backup = match id {
             Some(id) => all.iter().find(|one| one.id == id).ok_or_else(|| {
-                Error::Refused(format!("there is no backup {id}; `frond backup list` shows all"))
+                Error::Refused(format!(
+                    "there is no backup {id}; `frond backup list` shows all"
+                ))
             })?,
-            None => all.iter().rfind(is_before).ok_or_else(|| none_before(&all, moment))?,
+            None => all
+                .iter()
+                .rfind(is_before)
+                .ok_or_else(|| none_before(&all, moment))?,
         };
         if !is_before(&backup) {
             return Err(Error::Refused(format!(

@@ -367,7 +367,10 @@ mod tests {
         for cut in 54..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let mut records = Records::open(&path).unwrap();
-            assert!(matches!(records.skip_to_next().unwrap(), Next::Record(0, _)));
+            assert!(matches!(
+                records.skip_to_next().unwrap(),
+                Next::Record(0, _)
+            ));
             assert!(
                 matches!(records.skip_to_next().unwrap(), Next::Torn(53)),
                 "{cut}"

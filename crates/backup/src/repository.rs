@@ -62,9 +62,6 @@ impl Repository {
     /// Opens a repository, or makes one in a directory that is empty or does not exist.
     pub fn create(path: &Path) -> Result<Repository> {
         files::create_folder(path)?;
-        let repository = Repository {
-            path: path.to_owned(),
-        };
         let format = path.join(FORMAT_FILE);
         if !format.exists() {
             let others = files::names(path)?;
@@ -151,7 +148,10 @@ impl Repository {
     /// The stores whose log is archived.
     pub fn archived_stores(&self) -> Result<Vec<StoreId>> {
         let names = files::names(&self.path.join("log"))?;
-        Ok(names.iter().filter_map(|name| StoreId::parse(name)).collect())
+        Ok(names
+            .iter()
+            .filter_map(|name| StoreId::parse(name))
+            .collect())
     }
 
     /// Interrupted backups, and the one that is being made: their names and their stores.
@@ -182,7 +182,9 @@ impl Repository {
                 ))
             })?;
             if chain.iter().any(|one| one.id == found.id) {
-                return Err(Error::Refused(format!("the backup {parent} is its own parent")));
+                return Err(Error::Refused(format!(
+                    "the backup {parent} is its own parent"
+                )));
             }
             chain.push(found.clone());
         }
@@ -251,10 +253,7 @@ impl Repository {
                 continue;
             }
             let kept = keep_extents(&path, &mut partial.extents)?;
-            partial.parts.push(Part {
-                name,
-                bytes: kept,
-            });
+            partial.parts.push(Part { name, bytes: kept });
         }
         Ok(partial)
     }

@@ -277,7 +277,9 @@ impl Reading<'_> {
         for entry in archive.entries().map_err(failed)? {
             let mut entry = entry.map_err(failed)?;
             let name = entry.path().map_err(failed)?.into_owned();
-            let name = name.file_name().map(|name| name.to_string_lossy().into_owned());
+            let name = name
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
             let name = name.unwrap_or_default();
             if name == DESCRIPTION {
                 let mut text = String::new();

@@ -161,7 +161,9 @@ pub fn to_stream(
     meter: &mut Meter,
 ) -> Result<Description> {
     let path = Path::new("the output");
-    let end = |mut output, _: &Path| Write::flush(&mut output).map_err(Error::io("writing", Path::new("the output")));
+    let end = |mut output, _: &Path| {
+        Write::flush(&mut output).map_err(Error::io("writing", Path::new("the output")))
+    };
     let sink = Box::new(ArchiveSink::new(output, path, end)?);
     Taking::full().pull(source, sink, meter)
 }
@@ -195,7 +197,12 @@ impl Taking {
         }
     }
 
-    fn pull(self, source: &Source, mut sink: Box<dyn Sink>, meter: &mut Meter) -> Result<Description> {
+    fn pull(
+        self,
+        source: &Source,
+        mut sink: Box<dyn Sink>,
+        meter: &mut Meter,
+    ) -> Result<Description> {
         let request = Request {
             known: self.known.clone(),
             rate: source.rate,
@@ -208,9 +215,8 @@ impl Taking {
         let mut stream = BackupStream::open(&source.uri, &source.stop, &request)?;
         let mut seen = Seen::default();
         loop {
-            let more = stream.next_batch(&mut |event| {
-                self.take(event, &known, &mut seen, &mut *sink, meter)
-            });
+            let more = stream
+                .next_batch(&mut |event| self.take(event, &known, &mut seen, &mut *sink, meter));
             match more {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -225,7 +231,9 @@ impl Taking {
         let whole = seen.is_complete && seen.has_head;
         let whole = whole && seen.assembly.as_ref().is_none_or(Assembly::is_complete);
         let (Some(begin), Some(mark), true) = (seen.begin, seen.mark, whole) else {
-            return Err("the server ended the stream before everything was sent".to_owned().into());
+            return Err("the server ended the stream before everything was sent"
+                .to_owned()
+                .into());
         };
         meter.end();
         sink.finish(Description {
@@ -257,7 +265,9 @@ impl Taking {
                 if let Some((store_id, _)) = &self.known
                     && *store_id != begin.store_id
                 {
-                    return Err("the server changed its store meanwhile; try again".to_owned().into());
+                    return Err("the server changed its store meanwhile; try again"
+                        .to_owned()
+                        .into());
                 }
                 meter.begin(begin.copy_bytes);
                 seen.log_end = begin.log_from;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
+use frond_store::backup::{BackupStream, Step};
 use frond_store::{Flow, MemoryBudget, MemoryUse, OpContext, QueryCursor, Reservation, TailSignal};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
@@ -39,6 +40,26 @@ pub enum Source {
     Query(Box<QueryCursor>),
     /// Documents in memory, such as those of `listCollections`.
     Fixed(std::vec::IntoIter<DocBuf>),
+    /// The stream of a backup.
+    Backup(Box<BackupSource>),
+}
+
+/// The stream of a backup, and until when it waits.
+pub struct BackupSource {
+    stream: BackupStream,
+    context: OpContext,
+    paused_until: Option<Instant>,
+}
+
+impl BackupSource {
+    /// A stream of which nothing was read.
+    pub fn new(stream: BackupStream) -> BackupSource {
+        BackupSource {
+            stream,
+            context: OpContext::new(),
+            paused_until: None,
+        }
+    }
 }
 
 /// A cursor.
@@ -140,7 +161,7 @@ impl Cursor {
                 memtables: cursor.retained_bytes(),
                 rows: cursor.held_bytes() + self.own_bytes() as u64,
             },
-            Source::Fixed(_) => Kept {
+            Source::Fixed(_) | Source::Backup(_) => Kept {
                 memtables: 0,
                 rows: self.own_bytes() as u64,
             },
@@ -152,6 +173,7 @@ impl Cursor {
         let pending = self.pending.as_ref().map_or(0, |doc| doc.len_bytes());
         match &self.source {
             Source::Query(_) => pending,
+            Source::Backup(backup) => pending + backup.stream.held_bytes(),
             Source::Fixed(rest) => {
                 let rest = rest.as_slice().iter();
                 pending + rest.map(|doc| doc.len_bytes()).sum::<usize>()
@@ -166,7 +188,7 @@ impl Cursor {
     pub fn release_memory(&mut self) -> Result<()> {
         match &mut self.source {
             Source::Query(cursor) => Ok(cursor.release_memory()?),
-            Source::Fixed(_) => Ok(()),
+            Source::Fixed(_) | Source::Backup(_) => Ok(()),
         }
     }
 
@@ -186,8 +208,23 @@ impl Cursor {
 
     /// Sets the limits of the operation that reads from it now.
     pub fn set_context(&mut self, context: &OpContext) {
-        if let Source::Query(cursor) = &mut self.source {
-            cursor.set_context(context.clone());
+        match &mut self.source {
+            Source::Query(cursor) => cursor.set_context(context.clone()),
+            Source::Backup(backup) => backup.context = context.clone(),
+            Source::Fixed(_) => {}
+        }
+    }
+
+    /// Whether it is the stream of a backup.
+    pub fn is_backup(&self) -> bool {
+        matches!(self.source, Source::Backup(_))
+    }
+
+    /// When there may be more documents, of a stream that has none for some time.
+    pub fn paused_until(&self) -> Option<Instant> {
+        match &self.source {
+            Source::Backup(backup) => backup.paused_until,
+            Source::Query(_) | Source::Fixed(_) => None,
         }
     }
 
@@ -200,7 +237,7 @@ impl Cursor {
     pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
         match &self.source {
             Source::Query(cursor) => cursor.tail_signal(),
-            Source::Fixed(_) => None,
+            Source::Fixed(_) | Source::Backup(_) => None,
         }
     }
 
@@ -211,7 +248,7 @@ impl Cursor {
         }
         match &self.source {
             Source::Query(cursor) => cursor.resume_token(),
-            Source::Fixed(_) => None,
+            Source::Fixed(_) | Source::Backup(_) => None,
         }
     }
 
@@ -263,6 +300,14 @@ impl Cursor {
                     Some(document) => flow = batch.push(&document),
                     None => self.ended = true,
                 },
+                Source::Backup(backup) => match backup.stream.next(&backup.context)? {
+                    Step::Document(document) => flow = batch.push(&document),
+                    Step::Pause(time) => {
+                        backup.paused_until = Instant::now().checked_add(time);
+                        break;
+                    }
+                    Step::End => self.ended = true,
+                },
             }
         }
         if let Some(failure) = batch.failure {
@@ -309,6 +354,7 @@ struct Entry {
     state: State,
     awaits: bool,
     is_change_stream: bool,
+    is_backup: bool,
     /// Counts it among the cursors that follow an end.
     _follower: Option<Follower>,
     /// Wakes the getMore that waits for documents.
@@ -434,6 +480,8 @@ pub struct Described {
     pub awaits: bool,
     /// Whether it is a change stream.
     pub is_change_stream: bool,
+    /// Whether it is the stream of a backup.
+    pub is_backup: bool,
 }
 
 /// The number of open cursors, for `serverStatus`.
@@ -558,7 +606,8 @@ impl Cursors {
             last_used: Instant::now(),
             awaits: cursor.awaits,
             is_change_stream: cursor.is_change_stream,
-            _follower: cursor.awaits.then(|| self.followers.add()),
+            is_backup: cursor.is_backup(),
+            _follower: (cursor.awaits && !cursor.is_backup()).then(|| self.followers.add()),
             waiting: None,
             state: State::Idle(Box::new(cursor)),
         };
@@ -627,6 +676,7 @@ impl Cursors {
             namespace: entry.namespace.clone(),
             awaits: entry.awaits,
             is_change_stream: entry.is_change_stream,
+            is_backup: entry.is_backup,
         })
     }
 

@@ -53,7 +53,10 @@ impl BackupRequest {
                     return Err(bad("'log' must be \"once\" or \"follow\"".to_owned()));
                 }
                 ("logOnly", Value::Bool(is)) => request.is_log_only = is,
-                ("known" | "storeId" | "bytesPerSecond" | "fromPosition" | "log" | "logOnly", _) => {
+                (
+                    "known" | "storeId" | "bytesPerSecond" | "fromPosition" | "log" | "logOnly",
+                    _,
+                ) => {
                     let text = format!(
                         "BSON field '$backupStream.{name}' is the wrong type '{}'",
                         value.type_name()
@@ -95,7 +98,9 @@ fn number(name: &str, value: &Value<'_>) -> Result<u64> {
 fn unpack(bytes: &[u8]) -> Result<HashSet<ExtentId>> {
     let (packed, rest) = bytes.as_chunks::<EXTENT_BYTES>();
     if !rest.is_empty() {
-        return Err(bad(format!("'known' must have {EXTENT_BYTES} bytes per extent")));
+        return Err(bad(format!(
+            "'known' must have {EXTENT_BYTES} bytes per extent"
+        )));
     }
     let word = |packed: &[u8; EXTENT_BYTES], at: usize| {
         let mut bytes = [0; 8];

@@ -170,7 +170,11 @@ impl BackupStream {
     /// Bytes that it holds in memory.
     pub fn held_bytes(&self) -> usize {
         let extents = self.copy.as_ref().map_or(0, |copy| copy.extents().len());
-        let known = self.request.known.as_ref().map_or(0, |(_, known)| known.len());
+        let known = self
+            .request
+            .known
+            .as_ref()
+            .map_or(0, |(_, known)| known.len());
         self.data.capacity() + self.scratch.capacity() + 48 * extents + 32 * known
     }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::keyspace::{
-    DATA_FILE, EngineError, EngineOptions, RestorePoint, Restored, finish_restore,
-    groups_after, log_file_name,
+    DATA_FILE, EngineError, EngineOptions, RestorePoint, Restored, finish_restore, groups_after,
+    log_file_name,
 };
 use crate::merge::merge_operator;
 
@@ -110,7 +110,11 @@ impl RestoreTarget {
             rest = found.ok_or_else(|| EngineError::InvalidOption(text()))?;
             start = end;
         }
-        if self.log.as_ref().is_none_or(|(_, len)| *len >= LOG_FILE_BYTES) {
+        if self
+            .log
+            .as_ref()
+            .is_none_or(|(_, len)| *len >= LOG_FILE_BYTES)
+        {
             self.end_log_file()?;
             let path = self.unfinished.join(log_file_name(start));
             let file = File::create(&path).map_err(io("creating", &path))?;
@@ -183,4 +187,3 @@ fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let context = format!("{doing} {}", path.display());
     move |source| EngineError::Io { context, source }.into()
 }
-
