@@ -1,6 +1,8 @@
 //! Open cursors, which clients read by `getMore`.
 
+mod backup;
 mod batch;
+mod failures;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::backup::{BackupStream, Step};
 use frond_store::{Flow, MemoryBudget, MemoryUse, OpContext, QueryCursor, Reservation, TailSignal};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
+pub use backup::BackupSource;
 use batch::Batch;
 pub use batch::BatchRoom;
+use failures::{in_use, not_found, too_old};
 
 use crate::needs::Owner;
 use crate::query_stats::ShapeHash;
@@ -42,24 +45,6 @@ pub enum Source {
     Fixed(std::vec::IntoIter<DocBuf>),
     /// The stream of a backup.
     Backup(Box<BackupSource>),
-}
-
-/// The stream of a backup, and until when it waits.
-pub struct BackupSource {
-    stream: BackupStream,
-    context: OpContext,
-    paused_until: Option<Instant>,
-}
-
-impl BackupSource {
-    /// A stream of which nothing was read.
-    pub fn new(stream: BackupStream) -> BackupSource {
-        BackupSource {
-            stream,
-            context: OpContext::new(),
-            paused_until: None,
-        }
-    }
 }
 
 /// A cursor.
@@ -173,7 +158,7 @@ impl Cursor {
         let pending = self.pending.as_ref().map_or(0, |doc| doc.len_bytes());
         match &self.source {
             Source::Query(_) => pending,
-            Source::Backup(backup) => pending + backup.stream.held_bytes(),
+            Source::Backup(backup) => pending + backup.held_bytes(),
             Source::Fixed(rest) => {
                 let rest = rest.as_slice().iter();
                 pending + rest.map(|doc| doc.len_bytes()).sum::<usize>()
@@ -300,13 +285,12 @@ impl Cursor {
                     Some(document) => flow = batch.push(&document),
                     None => self.ended = true,
                 },
-                Source::Backup(backup) => match backup.stream.next(&backup.context)? {
-                    Step::Document(document) => flow = batch.push(&document),
-                    Step::Pause(time) => {
-                        backup.paused_until = Instant::now().checked_add(time);
+                Source::Backup(backup) => match backup.next()? {
+                    Some(document) => flow = batch.push(&document),
+                    None => {
+                        self.ended = backup.ended;
                         break;
                     }
-                    Step::End => self.ended = true,
                 },
             }
         }
@@ -758,6 +742,11 @@ impl Cursors {
     /// Closes the cursors that were idle for the timeout. Returns how many.
     pub fn expire(&self, now: Instant, timeout: Duration) -> u64 {
         self.kill_if(|entry| {
+            let timeout = timeout.min(if entry.is_backup {
+                backup::IDLE_MAX
+            } else {
+                timeout
+            });
             !entry.in_use()
                 && !entry.no_timeout
                 && now.saturating_duration_since(entry.last_used) >= timeout
@@ -791,32 +780,6 @@ impl Cursors {
             })
             .collect()
     }
-}
-
-fn in_use(id: i64) -> Error {
-    Error::new(
-        ErrorCode::CursorInUse,
-        format!("cursor id {id} is already in use"),
-    )
-}
-
-/// The error for a cursor that was closed because memory was scarce.
-fn too_old(id: i64) -> Error {
-    Error::new(
-        ErrorCode::SnapshotTooOld,
-        format!(
-            "cursor id {id} was closed: it was idle while the server's memory was scarce, and what it kept could not be \
-             written to disk. Run the query again, and read its results without long pauses"
-        ),
-    )
-}
-
-/// The error for a cursor that does not exist.
-fn not_found(id: i64) -> Error {
-    Error::new(
-        ErrorCode::CursorNotFound,
-        format!("cursor id {id} not found"),
-    )
 }
 
 #[cfg(test)]

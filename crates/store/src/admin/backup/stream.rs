@@ -3,6 +3,7 @@
 //! A copy comes first: `begin`, `extents`, `head`, the `log` up to the moment of a `mark`, and then the `data`. A stream that
 //! follows goes on with the log and a mark for each tenth of a second in which something was written.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ const LISTED: usize = 128 << 10;
 const MARKS: Duration = Duration::from_millis(50);
 /// The time between two marks while nothing is written.
 const IDLE_MARKS: Duration = Duration::from_secs(2);
+/// The most marks that wait for their log.
+const MARKS_MAX: usize = 1000;
 
 /// What comes next in a stream.
 #[derive(Debug)]
@@ -87,8 +90,9 @@ pub struct BackupStream {
     data_offset: u64,
     data_sent: usize,
     scratch: Vec<u8>,
-    mark: Option<Mark>,
-    /// When the last mark was sent, and its position.
+    /// Marks whose log is still to be sent.
+    marks: VecDeque<Mark>,
+    /// When the last mark was taken, and its position.
     marked: Option<(Instant, u64)>,
     figures: Arc<BackupFigures>,
 }
@@ -120,7 +124,7 @@ impl DocumentStore {
             data_offset: 0,
             data_sent: 0,
             scratch: Vec::new(),
-            mark: None,
+            marks: VecDeque::new(),
             marked: None,
             figures: Arc::default(),
             request,
@@ -185,6 +189,7 @@ impl BackupStream {
     pub fn next(&mut self, context: &OpContext) -> Result<Step> {
         loop {
             context.check()?;
+            self.check_disk()?;
             match self.phase {
                 Phase::Begin => return self.begin().map(Step::Document),
                 Phase::Extents { at } => match self.extents(at) {
@@ -199,7 +204,7 @@ impl BackupStream {
                     }
                 }
                 Phase::Log => {
-                    if let Some(document) = self.log_to_mark()? {
+                    if let Some(document) = self.log_to_mark(true)? {
                         return Ok(Step::Document(document));
                     }
                     if !self.request.follows {
@@ -239,6 +244,19 @@ impl BackupStream {
         }
     }
 
+    /// Ends the stream when the disk is nearly full: what it holds takes room that the store needs.
+    fn check_disk(&self) -> Result<()> {
+        let holds = self.copy.is_some() || self.log.is_some();
+        match holds && self.store.engine().is_disk_low() {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorCode::OutOfDiskSpace,
+                "the backup was ended because the disk is nearly full: what it holds takes room that the server needs",
+            )
+            .into()),
+        }
+    }
+
     fn show(&self, context: &OpContext) {
         if let Some(progress) = &context.progress {
             let done = self.figures.done_bytes.load(Ordering::Relaxed);
@@ -271,7 +289,7 @@ impl BackupStream {
             let position = self.log.as_ref().map_or(0, LogTail::position);
             begin.push("logFrom", long(position));
         }
-        self.mark = Some(self.new_mark());
+        self.take_mark();
         self.phase = match self.copy {
             Some(_) => Phase::Extents { at: 0 },
             None => Phase::Log,
@@ -279,19 +297,20 @@ impl BackupStream {
         Ok(begin)
     }
 
-    /// What is committed before now, before the position that the log has then.
-    fn new_mark(&self) -> Mark {
+    /// Notes that what is committed before now is before the position that the log has then.
+    fn take_mark(&mut self) {
         let time = now_ms();
         let oplog = self.store.oplog();
         let stamp = if oplog.is_on() { oplog.durable() } else { 0 };
         let position = self.store.engine().log_end();
-        Mark {
+        self.marks.push_back(Mark {
             time,
             // The milliseconds are cut.
             until: now_ms() + 1,
             position,
             stamp,
-        }
+        });
+        self.marked = Some((Instant::now(), position));
     }
 
     fn is_known(&self, extent: &ExtentId) -> bool {
@@ -313,29 +332,26 @@ impl BackupStream {
         Some(document)
     }
 
-    /// The log up to the mark, and then the mark.
-    fn log_to_mark(&mut self) -> Result<Option<DocBuf>> {
-        let Some(mark) = self.mark else {
+    /// The log up to the next mark, or the mark. `None` if there is no mark, or if its log is not durable yet; `flush` makes it so.
+    fn log_to_mark(&mut self, flush: bool) -> Result<Option<DocBuf>> {
+        let Some(mark) = self.marks.front().copied() else {
             return Ok(None);
         };
         if let Some(log) = &mut self.log
             && log.position() < mark.position
         {
-            let piece = log.read(LOG_BYTES, true).map_err(log_error)?;
-            if let Some(piece) = piece {
-                if self.copy.is_none() || self.phase == Phase::Follow {
-                    log.release_before(piece.to);
-                }
-                let sent = piece.groups.len() as u64;
-                self.figures.log_bytes.fetch_add(sent, Ordering::Relaxed);
-                let mut document = checked("log", &piece.groups);
-                document.push("from", long(piece.from));
-                document.push("to", long(piece.to));
-                return Ok(Some(document));
-            }
+            let Some(piece) = log.read(LOG_BYTES, flush).map_err(log_error)? else {
+                return Ok(None);
+            };
+            log.release_before(piece.to);
+            let sent = piece.groups.len() as u64;
+            self.figures.log_bytes.fetch_add(sent, Ordering::Relaxed);
+            let mut document = checked("log", &piece.groups);
+            document.push("from", long(piece.from));
+            document.push("to", long(piece.to));
+            return Ok(Some(document));
         }
-        self.mark = None;
-        self.marked = Some((Instant::now(), mark.position));
+        self.marks.pop_front();
         let mut document = doc! {"t": "mark"};
         document.push_value("time", &Value::DateTime(mark.time));
         document.push_value("until", &Value::DateTime(mark.until));
@@ -347,20 +363,17 @@ impl BackupStream {
         Ok(Some(document))
     }
 
+    /// The log and the marks as they come. Nothing is made durable for them: the log's own interval decides.
     fn follow(&mut self) -> Result<Step> {
-        if let Some(document) = self.log_to_mark()? {
-            return Ok(Step::Document(document));
-        }
-        if let Some((at, position)) = self.marked {
+        let is_due = self.marked.is_none_or(|(at, position)| {
             let is_idle = self.store.engine().log_end() == position;
-            let pause = if is_idle { IDLE_MARKS } else { MARKS };
-            if at.elapsed() < pause {
-                return Ok(Step::Pause(MARKS));
-            }
+            at.elapsed() >= if is_idle { IDLE_MARKS } else { MARKS }
+        });
+        if is_due && self.marks.len() < MARKS_MAX {
+            self.take_mark();
         }
-        self.mark = Some(self.new_mark());
-        self.log_to_mark()
-            .map(|document| document.map_or(Step::Pause(MARKS), Step::Document))
+        let document = self.log_to_mark(false)?;
+        Ok(document.map_or(Step::Pause(MARKS), Step::Document))
     }
 
     /// The next bytes of the data file: of extents that follow each other, or a part of a large one.
