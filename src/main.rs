@@ -23,6 +23,9 @@ fn command_line() -> Command {
         .subcommand(frond_transfer::migrate_command())
         .subcommand(frond_transfer::export_command())
         .subcommand(frond_transfer::import_command())
+        .subcommand(frond_backup::backup_command())
+        .subcommand(frond_backup::archive_command())
+        .subcommand(frond_backup::restore_command())
         .subcommand(
             frond_bench::Command::augment_subcommands(Command::new("bench"))
                 .about("Measure a server")
@@ -46,6 +49,9 @@ fn main() -> ExitCode {
         Some(("export", arguments)) => frond_transfer::export(arguments),
         Some(("import", arguments)) => frond_transfer::import(arguments),
         Some(("migrate", arguments)) => frond_transfer::migrate(arguments),
+        Some(("backup", arguments)) => frond_backup::backup(arguments),
+        Some(("archive", arguments)) => frond_backup::archive(arguments),
+        Some(("restore", arguments)) => frond_backup::restore(arguments),
         Some(("bench", arguments)) => match frond_bench::Command::from_arg_matches(arguments) {
             Ok(command) => frond_bench::run(command),
             Err(error) => error.exit(),

@@ -14,6 +14,10 @@ pub use frond_tree::{
     default_reserve as default_disk_reserve, disk, key_hash,
 };
 pub use frond_tree::{
+    CheckpointCopy, DATA_FILE, ExtentId, LogTail, RestorePoint, Restored, finish_restore,
+    groups_after, log_file_name,
+};
+pub use frond_tree::{
     FormatVersion, Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,
     VerifyReport as EngineReport, format_version,
 };

@@ -362,19 +362,20 @@ fn opcounters(server: &Server) -> DocBuf {
     out
 }
 
-fn storage_engine(_: &Server) -> DocBuf {
+fn storage_engine(server: &Server) -> DocBuf {
     doc! {
         "name": "frond",
         "supportsCommittedReads": true,
         "persistent": true,
         "readOnly": false,
-        "backupCursorOpen": false,
+        "backupCursorOpen": server.backups.is_open(),
     }
 }
 
 fn engine(server: &Server) -> DocBuf {
     let mut section = crate::engine_stats::to_doc(&server.store.engine_stats());
     section.push("memory", &crate::engine_stats::memory_to_doc(&server.store));
+    section.push("backup", &server.backups.to_doc());
     section.push_array("damage", |list| {
         for block in server.store.damage() {
             list.push(&crate::engine_stats::damage_to_doc(&block));
