@@ -251,8 +251,19 @@ def from_a_replica_set_with_writes_and_kills():
             client.shop.written.create_index("u", unique=True)
         with Writer(source) as writer, connect(source) as ours, connect(target) as theirs:
             for part in (0.1, 0.4, 0.7):
+                before = theirs.shop.many.estimated_document_count()
                 process = migrate(source, target)
-                wait_for(lambda: theirs.shop.many.estimated_document_count() > part * 60_000 or process.poll() is not None, "copying")
+                wait_for(lambda: theirs.shop.many.estimated_document_count() > max(before, part * 60_000) or process.poll() is not None, "copying")
+                if part == 0.4:
+                    # The target crashes; the migration goes on when it is back.
+                    target.kill()
+                    target.start()
+                    wait_for(lambda: theirs.shop.many.estimated_document_count() > 0.5 * 60_000 or process.poll() is not None, "going on")
+                    if process.poll() is not None:
+                        # It had not begun to copy yet.
+                        said = finish(process, code=1)
+                        assert "connect" in said.lower(), said
+                        continue
                 process.kill()
                 process.communicate()
             with connect(target) as client:
@@ -264,6 +275,9 @@ def from_a_replica_set_with_writes_and_kills():
             process.send_signal(signal.SIGKILL)
             process.communicate()
             process = migrate(source, target)
+            wait_for(lambda: theirs.frond_migrate.state.find_one({"phase": "follow"}), "following")
+            target.kill()
+            target.start()
             # What no update of documents is, too.
             ours.shop.written.create_index("a")
             ours.shop.last.rename("last_of_all")

@@ -4,7 +4,7 @@
 //! read. So a change can be applied again, and after the last one the document is that of the source, whatever
 //! operators the update had.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use frond_bson::{Doc, DocBuf};
 use frond_client::{BulkOptions, Client, Collection, CursorRequest};
@@ -61,6 +61,15 @@ pub fn refetch(
         while cursor.is_open() {
             source.more(&mut cursor, None, &mut each)?;
         }
+        // A capped collection keeps the order in which documents come.
+        let order: HashMap<&[u8], usize> = ids
+            .iter()
+            .enumerate()
+            .map(|(at, id)| (id.as_bytes(), at))
+            .collect();
+        found.sort_by_cached_key(|document: &DocBuf| {
+            write::id_of(document).and_then(|id| order.get(id.as_bytes()).copied())
+        });
         let gone: Vec<DocBuf> = ids
             .iter()
             .filter(|id| !there.contains(id.as_bytes()))

@@ -24,6 +24,9 @@ const BATCH: u32 = 10_000;
 /// How often a range is tried after its connection failed.
 const TRIES: u32 = 10;
 
+/// MongoDB's code for a cursor that the server does not know.
+const CURSOR_NOT_FOUND: i32 = 43;
+
 /// How long to wait before the next try.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -112,8 +115,7 @@ impl Copier<'_> {
                     .copy(&task.listed.collection, job.at, job.range)
                     .and_then(|()| {
                         if open.fetch_sub(1, Ordering::AcqRel) == 1 {
-                            let (_, target) = worker.connect()?;
-                            refused.extend(self.finish(target, task)?);
+                            refused.extend(worker.finish(task)?);
                         }
                         Ok(())
                     });
@@ -207,20 +209,64 @@ impl Worker<'_> {
     /// Copies a range, and goes on where it was after a connection failed.
     fn copy(&mut self, collection: &Collection, at: usize, mut range: RangeState) -> Result<()> {
         let mut tries = 0;
+        let mut has_failed = false;
         loop {
             let before = range.copied;
-            match self.copy_once(collection, at, &mut range) {
+            let copied = if has_failed {
+                self.read_again(collection, at, &mut range)
+            } else {
+                Ok(())
+            };
+            match copied.and_then(|()| self.copy_once(collection, at, &mut range)) {
                 Err(error) if error.is_connection() && tries < TRIES => {
                     self.connections = None;
                     self.copier.signals.check()?;
+                    has_failed = true;
                     tries = if range.copied > before { 0 } else { tries + 1 };
                     std::thread::sleep(PAUSE);
                 }
                 // A cursor that the source has lost, such as after its restart.
-                Err(error) if error.code() == Some(43) && range.copied > before => {}
+                Err(error) if error.code() == Some(CURSOR_NOT_FOUND) && range.copied > before => {}
                 other => return other,
             }
         }
+    }
+
+    /// Builds the indexes of a collection, again if its connection failed.
+    fn finish(&mut self, task: &Task) -> Result<Vec<Refusal>> {
+        let mut tries = 0;
+        loop {
+            let copier = self.copier;
+            let done = self
+                .connect()
+                .and_then(|(_, target)| copier.finish(target, task));
+            match done {
+                Err(error) if error.is_connection() && tries < TRIES => {
+                    self.connections = None;
+                    self.copier.signals.check()?;
+                    tries += 1;
+                    std::thread::sleep(PAUSE);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Reads how far a range is: a target that has crashed may have lost what it had acknowledged, and then what it
+    /// kept of the range, too.
+    fn read_again(
+        &mut self,
+        collection: &Collection,
+        at: usize,
+        range: &mut RangeState,
+    ) -> Result<()> {
+        let state = self.copier.state;
+        let (_, target) = self.connect()?;
+        let kept = state.read_collection(target, collection)?;
+        if let Some(kept) = kept.and_then(|kept| kept.ranges.into_iter().nth(at)) {
+            *range = kept;
+        }
+        Ok(())
     }
 
     fn copy_once(

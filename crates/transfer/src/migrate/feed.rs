@@ -282,6 +282,11 @@ impl Feed {
         Ok(entries.len() as u64)
     }
 
+    /// Whether no entry before the position is still needed.
+    pub fn is_whole(&self) -> bool {
+        self.reader.is_empty()
+    }
+
     /// Up to where changes were shown.
     pub fn position(&self) -> &Position {
         &self.position

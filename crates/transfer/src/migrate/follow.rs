@@ -134,13 +134,18 @@ impl Follower<'_> {
     }
 
     fn feed_once(&self, position: &mut Position, refused: &mut Vec<Refusal>) -> Result<()> {
+        let mut target = self.target.connect()?;
+        // A target that has crashed may have lost what it had acknowledged, and then what it kept of the position, too.
+        if let Some((_, kept)) = self.state.read(&mut target)? {
+            *position = Position::from_doc(&kept);
+        }
         let Some(mut feed) = Feed::open(self.source, position)? else {
             return Ok(());
         };
         let mut applier = Applier {
             follower: self,
             source: self.source.connect()?,
-            target: self.target.connect()?,
+            target,
             batch: Batch::default(),
             waiting: HashMap::new(),
             refused: Vec::new(),
@@ -168,10 +173,16 @@ impl Follower<'_> {
             }
             applied += entries;
             applier.flush()?;
-            if feed.position() != position {
+            // What waits, or is held for its commit, is known to this program only.
+            let is_whole = applier.waiting.is_empty() && feed.is_whole();
+            if is_whole && feed.position() != position {
                 *position = feed.position().clone();
-                self.state
-                    .write(&mut applier.target, Phase::Follow, &position.to_doc())?;
+                self.state.write(
+                    &mut applier.target,
+                    Phase::Follow,
+                    &position.to_doc(),
+                    false,
+                )?;
             }
             refused.append(&mut applier.refused);
             if entries > 0 {

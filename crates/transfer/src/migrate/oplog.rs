@@ -19,6 +19,11 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Whether no transaction is open.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Shows the changes of an entry to `each`.
     pub fn read(&mut self, entry: &Doc, each: &mut dyn FnMut(Change)) {
         self.read_nested(entry, 0, each);

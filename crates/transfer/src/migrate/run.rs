@@ -161,13 +161,13 @@ impl Migration<'_> {
             None => {
                 refused.extend(self.begin(&mut source, &mut target)?);
                 let position = Position::now(&self.source, self.options.follow)?;
-                state.write(&mut target, Phase::Copy, &position.to_doc())?;
+                state.write(&mut target, Phase::Copy, &position.to_doc(), true)?;
                 (Phase::Copy, position)
             }
         };
         if phase == Phase::Copy {
             refused.extend(self.copy(&state, &mut source, &mut target)?);
-            state.write(&mut target, Phase::Follow, &position.to_doc())?;
+            state.write(&mut target, Phase::Follow, &position.to_doc(), true)?;
         }
         drop((source, target));
         let follower = Follower {

@@ -56,7 +56,8 @@ impl State {
         }
     }
 
-    fn put(&self, client: &mut Client, document: &Doc) -> Result<()> {
+    /// Writes a document. Journaled, it says that all that was written before it is kept, too.
+    fn put(&self, client: &mut Client, document: &Doc, journal: bool) -> Result<()> {
         let mut run = Run::default();
         run.push(&write::upsert(document)?);
         let failed = write::write_all(
@@ -64,7 +65,10 @@ impl State {
             &self.collection,
             "update",
             &run,
-            BulkOptions::default(),
+            BulkOptions {
+                journal,
+                ..BulkOptions::default()
+            },
         )?;
         write::first_failure("update", &failed)
     }
@@ -96,7 +100,13 @@ impl State {
     }
 
     /// Keeps phase and position.
-    pub fn write(&self, client: &mut Client, phase: Phase, position: &Doc) -> Result<()> {
+    pub fn write(
+        &self,
+        client: &mut Client,
+        phase: Phase,
+        position: &Doc,
+        phase_is_new: bool,
+    ) -> Result<()> {
         let phase = match phase {
             Phase::Copy => "copy",
             Phase::Follow => "follow",
@@ -104,6 +114,7 @@ impl State {
         self.put(
             client,
             &doc! { "_id": self.key.as_str(), "phase": phase, "position": position },
+            phase_is_new,
         )
     }
 
@@ -128,7 +139,7 @@ impl State {
                 ranges.push(&range.range.to_doc());
             }
         });
-        self.put(client, &document)
+        self.put(client, &document, true)
     }
 
     /// How a collection is divided, and how far its ranges are.
@@ -197,7 +208,7 @@ impl State {
         if let Some(last) = &range.last {
             push_opaque(&mut document, "last", &last.as_value());
         }
-        self.put(client, &document)
+        self.put(client, &document, range.done)
     }
 
     /// Removes all that is known of this migration, and the database if nothing else is in it.
@@ -214,7 +225,10 @@ impl State {
                 &self.collection,
                 "delete",
                 &run,
-                BulkOptions::default(),
+                BulkOptions {
+                    journal: true,
+                    ..BulkOptions::default()
+                },
             )?;
             write::first_failure("delete", &failed)?;
         }
