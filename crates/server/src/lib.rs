@@ -57,6 +57,7 @@ mod reply_room;
 mod room;
 mod sessions;
 mod settings;
+mod standby;
 mod startup_warnings;
 mod state;
 mod statements;

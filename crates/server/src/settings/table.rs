@@ -17,7 +17,7 @@ use super::secret::{Secret, without_secrets};
 use super::security;
 use super::syslog;
 use super::telemetry;
-use super::tls;
+use super::{standby, tls};
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
 
 /// The type of a setting.
@@ -606,6 +606,8 @@ pub static SETTINGS: &[Setting] = &[
             }
         },
     },
+    standby::FOLLOW,
+    standby::FOLLOW_ANEW,
     Setting {
         flag: "oplog",
         key: "replication.oplog",

@@ -270,6 +270,16 @@ impl Oplog {
         Timestamp::from_u64(self.last.load(Ordering::SeqCst))
     }
 
+    /// The timestamp of the newest entry of a snapshot; the null timestamp if it has none.
+    pub(crate) fn last_of(&self, snapshot: &Snapshot) -> Result<Timestamp> {
+        let Some(tree) = self.tree() else {
+            return Ok(Timestamp::default());
+        };
+        let last = snapshot.key_upper_bound(tree)?;
+        let last = last.as_deref().and_then(timestamp_of_key);
+        Ok(Timestamp::from_u64(last.unwrap_or(0)))
+    }
+
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
     pub fn durable(&self) -> u64 {
         self.engine.durable_stamp().max(self.opened_at)

@@ -1,0 +1,78 @@
+//! What happens before the store of a standby is opened.
+
+use std::fmt;
+
+use frond_bson::DocBuf;
+
+use super::directory::{Directory, State};
+use super::{copy, source};
+use crate::log::Log;
+use crate::settings::Settings;
+
+/// Why a standby cannot start.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StartError {
+    pub(super) fn new(message: impl Into<String>) -> StartError {
+        StartError(message.into())
+    }
+}
+
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> StartError {
+        StartError(format!("the data directory of the standby: {error}"))
+    }
+}
+
+/// Sees to it that a standby has a copy of its primary. Returns whether the server is to follow.
+///
+/// # Errors
+/// A directory that is a standby's while the settings are not, or that cannot be filled.
+pub fn prepare(settings: &Settings, log: &Log) -> Result<bool, StartError> {
+    let directory = Directory::new(&settings.db_path);
+    let state = directory.state()?;
+    let Some(uri) = &settings.follow else {
+        return match state {
+            State::Own | State::Promoted => Ok(false),
+            State::Following | State::Copying => Err(StartError::new(
+                "the data directory is a standby's: start it with --follow; to make it a primary, then run \
+                 db.adminCommand({replSetStepUp: 1})",
+            )),
+        };
+    };
+    if state == State::Promoted {
+        log.startup_warning(
+            9_922_020,
+            "This server was a standby and was made a primary, so it does not follow: remove --follow (replication.follow), and set \
+             --replSet (replication.replSetName)",
+            &DocBuf::new(),
+        );
+        return Ok(false);
+    }
+    let uri = source::uri(uri.expose()).map_err(|error| StartError::new(error.to_string()))?;
+    if state == State::Copying || !directory.has_store() {
+        directory.set(State::Copying)?;
+        directory.clear()?;
+        copy::fill(&settings.db_path, &uri, log)?;
+    }
+    if state != State::Following {
+        directory.set(State::Following)?;
+    }
+    Ok(true)
+}
+
+/// Discards the data of a standby, so that the next start begins with a copy.
+///
+/// # Errors
+/// Errors of the file system.
+pub fn discard(settings: &Settings) -> Result<(), StartError> {
+    Directory::new(&settings.db_path).set(State::Copying)?;
+    Ok(())
+}
