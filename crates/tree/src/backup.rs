@@ -108,8 +108,10 @@ impl Snapshot {
             log_start: 0,
             sequence: self.sequence,
             next_tree,
+            ..Position::default()
         };
-        Checkpointer::new(&copy.store).write(&trees, position, || true)?;
+        let trees = Arc::new(trees);
+        Checkpointer::new(&copy.store, &*target.disk).write(&trees, position, || true)?;
         drop((trees, copy));
 
         let store = Store::open(target)?;

@@ -4,10 +4,10 @@
 //! space, syncs, overwrites the older of the two superblocks, and syncs again. Nothing that the newer superblock refers
 //! to is overwritten before that. Tree pages, manifest and map are written twice.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, OTHER_EXTENTS, corrupt};
-use crate::disk::{ALIGNMENT, AlignedBuf};
+use crate::disk::{ALIGNMENT, AlignedBuf, Disk};
 use crate::fail_stop::{FailStop, step};
 use crate::free_map::FreeMap;
 use crate::lost_page::LostPage;
@@ -26,36 +26,72 @@ use crate::{Error, Result, TreeId};
 const MAP_SLACK_BYTES: usize = 256;
 
 /// The blocks of one checkpoint besides its trees.
-struct Written {
-    manifest: StoredTwice,
-    map: StoredTwice,
+pub(crate) struct Written {
+    pub(crate) manifest: StoredTwice,
+    pub(crate) map: StoredTwice,
+}
+
+/// A durable checkpoint. Nothing that it refers to is used for anything else while this lives.
+pub(crate) struct Pinned {
+    // Dropped first: as long as there are the trees, a checkpoint knows that others may use space.
+    pub(crate) written: Arc<Written>,
+    pub(crate) trees: Arc<Trees>,
+    pub(crate) generation: u64,
+    pub(crate) position: Position,
 }
 
 /// Writes checkpoints.
 pub(crate) struct Checkpointer {
     store: Arc<RunStore>,
+    /// The name of the store's history.
+    store_id: [u8; 16],
     generation: u64,
     /// What the durable superblock refers to.
-    durable: Option<Written>,
+    durable: Option<Arc<Written>>,
+    /// Its trees, if they are in memory still, and its position; `None` if it was not written by this process.
+    newest: Option<(Weak<Trees>, Position)>,
     /// The blocks of superblocks whose write failed: they may be on disk all the same.
     unconfirmed: Vec<Written>,
 }
 
 impl Checkpointer {
-    /// A writer for a data file that has no checkpoint.
-    pub(crate) fn new(store: &Arc<RunStore>) -> Checkpointer {
+    /// A writer for a data file that has no checkpoint, of a store with a new history.
+    pub(crate) fn new(store: &Arc<RunStore>, disk: &dyn Disk) -> Checkpointer {
         Checkpointer {
             store: store.clone(),
+            store_id: disk.unique_name(),
             generation: 0,
             durable: None,
+            newest: None,
             unconfirmed: Vec::new(),
         }
+    }
+
+    /// The name of the store's history; it is durable with the next checkpoint.
+    pub(crate) fn store_id(&self) -> [u8; 16] {
+        self.store_id
+    }
+
+    /// Gives the store's history a new name.
+    pub(crate) fn begin_history(&mut self, disk: &dyn Disk) {
+        self.store_id = disk.unique_name();
+    }
+
+    /// The newest durable checkpoint, if everything that it refers to is still there.
+    pub(crate) fn pin(&self) -> Option<Pinned> {
+        let (trees, position) = self.newest.as_ref()?;
+        Some(Pinned {
+            written: self.durable.clone()?,
+            trees: trees.upgrade()?,
+            generation: self.generation,
+            position: *position,
+        })
     }
 
     /// Makes `trees` durable. `is_alone` tells whether nothing else uses space, such as a snapshot or a loader.
     pub(crate) fn write(
         &mut self,
-        trees: &Trees,
+        trees: &Arc<Trees>,
         position: Position,
         is_alone: impl Fn() -> bool,
     ) -> Result<()> {
@@ -102,7 +138,8 @@ impl Checkpointer {
         step("a superblock is written");
         if durable.is_ok() {
             self.generation = generation;
-            self.durable = self.unconfirmed.pop();
+            self.durable = self.unconfirmed.pop().map(Arc::new);
+            self.newest = Some((Arc::downgrade(trees), position));
             self.unconfirmed.clear();
             data.space.checkpoint_durable();
         }
@@ -155,7 +192,8 @@ impl Checkpointer {
     fn capture_free(&self, manifest_bytes: usize) -> (Written, Vec<u8>) {
         let space = &self.store.data.space;
         // Once this checkpoint is durable, nothing refers to the blocks of the previous ones.
-        let old: Vec<(u64, u64)> = (self.durable.iter().chain(&self.unconfirmed))
+        let durable = self.durable.as_deref();
+        let old: Vec<(u64, u64)> = (durable.into_iter().chain(&self.unconfirmed))
             .flat_map(|written| [written.manifest.copies(), written.map.copies()])
             .flat_map(|copies| copies.extents())
             .collect();
@@ -201,9 +239,9 @@ pub(crate) struct Opened {
 }
 
 /// Reads the newest checkpoint, or starts an empty store.
-pub(crate) fn open(store: &Arc<RunStore>) -> Result<Opened> {
+pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
     let mut opened = Opened {
-        checkpointer: Checkpointer::new(store),
+        checkpointer: Checkpointer::new(store, disk),
         trees: Arc::default(),
         position: Position {
             next_tree: 1,
@@ -292,10 +330,10 @@ fn open_with_map(
         let adopted = StoredTwice::adopt(store, copies);
         adopted.ok_or_else(|| corrupt(copies.at[0], "the extent of a block is impossible"))
     };
-    opened.checkpointer.durable = Some(Written {
+    opened.checkpointer.durable = Some(Arc::new(Written {
         manifest: adopt(newest.manifest)?,
         map: adopt(map)?,
-    });
+    }));
     let mut trees = Trees::default();
     for page in &manifest.pages {
         let stored = adopt(page.copies)?;

@@ -432,7 +432,7 @@ impl Engine {
                 self.spare_blocks.keep(1);
             }
             if !is_full {
-                self.seal(bytes);
+                self.seal(&state, bytes);
             }
             if self.options.inline {
                 drop(state);

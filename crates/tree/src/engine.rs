@@ -82,6 +82,8 @@ pub(crate) struct Engine {
     pub(crate) next_tree: AtomicU32,
     /// Shared by the bulk loaders: they use space that no checkpoint refers to.
     pub(crate) loaders: Arc<()>,
+    /// The log's end when the last bulk load was put under its trees: the load may have what is committed up to there.
+    pub(crate) loaded_at: AtomicU64,
     /// The search for used space that nothing refers to, after a crash.
     pub(crate) sweep: Mutex<Option<Sweep>>,
     pub(crate) counters: Counters,
@@ -156,10 +158,10 @@ impl Engine {
 
     /// Seals the active memtable if it has more than `bytes` bytes.
     pub(crate) fn seal_if_over(&self, bytes: usize) {
-        let _state = self.commit_lock.lock();
+        let state = self.commit_lock.lock();
         let version = self.version.load();
         if !version.active.is_empty() && version.active.bytes() > bytes {
-            self.seal(0);
+            self.seal(&state, 0);
         }
     }
 
@@ -176,8 +178,8 @@ impl Engine {
         }
     }
 
-    /// Seals the active memtable and puts a new one in its place. The caller holds the commit lock.
-    pub(crate) fn seal(&self, bytes: usize) {
+    /// Seals the active memtable and puts a new one in its place. The caller holds the commit lock: it has its state.
+    pub(crate) fn seal(&self, state: &CommitState, bytes: usize) {
         let guard = FailStop::begin("sealing a memtable");
         let version = self.version.load();
         let size = self.new_memtable_size().max(bytes + 4096);
@@ -188,8 +190,9 @@ impl Engine {
             .map_or(version.active.log_start, |log| log.end());
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
+        let active = Memtable::new(size, log_start, &self.spare_blocks);
         self.version.store(Arc::new(Version {
-            active: Arc::new(Memtable::new(size, log_start, &self.spare_blocks)),
+            active: Arc::new(active.after_stamp(state.last_stamp)),
             sealed,
             ..Version::clone(&version)
         }));

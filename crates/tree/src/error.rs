@@ -92,6 +92,12 @@ pub enum Error {
     },
     /// [`crate::Options::stamps`] has no stamps reserved for the write set. Nothing is stored.
     NoStamp,
+    /// The log from this position on is not there any more: the store has deleted it, or a reader held more of it than
+    /// [`crate::Options::log_hold_bytes`], or the disk was nearly full.
+    LogGone {
+        /// The position.
+        position: u64,
+    },
     /// An option has a value outside its bounds.
     InvalidOption(String),
     /// The log cannot be written now, or the memtables are full and cannot be flushed. Nothing that was acknowledged is
@@ -255,6 +261,11 @@ impl fmt::Display for Error {
                  with less"
             ),
             Error::NoStamp => f.write_str("no stamps are reserved for the write set"),
+            Error::LogGone { position } => write!(
+                f,
+                "the log is gone from position {position} on: it was deleted, or a reader of the log kept more of it than \
+                 it may"
+            ),
             Error::InvalidOption(text) => f.write_str(text),
             Error::Stalled {
                 disk_full: true,

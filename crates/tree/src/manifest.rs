@@ -34,6 +34,11 @@ pub(crate) struct Position {
     pub(crate) sequence: u64,
     /// The next id of a tree.
     pub(crate) next_tree: u32,
+    /// With the log from `log_start` to here or further the checkpoint is a state that there was: it has
+    /// the trees of all commits up to here, and their bulk loads.
+    pub(crate) complete_at: u64,
+    /// The last stamp of the commits before `log_start`, as far as it is known.
+    pub(crate) last_stamp: u64,
 }
 
 /// The stored form of a page of trees.
@@ -138,6 +143,7 @@ impl Manifest {
             log_start: reader.u64()?,
             sequence: reader.u64()?,
             next_tree: reader.u32()?,
+            ..Position::default()
         };
         let (mut is_exact, mut free_map) = (false, None);
         if has_copies {

@@ -259,14 +259,20 @@ impl Engine {
                 // The checkpoint would make the created and dropped trees durable without the rest of their
                 // commits, which are not flushed yet.
                 if version.active.changes_trees() {
-                    self.seal(0);
+                    self.seal(&state, 0);
                 }
                 return Ok(false);
             }
+            let loaded_at = self.loaded_at.load(Ordering::Relaxed);
             let position = Position {
                 log_start: version.log_start(),
                 sequence: state.next_sequence - 1,
                 next_tree: self.next_tree.load(Ordering::Acquire),
+                complete_at: match self.log.get() {
+                    Some(log) if changes_trees => log.end(),
+                    _ => loaded_at.max(version.log_start()),
+                },
+                last_stamp: version.stamp_in_trees(),
             };
             let log = self.log.get().filter(|_| changes_trees);
             (version, position, log.map(|log| (log, log.end())))
@@ -299,8 +305,12 @@ impl Engine {
                 .flusher
                 .last_log_start
                 .swap(position.log_start, Ordering::Relaxed);
+            let is_low = self.disk_space.is_low();
+            if is_low {
+                log.end_holds();
+            }
             // While the disk is nearly full, its room is worth more than this second chance.
-            log.release_before(match self.disk_space.is_low() {
+            log.release_before(match is_low {
                 true => position.log_start,
                 false => before,
             });

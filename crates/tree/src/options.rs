@@ -104,6 +104,9 @@ pub struct Options {
     /// [`Error::Stalled`]. `None` takes a twentieth of the file system, at least 16 MiB and at most 512 MiB, but not
     /// more than an eighth of it; 0 keeps nothing. Has no effect on a disk that does not report its free space.
     pub disk_reserve_bytes: Option<u64>,
+    /// A reader of the log ([`crate::LogTail`]) keeps at most so many bytes of frames, before compression, that the store does
+    /// not need any more. One that falls further behind gets [`Error::LogGone`]. While the disk is nearly full it keeps nothing.
+    pub log_hold_bytes: u64,
     /// What to do with a damaged log.
     pub log_recovery: LogRecovery,
     /// Resolves update messages.
@@ -134,6 +137,7 @@ impl Options {
             flush_threads: cores.clamp(1, 8),
             inline: false,
             disk_reserve_bytes: None,
+            log_hold_bytes: 16 << 30,
             log_recovery: LogRecovery::Complete,
             merge: Arc::new(NoMerge),
             listener: Arc::new(NoListener),

@@ -34,7 +34,8 @@ impl Engine {
             // The new memtable has room for one frame of any size.
             let size = self.options.memtable_size().max(bytes + 4096);
             let version = self.version.load_full();
-            let active = Arc::new(Memtable::new(size, at, &self.spare_blocks));
+            let active = Memtable::new(size, at, &self.spare_blocks);
+            let active = Arc::new(active.after_stamp(self.commit_lock.lock().last_stamp));
             active.reserve(bytes);
             self.version.store(Arc::new(Version {
                 active,
@@ -75,10 +76,11 @@ impl Engine {
     pub(crate) fn seal_replayed(&self, position: u64) {
         let version = self.version.load_full();
         let size = self.options.memtable_size();
+        let active = Memtable::new(size, position, &self.spare_blocks);
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
         self.version.store(Arc::new(Version {
-            active: Arc::new(Memtable::new(size, position, &self.spare_blocks)),
+            active: Arc::new(active.after_stamp(self.commit_lock.lock().last_stamp)),
             sealed,
             ..Version::clone(&version)
         }));

@@ -110,6 +110,15 @@ impl Store {
     /// # Errors
     /// [`Error::InvalidOption`], [`Error::Corrupt`], or an error of the disk.
     pub fn open(options: Options) -> Result<Store> {
+        Store::open_as(options, false)
+    }
+
+    /// Opens a store that was restored: its history is a new one.
+    pub(crate) fn open_restored(options: Options) -> Result<Store> {
+        Store::open_as(options, true)
+    }
+
+    fn open_as(options: Options, is_restored: bool) -> Result<Store> {
         options.check()?;
         let disk = options.disk.clone();
         let file = disk
@@ -137,14 +146,18 @@ impl Store {
         disk.sync_directory()
             .map_err(Error::io("syncing the store's directory"))?;
         checkpoint::check_magic(&runs)?;
-        let opened = checkpoint::open(&runs)?;
+        let mut opened = checkpoint::open(&runs, &*disk)?;
+        if is_restored {
+            opened.checkpointer.begin_history(&*disk);
+        }
         let position = opened.position;
         let size = options.memtable_size();
         let budget = runs.budget.clone();
         let spare_blocks =
             SpareBlocks::new(move |bytes| budget.reserve(MemoryUse::Memtables, bytes));
+        let active = Memtable::new(size, position.log_start, &spare_blocks);
         let version = Version {
-            active: Arc::new(Memtable::new(size, position.log_start, &spare_blocks)),
+            active: Arc::new(active.after_stamp(position.last_stamp)),
             sealed: Vec::new(),
             trees: opened.trees,
             damage: runs.damage.clone(),
@@ -169,6 +182,7 @@ impl Store {
             flusher: Flusher::default(),
             next_tree: AtomicU32::new(position.next_tree),
             loaders: Arc::default(),
+            loaded_at: AtomicU64::new(0),
             sweep: Mutex::new(opened.sweep),
             counters: Counters::default(),
             failure: OnceLock::new(),
@@ -187,6 +201,7 @@ impl Store {
         }
         let _ = engine.was_log_cut.set(log::was_cut(&*disk)?);
         let recovered = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
+        engine.loaded_at.store(recovered.end, Ordering::Relaxed);
         if engine.options.journal {
             let options = &engine.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);
@@ -206,6 +221,7 @@ impl Store {
                 buffer_bytes,
                 stamps,
             )?;
+            log.limit_holds(engine.options.log_hold_bytes);
             let _ = engine.log.set(log);
         } else {
             // The next checkpoint starts at the end of the old log.

@@ -328,7 +328,16 @@ impl Version {
 
     /// The position in the log from which a replay must start if only the trees are durable.
     pub(crate) fn log_start(&self) -> u64 {
-        self.sealed.last().unwrap_or(&self.active).log_start
+        self.oldest_memtable().log_start
+    }
+
+    /// The last stamp of the commits that are in the trees, as far as it is known.
+    pub(crate) fn stamp_in_trees(&self) -> u64 {
+        self.oldest_memtable().stamp_before
+    }
+
+    fn oldest_memtable(&self) -> &Memtable {
+        self.sealed.last().unwrap_or(&self.active)
     }
 }
 

@@ -475,6 +475,11 @@ impl Engine {
         self.check_running()?;
         // Nothing is flushed meanwhile, so the roots do not change; trees can only be dropped.
         let mut checkpoint_due = self.flusher.working.lock();
+        // The load may have what was committed before. Without that the checkpoint must not have the load.
+        let end = self.log.get().map(|log| log.end());
+        if let Some((log, end)) = self.log.get().zip(end) {
+            log.wait_durable(end)?;
+        }
         let trees = self.trees();
         let mut roots = Vec::with_capacity(loads.len());
         for (id, leaves) in loads {
@@ -497,6 +502,8 @@ impl Engine {
                 trees: Arc::new(trees),
                 ..(*version).clone()
             }));
+            self.loaded_at
+                .fetch_max(end.unwrap_or(0), Ordering::Relaxed);
         }
         *checkpoint_due = true;
         self.flush_sealed(&mut checkpoint_due, usize::MAX)

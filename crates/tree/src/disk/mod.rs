@@ -6,6 +6,7 @@ mod mapping;
 mod overlay;
 mod spare_handles;
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
@@ -27,6 +28,19 @@ pub trait Disk: Send + Sync {
     /// The room of the file system that holds the files; `None` if that is not known.
     fn space(&self) -> io::Result<Option<DiskSpace>> {
         Ok(None)
+    }
+    /// A name that no other call gets, on any machine. A simulated disk gives names that follow from its seed.
+    fn unique_name(&self) -> [u8; 16] {
+        // The keys of the standard library's hash maps come from the system's source of random numbers.
+        let random = || {
+            RandomState::new()
+                .hash_one(std::process::id())
+                .to_le_bytes()
+        };
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&random());
+        name[8..].copy_from_slice(&random());
+        name
     }
     /// Renames a file. A disk without this says [`io::ErrorKind::Unsupported`].
     fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {

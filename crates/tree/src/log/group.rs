@@ -97,9 +97,14 @@ impl Header {
         self.position + u64::from(self.bytes)
     }
 
+    /// Whether these are the bytes after the header.
+    pub(super) fn matches(&self, stored: &[u8]) -> bool {
+        stored.len() == self.stored_bytes as usize && xxh3_64(stored) == self.checksum
+    }
+
     /// The frames, from the bytes after the header in the file.
     pub(super) fn frames(&self, stored: Vec<u8>) -> Option<Vec<u8>> {
-        if stored.len() != self.stored_bytes as usize || xxh3_64(&stored) != self.checksum {
+        if !self.matches(&stored) {
             return None;
         }
         match self.codec {

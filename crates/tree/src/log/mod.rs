@@ -6,12 +6,14 @@
 
 mod buffer;
 mod cut;
+mod ending;
 mod frame;
 mod group;
 mod recovered;
 mod replay;
 mod segment;
 mod state;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -31,12 +33,15 @@ use crate::fail_stop::FailStop;
 use crate::interrupt::{Wait, WaitFor};
 use crate::{Error, Result};
 pub(crate) use cut::{cut_damaged, was_cut};
+pub(crate) use ending::end_at;
 pub(crate) use frame::{Checksum, Frame, Stamped};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use recovered::Recovered;
 pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room};
+pub(crate) use segment::segment_name;
 use segment::{Failure, SegmentWriter};
-use state::{LeftInBuffers, Shared, Stall, State};
+use state::{LeftInBuffers, Shared, Stall};
+pub use tail::{LogPiece, LogTail};
 pub(crate) use units::{Unit, place as unit_place, seal as seal_unit, units};
 
 /// The log thread writes as soon as it has this many bytes, or a quarter of a smaller buffer.
@@ -53,7 +58,6 @@ const SYNC_PAUSE: Duration = Duration::from_millis(10);
 /// The open log.
 pub(crate) struct Log {
     shared: Arc<Shared>,
-    is_inline: bool,
     /// The log thread writes when it has this many bytes.
     write_bytes: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -84,14 +88,22 @@ impl Log {
                 let buffers = map()?;
                 let mut writer = SegmentWriter::new(disk, end, segment_bytes, Arc::clone(&written));
                 let stall = begin(&mut writer)?;
-                Shared::new(end, writer, buffers, None, stall, stamps)
+                Shared::new(
+                    end,
+                    writer,
+                    buffers,
+                    None,
+                    stall,
+                    stamps,
+                    interval.is_none(),
+                )
             }
             Some(left) => {
                 let (writer, groups, error) = left.into_parts(segment_bytes, &written);
                 let map = Box::new(map);
                 let left = Some(LeftInBuffers { groups, map });
                 let stall = Some(Stall::of(&error, false));
-                Shared::new(end, writer, None, left, stall, stamps)
+                Shared::new(end, writer, None, left, stall, stamps, interval.is_none())
             }
         };
         let shared = Arc::new(shared);
@@ -99,7 +111,6 @@ impl Log {
         let Some(interval) = interval else {
             return Ok(Log {
                 shared,
-                is_inline: true,
                 write_bytes,
                 thread: Mutex::new(None),
                 written,
@@ -117,7 +128,6 @@ impl Log {
             .map_err(Error::io("starting the log thread"))?;
         Ok(Log {
             shared,
-            is_inline: false,
             write_bytes,
             thread: Mutex::new(Some(thread)),
             written,
@@ -137,7 +147,7 @@ impl Log {
                 limit: PAYLOAD_BYTES_MAX,
             });
         }
-        if self.is_inline && self.shared.state.lock().stall.is_some() {
+        if self.shared.is_inline && self.shared.state.lock().stall.is_some() {
             // There is no thread that tries again.
             let _ = self.shared.work(false);
         }
@@ -163,7 +173,7 @@ impl Log {
             if let Some(stall) = state.stall.as_ref().filter(|stall| !stall.can_write) {
                 return Err(stall.error());
             }
-            if self.is_inline {
+            if self.shared.is_inline {
                 drop(state);
                 // The next round meets a failure.
                 let _ = self.shared.work(false);
@@ -185,7 +195,7 @@ impl Log {
         state.note_appended(frame);
         let end = state.end;
         drop(state);
-        if self.is_inline {
+        if self.shared.is_inline {
             if bytes >= self.write_bytes || frames >= INLINE_FRAMES {
                 // The frame is in the buffer, so this commit continues; the next one gets the error.
                 let _ = self.shared.work(false);
@@ -216,17 +226,7 @@ impl Log {
     /// # Errors
     /// [`Error::Stalled`] if the log cannot be written for now. What was appended is durable later then.
     pub(crate) fn wait_durable(&self, position: u64) -> Result<()> {
-        if self.is_inline {
-            if self.shared.state.lock().durable < position {
-                self.shared.work(true)?;
-            }
-            return Ok(());
-        }
-        let mut state = self.shared.state.lock();
-        while !self.is_durable(&mut state, position)? {
-            self.shared.progress.wait(&mut state);
-        }
-        Ok(())
+        self.shared.wait_durable(position)
     }
 
     /// As [`Log::wait_durable`], for a task: it is woken when it is to ask again.
@@ -234,36 +234,20 @@ impl Log {
     /// # Errors
     /// As [`Log::wait_durable`].
     pub(crate) fn poll_durable(&self, position: u64, waker: &Waker) -> Poll<Result<()>> {
-        if self.is_inline {
+        if self.shared.is_inline {
             return Poll::Ready(self.wait_durable(position));
         }
         let mut state = self.shared.state.lock();
-        if self.is_durable(&mut state, position)? {
+        if self.shared.is_durable(&mut state, position)? {
             return Poll::Ready(Ok(()));
         }
         state.wakers.push(waker.clone());
         Poll::Pending
     }
 
-    /// Whether everything before `position` is durable; asks for a sync otherwise.
-    fn is_durable(&self, state: &mut State, position: u64) -> Result<bool> {
-        if state.durable >= position {
-            return Ok(true);
-        }
-        if state.wanted < position {
-            state.wanted = position;
-            self.shared.work.notify_one();
-        }
-        state.check()?;
-        match state.stall.as_ref().filter(|stall| !stall.can_write) {
-            Some(stall) => Err(stall.error()),
-            None => Ok(false),
-        }
-    }
-
     /// Asks for a sync soon, and does not wait for it. Without a log thread it syncs at once.
     pub(crate) fn request_sync(&self) {
-        if self.is_inline {
+        if self.shared.is_inline {
             // The state has the failure.
             let _ = self.shared.work(true);
             return;
@@ -281,8 +265,29 @@ impl Log {
     pub(crate) fn release_before(&self, position: u64) {
         let mut state = self.shared.state.lock();
         state.keep_from = state.keep_from.max(position);
+        let most = state.hold_bytes_max;
+        state.end_holds_over(most);
         drop(state);
         self.after_request();
+    }
+
+    /// Sets how many bytes of frames a reader of the log may keep that the store does not need any more.
+    pub(crate) fn limit_holds(&self, bytes: u64) {
+        self.shared.state.lock().hold_bytes_max = bytes;
+    }
+
+    /// Ends the holds of readers that keep what the store does not need any more.
+    pub(crate) fn end_holds(&self) {
+        self.shared.state.lock().end_holds_over(0);
+        self.after_request();
+    }
+
+    /// A reader of the log from a position on, or from its end on.
+    ///
+    /// # Errors
+    /// [`Error::LogGone`] if the log from there on was deleted, [`Error::InvalidOption`] if it ends before.
+    pub(crate) fn tail(&self, from: Option<u64>) -> Result<LogTail> {
+        LogTail::new(&self.shared, from)
     }
 
     /// Deletes the current segment too, if it is not needed any more.
@@ -299,7 +304,7 @@ impl Log {
 
     fn after_request(&self) {
         self.shared.work.notify_one();
-        if self.is_inline {
+        if self.shared.is_inline {
             // The next commit gets a failure.
             let _ = self.shared.work(false);
         }

@@ -199,21 +199,25 @@ pub(crate) fn oldest_position(disk: &dyn Disk) -> Result<Option<u64>> {
 const MISSING: &str = "a group of the log is missing or damaged, and later ones follow";
 
 /// A segment that is read.
-struct Segment {
-    start: u64,
-    file: Arc<dyn DiskFile>,
-    len: u64,
+pub(super) struct Segment {
+    pub(super) start: u64,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) len: u64,
 }
 
 impl Segment {
     fn open(disk: &dyn Disk, start: u64) -> Result<Segment> {
-        let file = open_segment(disk, start)?;
+        Segment::of(open_segment(disk, start)?, start)
+    }
+
+    /// A segment that is open.
+    pub(super) fn of(file: Arc<dyn DiskFile>, start: u64) -> Result<Segment> {
         let context = format!("getting the length of {}", segment_name(start));
         let len = file.len().map_err(Error::io(context))?;
         Ok(Segment { start, file, len })
     }
 
-    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
+    pub(super) fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         match self.file.read_at(&mut bytes, at) {
             Ok(()) => Ok(bytes),
@@ -227,7 +231,7 @@ impl Segment {
     }
 
     /// The header at `at`, if it is valid and its position is possible here.
-    fn header(&self, at: u64) -> Result<Option<Header>> {
+    pub(super) fn header(&self, at: u64) -> Result<Option<Header>> {
         if self.len.saturating_sub(at) < HEADER_BYTES as u64 {
             return Ok(None);
         }
@@ -235,7 +239,7 @@ impl Segment {
     }
 
     /// The frames of the group at `at`, if it is complete.
-    fn frames(&self, at: u64, header: &Header) -> Result<Option<Vec<u8>>> {
+    pub(super) fn frames(&self, at: u64, header: &Header) -> Result<Option<Vec<u8>>> {
         let end = at + HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         if end > self.len {
             return Ok(None);
@@ -245,7 +249,7 @@ impl Segment {
     }
 
     /// The first valid header from `at` on whose position is above `above`, and its offset.
-    fn find_header(&self, mut at: u64, above: u64) -> Result<Option<(u64, Header)>> {
+    pub(super) fn find_header(&self, mut at: u64, above: u64) -> Result<Option<(u64, Header)>> {
         while at + HEADER_BYTES as u64 <= self.len {
             let wanted = (self.len - at).min(SCAN_BYTES as u64) as usize;
             let bytes = self.read(at, wanted)?;
@@ -295,7 +299,7 @@ impl Segment {
         Ok(lost)
     }
 
-    fn corrupt(&self, offset: u64, what: &'static str) -> Error {
+    pub(super) fn corrupt(&self, offset: u64, what: &'static str) -> Error {
         Error::Corrupt {
             file: segment_name(self.start),
             offset,

@@ -20,7 +20,7 @@ const RESERVE_FILE: &str = "log-reserve.frond";
 const RESERVE_BYTES_MAX: u64 = 8 << 20;
 
 /// The name of the segment that starts at a position.
-pub(super) fn segment_name(start: u64) -> String {
+pub(crate) fn segment_name(start: u64) -> String {
     format!("log-{start:016x}.frond")
 }
 
@@ -44,6 +44,16 @@ pub(super) fn segments(disk: &dyn Disk) -> Result<Vec<u64>> {
         .collect();
     starts.sort_unstable();
     Ok(starts)
+}
+
+/// Opens a segment, if there is one that starts there.
+pub(super) fn open_existing(disk: &dyn Disk, start: u64) -> Result<Option<Arc<dyn DiskFile>>> {
+    if !segments(disk)?.contains(&start) {
+        return Ok(None);
+    }
+    let name = segment_name(start);
+    let file = disk.open(&name, false);
+    file.map(Some).map_err(Error::io(format!("opening {name}")))
 }
 
 pub(super) fn open_segment(disk: &dyn Disk, start: u64) -> Result<Arc<dyn DiskFile>> {
@@ -202,6 +212,11 @@ impl SegmentWriter {
         written?;
         self.end += bytes as u64;
         Ok(())
+    }
+
+    /// The disk that has the segments.
+    pub(super) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
     }
 
     /// Fails unless the next frame is the one at `position`: a frame that was lost on the way must not go unnoticed.
@@ -370,10 +385,10 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Deletes the segments that end at or before `position`. One that cannot be deleted only costs space,
-    /// and the next call retries.
+    /// Deletes the segments that end at or before `position`, which a reader of the log may move back. One that cannot be
+    /// deleted only costs space, and the next call retries.
     pub(super) fn delete_before(&mut self, position: u64) {
-        if position > self.kept_from {
+        if position != self.kept_from {
             self.kept_from = position;
             self.delete();
         }

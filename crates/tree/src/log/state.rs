@@ -1,6 +1,6 @@
 //! The state of an open log, and the work on it: of the log thread, or of committers where there is none.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -17,7 +17,9 @@ use crate::{Error, Result};
 
 /// What the handle of a log and its thread share. Who takes both locks takes the writer's first.
 pub(super) struct Shared {
-    writer: Mutex<SegmentWriter>,
+    pub(super) writer: Mutex<SegmentWriter>,
+    /// There is no log thread: committers write and sync.
+    pub(super) is_inline: bool,
     /// What a replay has left in the file of the buffers. There are no buffers before this is written. Locked under `writer`.
     recovered: Mutex<Option<LeftInBuffers>>,
     /// Whether there are buffers.
@@ -63,6 +65,13 @@ pub(super) struct State {
     /// Segments before this position can be deleted, and those before the second one have been.
     pub(super) keep_from: u64,
     kept_from: u64,
+    /// Readers of the log hold segments: by their numbers, the positions from which on. One that holds too much is removed.
+    holds: BTreeMap<u64, u64>,
+    next_hold: u64,
+    /// A hold ends when it keeps more bytes of frames than this that are not needed otherwise.
+    pub(super) hold_bytes_max: u64,
+    /// Everything before this position is durable in segments.
+    pub(super) readable: u64,
     /// Whether to start a new segment, so that the current one can be deleted when it is not needed any more.
     pub(super) leave_segment: bool,
     /// Why commits are refused for now.
@@ -134,9 +143,46 @@ impl State {
         newest.map(|(_, stamped)| stamped)
     }
 
+    /// Segments before this position can be deleted.
+    fn keep(&self) -> u64 {
+        let held = self.holds.values().copied().min();
+        held.map_or(self.keep_from, |held| held.min(self.keep_from))
+    }
+
+    /// Holds the segments from a position on. Returns the number of the hold.
+    pub(super) fn hold(&mut self, position: u64) -> u64 {
+        let number = self.next_hold;
+        self.next_hold += 1;
+        self.holds.insert(number, position);
+        number
+    }
+
+    /// Whether a hold was not ended.
+    pub(super) fn is_held(&self, hold: u64) -> bool {
+        self.holds.contains_key(&hold)
+    }
+
+    /// Lets a hold begin later, at `position`, or ends it.
+    pub(super) fn release(&mut self, hold: u64, position: Option<u64>) {
+        match (self.holds.get_mut(&hold), position) {
+            (Some(held), Some(position)) => *held = position.max(*held),
+            (Some(_), None) => {
+                self.holds.remove(&hold);
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// Ends the holds that keep more bytes than `most`.
+    pub(super) fn end_holds_over(&mut self, most: u64) {
+        let keep_from = self.keep_from;
+        self.holds
+            .retain(|_, held| keep_from.saturating_sub(*held) <= most);
+    }
+
     /// Whether the log thread has work that does not need the log to be writable.
     pub(super) fn must_work(&self) -> bool {
-        self.stop || self.retry_now || self.keep_from > self.kept_from
+        self.stop || self.retry_now || self.keep() > self.kept_from
     }
 
     /// Whether it has other work.
@@ -157,6 +203,7 @@ impl Shared {
         recovered: Option<LeftInBuffers>,
         stall: Option<Stall>,
         stamps: Arc<DurableStamp>,
+        is_inline: bool,
     ) -> Shared {
         let is_mapped = AtomicBool::new(buffers.is_some());
         let (filling, free) = match buffers {
@@ -168,12 +215,15 @@ impl Shared {
             free,
             end,
             durable: end,
+            readable: writer.durable,
+            hold_bytes_max: u64::MAX,
             must_retry: stall.is_some() || !writer.has_reserve(),
             stall,
             ..State::default()
         };
         Shared {
             writer: Mutex::new(writer),
+            is_inline,
             recovered: Mutex::new(recovered),
             is_mapped,
             state: Mutex::new(state),
@@ -191,7 +241,7 @@ impl Shared {
             let mut state = self.state.lock();
             state.check()?;
             state.retry_now = false;
-            (state.keep_from, state.leave_segment)
+            (state.keep(), state.leave_segment)
         };
         // During the work no field of the state holds the buffer that is written, and it is not known whether a sync
         // happened.
@@ -218,6 +268,7 @@ impl Shared {
         state.leave_segment &= !leave_segment || result.is_err();
         // What a replay has left in the buffers is durable there.
         state.durable = state.durable.max(writer.durable);
+        state.readable = writer.durable;
         // Who waits for the sync of a commit finds its stamps durable.
         if let Some(stamped) = state.take_durable_stamp() {
             self.stamps.note_synced(stamped.sequence, stamped.last);
@@ -238,6 +289,40 @@ impl Shared {
         });
         self.report(state);
         outcome
+    }
+
+    /// Waits until everything before `position` is durable.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`] if the log cannot be written for now. What was appended is durable later then.
+    pub(super) fn wait_durable(&self, position: u64) -> Result<()> {
+        if self.is_inline {
+            if self.state.lock().durable < position {
+                self.work(true)?;
+            }
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        while !self.is_durable(&mut state, position)? {
+            self.progress.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Whether everything before `position` is durable; asks for a sync otherwise.
+    pub(super) fn is_durable(&self, state: &mut State, position: u64) -> Result<bool> {
+        if state.durable >= position {
+            return Ok(true);
+        }
+        if state.wanted < position {
+            state.wanted = position;
+            self.work.notify_one();
+        }
+        state.check()?;
+        match state.stall.as_ref().filter(|stall| !stall.can_write) {
+            Some(stall) => Err(stall.error()),
+            None => Ok(false),
+        }
     }
 
     /// Wakes those who wait for a sync, or for room in the buffer.

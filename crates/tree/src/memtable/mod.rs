@@ -49,6 +49,8 @@ pub(crate) struct Memtable {
     range_bytes: AtomicUsize,
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
+    /// The last stamp of the commits before, as far as it is known.
+    pub(crate) stamp_before: u64,
     /// When it was made.
     since: Instant,
 }
@@ -116,7 +118,16 @@ impl Memtable {
             node_bytes: AtomicUsize::new(0),
             range_bytes: AtomicUsize::new(0),
             log_start,
+            stamp_before: 0,
             since: Instant::now(),
+        }
+    }
+
+    /// Notes the last stamp of the commits before.
+    pub(crate) fn after_stamp(self, stamp_before: u64) -> Memtable {
+        Memtable {
+            stamp_before,
+            ..self
         }
     }
 

@@ -1,5 +1,6 @@
 //! A simulated disk in memory with faults. Its behaviour depends only on its calls and its seed.
 
+pub mod copies;
 pub mod rot;
 
 use std::cmp::Ordering;
@@ -456,6 +457,15 @@ impl Disk for SimDisk {
             total,
             available: state.room_for(""),
         }))
+    }
+
+    fn unique_name(&self) -> [u8; 16] {
+        let state = self.lock();
+        let half = |seed| xxh3_64_with_seed(&state.operations.to_le_bytes(), state.trace ^ seed);
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&half(1).to_le_bytes());
+        name[8..].copy_from_slice(&half(2).to_le_bytes());
+        name
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

@@ -1,0 +1,398 @@
+//! Copies of a running store: a durable checkpoint, with the log from its position on.
+//!
+//! A checkpoint is immutable, and so is the log. A copy pins the checkpoint as a snapshot pins what it sees: what the checkpoint
+//! refers to is not used for anything else while the copy lives. So the extents are read while the store writes to
+//! others. The log that follows brings the copy to any later moment ([`crate::finish_restore`]).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::checkpoint::Pinned;
+use crate::data_file::{DataFile, block_extent, check_block, corrupt, decode_block, seal_block};
+use crate::disk::{ALIGNMENT, AlignedBuf};
+use crate::engine::Engine;
+use crate::log::LogTail;
+use crate::manifest::encode_superblock;
+use crate::metadata::Copies;
+use crate::node::{NodeRef, RunRef, Subtree, SubtreeRef};
+use crate::run::{RunInfo, RunStore};
+use crate::run_index::RunIndex;
+use crate::store::Store;
+use crate::{Error, Result};
+
+/// An extent of the data file. Within the life of one [`Store::store_id`] this names the content of the extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExtentId {
+    /// Where it begins in the data file, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The newest checkpoint when it was allocated.
+    pub birth: u64,
+}
+
+/// What an extent has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Content {
+    Run {
+        index_at: u32,
+        index_len: u32,
+        filter_len: u32,
+        pages: u32,
+    },
+    /// A block.
+    Block { len: u32 },
+    /// One of two copies of a block, and where the other one is.
+    Copy { len: u32, other: u64 },
+}
+
+/// A durable checkpoint of a running store, which stays readable while this lives. As a snapshot it keeps space in use that
+/// the store does not need any more, so drop it when the disk is nearly full ([`Store::is_disk_low`]).
+pub struct CheckpointCopy {
+    pinned: Pinned,
+    store: Arc<RunStore>,
+    engine: Arc<Engine>,
+    extents: Vec<ExtentId>,
+    contents: Vec<Content>,
+    /// Holds the log until the first reader takes it.
+    log: Mutex<Option<LogTail>>,
+    /// A buffer for reads.
+    buffer: Mutex<AlignedBuf>,
+}
+
+impl Store {
+    /// Pins the newest durable checkpoint, and holds the log from its position on. Writes a checkpoint if the trees have
+    /// changed since the newest one. Reads all internal nodes, to list what the checkpoint refers to.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Unreadable`] if a node is damaged, errors of the disk.
+    pub fn begin_copy(&self) -> Result<CheckpointCopy> {
+        let engine = self.engine();
+        let (pinned, log) = engine.pin_checkpoint()?;
+        if let Some(lost) = pinned.trees.lost_pages().first() {
+            return Err(lost.error());
+        }
+        let store = engine.runs.clone();
+        let (extents, contents) = Walk::all(&store, &pinned)?;
+        Ok(CheckpointCopy {
+            pinned,
+            store,
+            engine: engine.clone(),
+            extents,
+            contents,
+            log: Mutex::new(Some(log)),
+            buffer: Mutex::default(),
+        })
+    }
+
+    /// Reads the log of this open store from a position on, or from its end on. The log is kept from there on until the reader
+    /// is dropped or moved on; [`crate::Options::log_hold_bytes`] is the limit.
+    ///
+    /// # Errors
+    /// [`Error::LogGone`] if that part of the log is not there any more, [`Error::InvalidOption`] if the log ends before, or if there
+    /// is no journal.
+    pub fn log_tail(&self, from: Option<u64>) -> Result<LogTail> {
+        match self.engine().log.get() {
+            Some(log) => log.tail(from),
+            None => Err(Error::InvalidOption(
+                "a store without a journal has no log".to_owned(),
+            )),
+        }
+    }
+
+    /// The position after the last frame of the log; 0 without a journal.
+    pub fn log_end(&self) -> u64 {
+        self.engine().log.get().map_or(0, |log| log.end())
+    }
+
+    /// Names the history of this store: positions of the log, and extents with their births, mean the same as long as it
+    /// is the same. It is new in a new store, after a restore, and after a salvage. A store that has no checkpoint yet may
+    /// get another one after a crash.
+    pub fn store_id(&self) -> [u8; 16] {
+        self.engine().checkpointer.lock().store_id()
+    }
+}
+
+impl Engine {
+    /// The newest checkpoint, written now if the trees have changed, and the log from its position on.
+    fn pin_checkpoint(&self) -> Result<(Pinned, LogTail)> {
+        self.check_running()?;
+        if self.log.get().is_none() {
+            // Without a journal there is nothing else to have the newest commits from.
+            self.seal_if_over(0);
+        }
+        let mut checkpoint_due = self.flusher.working.lock();
+        let newest = self.checkpointer.lock().pin();
+        if let Some(pinned) = newest
+            && !*checkpoint_due
+            && (self.log.get().is_some() || self.version.load().sealed.is_empty())
+        {
+            return self.hold_log(pinned);
+        }
+        *checkpoint_due = true;
+        let most = match self.log.get() {
+            Some(_) => 0,
+            None => usize::MAX,
+        };
+        let written = self.flush_sealed(&mut checkpoint_due, most);
+        let pinned = written.and_then(|()| {
+            let pinned = self.checkpointer.lock().pin();
+            let missing = || Error::Closed("the store has no checkpoint".to_owned());
+            self.hold_log(pinned.ok_or_else(missing)?)
+        });
+        drop(checkpoint_due);
+        if let Err(error) = &pinned {
+            self.note_if_full(error);
+        }
+        pinned
+    }
+
+    /// No checkpoint is written meanwhile.
+    fn hold_log(&self, pinned: Pinned) -> Result<(Pinned, LogTail)> {
+        let log = match self.log.get() {
+            Some(log) => log.tail(Some(pinned.position.log_start))?,
+            None => LogTail::empty(),
+        };
+        Ok((pinned, log))
+    }
+}
+
+impl CheckpointCopy {
+    /// The number of the checkpoint.
+    pub fn generation(&self) -> u64 {
+        self.pinned.generation
+    }
+
+    /// The position from which on a restored store replays the log.
+    pub fn log_start(&self) -> u64 {
+        self.pinned.position.log_start
+    }
+
+    /// A restore needs the log from [`CheckpointCopy::log_start`] to this position at least: the checkpoint has parts of what was
+    /// committed before it. Everything up to it is durable.
+    pub fn complete_at(&self) -> u64 {
+        match self.engine.log.get() {
+            Some(_) => self.pinned.position.complete_at,
+            None => self.log_start(),
+        }
+    }
+
+    /// All that a restore needs of the data file besides the [`CheckpointCopy::head`], by ascending offsets.
+    pub fn extents(&self) -> &[ExtentId] {
+        &self.extents
+    }
+
+    /// Reads an extent, and checks the checksums of its blocks. Of metadata that is stored twice a damaged copy is made from
+    /// the other one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Unreadable`] with file and offset if it is damaged, [`Error::InvalidOption`] if it is not one
+    /// of [`CheckpointCopy::extents`].
+    pub fn read(&self, extent: &ExtentId, out: &mut Vec<u8>) -> Result<()> {
+        let place = self.extents.binary_search(extent);
+        let unknown = |_| Error::InvalidOption(format!("{extent:?} is not a part of this copy"));
+        let content = self.contents[place.map_err(unknown)?];
+        let mut buffer = std::mem::take(&mut *self.buffer.lock());
+        let read = read_extent(&self.store.data, extent, content, &mut buffer);
+        if let Ok(()) = &read {
+            out.clear();
+            out.extend_from_slice(&buffer[..extent.len as usize]);
+        }
+        *self.buffer.lock() = buffer;
+        read.inspect_err(|error| self.store.damage.note(None, error))
+    }
+
+    /// The first bytes of the data file: both superblocks, for this checkpoint.
+    pub fn head(&self) -> Vec<u8> {
+        let manifest = self.pinned.written.manifest.copies();
+        let mut head = vec![0; 2 * ALIGNMENT];
+        let generation = self.generation();
+        // The first checkpoint of a store has no other one beside it.
+        for generation in generation.saturating_sub(1).max(1)..=generation {
+            let at = (generation % 2) as usize * ALIGNMENT;
+            head[at..at + ALIGNMENT].copy_from_slice(&encode_superblock(generation, &manifest));
+        }
+        head
+    }
+
+    /// The log from [`CheckpointCopy::log_start`] on. The log is kept from there on until the first such reader is dropped or moved
+    /// on.
+    ///
+    /// # Errors
+    /// As [`Store::log_tail`], when it is called again.
+    pub fn log(&self) -> Result<LogTail> {
+        if let Some(log) = self.log.lock().take() {
+            return Ok(log);
+        }
+        match self.engine.log.get() {
+            Some(log) => log.tail(Some(self.log_start())),
+            None => Ok(LogTail::empty()),
+        }
+    }
+}
+
+/// Reads an extent into `buffer`, and checks its blocks.
+fn read_extent(
+    data: &DataFile,
+    extent: &ExtentId,
+    content: Content,
+    buffer: &mut AlignedBuf,
+) -> Result<()> {
+    let read = data.read(extent.offset, extent.len as usize, buffer);
+    match content {
+        Content::Run {
+            index_at,
+            index_len,
+            filter_len,
+            pages,
+        } => {
+            read?;
+            let info = [index_at, index_len, filter_len, pages];
+            check_run(extent.offset, info, buffer)
+        }
+        Content::Block { len } => {
+            read?;
+            check_block(&buffer[..len as usize], extent.offset)
+        }
+        Content::Copy { len, other } => {
+            let checked = read.and_then(|_| check_block(&buffer[..len as usize], extent.offset));
+            let Err(error) = checked else { return Ok(()) };
+            let (len, other_len) = (len as usize, extent.len as usize);
+            let is_sound = data.read(other, other_len, buffer).is_ok()
+                && check_block(&buffer[..len], other).is_ok();
+            if !is_sound {
+                return Err(error);
+            }
+            seal_block(&mut buffer[..len], extent.offset);
+            Ok(())
+        }
+    }
+}
+
+/// Fails if the checksum of a block of a run does not match.
+fn check_run(offset: u64, info: [u32; 4], bytes: &[u8]) -> Result<()> {
+    let [index_at, index_len, filter_len, pages] = info;
+    let block = |at: u32, len: u32| {
+        let (at, len) = (at as usize, len as usize);
+        bytes.get(at..at + len).unwrap_or_default()
+    };
+    let filter_at = index_at + index_len;
+    check_block(block(filter_at, filter_len), offset + u64::from(filter_at))?;
+    let index_offset = offset + u64::from(index_at);
+    let decode = |payload: &[u8]| RunIndex::decode(payload, pages, index_at);
+    let index = decode_block(block(index_at, index_len), index_offset, decode)?;
+    let index = index.ok_or_else(|| corrupt(index_offset, "the index of a run is malformed"))?;
+    for page in 0..index.pages() {
+        let (at, len) = index.block(page);
+        check_block(block(at, len), offset + u64::from(at))?;
+    }
+    Ok(())
+}
+
+/// Lists what a checkpoint refers to.
+struct Walk<'a> {
+    store: &'a RunStore,
+    found: Vec<(ExtentId, Content)>,
+    /// Nodes that were not read yet: offset and length of their blocks.
+    nodes: Vec<(u64, u32)>,
+    /// All nodes. In damaged metadata a node may be below itself.
+    seen: HashSet<u64>,
+}
+
+impl Walk<'_> {
+    fn all(store: &RunStore, pinned: &Pinned) -> Result<(Vec<ExtentId>, Vec<Content>)> {
+        let mut walk = Walk {
+            store,
+            found: Vec::new(),
+            nodes: Vec::new(),
+            seen: HashSet::new(),
+        };
+        let unstored = || Error::Closed("a checkpoint has a part that is not stored".to_owned());
+        walk.add_copies(&pinned.written.manifest.copies());
+        walk.add_copies(&pinned.written.map.copies());
+        for page in pinned.trees.pages() {
+            walk.add_copies(&page.stored.get().ok_or_else(unstored)?.copies());
+            for (_, tree) in page.trees() {
+                match &tree.root {
+                    Subtree::Empty => {}
+                    Subtree::Leaf(run) => {
+                        walk.add_run(run.extent.offset, run.extent.len, &run.info)
+                    }
+                    Subtree::Internal(node) => {
+                        let (offset, len) = node.place().ok_or_else(unstored)?;
+                        walk.add_node(offset, len);
+                    }
+                }
+            }
+        }
+        while let Some((offset, len)) = walk.nodes.pop() {
+            walk.follow(offset, len)?;
+        }
+        let mut found = walk.found;
+        found.sort_unstable();
+        // Siblings may share a run.
+        found.dedup();
+        Ok(found.into_iter().unzip())
+    }
+
+    fn follow(&mut self, offset: u64, len: u32) -> Result<()> {
+        let data = &self.store.data;
+        let parsed = data.read_block(offset, len as usize, NodeRef::parse);
+        let parsed = parsed.inspect_err(|error| self.store.damage.note(None, error))?;
+        let node = parsed.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
+        for part in node.runs.iter().flat_map(|run| &run.parts) {
+            self.add_run_ref(part);
+        }
+        for child in &node.children {
+            match &child.subtree {
+                SubtreeRef::Empty => {}
+                SubtreeRef::Leaf(run) => self.add_run_ref(run),
+                SubtreeRef::Internal(node) => self.add_node(node.offset, node.len),
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, offset: u64, len: u64, content: Content) {
+        let extent = ExtentId {
+            offset,
+            len,
+            birth: 0,
+        };
+        self.found.push((extent, content));
+    }
+
+    fn add_copies(&mut self, copies: &Copies) {
+        let [first, second] = copies.at;
+        for (at, other) in [(first, second), (second, first)] {
+            let content = Content::Copy {
+                len: copies.len,
+                other,
+            };
+            self.add(at, block_extent(copies.len), content);
+        }
+    }
+
+    fn add_run_ref(&mut self, run: &RunRef) {
+        self.add_run(run.offset, run.len, &run.info);
+    }
+
+    fn add_run(&mut self, offset: u64, len: u64, info: &RunInfo) {
+        let content = Content::Run {
+            index_at: info.index_at,
+            index_len: info.index_len,
+            filter_len: info.filter_len,
+            pages: info.pages,
+        };
+        self.add(offset, len, content);
+    }
+
+    fn add_node(&mut self, offset: u64, len: u32) {
+        if self.seen.insert(offset) {
+            self.add(offset, block_extent(len), Content::Block { len });
+            self.nodes.push((offset, len));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Ending a log earlier: a store that is restored gets the commits up to a moment.
+
+use std::sync::Arc;
+
+use super::buffer::BUFFER_FILE;
+use super::group::{self, FRAME_HEADER_BYTES, HEADER_BYTES, Place};
+use super::replay::Segment;
+use super::segment::{open_existing, segment_name, segments};
+use crate::disk::Disk;
+use crate::operation::{is_sound, with_stamps};
+use crate::{Error, RestorePoint, Result};
+
+/// What a log ends with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// The position after the last frame.
+    pub(crate) end: u64,
+    /// The last stamp of the commits that are left, if there is one.
+    pub(crate) last_stamp: Option<u64>,
+    /// Frames that a replay finds.
+    pub(crate) frames: u64,
+    /// Where the log is cut, if it is: in which segment, at which offset.
+    cut: Option<Cut>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    segment: u64,
+    /// Where the first group begins of which not all frames stay, and how many bytes of its frames do.
+    offset: u64,
+    kept_bytes: usize,
+}
+
+/// Reads the log from `from` on, all of which must be sound, and finds where it is to end.
+///
+/// # Errors
+/// [`Error::Corrupt`] where a group is missing or damaged, also at the end: what a backup has was durable.
+/// [`Error::InvalidOption`] if the log ends before the position that is asked for.
+pub(crate) fn end_at(disk: &Arc<dyn Disk>, from: u64, point: RestorePoint) -> Result<Ending> {
+    let mut ending = Ending {
+        end: from,
+        ..Ending::default()
+    };
+    let starts = segments(&**disk)?;
+    let first = starts
+        .partition_point(|start| *start <= from)
+        .saturating_sub(1);
+    let starts = starts.get(first..).unwrap_or_default();
+    let mut position = starts.first().copied().unwrap_or(from);
+    for start in starts {
+        let Some(file) = open_existing(&**disk, *start)? else {
+            continue;
+        };
+        let segment = Segment::of(file, *start)?;
+        if *start != position || *start == starts[0] && *start > from {
+            return Err(segment.corrupt(0, "the log before this segment is missing"));
+        }
+        let mut at = 0;
+        while at < segment.len {
+            let header = segment.header(at)?;
+            let header = header.filter(|header| header.position == position);
+            let damaged = || segment.corrupt(at, "a group of the log is missing or damaged");
+            let header = header.ok_or_else(damaged)?;
+            let frames = segment.frames(at, &header)?.ok_or_else(damaged)?;
+            let mut kept_bytes = 0;
+            for payload in group::payloads(&frames) {
+                let payload = payload.filter(|payload| is_sound(payload));
+                let payload = payload.ok_or_else(damaged)?;
+                let bytes = FRAME_HEADER_BYTES + payload.len();
+                let end = position + bytes as u64;
+                let stamp = with_stamps(payload).1;
+                let is_after = match point {
+                    RestorePoint::End => false,
+                    RestorePoint::Position(last) => end > last,
+                    RestorePoint::Stamp(last) => stamp.is_some_and(|stamp| stamp > last),
+                };
+                if position >= from {
+                    if is_after {
+                        ending.cut = Some(Cut {
+                            segment: *start,
+                            offset: at,
+                            kept_bytes,
+                        });
+                        return Ok(ending);
+                    }
+                    ending.frames += 1;
+                    ending.last_stamp = stamp.or(ending.last_stamp);
+                    ending.end = end;
+                }
+                kept_bytes += bytes;
+                position = end;
+            }
+            at += HEADER_BYTES as u64 + u64::from(header.stored_bytes);
+        }
+    }
+    if position < from {
+        let text =
+            format!("the log ends at position {position}; the checkpoint needs it from {from} on");
+        return Err(Error::InvalidOption(text));
+    }
+    match point {
+        RestorePoint::Position(last) if last > ending.end => {
+            let text = format!("the log ends at position {}, before {last}", ending.end);
+            Err(Error::InvalidOption(text))
+        }
+        _ => Ok(ending),
+    }
+}
+
+impl Ending {
+    /// Removes what comes after the end, durably. After an error or a crash the files have to be restored again.
+    pub(crate) fn apply(&self, disk: &Arc<dyn Disk>) -> Result<()> {
+        let names = disk.list().map_err(Error::io("listing the log"))?;
+        if names.iter().any(|name| name == BUFFER_FILE) {
+            // Its frames would continue the log.
+            let context = Error::io(format!("removing {BUFFER_FILE}"));
+            disk.remove(BUFFER_FILE).map_err(context)?;
+        }
+        if let Some(cut) = &self.cut {
+            let starts = segments(&**disk)?;
+            for later in starts.into_iter().rev().filter(|at| *at > cut.segment) {
+                let name = segment_name(later);
+                let context = Error::io(format!("removing {name}"));
+                disk.remove(&name).map_err(context)?;
+            }
+            if let Some(file) = open_existing(&**disk, cut.segment)? {
+                cut.apply(&Segment::of(file, cut.segment)?)?;
+            }
+        }
+        disk.sync_directory()
+            .map_err(Error::io("syncing the store's directory"))
+    }
+}
+
+impl Cut {
+    fn apply(&self, segment: &Segment) -> Result<()> {
+        let what = "a group of the log has changed while it was read";
+        let mut end = self.offset;
+        let context = || {
+            let name = segment_name(self.segment);
+            Error::io(format!("ending {name} at {}", self.offset))
+        };
+        if self.kept_bytes > 0 {
+            let header = segment.header(self.offset)?;
+            let header = header.ok_or_else(|| segment.corrupt(self.offset, what))?;
+            let frames = segment.frames(self.offset, &header)?;
+            let frames = frames
+                .as_deref()
+                .and_then(|frames| frames.get(..self.kept_bytes));
+            let frames = frames.ok_or_else(|| segment.corrupt(self.offset, what))?;
+            let place = Place {
+                position: header.position,
+                durable: header.durable,
+                sequence: header.sequence,
+            };
+            let mut packed = Vec::new();
+            let whole = group::seal(frames, &mut packed, place);
+            (segment.file)
+                .write_at(whole, self.offset)
+                .map_err(context())?;
+            end += whole.len() as u64;
+        }
+        segment.file.set_len(end).map_err(context())?;
+        segment.file.sync().map_err(context())
+    }
+}
