@@ -4,6 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
@@ -202,10 +203,10 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         tls.warn_at_start(&settings.tls, &log);
     }
 
-    let store = tokio::task::block_in_place(|| {
-        let follows = standby::prepare(&settings, &log).map_err(FatalError::standby)?;
-        open_store(&settings, &log, follows)
-    })?;
+    let Some(follows) = prepare_standby(&settings, &log).await? else {
+        return Ok(Ended::Stopped);
+    };
+    let store = tokio::task::block_in_place(|| open_store(&settings, &log, follows))?;
     let _pid_file = settings
         .pid_file
         .clone()
@@ -309,7 +310,28 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     Ok(ended)
 }
 
-fn open_store(settings: &Settings, log: &Arc<Log>, follows: bool) -> Result<DocumentStore, FatalError> {
+/// Fills the data directory of a standby, which may take long. Returns whether the server is to follow; none if a signal ended it.
+async fn prepare_standby(settings: &Settings, log: &Arc<Log>) -> Result<Option<bool>, FatalError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
+    let stopped = stop.clone();
+    let listening = tokio::spawn(async move {
+        tokio::select! {
+            _ = signals.terminate.recv() => {}
+            _ = signals.interrupt.recv() => {}
+        }
+        stopped.store(true, Ordering::SeqCst);
+    });
+    let prepared = tokio::task::block_in_place(|| standby::prepare(settings, log, &stop));
+    listening.abort();
+    prepared.map_err(FatalError::standby)
+}
+
+fn open_store(
+    settings: &Settings,
+    log: &Arc<Log>,
+    follows: bool,
+) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
     let for_clients = client_bytes(usable_bytes(), cache);

@@ -147,7 +147,8 @@ impl Server {
         let given_name = settings.replica_set.as_deref();
         let standby = match &settings.follow {
             Some(uri) if store.is_following() => Some(Arc::new(
-                Standby::new(uri.expose()).map_err(|error| StartError::Follow(error.to_string()))?,
+                Standby::new(uri.expose())
+                    .map_err(|error| StartError::Follow(error.to_string()))?,
             )),
             _ => None,
         };

@@ -52,6 +52,7 @@ impl Error {
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)
+                | EngineError::LogGone { .. }
                 | EngineError::Duplicate { .. } => ErrorCode::InternalError,
             },
         }

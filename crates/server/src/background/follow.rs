@@ -107,13 +107,9 @@ fn read_all(server: &Server, standby: &Standby, hand_on: &SyncSender<Read>) {
                 if standby.note_error(&error) {
                     let attributes = doc! {"error": &*error, "source": &*standby.source};
                     let text = "The standby has no connection to its primary, and tries again";
-                    server.log.warning(
-                        Component::Control,
-                        9_922_003,
-                        "follow",
-                        text,
-                        &attributes,
-                    );
+                    server
+                        .log
+                        .warning(Component::Control, 9_922_003, "follow", text, &attributes);
                 }
             }
         }
@@ -157,7 +153,10 @@ fn read_from(
         )));
     }
     if !hello.is_primary {
-        return Err(refused(format!("the server at {} is no primary", standby.source)));
+        return Err(refused(format!(
+            "the server at {} is no primary",
+            standby.source
+        )));
     }
     learn(set, &mut source)?;
     let own = last_entry(server).map_err(|error| refused(error.to_string()))?;
@@ -192,7 +191,10 @@ fn read_from(
             asked = Instant::now();
             let now = source.hello()?;
             if !now.is_primary {
-                return Err(refused(format!("the server at {} is no primary any more", standby.source)));
+                return Err(refused(format!(
+                    "the server at {} is no primary any more",
+                    standby.source
+                )));
             }
             standby.heard(now.last);
             if now.version != hello.version {

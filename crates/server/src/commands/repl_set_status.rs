@@ -98,7 +98,10 @@ impl Command for ReplSetGetStatus {
 fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
     let (applied, primary) = (server.store.oplog().last(), standby.primary_last());
     let durable = applied.min(Timestamp::from_u64(server.store.oplog().durable()));
-    let me = server.replication.as_ref().map(|set| set.default_host.as_str());
+    let me = server
+        .replication
+        .as_ref()
+        .map(|set| set.default_host.as_str());
     let follows = standby.phase() == Phase::Following;
     let mut status = doc! {
         "set": &*member.config.name,
@@ -138,10 +141,17 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
         id: member.config.member_id,
         host: &member.config.host,
         is_up: follows,
-        state: if follows { (1, "PRIMARY") } else { (8, "(not reachable/healthy)") },
+        state: if follows {
+            (1, "PRIMARY")
+        } else {
+            (8, "(not reachable/healthy)")
+        },
         last: primary,
     });
-    primary.push("lastHeartbeatMessage", if follows { "" } else { &*last_error });
+    primary.push(
+        "lastHeartbeatMessage",
+        if follows { "" } else { &*last_error },
+    );
     primary.push("configVersion", member.config.version as i32);
     primary.push("configTerm", member.config.term as i32);
     let mut own = shown(&Shown {
@@ -152,7 +162,10 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
         state: (2, "SECONDARY"),
         last: applied,
     });
-    own.push("syncSourceHost", if follows { &*member.config.host } else { "" });
+    own.push(
+        "syncSourceHost",
+        if follows { &*member.config.host } else { "" },
+    );
     own.push("infoMessage", &*last_error);
     own.push("configVersion", member.config.version as i32);
     own.push("configTerm", member.config.term as i32);

@@ -77,9 +77,9 @@ fn step_up(server: &Server, standby: &Standby) -> Result<DocBuf> {
     server.store.lead()?;
     set.step_up()?;
     let directory = Directory::new(&server.settings.db_path);
-    directory
-        .set(DirectoryState::Promoted)
-        .map_err(|error| Error::internal(format!("noting the step up in the data directory: {error}")))?;
+    directory.set(DirectoryState::Promoted).map_err(|error| {
+        Error::internal(format!("noting the step up in the data directory: {error}"))
+    })?;
     let reply = doc! {
         "appliedOptime": last,
         "primaryOptime": standby.primary_last(),

@@ -6,8 +6,8 @@ use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, SnapshotReads, check_database_name};
 
-use super::{CommandRequest, lane};
 use super::transaction::Fields;
+use super::{CommandRequest, lane};
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::authorization::{Action, Caller, Needs};
 use crate::commands::{Command, Traits, proper_name};

@@ -17,8 +17,8 @@ use super::secret::{Secret, without_secrets};
 use super::security;
 use super::syslog;
 use super::telemetry;
-use super::{standby, tls};
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
+use super::{standby, tls};
 
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -88,9 +88,9 @@ impl Directory {
         for file in std::fs::read_dir(&self.path)? {
             let file = file?;
             let name = file.file_name();
-            let is_of_store = name
-                .to_str()
-                .is_some_and(|name| name.ends_with(".frond") && (name == "data.frond" || name.starts_with("log-")));
+            let is_of_store = name.to_str().is_some_and(|name| {
+                name.ends_with(".frond") && (name == "data.frond" || name.starts_with("log-"))
+            });
             if is_of_store && file.file_type()?.is_file() {
                 std::fs::remove_file(file.path())?;
             }

@@ -20,8 +20,8 @@ use crate::clock::now_ms;
 use crate::metrics::Counter;
 
 pub use directory::{Directory, State as DirectoryState};
-pub use start::{StartError, discard, prepare};
 pub use source::{Problem, Source, entries};
+pub use start::{StartError, discard, prepare};
 
 /// What a standby does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +275,7 @@ impl Standby {
         let status = self.status.lock().clone();
         let mut out = doc! {
             "state": status.phase.name(),
+            "isFollowing": status.phase == Phase::Following,
             "since": Value::DateTime(status.since_ms),
             "source": &*self.source,
         };
@@ -291,7 +292,10 @@ impl Standby {
             out.push("lagSeconds", lag as f64 / 1000.0);
         }
         let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        out.push("waitingEntries", count(self.waiting.load(Ordering::Relaxed)));
+        out.push(
+            "waitingEntries",
+            count(self.waiting.load(Ordering::Relaxed)),
+        );
         let bytes = self.waiting_bytes.load(Ordering::Relaxed);
         out.push("waitingBytes", count(bytes));
         out.push("fetchedEntries", self.fetched.get());

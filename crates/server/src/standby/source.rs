@@ -20,7 +20,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(30);
 pub(super) fn uri(text: &str) -> Result<Uri> {
     let mut uri: Uri = text.parse()?;
     uri.socket_timeout.get_or_insert(ANSWER_WAIT);
-    uri.app_name.get_or_insert_with(|| "frond standby".to_owned());
+    uri.app_name
+        .get_or_insert_with(|| "frond standby".to_owned());
     Ok(uri)
 }
 
@@ -101,7 +102,9 @@ impl Source {
     /// # Errors
     /// Errors of the connection.
     pub fn config(&mut self) -> Result<DocBuf> {
-        let reply = self.client.command("admin", &doc! {"replSetGetConfig": 1})?;
+        let reply = self
+            .client
+            .command("admin", &doc! {"replSetGetConfig": 1})?;
         let config = reply.get_doc("config").map(Doc::to_owned);
         config.ok_or_else(|| Error::Protocol("replSetGetConfig without a config".to_owned()))
     }
@@ -118,7 +121,9 @@ impl Source {
     /// See [`Problem`].
     pub fn check(&mut self, own: &Doc) -> std::result::Result<(), Problem> {
         let Some(Value::Timestamp(at)) = own.get("ts") else {
-            return Err(Problem::Diverged("this standby's oplog has no entries".to_owned()));
+            return Err(Problem::Diverged(
+                "this standby's oplog has no entries".to_owned(),
+            ));
         };
         let first = self.first(&doc! {})?;
         let first = match first.as_ref().and_then(|first| first.get("ts")) {
@@ -140,8 +145,14 @@ impl Source {
         match there {
             Some(there) if is_same(&there, own) => Ok(()),
             // It may have been trimmed between the two reads.
-            None if self.first(&doc! {})?.and_then(|now| now.get("ts").map(|ts| ts != Value::Timestamp(first))) == Some(true) => {
-                Err(Problem::Passing(Error::Protocol("the oplog is being trimmed".to_owned())))
+            None if self
+                .first(&doc! {})?
+                .and_then(|now| now.get("ts").map(|ts| ts != Value::Timestamp(first)))
+                == Some(true) =>
+            {
+                Err(Problem::Passing(Error::Protocol(
+                    "the oplog is being trimmed".to_owned(),
+                )))
             }
             _ => Err(Problem::Diverged(format!(
                 "the primary has not the entry that this standby has applied last, at {}: it is another server, or it was \
@@ -160,7 +171,9 @@ impl Source {
             "find": "oplog.rs", "filter": {"ts": {"$gt": after}}, "tailable": true, "awaitData": true,
         };
         let reply = self.client.command("local", &find)?;
-        let cursor = reply.get_doc("cursor").and_then(|cursor| cursor.get_i64("id"));
+        let cursor = reply
+            .get_doc("cursor")
+            .and_then(|cursor| cursor.get_i64("id"));
         self.cursor = cursor.unwrap_or(0);
         Ok(reply)
     }
@@ -171,11 +184,15 @@ impl Source {
     /// Errors of the connection, and of a cursor that has ended.
     pub fn next(&mut self) -> Result<DocBuf> {
         if self.cursor == 0 {
-            return Err(Error::Protocol("the cursor on the oplog has ended".to_owned()));
+            return Err(Error::Protocol(
+                "the cursor on the oplog has ended".to_owned(),
+            ));
         }
         let more = doc! {"getMore": self.cursor, "collection": "oplog.rs", "maxTimeMS": AWAIT_MS};
         let reply = self.client.command("local", &more)?;
-        let cursor = reply.get_doc("cursor").and_then(|cursor| cursor.get_i64("id"));
+        let cursor = reply
+            .get_doc("cursor")
+            .and_then(|cursor| cursor.get_i64("id"));
         self.cursor = cursor.unwrap_or(0);
         Ok(reply)
     }
@@ -197,7 +214,10 @@ pub fn entries(reply: &Doc) -> Vec<&Doc> {
 fn is_same(left: &Doc, right: &Doc) -> bool {
     let fields = |entry: &Doc| {
         let mut out = DocBuf::new();
-        for (name, value) in entry.iter().filter(|(name, _)| *name != "t" && *name != "prevOpTime") {
+        for (name, value) in entry
+            .iter()
+            .filter(|(name, _)| *name != "t" && *name != "prevOpTime")
+        {
             out.push(name, value);
         }
         out

@@ -1,6 +1,8 @@
 //! What happens before the store of a standby is opened.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use frond_bson::DocBuf;
 
@@ -31,16 +33,20 @@ impl From<std::io::Error> for StartError {
     }
 }
 
-/// Sees to it that a standby has a copy of its primary. Returns whether the server is to follow.
+/// Sees to it that a standby has a copy of its primary. Returns whether the server is to follow; none if `stop` was set meanwhile.
 ///
 /// # Errors
 /// A directory that is a standby's while the settings are not, or that cannot be filled.
-pub fn prepare(settings: &Settings, log: &Log) -> Result<bool, StartError> {
+pub fn prepare(
+    settings: &Settings,
+    log: &Log,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<bool>, StartError> {
     let directory = Directory::new(&settings.db_path);
     let state = directory.state()?;
     let Some(uri) = &settings.follow else {
         return match state {
-            State::Own | State::Promoted => Ok(false),
+            State::Own | State::Promoted => Ok(Some(false)),
             State::Following | State::Copying => Err(StartError::new(
                 "the data directory is a standby's: start it with --follow; to make it a primary, then run \
                  db.adminCommand({replSetStepUp: 1})",
@@ -54,18 +60,20 @@ pub fn prepare(settings: &Settings, log: &Log) -> Result<bool, StartError> {
              --replSet (replication.replSetName)",
             &DocBuf::new(),
         );
-        return Ok(false);
+        return Ok(Some(false));
     }
     let uri = source::uri(uri.expose()).map_err(|error| StartError::new(error.to_string()))?;
     if state == State::Copying || !directory.has_store() {
         directory.set(State::Copying)?;
         directory.clear()?;
-        copy::fill(&settings.db_path, &uri, log)?;
+        if !copy::fill(&settings.db_path, &uri, log, stop)? {
+            return Ok(None);
+        }
     }
     if state != State::Following {
         directory.set(State::Following)?;
     }
-    Ok(true)
+    Ok(Some(true))
 }
 
 /// Discards the data of a standby, so that the next start begins with a copy.
