@@ -15,8 +15,7 @@ from bson.raw_bson import RawBSONDocument
 from harness.server import Server, ServerError
 from harness.tap import equal, run, test
 from pymongo import ASCENDING, MongoClient, ReadPreference, WriteConcern
-from pymongo.errors import AutoReconnect, ConnectionFailure, OperationFailure, PyMongoError
-from pymongo.read_concern import ReadConcern
+from pymongo.errors import AutoReconnect, ConnectionFailure, NotPrimaryError, OperationFailure, PyMongoError
 
 BINARY = os.environ.get("FROND_BINARY")
 SEED = int(os.environ.get("FROND_SEED", time.time_ns() % 1_000_000))
@@ -33,8 +32,8 @@ def connect(server, user="", options="", **more):
 def expect(code, call):
     try:
         call()
-    except OperationFailure as error:
-        equal(error.code, code, str(error))
+    except (OperationFailure, NotPrimaryError) as error:
+        equal(error.details["code"], code, str(error))
         return error
     raise AssertionError(f"expected error {code}")
 
@@ -122,10 +121,12 @@ class Pair:
     """A primary and its standby, which begins with an empty directory unless it is made from a stopped primary."""
 
     def __init__(self, options=(), standby_options=(), prepare=None, cold=False, user=""):
+        # With a user both check authorization, once `prepare` has made the user.
         self.user = user
         self.primary = Server(BINARY, options=options, replica_set="rs0")
         self.standby = Server(BINARY)
-        self.standby.options = [*options, *standby_options, "--follow", self.source]
+        secured = ["--auth"] if user else []
+        self.standby.options = [*options, *standby_options, *secured, "--follow", self.source]
         self.primary.start()
         if prepare:
             prepare(connect(self.primary))
@@ -133,6 +134,12 @@ class Pair:
             self.primary.stop()
             shutil.copytree(self.primary.dbpath, self.standby.dbpath, dirs_exist_ok=True)
             os.remove(os.path.join(self.standby.dbpath, "mongod.lock"))
+        if user:
+            self.primary.stop()
+            self.primary.options += secured
+            # It is initiated, and only users may ask for that again.
+            self.primary.replica_set = None
+        if user or cold:
             self.primary.start()
 
     @property
@@ -223,7 +230,7 @@ def every_entry_reaches_a_standby_that_was_copied_from_files():
         until("the default concern", lambda: standby.admin.command("getDefaultRWConcern")["defaultWriteConcern"] == {"w": 1})
         assert concern["defaultWriteConcern"], concern
         plan = reading(standby, "shop").command("explain", {"find": "c", "filter": {"tags": 3}}, verbosity="queryPlanner")
-        assert b"IXSCAN" in plan.raw, plan
+        assert "IXSCAN" in str(plan), plan
         figures = standby_status(standby)
         assert figures["commits"] < figures["appliedEntries"] / 2, figures
 
@@ -270,7 +277,7 @@ def a_standby_reads_and_refuses_as_a_secondary():
 
 def raw_command(server, body):
     with server.connect() as connection:
-        reply = connection.command({**body, "$db": "shop"})
+        reply = connection.command(body, "shop")
     if reply["ok"] != 1:
         raise OperationFailure(reply["errmsg"], reply["code"], reply)
     return reply
@@ -308,6 +315,34 @@ def causal_reads_snapshots_and_streams_are_right_on_a_standby():
 
 def reading_in(client):
     return client.get_database("shop", read_preference=ReadPreference.SECONDARY_PREFERRED)
+
+
+@test
+def users_and_roles_are_those_of_the_primary():
+    def add_users(client):
+        client.admin.command("createUser", "root", pwd="secret", roles=["root"])
+
+    with Pair(prepare=add_users, cold=True, user="root:secret@") as pair:
+        primary, standby = pair.clients()
+        in_state(standby, "following")
+        primary.shop.c.insert_many([{"_id": n} for n in range(5)])
+        primary.shop.command("createRole", "reader", privileges=[
+            {"resource": {"db": "shop", "collection": "c"}, "actions": ["find"]}], roles=[])
+        primary.shop.command("createUser", "visitor", pwd="x", roles=["reader"])
+        caught_up(primary, standby)
+        visitor = connect(pair.standby, "visitor:x@", "&authSource=shop")
+        equal(visitor.shop.c.count_documents({}), 5)
+        expect(13, lambda: visitor.shop.d.find_one())
+        expect(13, lambda: visitor.admin.command("replSetStepUp"))
+        primary.shop.command("updateRole", "reader", privileges=[
+            {"resource": {"db": "shop", "collection": "d"}, "actions": ["find"]}])
+        caught_up(primary, standby)
+        until("the role has changed", lambda: visitor.shop.d.find_one() is None)
+        expect(13, lambda: visitor.shop.c.find_one())
+        primary.shop.command("dropUser", "visitor")
+        caught_up(primary, standby)
+        expect(18, lambda: connect(pair.standby, "visitor:x@", "&authSource=shop").shop.d.find_one())
+        same(primary, standby)
 
 
 @test

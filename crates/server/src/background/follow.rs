@@ -249,7 +249,10 @@ fn apply(server: &Server, standby: &Standby, follower: &mut Follower, all: &[&Do
                 return;
             }
             // There may be room later.
-            Err(error) if error.is_disk_full() && !standby.is_stopping() => {
+            Err(error) if error.is_disk_full() => {
+                if standby.is_stopping() {
+                    return;
+                }
                 standby.note_error(&error.to_string());
                 standby.pause(ROOM_WAIT);
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_error::{Error, ErrorCode, Result};
+use frond_error::{Error, Result};
 
 use super::repl_set_config::replica_set;
 use super::{Command, Traits};
@@ -53,29 +53,27 @@ impl Command for ReplSetStepUp {
         set.initiated()?;
         // There is no election that could be tried first.
         cx.args().flag("skipDryRun")?;
-        let standby = match &cx.server.standby {
-            Some(standby) if set.is_standby() => standby,
+        match &cx.server.standby {
+            Some(standby) => standby.step_up(|| step_up(cx.server, standby)),
             // It is what it is to become.
-            _ => return Ok(DocBuf::new()),
-        };
-        step_up(cx.server, standby)
+            None => Ok(DocBuf::new()),
+        }
     }
 }
 
+/// Each step may fail, and is then done by the next attempt.
 fn step_up(server: &Server, standby: &Standby) -> Result<DocBuf> {
     let set = replica_set(server)?;
-    let oplog = server.store.oplog();
     let is_caught_up = catch_up(server, standby);
-    if standby.set_phase(Phase::SteppingUp) == Phase::SteppingUp {
-        return Err(Error::new(
-            ErrorCode::ConflictingOperationInProgress,
-            "the standby is stepping up already",
-        ));
-    }
+    standby.set_phase(Phase::SteppingUp);
     standby.join();
-    let last = oplog.last();
-    server.store.lead()?;
-    set.step_up()?;
+    let last = server.store.oplog().last();
+    if server.store.is_following() {
+        server.store.lead()?;
+    }
+    if !set.has_own_configuration()? {
+        set.step_up()?;
+    }
     let directory = Directory::new(&server.settings.db_path);
     directory.set(DirectoryState::Promoted).map_err(|error| {
         Error::internal(format!("noting the step up in the data directory: {error}"))

@@ -93,6 +93,14 @@ impl Replication {
         Ok(())
     }
 
+    /// Whether the configuration is that of this server, and not that of a primary that it follows.
+    ///
+    /// # Errors
+    /// `NotYetInitialized` (94).
+    pub fn has_own_configuration(&self) -> Result<bool> {
+        Ok(self.initiated()?.elected != Timestamp::default())
+    }
+
     /// Makes this server the primary of the set, which it is the only member of from here on. The store leads already.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use frond_bson::{DocBuf, Timestamp, Value, doc};
 use frond_client::{Uri, uri::without_passwords};
+use frond_error::Result;
 use frond_store::DocumentStore;
 use parking_lot::{Condvar, Mutex};
 
@@ -100,6 +101,7 @@ pub struct Standby {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Whether it is to be started anew from a copy.
     wants_copy: AtomicBool,
+    has_stepped_up: Mutex<bool>,
 }
 
 impl Standby {
@@ -107,7 +109,7 @@ impl Standby {
     ///
     /// # Errors
     /// What is wrong with the connection string.
-    pub fn new(uri: &str) -> Result<Standby, frond_client::Error> {
+    pub fn new(uri: &str) -> std::result::Result<Standby, frond_client::Error> {
         Ok(Standby {
             uri: source::uri(uri)?,
             source: without_passwords(uri),
@@ -131,6 +133,7 @@ impl Standby {
             applied_wall_ms: AtomicU64::new(0),
             threads: Mutex::default(),
             wants_copy: AtomicBool::new(false),
+            has_stepped_up: Mutex::new(false),
         })
     }
 
@@ -234,6 +237,20 @@ impl Standby {
             // A panic of the thread is logged already.
             let _ = thread.join();
         }
+    }
+
+    /// Runs a step up, which ends it as a standby. Later ones do nothing, unless it has failed.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub fn step_up(&self, run: impl FnOnce() -> Result<DocBuf>) -> Result<DocBuf> {
+        let mut is_done = self.has_stepped_up.lock();
+        if *is_done {
+            return Ok(DocBuf::new());
+        }
+        let reply = run()?;
+        *is_done = true;
+        Ok(reply)
     }
 
     /// Asks for a start from a copy, when the server has stopped.

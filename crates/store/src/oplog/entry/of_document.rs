@@ -35,23 +35,22 @@ impl Decoder {
     }
 
     fn read(&mut self, doc: &Doc, out: &mut Vec<u8>) -> Option<Decoded> {
-        let Some(Value::Timestamp(ts)) = doc.get("ts") else {
+        let fields = Fields::of(doc)?;
+        let Some(Value::Timestamp(ts)) = fields.ts else {
             return None;
         };
-        let Some(Value::DateTime(wall_ms)) = doc.get("wall") else {
+        let Some(Value::DateTime(wall_ms)) = fields.wall else {
             return None;
         };
-        let session = session(doc)?;
-        let o = doc.get_doc("o")?;
-        let kind = kind(doc, o)?;
+        let session = fields.session()?;
+        let kind = fields.kind()?;
         if kind == Kind::Transaction {
-            self.transaction(doc, o, wall_ms, session, out)?;
+            self.transaction(&fields, wall_ms, session, out)?;
         } else {
             if self.chain != (0, 0) {
                 return None;
             }
-            let uuid = uuid(doc)?;
-            operation(doc, o, kind, uuid.as_ref(), Some(wall_ms), session)?.encode(out);
+            fields.entry(kind, Some(wall_ms), session)?.encode(out);
         }
         Some(Decoded {
             ts: ts.to_u64(),
@@ -61,12 +60,12 @@ impl Decoder {
 
     fn transaction(
         &mut self,
-        doc: &Doc,
-        o: &Doc,
+        fields: &Fields<'_>,
         wall_ms: i64,
         session: Option<Session>,
         out: &mut Vec<u8>,
     ) -> Option<()> {
+        let o = fields.o?;
         if o.get("prepare").is_some_and(|value| value.truthy()) {
             return None;
         }
@@ -75,17 +74,14 @@ impl Decoder {
             return None;
         };
         for one in all.values() {
-            let one = one.as_doc()?;
-            let o = one.get_doc("o")?;
-            let kind = kind(one, o).filter(|kind| *kind != Kind::Transaction)?;
-            let uuid = uuid(one)?;
-            operations.push(&operation(one, o, kind, uuid.as_ref(), None, None)?);
+            let one = Fields::of(one.as_doc()?)?;
+            let kind = one.kind().filter(|kind| *kind != Kind::Transaction)?;
+            operations.push(&one.entry(kind, None, None)?);
         }
         let is_partial = o.get("partialTxn").is_some_and(|value| value.truthy());
-        let ns = doc.get_str("ns")?;
         let flags = if is_partial { flag::PARTIAL } else { 0 };
         let (kind, wall) = (Kind::Transaction, Some(wall_ms));
-        encode_head(kind, flags, ns, None, wall, session, out);
+        encode_head(kind, flags, fields.ns?, None, wall, session, out);
         let (before, operations_before) = self.chain;
         let so_far = operations_before.checked_add(operations.count())?;
         out.extend_from_slice(&before.to_le_bytes());
@@ -99,77 +95,107 @@ impl Decoder {
     }
 }
 
-fn kind(doc: &Doc, o: &Doc) -> Option<Kind> {
-    Some(match doc.get_str("op")? {
-        "i" => Kind::Insert,
-        "u" => match difference(o) {
-            Some(_) => Kind::Update,
-            None if o.contains_key("_id") => Kind::Replace,
-            None => return None,
-        },
-        "d" => Kind::Delete,
-        "n" => Kind::Noop,
-        "c" => match o.first()? {
-            ("applyOps", _) => Kind::Transaction,
-            _ => Kind::Command,
-        },
-        _ => return None,
-    })
-}
-
-/// The difference that an update has. A replacement has an `_id`.
-fn difference(o: &Doc) -> Option<&Doc> {
-    let is_update = !o.contains_key("_id") && o.get("$v")?.as_f64() == Some(2.0);
-    o.get_doc("diff").filter(|_| is_update)
-}
-
-fn uuid(doc: &Doc) -> Option<Option<[u8; 16]>> {
-    match doc.get("ui") {
-        None => Some(None),
-        Some(Value::Binary { bytes, .. }) => Some(Some(bytes.try_into().ok()?)),
-        Some(_) => None,
-    }
-}
-
-fn session(doc: &Doc) -> Option<Option<Session>> {
-    let Some(lsid) = doc.get("lsid") else {
-        return Some(None);
-    };
-    let Some(Value::Binary { bytes, .. }) = lsid.as_doc()?.get("id") else {
-        return None;
-    };
-    Some(Some(Session {
-        id: bytes.try_into().ok()?,
-        number: doc.get_i64("txnNumber")?,
-        statement: doc.get_i32("stmtId"),
-    }))
-}
-
-fn operation<'a>(
-    doc: &'a Doc,
-    o: &'a Doc,
-    kind: Kind,
+/// The fields of an entry, found in one pass.
+#[derive(Clone, Copy, Default)]
+struct Fields<'a> {
+    op: Option<&'a str>,
+    ns: Option<&'a str>,
     uuid: Option<&'a [u8; 16]>,
-    wall_ms: Option<i64>,
-    session: Option<Session>,
-) -> Option<Entry<'a>> {
-    Some(Entry {
-        kind,
-        ns: doc.get_str("ns")?,
-        uuid,
-        wall_ms,
-        session,
-        has_pre_image: false,
-        o2: match kind {
-            // It follows from `o`.
-            Kind::Insert | Kind::Replace => None,
-            _ => doc.get_doc("o2"),
-        },
-        o: match kind {
-            Kind::Update => difference(o)?,
-            _ => o,
-        },
-    })
+    o: Option<&'a Doc>,
+    o2: Option<&'a Doc>,
+    ts: Option<Value<'a>>,
+    wall: Option<Value<'a>>,
+    lsid: Option<&'a Doc>,
+    number: Option<i64>,
+    statement: Option<i32>,
+}
+
+impl<'a> Fields<'a> {
+    /// `None` if one of them has a wrong type, or is not known.
+    fn of(doc: &'a Doc) -> Option<Fields<'a>> {
+        let mut fields = Fields::default();
+        for (name, value) in doc.iter() {
+            match (name, value) {
+                ("op", Value::String(op)) => fields.op = Some(op),
+                ("ns", Value::String(ns)) => fields.ns = Some(ns),
+                ("ui", Value::Binary { bytes, .. }) => fields.uuid = Some(bytes.try_into().ok()?),
+                ("o", Value::Document(o)) => fields.o = Some(o),
+                ("o2", Value::Document(o2)) => fields.o2 = Some(o2),
+                ("ts", value) => fields.ts = Some(value),
+                ("wall", value) => fields.wall = Some(value),
+                ("lsid", Value::Document(lsid)) => fields.lsid = Some(lsid),
+                ("txnNumber", Value::Int64(number)) => fields.number = Some(number),
+                ("stmtId", Value::Int32(statement)) => fields.statement = Some(statement),
+                ("t" | "v" | "prevOpTime", _) => {}
+                _ => return None,
+            }
+        }
+        Some(fields)
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Some(match self.op? {
+            "i" => Kind::Insert,
+            "u" => match self.difference() {
+                Some(_) => Kind::Update,
+                None if self.o?.contains_key("_id") => Kind::Replace,
+                None => return None,
+            },
+            "d" => Kind::Delete,
+            "n" => Kind::Noop,
+            "c" => match self.o?.first()? {
+                ("applyOps", _) => Kind::Transaction,
+                _ => Kind::Command,
+            },
+            _ => return None,
+        })
+    }
+
+    /// The difference that an update has. A replacement has an `_id`.
+    fn difference(&self) -> Option<&'a Doc> {
+        let o = self.o?;
+        let is_update = !o.contains_key("_id") && o.get("$v")?.as_f64() == Some(2.0);
+        o.get_doc("diff").filter(|_| is_update)
+    }
+
+    fn session(&self) -> Option<Option<Session>> {
+        let Some(lsid) = self.lsid else {
+            return Some(None);
+        };
+        let Some(Value::Binary { bytes, .. }) = lsid.get("id") else {
+            return None;
+        };
+        Some(Some(Session {
+            id: bytes.try_into().ok()?,
+            number: self.number?,
+            statement: self.statement,
+        }))
+    }
+
+    fn entry(
+        &self,
+        kind: Kind,
+        wall_ms: Option<i64>,
+        session: Option<Session>,
+    ) -> Option<Entry<'a>> {
+        Some(Entry {
+            kind,
+            ns: self.ns?,
+            uuid: self.uuid,
+            wall_ms,
+            session,
+            has_pre_image: false,
+            o2: match kind {
+                // It follows from `o`.
+                Kind::Insert | Kind::Replace => None,
+                _ => self.o2,
+            },
+            o: match kind {
+                Kind::Update => self.difference()?,
+                _ => self.o?,
+            },
+        })
+    }
 }
 
 /// Notes in a value that the document before the change is stored.
