@@ -10,6 +10,9 @@ use frond_client::{Client, Error, Result, Uri};
 /// How long a read at the end of the oplog waits for entries, in milliseconds.
 const AWAIT_MS: i64 = 1000;
 
+/// Entries in a reply at most. So reading and applying go on at the same time, and neither is long behind the other.
+const BATCH_MAX: i32 = 10_000;
+
 /// How long an answer may take, if the connection string does not say.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
@@ -169,6 +172,7 @@ impl Source {
     pub fn open(&mut self, after: Timestamp) -> Result<DocBuf> {
         let find = doc! {
             "find": "oplog.rs", "filter": {"ts": {"$gt": after}}, "tailable": true, "awaitData": true,
+            "batchSize": BATCH_MAX,
         };
         let reply = self.client.command("local", &find)?;
         let cursor = reply
@@ -188,7 +192,9 @@ impl Source {
                 "the cursor on the oplog has ended".to_owned(),
             ));
         }
-        let more = doc! {"getMore": self.cursor, "collection": "oplog.rs", "maxTimeMS": AWAIT_MS};
+        let more = doc! {
+            "getMore": self.cursor, "collection": "oplog.rs", "maxTimeMS": AWAIT_MS, "batchSize": BATCH_MAX,
+        };
         let reply = self.client.command("local", &more)?;
         let cursor = reply
             .get_doc("cursor")
