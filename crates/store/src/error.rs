@@ -43,6 +43,7 @@ impl Error {
                 EngineError::OutOfMemory { .. } => ErrorCode::ExceededMemoryLimit,
                 EngineError::Closed(_) if error.is_close() => ErrorCode::InterruptedAtShutdown,
                 EngineError::InvalidOption(_) => ErrorCode::BadValue,
+                EngineError::LogGone { .. } => ErrorCode::ChangeStreamHistoryLost,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. } => ErrorCode::ExceededTimeLimit,
                 EngineError::Interrupted { timed_out: true } => ErrorCode::MaxTimeMSExpired,
@@ -52,7 +53,6 @@ impl Error {
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)
-                | EngineError::LogGone { .. }
                 | EngineError::Duplicate { .. } => ErrorCode::InternalError,
             },
         }
