@@ -19,6 +19,7 @@ use crate::metadata::Copies;
 use crate::node::{NodeRef, RunRef, Subtree, SubtreeRef};
 use crate::run::{RunInfo, RunStore};
 use crate::run_index::RunIndex;
+use crate::space::Extent;
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -317,12 +318,10 @@ impl Walk<'_> {
             for (_, tree) in page.trees() {
                 match &tree.root {
                     Subtree::Empty => {}
-                    Subtree::Leaf(run) => {
-                        walk.add_run(run.extent.offset, run.extent.len, &run.info)
-                    }
+                    Subtree::Leaf(run) => walk.add_run_at(&run.extent, &run.info),
                     Subtree::Internal(node) => {
-                        let (offset, len) = node.place().ok_or_else(unstored)?;
-                        walk.add_node(offset, len);
+                        let (offset, len, birth) = node.place().ok_or_else(unstored)?;
+                        walk.add_node(offset, len, birth);
                     }
                 }
             }
@@ -349,18 +348,14 @@ impl Walk<'_> {
             match &child.subtree {
                 SubtreeRef::Empty => {}
                 SubtreeRef::Leaf(run) => self.add_run_ref(run),
-                SubtreeRef::Internal(node) => self.add_node(node.offset, node.len),
+                SubtreeRef::Internal(node) => self.add_node(node.offset, node.len, node.birth),
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, offset: u64, len: u64, content: Content) {
-        let extent = ExtentId {
-            offset,
-            len,
-            birth: 0,
-        };
+    fn add(&mut self, offset: u64, len: u64, birth: u64, content: Content) {
+        let extent = ExtentId { offset, len, birth };
         self.found.push((extent, content));
     }
 
@@ -371,27 +366,31 @@ impl Walk<'_> {
                 len: copies.len,
                 other,
             };
-            self.add(at, block_extent(copies.len), content);
+            self.add(at, block_extent(copies.len), copies.birth, content);
         }
     }
 
-    fn add_run_ref(&mut self, run: &RunRef) {
-        self.add_run(run.offset, run.len, &run.info);
+    fn add_run_at(&mut self, extent: &Extent, info: &RunInfo) {
+        self.add_run(extent.offset, extent.len, extent.birth, info);
     }
 
-    fn add_run(&mut self, offset: u64, len: u64, info: &RunInfo) {
+    fn add_run_ref(&mut self, run: &RunRef) {
+        self.add_run(run.offset, run.len, run.birth, &run.info);
+    }
+
+    fn add_run(&mut self, offset: u64, len: u64, birth: u64, info: &RunInfo) {
         let content = Content::Run {
             index_at: info.index_at,
             index_len: info.index_len,
             filter_len: info.filter_len,
             pages: info.pages,
         };
-        self.add(offset, len, content);
+        self.add(offset, len, birth, content);
     }
 
-    fn add_node(&mut self, offset: u64, len: u32) {
+    fn add_node(&mut self, offset: u64, len: u32, birth: u64) {
         if self.seen.insert(offset) {
-            self.add(offset, block_extent(len), Content::Block { len });
+            self.add(offset, block_extent(len), birth, Content::Block { len });
             self.nodes.push((offset, len));
         }
     }

@@ -109,6 +109,7 @@ pub use compress::Compression;
 pub use copy::{CheckpointCopy, ExtentId};
 pub use cursor::Cursor;
 pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
+pub use data_file::DATA_FILE;
 pub use disk_space::DiskSpaceStats;
 pub use error::{Error, Result};
 #[doc(hidden)]
@@ -117,7 +118,7 @@ pub use hold::ConflictHold;
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use interrupt::{Interrupt, Waits};
-pub use log::{LogPiece, LogTail};
+pub use log::{LogPiece, LogTail, groups_after};
 pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
