@@ -91,10 +91,8 @@ fn build_indexes(settings: &Settings, stop: &Arc<AtomicBool>) -> Result<bool, St
         .with_large_documents(settings.large_documents)
         .following(true);
     let store = DocumentStore::open_engine(engine, options).map_err(failed)?;
-    let context = OpContext {
-        killed: stop.clone(),
-        ..OpContext::new()
-    };
+    let mut context = OpContext::new();
+    context.killed = stop.clone();
     for build in store.resume_index_builds(&context) {
         match build.outcome {
             Err(_) if stop.load(Ordering::SeqCst) => return Ok(false),
