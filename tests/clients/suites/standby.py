@@ -251,7 +251,9 @@ def a_copy_is_taken_while_the_primary_is_written():
                 client.shop.c.insert_many([{"_id": f"{at}-{n}", "a": n} for n in range(50)])
                 client.shop.c.update_many({"a": at % 97}, {"$inc": {"n": 1}})
                 client.shop.c.delete_many({"_id": {"$lt": at}})
-                client.shop[f"index{at % 5}"].create_index([("x", 1)], name=f"x{at}" if at < 5 else "x")
+                client.shop.c.create_index(f"k{at % 3}")
+                client.shop[f"small{at % 5}"].insert_one({"x": at})
+                client.shop[f"small{at % 5}"].create_index("x")
 
         writer = threading.Thread(target=write)
         writer.start()
