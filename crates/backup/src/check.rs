@@ -107,7 +107,7 @@ fn check_chain(
     }
 }
 
-/// Reads the records of a file. Damaged ones are noted, and reading goes on behind them if their header is whole.
+/// Reads the records of a file and shows each one. Damaged ones are noted, and reading goes on behind them if their header is whole.
 fn read_file(
     path: &Path,
     stop: &AtomicBool,
@@ -126,7 +126,10 @@ fn read_file(
                     bytes += body.len() as u64;
                     each(header.kind, header.numbers, header.len);
                 }
-                Err(error @ Error::Damaged(..)) => problems.push(error.to_string()),
+                Err(error @ Error::Damaged(..)) => {
+                    problems.push(error.to_string());
+                    each(header.kind, header.numbers, header.len);
+                }
                 Err(other) => return Err(other),
             },
             Next::End => return Ok(bytes),

@@ -20,6 +20,8 @@ pub struct Request {
     pub rate: Option<u64>,
     /// Only the log from here on, as it grows; `Some(None)` from its end on.
     pub follow_log: Option<Option<u64>>,
+    /// Nothing but what the stream begins with.
+    pub begin_only: bool,
 }
 
 /// How a stream begins.
@@ -94,7 +96,10 @@ impl BackupStream {
             stage.push("bytesPerSecond", i64::try_from(rate).unwrap_or(i64::MAX));
         }
         match request.follow_log {
-            None => stage.push("log", "once"),
+            None => {
+                stage.push("log", "once");
+                stage.push("logOnly", request.begin_only);
+            }
             Some(from) => {
                 stage.push("log", "follow");
                 stage.push("logOnly", true);

@@ -35,7 +35,7 @@ impl Source {
     /// The store that the server has now.
     pub fn store_id(&self) -> Result<StoreId> {
         let request = Request {
-            follow_log: Some(None),
+            begin_only: true,
             ..Request::default()
         };
         let mut stream = BackupStream::open(&self.uri, &self.stop, &request)?;
@@ -206,7 +206,7 @@ impl Taking {
         let request = Request {
             known: self.known.clone(),
             rate: source.rate,
-            follow_log: None,
+            ..Request::default()
         };
         let known: HashSet<Extent> = match &self.known {
             Some((_, list)) => list.iter().copied().collect(),

@@ -10,7 +10,7 @@ use std::ops::Bound::Unbounded;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frond_tree::disk::FsDisk;
 use frond_tree::{
@@ -527,4 +527,80 @@ fn a_store_without_a_journal_is_copied_too() {
         }
     }
     assert!(store.log_tail(None).is_err());
+}
+
+/// Every number, ten apart.
+struct Stamps(AtomicU64);
+
+impl frond_tree::Stamps for Stamps {
+    fn take(&self, _: u32) -> Option<u64> {
+        Some(self.0.fetch_add(10, Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn a_restore_ends_at_any_stamp() {
+    const STAMPED: TreeId = TreeId(50);
+    let directory = tempfile::tempdir().unwrap();
+    let with_stamps = |from: u64| {
+        let mut options = inline(&directory.path().join("store"));
+        options.stamps = Some(Arc::new(Stamps(AtomicU64::new(from))));
+        options
+    };
+    let store = Store::open(with_stamps(1000)).unwrap();
+    let mut set = small_trees();
+    set.create_tree(STAMPED, &TreeOptions::default());
+    store.commit(set, Durability::Logged).unwrap();
+    // By the number of the commit.
+    let mut stamps = BTreeMap::new();
+    let mut write = |number: u64| {
+        let mut set = commit(number);
+        if number.is_multiple_of(3) {
+            set.put_stamped(STAMPED, 0, b"", b"");
+        }
+        let committed = store.commit(set, Durability::Logged).unwrap();
+        stamps.extend(committed.first_stamp.map(|stamp| (number, stamp)));
+    };
+    (1..=900).for_each(&mut write);
+    let copy = store.begin_copy().unwrap();
+    let mut log = copy.log().unwrap();
+    let mut copied = Copied::of(&store, &copy, None).unwrap();
+    drop(copy);
+    (901..=1500).for_each(&mut write);
+    copied.append(&mut log, 1 << 20, true).unwrap();
+    let restore = |copied: &Copied, stamp: u64| {
+        let target = tempfile::tempdir().unwrap();
+        let restored = copied.restore(inline(target.path()), RestorePoint::Stamp(stamp))?;
+        assert_is_sound(target.path());
+        let there = Store::open(inline(target.path()))?;
+        frond_tree::Result::Ok((restored.last_stamp, content(&there.snapshot())))
+    };
+    let mut model = Model::new();
+    for number in (900..=1497).step_by(99) {
+        // The commits without stamps that follow it are there too.
+        let expected = model.at(number + 2);
+        let stamp = stamps[&number];
+        for stamp in [stamp, stamp + 9] {
+            let (last_stamp, found) = restore(&copied, stamp).unwrap();
+            let is_in_log = number > 900 || last_stamp.is_some();
+            assert_eq!(last_stamp, is_in_log.then_some(stamps[&number]));
+            assert!(found == expected, "commit {number}");
+        }
+    }
+    assert!(restore(&copied, u64::MAX).unwrap().1 == model.at(1500));
+    for number in [3, 150, 300] {
+        let error = restore(&copied, stamps[&number]);
+        assert!(matches!(error, Err(Error::InvalidOption(_))), "{number}");
+    }
+    // A store whose log has no stamps knows the last one all the same.
+    drop(log);
+    store.close().unwrap();
+    let last = stamps[&1500];
+    for _ in 0..2 {
+        let store = Store::open(with_stamps(1 << 40)).unwrap();
+        let copied = Copied::take(&store, None).unwrap();
+        store.close().unwrap();
+        assert!(restore(&copied, last - 1).is_err());
+        restore(&copied, last).unwrap();
+    }
 }

@@ -15,6 +15,7 @@ import time
 
 from harness.server import Server
 from harness.tap import equal, raises, run, test
+from bson import ObjectId
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
@@ -561,10 +562,15 @@ def an_archive_survives_kills_and_closes_a_gap_by_a_backup(seed):
         with restored(repository) as database:
             writer.check(content(database), writer.writes[-1][1] + 1, time.time())
             equal(database.last.count_documents({}), 1)
-        # While nothing is archived, the log is written, flushed and deleted.
+        # While nothing is archived, the log is written, flushed and deleted. A start begins a new file of it.
         with connect(server) as client:
-            fill(client.b, 40_000, "much")
-            client.admin.command("fsync")
+            fill(client.b, 5000, "much")
+        for _ in range(2):
+            server.stop()
+            server.start()
+            with connect(server) as client:
+                client.b.last.insert_one({"_id": ObjectId()})
+                client.admin.command("fsync")
         with archiving(server, repository, log):
             await_backups(repository, 2)
             with connect(server) as client:
@@ -574,8 +580,8 @@ def an_archive_survives_kills_and_closes_a_gap_by_a_backup(seed):
             said = file.read()
         assert "a backup closes the gap" in said, said
         with restored(repository) as database:
-            equal(database.last.count_documents({}), 2)
-            equal(database.much.count_documents({}), 40_000)
+            equal(database.last.count_documents({}), 4)
+            equal(database.much.count_documents({}), 5000)
         server.stop()
 
 

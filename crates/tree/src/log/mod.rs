@@ -34,6 +34,7 @@ use crate::fail_stop::FailStop;
 use crate::interrupt::{Wait, WaitFor};
 use crate::{Error, Result};
 pub(crate) use cut::{cut_damaged, was_cut};
+pub use ending::RestorePoint;
 pub(crate) use ending::end_at;
 pub(crate) use frame::{Checksum, Frame, Stamped};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};

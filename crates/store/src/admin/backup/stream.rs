@@ -107,7 +107,11 @@ impl DocumentStore {
         let engine = self.engine();
         let (mut copy, mut log) = (None, None);
         if request.is_log_only {
-            log = Some(engine.log_tail(request.from_position).map_err(log_error)?);
+            // Without a journal there is nothing to follow.
+            if request.follows || request.from_position.is_some() || engine.log_end() > 0 {
+                let tail = engine.log_tail(request.from_position);
+                log = Some(tail.map_err(log_error)?);
+            }
         } else {
             let begun = engine.begin_copy()?;
             log = Some(begun.log().map_err(log_error)?).or(log);
@@ -218,10 +222,10 @@ impl BackupStream {
                     };
                 }
                 Phase::Data => {
+                    self.show(context);
                     if let Some(wait) = self.rate.wait(Instant::now()) {
                         return Ok(Step::Pause(wait));
                     }
-                    self.show(context);
                     if let Some(document) = self.data(context)? {
                         return Ok(Step::Document(document));
                     }
