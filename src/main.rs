@@ -19,6 +19,9 @@ fn command_line() -> Command {
         .subcommand(frond_server::command_line())
         .subcommand(frond_server::offline::verify_command())
         .subcommand(frond_server::offline::salvage_command())
+        .subcommand(frond_backup::backup_command())
+        .subcommand(frond_backup::archive_command())
+        .subcommand(frond_backup::restore_command())
         .subcommand(frond_bench::Command::augment_subcommands(
             Command::new("bench")
                 .about("Measure a server")
@@ -36,6 +39,9 @@ fn main() -> ExitCode {
         }
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),
+        Some(("backup", arguments)) => frond_backup::backup(arguments),
+        Some(("archive", arguments)) => frond_backup::archive(arguments),
+        Some(("restore", arguments)) => frond_backup::restore(arguments),
         Some(("bench", arguments)) => match frond_bench::Command::from_arg_matches(arguments) {
             Ok(command) => frond_bench::run(command),
             Err(error) => error.exit(),

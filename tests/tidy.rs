@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
+    ("backup", &["bson", "client", "store"]),
     ("bench", &["auth", "bson", "client", "tls", "wire"]),
     (
         "fuzz",
@@ -50,7 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What the binary may name: it joins the server and the benchmarks.
-const BINARY_ARROWS: &[&str] = &["server", "bench"];
+const BINARY_ARROWS: &[&str] = &["server", "backup", "bench"];
 
 /// Further crates that the binary's own tests may name.
 const BINARY_TEST_ARROWS: &[&str] = &["server", "auth", "bench", "bson", "tls", "wire"];

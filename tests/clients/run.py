@@ -109,6 +109,7 @@ ALL = {
     "large": (300, python("large")),
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),
+    "backup": (300, python("backup")),
     "replica-set": (180, python("replica_set")),
     "authorization": (300, python("authorization")),
     "login": (300, python("login")),

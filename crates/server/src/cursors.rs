@@ -1,6 +1,8 @@
 //! Open cursors, which clients read by `getMore`.
 
+mod backup;
 mod batch;
+mod failures;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,8 +15,10 @@ use frond_store::{Flow, MemoryBudget, MemoryUse, OpContext, QueryCursor, Reserva
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
+pub use backup::BackupSource;
 use batch::Batch;
 pub use batch::BatchRoom;
+use failures::{in_use, not_found, too_old};
 
 use crate::needs::Owner;
 use crate::query_stats::ShapeHash;
@@ -39,6 +43,8 @@ pub enum Source {
     Query(Box<QueryCursor>),
     /// Documents in memory, such as those of `listCollections`.
     Fixed(std::vec::IntoIter<DocBuf>),
+    /// The stream of a backup.
+    Backup(Box<BackupSource>),
 }
 
 /// A cursor.
@@ -140,7 +146,7 @@ impl Cursor {
                 memtables: cursor.retained_bytes(),
                 rows: cursor.held_bytes() + self.own_bytes() as u64,
             },
-            Source::Fixed(_) => Kept {
+            Source::Fixed(_) | Source::Backup(_) => Kept {
                 memtables: 0,
                 rows: self.own_bytes() as u64,
             },
@@ -152,6 +158,7 @@ impl Cursor {
         let pending = self.pending.as_ref().map_or(0, |doc| doc.len_bytes());
         match &self.source {
             Source::Query(_) => pending,
+            Source::Backup(backup) => pending + backup.held_bytes(),
             Source::Fixed(rest) => {
                 let rest = rest.as_slice().iter();
                 pending + rest.map(|doc| doc.len_bytes()).sum::<usize>()
@@ -166,7 +173,7 @@ impl Cursor {
     pub fn release_memory(&mut self) -> Result<()> {
         match &mut self.source {
             Source::Query(cursor) => Ok(cursor.release_memory()?),
-            Source::Fixed(_) => Ok(()),
+            Source::Fixed(_) | Source::Backup(_) => Ok(()),
         }
     }
 
@@ -186,8 +193,23 @@ impl Cursor {
 
     /// Sets the limits of the operation that reads from it now.
     pub fn set_context(&mut self, context: &OpContext) {
-        if let Source::Query(cursor) = &mut self.source {
-            cursor.set_context(context.clone());
+        match &mut self.source {
+            Source::Query(cursor) => cursor.set_context(context.clone()),
+            Source::Backup(backup) => backup.context = context.clone(),
+            Source::Fixed(_) => {}
+        }
+    }
+
+    /// Whether it is the stream of a backup.
+    pub fn is_backup(&self) -> bool {
+        matches!(self.source, Source::Backup(_))
+    }
+
+    /// When there may be more documents, of a stream that has none for some time.
+    pub fn paused_until(&self) -> Option<Instant> {
+        match &self.source {
+            Source::Backup(backup) => backup.paused_until,
+            Source::Query(_) | Source::Fixed(_) => None,
         }
     }
 
@@ -200,7 +222,7 @@ impl Cursor {
     pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
         match &self.source {
             Source::Query(cursor) => cursor.tail_signal(),
-            Source::Fixed(_) => None,
+            Source::Fixed(_) | Source::Backup(_) => None,
         }
     }
 
@@ -211,7 +233,7 @@ impl Cursor {
         }
         match &self.source {
             Source::Query(cursor) => cursor.resume_token(),
-            Source::Fixed(_) => None,
+            Source::Fixed(_) | Source::Backup(_) => None,
         }
     }
 
@@ -263,6 +285,13 @@ impl Cursor {
                     Some(document) => flow = batch.push(&document),
                     None => self.ended = true,
                 },
+                Source::Backup(backup) => match backup.next()? {
+                    Some(document) => flow = batch.push(&document),
+                    None => {
+                        self.ended = backup.ended;
+                        break;
+                    }
+                },
             }
         }
         if let Some(failure) = batch.failure {
@@ -309,6 +338,7 @@ struct Entry {
     state: State,
     awaits: bool,
     is_change_stream: bool,
+    is_backup: bool,
     /// Counts it among the cursors that follow an end.
     _follower: Option<Follower>,
     /// Wakes the getMore that waits for documents.
@@ -434,6 +464,8 @@ pub struct Described {
     pub awaits: bool,
     /// Whether it is a change stream.
     pub is_change_stream: bool,
+    /// Whether it is the stream of a backup.
+    pub is_backup: bool,
 }
 
 /// The number of open cursors, for `serverStatus`.
@@ -558,7 +590,8 @@ impl Cursors {
             last_used: Instant::now(),
             awaits: cursor.awaits,
             is_change_stream: cursor.is_change_stream,
-            _follower: cursor.awaits.then(|| self.followers.add()),
+            is_backup: cursor.is_backup(),
+            _follower: (cursor.awaits && !cursor.is_backup()).then(|| self.followers.add()),
             waiting: None,
             state: State::Idle(Box::new(cursor)),
         };
@@ -627,6 +660,7 @@ impl Cursors {
             namespace: entry.namespace.clone(),
             awaits: entry.awaits,
             is_change_stream: entry.is_change_stream,
+            is_backup: entry.is_backup,
         })
     }
 
@@ -708,6 +742,11 @@ impl Cursors {
     /// Closes the cursors that were idle for the timeout. Returns how many.
     pub fn expire(&self, now: Instant, timeout: Duration) -> u64 {
         self.kill_if(|entry| {
+            let timeout = timeout.min(if entry.is_backup {
+                backup::IDLE_MAX
+            } else {
+                timeout
+            });
             !entry.in_use()
                 && !entry.no_timeout
                 && now.saturating_duration_since(entry.last_used) >= timeout
@@ -741,32 +780,6 @@ impl Cursors {
             })
             .collect()
     }
-}
-
-fn in_use(id: i64) -> Error {
-    Error::new(
-        ErrorCode::CursorInUse,
-        format!("cursor id {id} is already in use"),
-    )
-}
-
-/// The error for a cursor that was closed because memory was scarce.
-fn too_old(id: i64) -> Error {
-    Error::new(
-        ErrorCode::SnapshotTooOld,
-        format!(
-            "cursor id {id} was closed: it was idle while the server's memory was scarce, and what it kept could not be \
-             written to disk. Run the query again, and read its results without long pauses"
-        ),
-    )
-}
-
-/// The error for a cursor that does not exist.
-fn not_found(id: i64) -> Error {
-    Error::new(
-        ErrorCode::CursorNotFound,
-        format!("cursor id {id} not found"),
-    )
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod arguments;
 mod authentication;
 mod authorization;
 mod background;
+mod backups;
 mod client;
 #[cfg(test)]
 mod client_fields;

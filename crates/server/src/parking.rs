@@ -36,6 +36,8 @@ pub struct Waited {
 pub enum Parked {
     /// A getMore waits for inserts into a capped collection. It does not hold its cursor meanwhile.
     Tail(Tail),
+    /// A getMore waits for the next moment of the stream of a backup. It does not hold its cursor meanwhile.
+    Pause(Pause),
     /// A write that is applied waits for the journal.
     Journal(JournalWait),
     /// A hello waits for a change of the topology version.
@@ -49,6 +51,27 @@ pub struct TopologyWait {
     pub topology: Option<watch::Receiver<i64>>,
     /// When the client wants a reply without a change.
     pub until: Instant,
+}
+
+/// A getMore that waits for some time.
+#[derive(Debug)]
+pub struct Pause {
+    /// The cursor.
+    pub cursor: i64,
+    /// When it looks again.
+    pub at: Instant,
+    /// When the client wants a reply, with or without documents.
+    pub until: Instant,
+}
+
+impl Pause {
+    /// Waits until it is time, or the operation is interrupted.
+    pub async fn wait(&self, wake: &Notify) {
+        tokio::select! {
+            () = wake.notified() => {}
+            () = tokio::time::sleep_until(self.at.min(self.until).into()) => {}
+        }
+    }
 }
 
 /// A getMore that waits for inserts.
@@ -79,10 +102,20 @@ pub struct JournalWait {
 pub const TOPOLOGY_WAIT: &str = "a change of the topology";
 
 impl Parked {
+    /// The cursor of a getMore that waits.
+    pub fn cursor(&self) -> Option<i64> {
+        match self {
+            Parked::Tail(tail) => Some(tail.cursor),
+            Parked::Pause(pause) => Some(pause.cursor),
+            Parked::Topology(_) | Parked::Journal(_) => None,
+        }
+    }
+
     /// What the command waits for, for `currentOp`.
     pub fn what(&self) -> &'static str {
         match self {
             Parked::Tail(_) => "documents",
+            Parked::Pause(_) => "more of a backup",
             Parked::Journal(_) => "the journal",
             Parked::Topology(_) => TOPOLOGY_WAIT,
         }

@@ -13,6 +13,7 @@ use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use tokio::sync::watch;
 
 use crate::access::Access;
+use crate::backups::Backups;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
@@ -46,6 +47,8 @@ pub struct Server {
     pub access: Access,
     /// Open cursors.
     pub cursors: Cursors,
+    /// Backups that are being made.
+    pub backups: Backups,
     /// The replica set that it is the member of; none for a standalone server.
     pub replication: Option<Replication>,
     /// How it follows its primary, if it was started as a standby. One that has stepped up keeps it.
@@ -220,6 +223,7 @@ impl Server {
             logins,
             sessions: Sessions::new(session_timeout, transaction_lifetime),
             connections: Connections::default(),
+            backups: Backups::default(),
             query_stats: QueryStats::new(query_stats_rate),
             profiler: Profiler::new(profiling, sample_rate),
             metrics,

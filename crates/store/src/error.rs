@@ -27,7 +27,7 @@ impl Error {
     /// The code for the reply. Failures of the engine have codes too: `WriteConflict` (112) for a
     /// conflict that outlasted the retries, `DataCorruptionDetected` (301), `BadValue` (2) for an
     /// option, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600) after a close,
-    /// `OutOfDiskSpace` (14031), `ExceededTimeLimit` (262) for a write that cannot proceed for now, which drivers retry;
+    /// `OutOfDiskSpace` (14031), `ChangeStreamHistoryLost` (286) for a part of the log that is not kept, `ExceededTimeLimit` (262) for a write that cannot proceed for now, which drivers retry;
     /// `InternalError` (1) for the others, also for a store that stopped after a failure: drivers take 11600 for a
     /// shutdown, though this server still reads.
     pub fn code(&self) -> ErrorCode {

@@ -13,6 +13,10 @@ pub use frond_tree::{
     StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet, disk, key_hash,
 };
 pub use frond_tree::{
+    CheckpointCopy, DATA_FILE, ExtentId, LogTail, RestorePoint, Restored, finish_restore,
+    groups_after, log_file_name,
+};
+pub use frond_tree::{
     Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,
     VerifyReport as EngineReport,
 };

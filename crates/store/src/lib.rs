@@ -40,7 +40,7 @@ pub mod write;
 pub use admin::{
     CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats, DamagedBlock,
     DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport,
-    offline,
+    backup, offline,
 };
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{

@@ -118,6 +118,7 @@ impl Checkpointer {
         }
         let manifest = Manifest {
             position,
+            store_id: Some(self.store_id),
             free_map: None,
             is_exact: false,
             pages,
@@ -141,7 +142,7 @@ impl Checkpointer {
             self.durable = self.unconfirmed.pop().map(Arc::new);
             self.newest = Some((Arc::downgrade(trees), position));
             self.unconfirmed.clear();
-            data.space.checkpoint_durable();
+            data.space.checkpoint_durable(generation);
         }
         guard.finish();
         for offset in data.space.take_overlaps() {
@@ -234,6 +235,8 @@ pub(crate) struct Opened {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) trees: Arc<Trees>,
     pub(crate) position: Position,
+    /// Whether an older version has written it.
+    pub(crate) is_older: bool,
     /// The search for used space that nothing refers to, if there may be some.
     pub(crate) sweep: Option<Sweep>,
 }
@@ -247,6 +250,7 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
             next_tree: 1,
             ..Position::default()
         },
+        is_older: false,
         sweep: None,
     };
     if store.data.len()? < 2 * ALIGNMENT as u64 {
@@ -263,6 +267,7 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
         read_superblock(&store.data, 0)?,
         read_superblock(&store.data, 1)?,
     ];
+    let is_one_damaged = slots.iter().any(Option::is_none);
     let Some(newest) = slots
         .into_iter()
         .flatten()
@@ -278,10 +283,24 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
         return Ok(opened);
     };
     opened.checkpointer.generation = newest.generation;
+    // The first checkpoint leaves one empty.
+    if is_one_damaged && newest.generation > 1 {
+        // The superblock that is damaged may have been of the next checkpoint, and there may be copies of that. No extent
+        // gets a birth that it may have had there.
+        opened.checkpointer.generation += 2;
+    }
+    store
+        .data
+        .space
+        .set_generation(opened.checkpointer.generation);
     let (payload, _) = newest.manifest.read(store)?;
     let manifest =
-        Manifest::parse(&payload, newest.has_copies).ok_or_else(|| malformed(&newest.manifest))?;
+        Manifest::parse(&payload, newest.version).ok_or_else(|| malformed(&newest.manifest))?;
     opened.position = manifest.position;
+    match manifest.store_id {
+        Some(store_id) => opened.checkpointer.store_id = store_id,
+        None => opened.is_older = true,
+    }
     match manifest.free_map {
         Some(map) => open_with_map(store, &newest, &manifest, map, &mut opened)?,
         None => opened.trees = Arc::new(read_older(store, &newest, &manifest)?),

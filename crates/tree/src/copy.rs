@@ -19,6 +19,7 @@ use crate::metadata::Copies;
 use crate::node::{NodeRef, RunRef, Subtree, SubtreeRef};
 use crate::run::{RunInfo, RunStore};
 use crate::run_index::RunIndex;
+use crate::space::Extent;
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -233,7 +234,7 @@ impl CheckpointCopy {
     }
 }
 
-/// Reads an extent into `buffer`, and checks its blocks.
+/// Reads an extent into `buffer`, and checks its blocks. What no checksum covers is zero then.
 fn read_extent(
     data: &DataFile,
     extent: &ExtentId,
@@ -241,7 +242,7 @@ fn read_extent(
     buffer: &mut AlignedBuf,
 ) -> Result<()> {
     let read = data.read(extent.offset, extent.len as usize, buffer);
-    match content {
+    let used = match content {
         Content::Run {
             index_at,
             index_len,
@@ -249,46 +250,55 @@ fn read_extent(
             pages,
         } => {
             read?;
-            let info = [index_at, index_len, filter_len, pages];
-            check_run(extent.offset, info, buffer)
+            let places = [index_at, index_len, filter_len].map(|place| place as usize);
+            check_run(extent.offset, places, pages, buffer)?
         }
         Content::Block { len } => {
             read?;
-            check_block(&buffer[..len as usize], extent.offset)
+            check_block(part(buffer, 0, len as usize), extent.offset)?;
+            len as usize
         }
         Content::Copy { len, other } => {
-            let checked = read.and_then(|_| check_block(&buffer[..len as usize], extent.offset));
-            let Err(error) = checked else { return Ok(()) };
-            let (len, other_len) = (len as usize, extent.len as usize);
-            let is_sound = data.read(other, other_len, buffer).is_ok()
-                && check_block(&buffer[..len], other).is_ok();
-            if !is_sound {
-                return Err(error);
+            let used = len as usize;
+            let check = |bytes: &[u8], at| check_block(part(bytes, 0, used), at);
+            if let Err(error) = read.and_then(|_| check(buffer, extent.offset)) {
+                let other_read = data.read(other, extent.len as usize, buffer);
+                if other_read.and_then(|_| check(buffer, other)).is_err() {
+                    return Err(error);
+                }
+                seal_block(&mut buffer[..used], extent.offset);
             }
-            seal_block(&mut buffer[..len], extent.offset);
-            Ok(())
+            used
         }
-    }
+    };
+    buffer[used..].fill(0);
+    Ok(())
 }
 
-/// Fails if the checksum of a block of a run does not match.
-fn check_run(offset: u64, info: [u32; 4], bytes: &[u8]) -> Result<()> {
-    let [index_at, index_len, filter_len, pages] = info;
-    let block = |at: u32, len: u32| {
-        let (at, len) = (at as usize, len as usize);
-        bytes.get(at..at + len).unwrap_or_default()
-    };
+fn part(bytes: &[u8], at: usize, len: usize) -> &[u8] {
+    bytes.get(at..at + len).unwrap_or_default()
+}
+
+/// Fails if the checksum of a block of a run does not match. Returns where the last block ends. `places` are the offset of the index
+/// in the extent, its length and that of the filter.
+fn check_run(offset: u64, places: [usize; 3], pages: u32, bytes: &mut [u8]) -> Result<usize> {
+    let [index_at, index_len, filter_len] = places;
     let filter_at = index_at + index_len;
-    check_block(block(filter_at, filter_len), offset + u64::from(filter_at))?;
-    let index_offset = offset + u64::from(index_at);
-    let decode = |payload: &[u8]| RunIndex::decode(payload, pages, index_at);
-    let index = decode_block(block(index_at, index_len), index_offset, decode)?;
+    let filter = part(bytes, filter_at, filter_len);
+    check_block(filter, offset + filter_at as u64)?;
+    let index_offset = offset + index_at as u64;
+    let decode = |payload: &[u8]| RunIndex::decode(payload, pages, index_at as u32);
+    let index = decode_block(part(bytes, index_at, index_len), index_offset, decode)?;
     let index = index.ok_or_else(|| corrupt(index_offset, "the index of a run is malformed"))?;
+    let mut pages_end = 0;
     for page in 0..index.pages() {
         let (at, len) = index.block(page);
-        check_block(block(at, len), offset + u64::from(at))?;
+        let block = part(bytes, at as usize, len as usize);
+        check_block(block, offset + u64::from(at))?;
+        pages_end = (at + len) as usize;
     }
-    Ok(())
+    bytes[pages_end..index_at].fill(0);
+    Ok(filter_at + filter_len)
 }
 
 /// Lists what a checkpoint refers to.
@@ -317,12 +327,10 @@ impl Walk<'_> {
             for (_, tree) in page.trees() {
                 match &tree.root {
                     Subtree::Empty => {}
-                    Subtree::Leaf(run) => {
-                        walk.add_run(run.extent.offset, run.extent.len, &run.info)
-                    }
+                    Subtree::Leaf(run) => walk.add_run_at(&run.extent, &run.info),
                     Subtree::Internal(node) => {
-                        let (offset, len) = node.place().ok_or_else(unstored)?;
-                        walk.add_node(offset, len);
+                        let (offset, len, birth) = node.place().ok_or_else(unstored)?;
+                        walk.add_node(offset, len, birth);
                     }
                 }
             }
@@ -349,18 +357,14 @@ impl Walk<'_> {
             match &child.subtree {
                 SubtreeRef::Empty => {}
                 SubtreeRef::Leaf(run) => self.add_run_ref(run),
-                SubtreeRef::Internal(node) => self.add_node(node.offset, node.len),
+                SubtreeRef::Internal(node) => self.add_node(node.offset, node.len, node.birth),
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, offset: u64, len: u64, content: Content) {
-        let extent = ExtentId {
-            offset,
-            len,
-            birth: 0,
-        };
+    fn add(&mut self, offset: u64, len: u64, birth: u64, content: Content) {
+        let extent = ExtentId { offset, len, birth };
         self.found.push((extent, content));
     }
 
@@ -371,27 +375,31 @@ impl Walk<'_> {
                 len: copies.len,
                 other,
             };
-            self.add(at, block_extent(copies.len), content);
+            self.add(at, block_extent(copies.len), copies.birth, content);
         }
     }
 
-    fn add_run_ref(&mut self, run: &RunRef) {
-        self.add_run(run.offset, run.len, &run.info);
+    fn add_run_at(&mut self, extent: &Extent, info: &RunInfo) {
+        self.add_run(extent.offset, extent.len, extent.birth, info);
     }
 
-    fn add_run(&mut self, offset: u64, len: u64, info: &RunInfo) {
+    fn add_run_ref(&mut self, run: &RunRef) {
+        self.add_run(run.offset, run.len, run.birth, &run.info);
+    }
+
+    fn add_run(&mut self, offset: u64, len: u64, birth: u64, info: &RunInfo) {
         let content = Content::Run {
             index_at: info.index_at,
             index_len: info.index_len,
             filter_len: info.filter_len,
             pages: info.pages,
         };
-        self.add(offset, len, content);
+        self.add(offset, len, birth, content);
     }
 
-    fn add_node(&mut self, offset: u64, len: u32) {
+    fn add_node(&mut self, offset: u64, len: u32, birth: u64) {
         if self.seen.insert(offset) {
-            self.add(offset, block_extent(len), Content::Block { len });
+            self.add(offset, block_extent(len), birth, Content::Block { len });
             self.nodes.push((offset, len));
         }
     }

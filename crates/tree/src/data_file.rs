@@ -18,7 +18,7 @@ use crate::space::{Extent, Space};
 use crate::{Compression, Error, Result, compress};
 
 /// Name of the data file.
-pub(crate) const DATA_FILE: &str = "data.frond";
+pub const DATA_FILE: &str = "data.frond";
 /// Size of a block's header in bytes.
 pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
 /// The most bytes of one write; a multiple of the alignment.

@@ -109,6 +109,7 @@ pub use compress::Compression;
 pub use copy::{CheckpointCopy, ExtentId};
 pub use cursor::Cursor;
 pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
+pub use data_file::DATA_FILE;
 pub use disk_space::DiskSpaceStats;
 pub use error::{Error, Result};
 #[doc(hidden)]
@@ -117,14 +118,14 @@ pub use hold::ConflictHold;
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use interrupt::{Interrupt, Waits};
-pub use log::{LogPiece, LogTail};
+pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
 pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use merger::Direction;
 pub use node::TreeStats;
 pub use options::{
     KEY_BYTES_MAX, LogRecovery, Options, Stamps, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
 };
-pub use restore::{RestorePoint, Restored, finish_restore, log_file_name};
+pub use restore::{Restored, finish_restore, log_file_name};
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};
 pub use space::SpaceStats;

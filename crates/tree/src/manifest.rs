@@ -6,19 +6,22 @@ use crate::bytes::{Reader, Writer};
 use crate::data_file::{DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::metadata::Copies;
-use crate::node::{SubtreeRef, encode_subtree};
+use crate::node::{FLAG_BIRTHS, SubtreeRef, encode_subtree};
 use crate::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use crate::version::TreePage;
 use crate::{Result, TreeId, TreeOptions};
 
 pub(crate) const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Incremented when older code cannot read the format any more.
-/// Pages of version 5 have no templates of keys, the log of version 4 has no stamps.
-const FORMAT_VERSION: u32 = 6;
+/// References of version 6 have no births of extents; pages of version 5 have no templates of keys, the log of version 4 has no
+/// stamps.
+pub(crate) const FORMAT_VERSION: u32 = 7;
 /// The oldest version that is read. Pages of version 2 have no templates.
-const FORMAT_VERSION_MIN: u32 = 2;
+pub(crate) const FORMAT_VERSION_MIN: u32 = 2;
 /// The first version that stores the free space, and metadata twice.
 const FORMAT_VERSION_COPIES: u32 = 4;
+/// The first version that stores the births of extents, and the name of the store's history.
+const FORMAT_VERSION_BIRTHS: u32 = 7;
 /// A superblock is stored twice in its slot, so that one copy may be damaged.
 pub(crate) const SUPERBLOCK_COPY_BYTES: usize = ALIGNMENT / 2;
 
@@ -44,7 +47,7 @@ pub(crate) struct Position {
 /// The stored form of a page of trees.
 pub(crate) fn encode_page(page: &TreePage) -> Vec<u8> {
     let mut out = Vec::new();
-    out.put_u32(page.trees().len() as u32);
+    out.put_u32(page.trees().len() as u32 | FLAG_BIRTHS);
     for (id, tree) in page.trees() {
         out.put_u32(id.0);
         encode_options(&tree.options, &mut out);
@@ -66,7 +69,9 @@ pub(crate) struct TreeRef {
 pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
     let mut reader = Reader(payload);
     let mut trees = Vec::new();
-    for _ in 0..reader.u32()? {
+    let count = reader.u32()?;
+    let has_births = count & FLAG_BIRTHS != 0;
+    for _ in 0..count & !FLAG_BIRTHS {
         trees.push(TreeRef {
             id: TreeId(reader.u32()?),
             options: decode_options(reader.bytes(OPTIONS_BYTES)?)?,
@@ -75,7 +80,7 @@ pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
                 1 => true,
                 _ => return None,
             },
-            root: SubtreeRef::parse(&mut reader)?,
+            root: SubtreeRef::parse(&mut reader, has_births)?,
         });
     }
     reader.0.is_empty().then_some(trees)
@@ -103,6 +108,8 @@ pub(crate) struct LostRef {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) position: Position,
+    /// The name of the store's history; older formats have none.
+    pub(crate) store_id: Option<[u8; 16]>,
     /// The map of the free space; older formats have none.
     pub(crate) free_map: Option<Copies>,
     /// Whether all that the map has as used is referred to.
@@ -117,9 +124,11 @@ impl Manifest {
         out.put_u64(self.position.log_start);
         out.put_u64(self.position.sequence);
         out.put_u32(self.position.next_tree);
+        out.put_u64(self.position.complete_at);
+        out.put_u64(self.position.last_stamp);
+        out.extend_from_slice(&self.store_id.unwrap_or_default());
         out.push(if self.is_exact { FLAG_EXACT } else { 0 });
-        let none = Copies { at: [0; 2], len: 0 };
-        encode_copies(&self.free_map.unwrap_or(none), &mut out);
+        encode_copies(&self.free_map.unwrap_or_default(), &mut out);
         out.put_u32(self.pages.len() as u32);
         for page in &self.pages {
             out.put_u32(page.number);
@@ -136,15 +145,23 @@ impl Manifest {
         out
     }
 
-    /// `None` if the bytes are malformed.
-    pub(crate) fn parse(payload: &[u8], has_copies: bool) -> Option<Manifest> {
+    /// The manifest of a format version; `None` if the bytes are malformed.
+    pub(crate) fn parse(payload: &[u8], version: u32) -> Option<Manifest> {
         let mut reader = Reader(payload);
-        let position = Position {
+        let has_copies = version >= FORMAT_VERSION_COPIES;
+        let has_births = version >= FORMAT_VERSION_BIRTHS;
+        let mut position = Position {
             log_start: reader.u64()?,
             sequence: reader.u64()?,
             next_tree: reader.u32()?,
             ..Position::default()
         };
+        let mut store_id = None;
+        if has_births {
+            position.complete_at = reader.u64()?;
+            position.last_stamp = reader.u64()?;
+            store_id = reader.bytes(16)?.try_into().ok();
+        }
         let (mut is_exact, mut free_map) = (false, None);
         if has_copies {
             is_exact = match reader.u8()? {
@@ -152,18 +169,18 @@ impl Manifest {
                 FLAG_EXACT => true,
                 _ => return None,
             };
-            free_map = Some(parse_copies(&mut reader, true)?);
+            free_map = Some(parse_copies(&mut reader, version)?);
         }
         let mut pages = Vec::new();
         for _ in 0..reader.u32()? {
             let number = if has_copies { reader.u32()? } else { 0 };
-            let copies = parse_copies(&mut reader, has_copies)?;
+            let copies = parse_copies(&mut reader, version)?;
             pages.push(PageRef { number, copies });
         }
         let mut lost = Vec::new();
         for _ in 0..if has_copies { reader.u32()? } else { 0 } {
             let number = reader.u32()?;
-            let copies = parse_copies(&mut reader, true)?;
+            let copies = parse_copies(&mut reader, version)?;
             let until = reader.u32()?;
             let mut dropped = Vec::new();
             for _ in 0..reader.u32()? {
@@ -177,6 +194,7 @@ impl Manifest {
         }
         let manifest = Manifest {
             position,
+            store_id,
             free_map,
             is_exact,
             pages,
@@ -190,20 +208,31 @@ fn encode_copies(copies: &Copies, out: &mut Vec<u8>) {
     out.put_u64(copies.at[0]);
     out.put_u64(copies.at[1]);
     out.put_u32(copies.len);
+    out.put_u64(copies.birth);
 }
 
-fn parse_copies(reader: &mut Reader<'_>, two: bool) -> Option<Copies> {
-    let at = [reader.u64()?, if two { reader.u64()? } else { 0 }];
-    let len = reader.u32()?;
-    Some(Copies { at, len })
+fn parse_copies(reader: &mut Reader<'_>, version: u32) -> Option<Copies> {
+    let first = reader.u64()?;
+    let second = match version {
+        FORMAT_VERSION_COPIES.. => reader.u64()?,
+        _ => 0,
+    };
+    Some(Copies {
+        at: [first, second],
+        len: reader.u32()?,
+        birth: match version {
+            FORMAT_VERSION_BIRTHS.. => reader.u64()?,
+            _ => 0,
+        },
+    })
 }
 
 /// A superblock that was read.
 pub(crate) struct Superblock {
     pub(crate) generation: u64,
     pub(crate) manifest: Copies,
-    /// Whether the store is of a version that stores metadata twice, and the free space.
-    pub(crate) has_copies: bool,
+    /// The version of the format.
+    pub(crate) version: u32,
 }
 
 /// The bytes of a superblock's slot.
@@ -240,8 +269,12 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
             version,
             Superblock {
                 generation,
-                manifest: Copies { at, len },
-                has_copies: version >= FORMAT_VERSION_COPIES,
+                manifest: Copies {
+                    at,
+                    len,
+                    birth: generation.saturating_sub(1),
+                },
+                version,
             },
         ))
     };

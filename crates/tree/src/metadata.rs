@@ -10,12 +10,14 @@ use crate::space::Extent;
 use crate::{Compression, Error};
 
 /// The location of a block that is stored twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Copies {
     /// The offsets of the copies. Older formats have one copy, and a zero here.
     pub(crate) at: [u64; 2],
     /// The length of each.
     pub(crate) len: u32,
+    /// The newest durable checkpoint when their extents were allocated; 0 in older formats.
+    pub(crate) birth: u64,
 }
 
 impl Copies {
@@ -56,7 +58,9 @@ impl StoredTwice {
     /// A handle to blocks that were read; `None` if their extents are impossible.
     pub(crate) fn adopt(store: &RunStore, copies: Copies) -> Option<StoredTwice> {
         let space = &store.data.space;
-        let mut extents = copies.extents().map(|(at, len)| space.adopt(at, len));
+        let mut extents = copies
+            .extents()
+            .map(|(at, len)| space.adopt(at, len, copies.birth));
         let extents = [extents.next()??, extents.next()??];
         let len = copies.len;
         Some(StoredTwice { extents, len })
@@ -102,6 +106,7 @@ impl StoredTwice {
         Copies {
             at: [self.extents[0].offset, self.extents[1].offset],
             len: self.len,
+            birth: self.extents[0].birth,
         }
     }
 }

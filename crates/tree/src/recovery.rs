@@ -35,7 +35,8 @@ impl Engine {
             let size = self.options.memtable_size().max(bytes + 4096);
             let version = self.version.load_full();
             let active = Memtable::new(size, at, &self.spare_blocks);
-            let active = Arc::new(active.after_stamp(self.commit_lock.lock().last_stamp));
+            let last_stamp = self.commit_lock.lock().last_stamp;
+            let active = Arc::new(active.after(&version.active, last_stamp));
             active.reserve(bytes);
             self.version.store(Arc::new(Version {
                 active,
@@ -77,10 +78,11 @@ impl Engine {
         let version = self.version.load_full();
         let size = self.options.memtable_size();
         let active = Memtable::new(size, position, &self.spare_blocks);
+        let last_stamp = self.commit_lock.lock().last_stamp;
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
         self.version.store(Arc::new(Version {
-            active: Arc::new(active.after_stamp(self.commit_lock.lock().last_stamp)),
+            active: Arc::new(active.after(&version.active, last_stamp)),
             sealed,
             ..Version::clone(&version)
         }));

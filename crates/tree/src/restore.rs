@@ -1,20 +1,9 @@
 //! Restores: files that were written from copies and pieces of the log become a store.
 
 use crate::inspect::Inspector;
-use crate::log;
+use crate::log::{self, RestorePoint};
 use crate::store::Store;
 use crate::{Error, Options, Result, TreeId};
-
-/// Which moment a restored store has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestorePoint {
-    /// All of the log.
-    End,
-    /// The commits before this position of the log.
-    Position(u64),
-    /// The commits before the first one with a stamp above this one.
-    Stamp(u64),
-}
 
 /// What a restore has made.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,6 +22,9 @@ use crate::free_ranges::FreeRanges;
 pub(crate) struct Extent {
     pub(crate) offset: u64,
     pub(crate) len: u64,
+    /// The newest durable checkpoint when this was allocated. With offset and length this names the content: the range
+    /// is allocated again only after a later checkpoint.
+    pub(crate) birth: u64,
     /// Checkpoints that were captured before this was allocated.
     born: u64,
     /// False if another handle has taken over.
@@ -78,6 +81,8 @@ struct Inner {
     end: u64,
     /// The number of captured checkpoints, plus one.
     captured: u64,
+    /// The newest durable checkpoint.
+    generation: u64,
     /// Released since the last checkpoint began.
     released: Vec<(u64, u64)>,
     /// Released before the running checkpoint began.
@@ -108,7 +113,8 @@ impl Space {
         })
     }
 
-    /// Marks a stored extent as used, while a store is opened. `None` if it overlaps another one.
+    /// Marks a stored extent as used, of which the birth is not known, while a store is opened. `None` if it overlaps another
+    /// one.
     pub(crate) fn claim(self: &Arc<Space>, offset: u64, len: u64) -> Option<Arc<Extent>> {
         let unit = ALIGNMENT as u64;
         let end = offset.checked_add(len)?;
@@ -136,6 +142,7 @@ impl Space {
         Some(Arc::new(Extent {
             offset,
             len,
+            birth: 0,
             born: FROM_DISK,
             is_armed: AtomicBool::new(true),
             space: self.clone(),
@@ -159,11 +166,12 @@ impl Space {
                 at
             }
         };
-        let born = inner.captured;
+        let (born, birth) = (inner.captured, inner.generation);
         drop(inner);
         Arc::new(Extent {
             offset,
             len,
+            birth,
             born,
             is_armed: AtomicBool::new(true),
             space: self.clone(),
@@ -205,9 +213,10 @@ impl Space {
         inner.free_map(superseded)
     }
 
-    /// Called when that checkpoint is durable. Returns where the file may end now.
-    pub(crate) fn checkpoint_durable(&self) -> u64 {
+    /// Called when that checkpoint is durable, with its number. Returns where the file may end now.
+    pub(crate) fn checkpoint_durable(&self, generation: u64) -> u64 {
         let mut inner = self.inner.lock();
+        inner.generation = generation;
         for (offset, len) in std::mem::take(&mut inner.waiting) {
             inner.give(offset, len);
         }
@@ -218,6 +227,11 @@ impl Space {
             inner.end = at;
         }
         inner.end
+    }
+
+    /// Sets the number of the newest durable checkpoint, while a store is opened.
+    pub(crate) fn set_generation(&self, generation: u64) {
+        self.inner.lock().generation = generation;
     }
 
     /// Takes over a stored map, while a store is opened.
@@ -231,7 +245,12 @@ impl Space {
     }
 
     /// A handle to a stored extent, which the map has as used. `None` if it is impossible, or if the map has it as free.
-    pub(crate) fn adopt(self: &Arc<Space>, offset: u64, len: u64) -> Option<Arc<Extent>> {
+    pub(crate) fn adopt(
+        self: &Arc<Space>,
+        offset: u64,
+        len: u64,
+        birth: u64,
+    ) -> Option<Arc<Extent>> {
         let unit = ALIGNMENT as u64;
         let end = offset.checked_add(len)?;
         let is_aligned = offset.is_multiple_of(unit) && len.is_multiple_of(unit);
@@ -241,6 +260,7 @@ impl Space {
             Arc::new(Extent {
                 offset,
                 len,
+                birth,
                 born: FROM_DISK,
                 is_armed: AtomicBool::new(true),
                 space: self.clone(),
@@ -350,13 +370,13 @@ mod tests {
         drop(first);
         assert_eq!(space.allocate(1).offset, DATA_START + 3 * K4);
         space.checkpoint_captured(&[]);
-        assert_eq!(space.checkpoint_durable(), DATA_START + 3 * K4);
+        assert_eq!(space.checkpoint_durable(1), DATA_START + 3 * K4);
         let third = space.allocate(4096);
         assert_eq!(third.offset, DATA_START);
         assert_eq!(space.stats().free_bytes, K4);
         drop((second, third));
         space.checkpoint_captured(&[]);
-        assert_eq!(space.checkpoint_durable(), DATA_START);
+        assert_eq!(space.checkpoint_durable(2), DATA_START);
     }
 
     /// A panic in the destructor of an extent ended the process.
@@ -368,7 +388,7 @@ mod tests {
         space.restore(&map);
         for held_at_capture in [false, true] {
             let twice = [(2, 2), (3, 3), (2, 2)]
-                .map(|(at, len)| space.adopt(DATA_START + at * K4, len * K4).unwrap());
+                .map(|(at, len)| space.adopt(DATA_START + at * K4, len * K4, 0).unwrap());
             if held_at_capture {
                 space.checkpoint_captured(&[]);
             }
@@ -376,7 +396,7 @@ mod tests {
             let map = space.checkpoint_captured(&[]);
             let free = (DATA_START + 2 * K4, 2 * K4);
             assert_eq!(map.ranges, [free]);
-            space.checkpoint_durable();
+            space.checkpoint_durable(3);
             assert!(space.has_leaks());
             let overlaps = space.take_overlaps();
             assert!(overlaps.contains(&(DATA_START + 2 * K4)), "{overlaps:?}");

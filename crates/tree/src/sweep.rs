@@ -117,7 +117,7 @@ impl Sweep {
                     Subtree::Empty => {}
                     Subtree::Leaf(run) => reach.extents.push((run.extent.offset, run.extent.len)),
                     Subtree::Internal(node) => {
-                        let (offset, len) = node.place()?;
+                        let (offset, len, _) = node.place()?;
                         reach.add_node(offset, len);
                     }
                 }

@@ -10,25 +10,30 @@ mod model;
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
 use frond_tree::disk::{Disk, FsDisk};
 use frond_tree::{
-    Compression, Duplicates, Durability, Error, Options, Store, TreeId, TreeOptions, WriteSet,
+    Compression, Duplicates, Durability, Error, Options, RestorePoint, Store, TreeId, TreeOptions,
+    WriteSet,
 };
 use model::{Adder, Model, Op, Tree, check_store, write_set};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use support::SimDisk;
+use support::copies::Copied;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 6;
+const FORMAT_VERSION: u32 = 7;
 /// The supported versions.
-const VERSIONS: [u32; 5] = [2, 3, 4, 5, FORMAT_VERSION];
+const VERSIONS: [u32; 6] = [2, 3, 4, 5, 6, FORMAT_VERSION];
 /// From this version on there are stamps.
 const STAMPS_VERSION: u32 = 5;
+/// From this version on references have the births of extents.
+const BIRTHS_VERSION: u32 = 7;
 /// From this version on pages have templates of keys.
 const KEY_TEMPLATES_VERSION: u32 = 6;
 
@@ -409,6 +414,41 @@ fn check_reads_and_writes(version: u32) {
     assert_eq!(report.problems, []);
     let store = Store::open(on_disk(directory.path())).unwrap();
     check_store(&store, &model, &mut random).unwrap();
+}
+
+/// A copy of a store that an older version has written, of which most extents have no birth, and one of it after a restart.
+#[test]
+fn copies_of_stores_of_known_format_versions_are_restored() {
+    for version in VERSIONS {
+        let directory = copy_of_fixture(version);
+        let (model, _) = generate(version);
+        let store = Store::open(on_disk(directory.path())).unwrap();
+        let copied = Copied::take(&store, None).unwrap();
+        let births: BTreeSet<u64> = copied.extents.keys().map(|extent| extent.birth).collect();
+        // What older versions have written has none.
+        assert_eq!(births.len() > 2, version >= BIRTHS_VERSION, "{births:?}");
+        assert!(births.len() >= 2, "{births:?}");
+        let id = store.store_id();
+        assert_eq!(id, copied.store_id);
+        store.close().unwrap();
+        drop(store);
+        let store = Store::open(on_disk(directory.path())).unwrap();
+        assert_eq!(store.store_id(), id);
+        let next = Copied::take(&store, Some(&copied)).unwrap();
+        for copied in [copied, next] {
+            let target = tempfile::tempdir().unwrap();
+            let options = on_disk(target.path());
+            let restored = copied.restore(options.clone(), RestorePoint::End).unwrap();
+            assert_ne!(restored.store_id, id);
+            assert_eq!(restored.loading, [LOADING, LOGGED_TO_LOAD]);
+            let report = Store::verify(&options, &mut |_| {}).unwrap();
+            assert_eq!(report.problems, []);
+            let there = Store::open(options).unwrap();
+            assert_eq!(there.store_id(), restored.store_id);
+            let mut random = SmallRng::seed_from_u64(1);
+            check_store(&there, &model, &mut random).unwrap();
+        }
+    }
 }
 
 /// Both superblocks, with other bytes in the version of those in `slots` and a checksum that fits.

@@ -236,8 +236,73 @@ def every_entry_reaches_a_standby_that_was_copied_from_files():
 
 
 @test
+def a_copy_is_taken_while_the_primary_is_written():
+    with Server(BINARY, replica_set="rs0") as primary, Server(BINARY) as standby:
+        primary.start()
+        client = connect(primary)
+        client.shop.c.create_index("a")
+        client.shop.c.insert_many([{"_id": n, "a": n % 97, "text": "x" * 200} for n in range(20_000)])
+        ends = threading.Event()
+
+        def write():
+            at = 0
+            while not ends.is_set():
+                at += 1
+                client.shop.c.insert_many([{"_id": f"{at}-{n}", "a": n} for n in range(50)])
+                client.shop.c.update_many({"a": at % 97}, {"$inc": {"n": 1}})
+                client.shop.c.delete_many({"_id": {"$lt": at}})
+                client.shop.c.create_index(f"k{at % 3}")
+                client.shop[f"small{at % 5}"].insert_one({"x": at})
+                client.shop[f"small{at % 5}"].create_index("x")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            standby.options = ["--follow", f"mongodb://127.0.0.1:{primary.port}"]
+            standby.start()
+            in_state(connect(standby), "following")
+            time.sleep(0.5)
+        finally:
+            ends.set()
+            writer.join()
+        same(client, connect(standby))
+        # It goes on where it was after a start of either.
+        for server in (standby, primary):
+            server.stop()
+            server.start()
+        client, ours = connect(primary), connect(standby)
+        client.shop.c.insert_one({"_id": "later"})
+        same(client, ours)
+
+
+@test
+def a_standby_that_was_away_for_too_long_says_so_or_starts_anew():
+    with Pair(options=("--oplogSize", "1")) as pair:
+        primary, standby = pair.clients()
+        in_state(standby, "following")
+        pair.standby.stop()
+        first = primary.local["oplog.rs"].find_one()["ts"]
+
+        def trimmed():
+            primary.shop.c.insert_many([{"text": "x" * 10_000} for _ in range(1000)])
+            return primary.local["oplog.rs"].find_one()["ts"] > first
+
+        until("the oplog is trimmed", trimmed)
+        pair.standby.start()
+        standby = connect(pair.standby)
+        found = in_state(standby, "stale")
+        assert "oplog begins at" in found["lastError"], found
+        equal(reading_in(standby).c.count_documents({}) < primary.shop.c.count_documents({}), True)
+        pair.standby.stop()
+        pair.standby.options.append("--followAnew")
+        pair.standby.start()
+        in_state(standby, "following")
+        same(primary, standby)
+
+
+@test
 def a_standby_reads_and_refuses_as_a_secondary():
-    with Pair(prepare=lambda client: client.shop.c.insert_many([{"_id": n} for n in range(10)]), cold=True) as pair:
+    with Pair(prepare=lambda client: client.shop.c.insert_many([{"_id": n} for n in range(10)])) as pair:
         primary, standby = pair.clients()
         in_state(standby, "following")
         for name, given in [("c", {"insert": "c", "documents": [{}]}), ("u", {"update": "c", "updates": [{"q": {}, "u": {"$set": {"a": 1}}}]}),
@@ -285,7 +350,7 @@ def raw_command(server, body):
 
 @test
 def causal_reads_snapshots_and_streams_are_right_on_a_standby():
-    with Pair(prepare=lambda client: client.shop.c.insert_many([{"_id": n, "n": 0} for n in range(10)]), cold=True) as pair:
+    with Pair(prepare=lambda client: client.shop.c.insert_many([{"_id": n, "n": 0} for n in range(10)])) as pair:
         primary, standby = pair.clients()
         in_state(standby, "following")
         stream = standby.shop.c.watch(max_await_time_ms=100)
@@ -348,7 +413,7 @@ def users_and_roles_are_those_of_the_primary():
 @test
 def documents_expire_on_the_primary_alone():
     quick = ("--setParameter", "ttlMonitorSleepSecs=1")
-    with Pair(options=quick, cold=True) as pair:
+    with Pair(options=quick) as pair:
         primary, standby = pair.clients()
         in_state(standby, "following")
         long_ago = bson.datetime.datetime(2020, 1, 1)
@@ -365,7 +430,7 @@ def documents_expire_on_the_primary_alone():
 
 @test
 def a_standby_steps_up_and_a_stream_goes_on():
-    with Pair(prepare=lambda client: client.shop.c.insert_many([{"_id": n} for n in range(10)]), cold=True) as pair:
+    with Pair(prepare=lambda client: client.shop.c.insert_many([{"_id": n} for n in range(10)])) as pair:
         primary, standby = pair.clients()
         in_state(standby, "following")
         seen = []
@@ -408,7 +473,7 @@ def a_standby_steps_up_and_a_stream_goes_on():
 
 @test
 def a_directory_of_a_standby_is_not_started_as_a_primary():
-    with Pair(cold=True) as pair:
+    with Pair() as pair:
         in_state(connect(pair.standby), "following")
         pair.standby.stop()
         other = Server(BINARY, folder=pair.standby.folder, replica_set="rs0")
@@ -449,7 +514,7 @@ def write_until(pair, stop, source, done):
 @test
 def both_sides_are_killed_under_load(seed=SEED):
     source = random.Random(seed)
-    with Pair(prepare=lambda client: client.load.c.create_index("n"), cold=True) as pair:
+    with Pair(prepare=lambda client: client.load.c.create_index("n")) as pair:
         stop, done = threading.Event(), [0]
         writers = [threading.Thread(target=write_until, args=(pair, stop, random.Random(seed + n), done)) for n in range(2)]
         for writer in writers:

@@ -11,6 +11,7 @@ use super::{Needs, Place, Requested, sole};
 
 /// Stages that make their own documents instead of reading the collection.
 const SOURCES: &[&str] = &[
+    "$backupStream",
     "$changeStream",
     "$collStats",
     "$currentOp",
@@ -131,6 +132,12 @@ impl<'a> Pipeline<'a> {
     fn stage(&mut self, here: &Place<'a>, db: &'a str, name: &str, spec: Value<'a>) -> Result<()> {
         match name {
             _ if PURE.contains(&name) => {}
+            // What the role `backup` has, and nobody has who may not read everything.
+            "$backupStream" => {
+                self.add(Place::Cluster, Action::AppendOplogNote);
+                self.add(Place::AnyNormal, Action::Find);
+                self.add(Place::collection("admin", "system.users"), Action::Find);
+            }
             "$changeStream" => {
                 let place = match here {
                     Place::Collection(_, name) if name != NO_COLLECTION => here.clone(),

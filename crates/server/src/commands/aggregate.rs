@@ -7,7 +7,7 @@ use frond_store::{AggregateRequest, Durability, Namespace, Verbosity};
 use super::find::hint;
 use super::kill_all_sessions::owners;
 use super::write::bypass_validation;
-use super::{Command, InTransactions, Traits, current_op, explain, watch};
+use super::{Command, InTransactions, Traits, backup_stream, current_op, explain, watch};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, NO_COLLECTION, Needs, Requested, of_pipeline};
 use crate::context::Context;
@@ -99,9 +99,13 @@ impl Command for Aggregate {
         if writes(request.request.pipeline) {
             cx.connection.running.lock().writes = true;
         }
-        let cursor = match watch::is_change_stream(request.request.pipeline) {
-            true => watch::open(cx, &request)?,
-            false => open(cx, &request)?,
+        let pipeline = request.request.pipeline;
+        let cursor = if watch::is_change_stream(pipeline) {
+            watch::open(cx, &request)?
+        } else if backup_stream::is_backup_stream(pipeline) {
+            backup_stream::open(cx, &request)?
+        } else {
+            open(cx, &request)?
         };
         if inline {
             return inline_result(cx, cursor);
@@ -173,7 +177,8 @@ const SERVER_STAGES: [&str; 4] = [
 /// # Errors
 /// `OperationNotSupportedInTransaction` (263).
 fn check_in_transaction(pipeline: &Doc) -> Result<()> {
-    const FORBIDDEN: [&str; 11] = [
+    const FORBIDDEN: [&str; 12] = [
+        backup_stream::STAGE,
         "$changeStream",
         "$collStats",
         "$currentOp",
@@ -214,10 +219,16 @@ fn check_in_transaction(pipeline: &Doc) -> Result<()> {
 fn check_stable_api(pipeline: &Doc) -> Result<()> {
     for (name, spec) in pipeline.values().filter_map(|s| s.as_doc()?.first()) {
         let outside = match name {
-            "$currentOp" | "$indexStats" | "$listLocalSessions" | "$listSessions"
-            | "$planCacheStats" | "$queryStats" | "$search" | "$searchMeta" | "$vectorSearch" => {
-                true
-            }
+            backup_stream::STAGE
+            | "$currentOp"
+            | "$indexStats"
+            | "$listLocalSessions"
+            | "$listSessions"
+            | "$planCacheStats"
+            | "$queryStats"
+            | "$search"
+            | "$searchMeta"
+            | "$vectorSearch" => true,
             "$collStats" => spec
                 .as_doc()
                 .is_some_and(|s| s.iter().any(|(key, _)| key != "count")),

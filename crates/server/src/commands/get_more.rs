@@ -13,7 +13,7 @@ use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::metrics::Op;
-use crate::parking::{AWAIT_DEFAULT, Parked, Tail};
+use crate::parking::{AWAIT_DEFAULT, Parked, Pause, Tail};
 use crate::reply::CursorBatch;
 use crate::reply_room::ReplyRoom;
 
@@ -107,9 +107,11 @@ impl Command for GetMore {
         let now = Instant::now();
         let (until, has_turn) = match &resumed {
             Some(Parked::Tail(tail)) => (tail.until, tail.has_turn),
+            Some(Parked::Pause(pause)) => (pause.until, true),
             _ => {
                 let until = now + cx.max_time.unwrap_or(AWAIT_DEFAULT);
-                if awaits && cx.server.cursors.followers().are_a_crowd() {
+                let follows = awaits && !described.is_backup;
+                if follows && cx.server.cursors.followers().are_a_crowd() {
                     return park(cx, id, None, until);
                 }
                 (until, true)
@@ -120,6 +122,7 @@ impl Command for GetMore {
             resume_token,
             left,
             tail,
+            paused_until,
         } = match has_turn {
             true => next_batch(cx, id, size)?,
             false => no_batch(cx, id)?,
@@ -127,6 +130,17 @@ impl Command for GetMore {
         let waits = awaits && documents.is_empty() && left != 0;
         if let Some(signal) = tail.filter(|_| waits && now < until) {
             return park(cx, id, Some(signal), until);
+        }
+        if let Some(at) = paused_until.filter(|_| waits && now < until) {
+            if !cx.server.cursors.park(id, &cx.connection.wake) {
+                return Err(killed());
+            }
+            cx.state.park = Some(Parked::Pause(Pause {
+                cursor: id,
+                at,
+                until,
+            }));
+            return Ok(DocBuf::new());
         }
         cx.more_to_come = cx.exhaust_allowed && left != 0;
         let batch = CursorBatch {
@@ -150,6 +164,8 @@ struct Next {
     left: i64,
     /// The signal of a tailable cursor, and how many notifications it has seen.
     tail: Option<(Arc<TailSignal>, u64)>,
+    /// When there may be more, of a stream that has none for some time.
+    paused_until: Option<Instant>,
 }
 
 /// Parks the command. Its reply is discarded: the command runs again after the wait.
@@ -182,6 +198,7 @@ fn no_batch(cx: &mut Context<'_>, id: i64) -> Result<Next> {
         resume_token,
         left: id,
         tail: None,
+        paused_until: None,
     })
 }
 
@@ -204,6 +221,10 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
     let batch = {
         let cursor = out.cursor()?;
         let mut limits = cx.limits.clone();
+        if cursor.is_backup() {
+            let progress = limits.progress.insert(Arc::default()).clone();
+            cx.connection.running.lock().progress = Some(progress);
+        }
         let began = Instant::now();
         limits.deadline = cursor.time_left.and_then(|time| began.checked_add(time));
         cursor.set_context(&limits);
@@ -238,6 +259,7 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         resume_token: cursor.resume_token(),
         left: 0,
         tail: None,
+        paused_until: cursor.paused_until(),
     };
     if !cursor.ended() {
         next.tail = cursor.tail_signal();

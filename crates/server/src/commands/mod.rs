@@ -21,6 +21,7 @@ pub mod append_oplog_note;
 pub mod apply_ops;
 mod asked_names;
 pub mod authenticate;
+pub mod backup_stream;
 pub mod build_info;
 pub mod bulk_write;
 pub mod clone_collection_as_capped;
@@ -34,6 +35,7 @@ pub mod connection_status;
 pub mod convert_to_capped;
 pub mod count;
 pub mod create;
+pub mod create_backup;
 pub mod create_indexes;
 pub mod create_role;
 pub mod create_user;
@@ -125,6 +127,9 @@ pub static COMMANDS: &[&dyn Command] = &[
     &append_oplog_note::AppendOplogNote,
     &apply_ops::ApplyOps,
     &authenticate::Authenticate,
+    &create_backup::BackupStart,
+    &create_backup::BackupStatus,
+    &create_backup::BackupThrottle,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
     &clone_collection_as_capped::CloneCollectionAsCapped,
@@ -136,6 +141,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &convert_to_capped::ConvertToCapped,
     &count::Count,
     &create::Create,
+    &create_backup::CreateBackup,
     &create_indexes::CreateIndexes,
     &create_role::CreateRole,
     &create_user::CreateUser,

@@ -362,13 +362,13 @@ fn opcounters(server: &Server) -> DocBuf {
     out
 }
 
-fn storage_engine(_: &Server) -> DocBuf {
+fn storage_engine(server: &Server) -> DocBuf {
     doc! {
         "name": "frond",
         "supportsCommittedReads": true,
         "persistent": true,
         "readOnly": false,
-        "backupCursorOpen": false,
+        "backupCursorOpen": server.backups.is_open(),
     }
 }
 
@@ -380,6 +380,7 @@ fn engine(server: &Server) -> DocBuf {
     {
         section.push("standby", &standby.to_doc(&server.store));
     }
+    section.push("backup", &server.backups.to_doc());
     section.push_array("damage", |list| {
         for block in server.store.damage() {
             list.push(&crate::engine_stats::damage_to_doc(&block));

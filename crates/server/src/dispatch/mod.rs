@@ -380,8 +380,8 @@ fn end_statement(statement: Statement<'_>, outcome: Result<DocBuf>) -> Result<Do
 
 /// Closes the cursor of a getMore that has waited and does not continue.
 fn close_parked_cursor(server: &Server, parked: Option<Parked>) {
-    if let Some(Parked::Tail(tail)) = parked {
-        server.cursors.kill(tail.cursor);
+    if let Some(cursor) = parked.and_then(|parked| parked.cursor()) {
+        server.cursors.kill(cursor);
     }
 }
 

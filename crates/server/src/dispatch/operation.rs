@@ -256,7 +256,7 @@ impl Operation {
         match client.state.resumed {
             None if !announced => self.begin(client, request, started),
             // The time of a getMore begins when there is something to do.
-            Some(Parked::Tail(_) | Parked::Topology(_)) => {
+            Some(Parked::Tail(_) | Parked::Pause(_) | Parked::Topology(_)) => {
                 connection.running.lock().waits_for = None
             }
             None | Some(Parked::Journal(_)) => {

@@ -411,6 +411,13 @@ where
                         }
                     }
                 }
+                Some(Parked::Pause(pause)) => {
+                    let waited = self.unless_stopped(pause.wait(&connection.wake)).await;
+                    if waited.is_err() {
+                        server.cursors.kill(pause.cursor);
+                    }
+                    waited.map(|()| Parked::Pause(pause))
+                }
                 Some(Parked::Topology(mut wait)) => {
                     let waited = self.unless_stopped(wait.wait(&connection.wake)).await;
                     waited.map(|()| Parked::Topology(wait))
@@ -481,8 +488,9 @@ where
         self.client.state.waited.ticket += took;
         if waited.is_err() && is_shown {
             self.client.state.announced = false;
-            if let Some(Parked::Tail(tail)) = self.client.state.resumed.take() {
-                server.cursors.kill(tail.cursor);
+            let parked = self.client.state.resumed.take();
+            if let Some(cursor) = parked.and_then(|parked| parked.cursor()) {
+                server.cursors.kill(cursor);
             }
             abandon(&mut self.client);
         }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use frond_bson::DocBuf;
+use frond_store::{DocumentStore, EngineOptions, OpContext, StoreOptions};
 
 use super::directory::{Directory, State};
 use super::{copy, source};
@@ -66,7 +67,7 @@ pub fn prepare(
     if state == State::Copying || !directory.has_store() {
         directory.set(State::Copying)?;
         directory.clear()?;
-        if !copy::fill(&settings.db_path, &uri, log, stop)? {
+        if !copy::fill(&settings.db_path, &uri, log, stop)? || !build_indexes(settings, stop)? {
             return Ok(None);
         }
     }
@@ -74,6 +75,32 @@ pub fn prepare(
         directory.set(State::Following)?;
     }
     Ok(Some(true))
+}
+
+/// Builds the indexes that are not in a copy, because the primary was loading them. Until that is done, it is no copy that can be
+/// followed: an index whose build is interrupted would be taken for one that the primary has not finished.
+fn build_indexes(settings: &Settings, stop: &Arc<AtomicBool>) -> Result<bool, StartError> {
+    let failed = |error: frond_store::Error| {
+        StartError::new(format!(
+            "opening the copy of the primary: {}",
+            error.message()
+        ))
+    };
+    let engine = EngineOptions::new(&settings.db_path);
+    let options = StoreOptions::default()
+        .with_large_documents(settings.large_documents)
+        .following(true);
+    let store = DocumentStore::open_engine(engine, options).map_err(failed)?;
+    let mut context = OpContext::new();
+    context.killed = stop.clone();
+    for build in store.resume_index_builds(&context) {
+        match build.outcome {
+            Err(_) if stop.load(Ordering::SeqCst) => return Ok(false),
+            outcome => outcome.map_err(failed)?,
+        }
+    }
+    store.close().map_err(failed)?;
+    Ok(true)
 }
 
 /// Discards the data of a standby, so that the next start begins with a copy.

@@ -1,5 +1,6 @@
 //! Administration: databases, collections and indexes listed, created, changed, dropped, measured, and checked.
 
+pub mod backup;
 mod capped;
 mod collections;
 mod counts;

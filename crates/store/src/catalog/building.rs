@@ -415,18 +415,20 @@ impl Catalog {
     }
 
     /// Gives indexes whose build was interrupted, by a crash or by a shutdown, new trees, so that they are built from
-    /// the start.
+    /// the start. So are ready ones whose entries a restore did not have: the log has no bulk loads.
     pub(super) fn restart_unfinished_indexes(&self) -> Result<()> {
+        let engine = &self.state.engine;
+        let is_whole = |index: &Arc<Index>| index.ready && !engine.is_loading(index.tree);
         let collections: Vec<_> = self.view().iter().cloned().collect();
         for collection in collections {
-            if collection.indexes.iter().all(|index| index.ready) {
+            if collection.indexes.iter().all(is_whole) {
                 continue;
             }
             let mut batch = Batch::new(None);
             // A server must start on a full disk. The new trees are empty.
             batch.set_frees_space();
             let mut all = collection.indexes.clone();
-            for index in all.iter_mut().filter(|index| !index.ready) {
+            for index in all.iter_mut().filter(|index| !is_whole(index)) {
                 index.trees().for_each(|tree| batch.drop_tree(tree));
                 persist::delete_index(&mut batch, &collection.uuid, index);
                 let tree = self.state.engine.allocate_tree();

@@ -414,6 +414,8 @@ impl Catalog {
         if catalog.oplog().is_following() {
             // What its primary has not finished yet, it is told of when it is.
             catalog.drop_unfinished_indexes()?;
+            // Those that a copy of the primary did not have are built again.
+            catalog.restart_unfinished_indexes()?;
             return Ok(catalog);
         }
         // After a cut of the log a temporary collection may be what is left of another one.

@@ -8,7 +8,18 @@ use super::replay::Segment;
 use super::segment::{open_existing, segment_name, segments};
 use crate::disk::Disk;
 use crate::operation::{is_sound, with_stamps};
-use crate::{Error, RestorePoint, Result};
+use crate::{Error, Result};
+
+/// Which moment a restored store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestorePoint {
+    /// All of the log.
+    End,
+    /// The commits before this position of the log.
+    Position(u64),
+    /// The commits before the first one with a stamp above this one.
+    Stamp(u64),
+}
 
 /// What a log ends with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -185,7 +185,7 @@ impl LogTail {
         let Some(log) = &self.log else { return };
         log.state.lock().release(self.hold, position);
         log.work.notify_one();
-        if log.is_inline {
+        if log.is_inline && !std::thread::panicking() {
             // The next commit gets a failure.
             let _ = log.work(false);
         }

@@ -123,6 +123,11 @@ impl Memtable {
         }
     }
 
+    /// The one after another memtable, with the last stamp of the commits so far, or 0 if that is not known.
+    pub(crate) fn after(self, before: &Memtable, last_stamp: u64) -> Memtable {
+        self.after_stamp(before.stamp_before.max(last_stamp))
+    }
+
     /// Notes the last stamp of the commits before.
     pub(crate) fn after_stamp(self, stamp_before: u64) -> Memtable {
         Memtable {

@@ -18,6 +18,10 @@ const TAG_LEAF: u8 = 1;
 const TAG_INTERNAL_OLDER: u8 = 2;
 const TAG_INTERNAL: u8 = 3;
 
+/// Set in the number of a node's children, or of a page's trees, if its references have the births of extents. Older formats
+/// have none.
+pub(crate) const FLAG_BIRTHS: u32 = 1 << 31;
+
 /// Bits of the flags of a reference to an internal node.
 const FLAG_PENDING: u8 = 1;
 const FLAG_MAX_KEY: u8 = 2;
@@ -102,9 +106,10 @@ pub(crate) fn encode_subtree(subtree: &Subtree, out: &mut Vec<u8>) {
             out.push(TAG_INTERNAL);
             let (place, stored) = (node.place(), node.stored());
             // `NodeWriter::write` came first; a zero offset is refused when it is read.
-            let (offset, len) = place.unwrap_or((0, 0));
+            let (offset, len, birth) = place.unwrap_or((0, 0, 0));
             out.put_u64(offset);
             out.put_u32(len);
+            out.put_u64(birth);
             let carried = stored.map_or(&[][..], |stored| &stored.carried);
             let none = Summary::default();
             encode_summary(stored.map_or(&none, |stored| &stored.summary), out);
@@ -164,7 +169,7 @@ fn parse_summary(reader: &mut Reader<'_>) -> Option<Summary> {
 fn encode_internal(node: &Internal) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_u64(node.next_number);
-    out.put_u32(node.children.len() as u32);
+    out.put_u32(node.children.len() as u32 | FLAG_BIRTHS);
     for child in &node.children {
         out.put_key(&child.pivot);
         out.put_u64(child.pending_from);
@@ -198,6 +203,7 @@ fn encode_run(run: &Run, out: &mut Vec<u8>) {
     let info = &run.info;
     out.put_u64(run.extent.offset);
     out.put_u64(run.extent.len);
+    out.put_u64(run.extent.birth);
     out.put_u32(info.index_at);
     out.put_u32(info.index_len);
     out.put_u32(info.filter_len);
@@ -213,13 +219,16 @@ fn encode_run(run: &Run, out: &mut Vec<u8>) {
 pub(crate) struct RunRef {
     pub(crate) offset: u64,
     pub(crate) len: u64,
+    /// The newest durable checkpoint when the extent was allocated; 0 in older formats.
+    pub(crate) birth: u64,
     pub(crate) info: RunInfo,
 }
 
 impl RunRef {
     /// `None` if the bytes are malformed.
-    fn parse(reader: &mut Reader<'_>) -> Option<RunRef> {
+    fn parse(reader: &mut Reader<'_>, has_births: bool) -> Option<RunRef> {
         let (offset, len) = (reader.u64()?, reader.u64()?);
+        let birth = parse_birth(reader, has_births)?;
         let info = RunInfo {
             index_at: reader.u32()?,
             index_len: reader.u32()?,
@@ -230,7 +239,19 @@ impl RunRef {
             min_key: reader.key()?.into(),
             max_key: reader.key()?.into(),
         };
-        (info.end() <= len && info.min_key <= info.max_key).then_some(RunRef { offset, len, info })
+        (info.end() <= len && info.min_key <= info.max_key).then_some(RunRef {
+            offset,
+            len,
+            birth,
+            info,
+        })
+    }
+}
+
+fn parse_birth(reader: &mut Reader<'_>, has_births: bool) -> Option<u64> {
+    match has_births {
+        true => reader.u64(),
+        false => Some(0),
     }
 }
 
@@ -265,6 +286,8 @@ pub(crate) struct PlaceRef {
     /// Where its block is.
     pub(crate) offset: u64,
     pub(crate) len: u32,
+    /// The newest durable checkpoint when its extent was allocated; 0 in older formats.
+    pub(crate) birth: u64,
     /// What is known of it without reading it; nothing in older formats.
     pub(crate) below: Option<Below>,
 }
@@ -278,11 +301,11 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    fn parse(reader: &mut Reader<'_>) -> Option<Below> {
+    fn parse(reader: &mut Reader<'_>, has_births: bool) -> Option<Below> {
         let summary = parse_summary(reader)?;
         let mut carried = Vec::new();
         for _ in 0..reader.u32()? {
-            carried.push(RunRef::parse(reader)?);
+            carried.push(RunRef::parse(reader, has_births)?);
         }
         Some(Below { summary, carried })
     }
@@ -290,15 +313,16 @@ impl Below {
 
 impl SubtreeRef {
     /// `None` if the bytes are malformed.
-    pub(crate) fn parse(reader: &mut Reader<'_>) -> Option<SubtreeRef> {
+    pub(crate) fn parse(reader: &mut Reader<'_>, has_births: bool) -> Option<SubtreeRef> {
         Some(match reader.u8()? {
             TAG_EMPTY => SubtreeRef::Empty,
-            TAG_LEAF => SubtreeRef::Leaf(RunRef::parse(reader)?),
+            TAG_LEAF => SubtreeRef::Leaf(RunRef::parse(reader, has_births)?),
             tag @ (TAG_INTERNAL | TAG_INTERNAL_OLDER) => SubtreeRef::Internal(PlaceRef {
                 offset: reader.u64()?,
                 len: reader.u32()?,
+                birth: parse_birth(reader, has_births)?,
                 below: match tag {
-                    TAG_INTERNAL => Some(Below::parse(reader)?),
+                    TAG_INTERNAL => Some(Below::parse(reader, has_births)?),
                     _ => None,
                 },
             }),
@@ -337,12 +361,14 @@ impl NodeRef {
         let mut reader = Reader(payload);
         let next_number = reader.u64()?;
         let mut children = Vec::new();
-        for _ in 0..reader.u32()? {
+        let count = reader.u32()?;
+        let has_births = count & FLAG_BIRTHS != 0;
+        for _ in 0..count & !FLAG_BIRTHS {
             children.push(ChildRef {
                 pivot: Arc::from(reader.key()?),
                 pending_from: reader.u64()?,
                 pending_bytes: reader.u64()?,
-                subtree: SubtreeRef::parse(&mut reader)?,
+                subtree: SubtreeRef::parse(&mut reader, has_births)?,
             });
         }
         let mut runs = Vec::new();
@@ -350,7 +376,7 @@ impl NodeRef {
             let number = reader.u64()?;
             let mut parts = Vec::new();
             for _ in 0..reader.u32()? {
-                parts.push(RunRef::parse(&mut reader)?);
+                parts.push(RunRef::parse(&mut reader, has_births)?);
             }
             let ranges = parse_ranges(&mut reader)?;
             runs.push(BufferRef {
@@ -410,6 +436,7 @@ mod tests {
         RunRef {
             offset: 8192,
             len: 4096,
+            birth: 0,
             info,
         }
     }

@@ -82,10 +82,10 @@ impl Node {
         self.stored.get()
     }
 
-    /// Offset and length of the node's block, if it is on disk.
-    pub(crate) fn place(&self) -> Option<(u64, u32)> {
+    /// Offset and length of the node's block, if it is on disk, and the birth of its extent.
+    pub(crate) fn place(&self) -> Option<(u64, u32, u64)> {
         let stored = self.stored.get()?;
-        Some((stored.extent.offset, stored.len))
+        Some((stored.extent.offset, stored.len, stored.extent.birth))
     }
 
     /// The content, if it is in memory.
@@ -296,8 +296,8 @@ impl<'a> KnownRuns<'a> {
         self.made.iter().for_each(|extent| extent.disarm());
     }
 
-    fn adopt(&mut self, offset: u64, len: u64) -> Result<Arc<Extent>> {
-        let adopted = self.store.data.space.adopt(offset, len);
+    fn adopt(&mut self, offset: u64, len: u64, birth: u64) -> Result<Arc<Extent>> {
+        let adopted = self.store.data.space.adopt(offset, len, birth);
         let what = "the extent of a node is impossible, or overlaps free space";
         let adopted = adopted.ok_or_else(|| corrupt(self.at, what))?;
         self.made.push(adopted.clone());
@@ -311,7 +311,7 @@ impl<'a> KnownRuns<'a> {
                 false => Err(corrupt(self.at, "two runs share an extent")),
             };
         }
-        let extent = self.adopt(run.offset, run.len)?;
+        let extent = self.adopt(run.offset, run.len, run.birth)?;
         let handle = Run::new(self.store, extent, run.info);
         self.known.insert(run.offset, handle.clone());
         Ok(handle)
@@ -337,7 +337,7 @@ impl<'a> KnownRuns<'a> {
                 }
                 let carried = below.carried.into_iter().map(|run| self.run(run));
                 let carried = carried.collect::<Result<_>>()?;
-                let extent = self.adopt(node.offset, block_extent(node.len))?;
+                let extent = self.adopt(node.offset, block_extent(node.len), node.birth)?;
                 let stored = Stored::new(self.store, extent, node.len, carried, below.summary);
                 let node = Node::on_disk(stored);
                 self.nodes.push(node.clone());

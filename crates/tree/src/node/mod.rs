@@ -22,7 +22,8 @@ use std::sync::Arc;
 use crate::range::RangeSet;
 use crate::run::Run;
 pub(crate) use codec::{
-    Below, BufferRef, DEPTH_MAX, NodeRef, NodeWriter, PlaceRef, RunRef, SubtreeRef, encode_subtree,
+    Below, BufferRef, DEPTH_MAX, FLAG_BIRTHS, NodeRef, NodeWriter, PlaceRef, RunRef, SubtreeRef,
+    encode_subtree,
 };
 pub(crate) use flush::Builder;
 pub(crate) use handle::{KnownRuns, Node};

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod copies;
 mod defects;
 mod flips;
 mod full_disk;

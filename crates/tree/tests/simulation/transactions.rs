@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use frond_tree::{Durability, Error, Snapshot, Store, Transaction, WriteSet};
+use frond_tree::{Durability, Error, LogTail, Snapshot, Store, Transaction, WriteSet};
 use rand::RngExt;
 
 use crate::model::{
@@ -36,6 +36,8 @@ pub struct Open {
 pub struct Held {
     pub snapshot: Option<(Snapshot, Model)>,
     pub open: Vec<Open>,
+    /// The archive's reader of the log.
+    pub log: Option<LogTail>,
 }
 
 /// What the accounts have together; `None` before there is a bank.

@@ -17,6 +17,7 @@ use crate::model::{
 };
 use crate::stamps::Source;
 use crate::support::SimDisk;
+use crate::support::copies::Copied;
 use crate::transactions::Held;
 use crate::trouble::{Outcome, Trouble, is_rot, is_rotten};
 
@@ -52,6 +53,9 @@ pub struct World {
     /// The last stamp of `base`, and the durable stamp in this life.
     pub base_stamp: u64,
     pub durable_stamp: u64,
+    /// The last copy, and one with the log since then.
+    pub copied: Option<Copied>,
+    pub archive: Option<Copied>,
     /// Whether the last transaction was aborted for another reason than a conflict.
     pub has_ended: bool,
     /// Whether this life knows what survived the last one.
@@ -115,6 +119,8 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
         stamps: Arc::default(),
         base_stamp: 0,
         durable_stamp: 0,
+        copied: None,
+        archive: None,
         has_ended: false,
         doubt: false,
         looked: false,
@@ -345,6 +351,7 @@ impl World {
                 Some((snapshot, model)) => self.check_one(snapshot, model),
                 None => Ok(()),
             },
+            99 if self.chance(0.4) => self.copy(store, held),
             _ => self.check_one(&store.snapshot(), &self.now.clone()),
         }
     }

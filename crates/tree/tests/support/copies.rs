@@ -32,7 +32,7 @@ impl Copied {
         Ok(copied)
     }
 
-    /// Copies the data file of a pinned checkpoint.
+    /// Copies the data file of a pinned checkpoint. What the parent has must be the same still.
     pub fn of(store: &Store, copy: &CheckpointCopy, parent: Option<&Copied>) -> Result<Copied> {
         let mut copied = Copied {
             store_id: store.store_id(),
@@ -43,15 +43,12 @@ impl Copied {
         let parent = parent.filter(|parent| parent.store_id == copied.store_id);
         for extent in copy.extents() {
             let known = parent.and_then(|parent| parent.extents.get(extent));
-            let bytes = match known {
-                Some(known) => known.clone(),
-                None => {
-                    let mut bytes = Vec::new();
-                    copy.read(extent, &mut bytes)?;
-                    copied.read_bytes += extent.len;
-                    bytes
-                }
-            };
+            let mut bytes = Vec::new();
+            copy.read(extent, &mut bytes)?;
+            match known {
+                Some(known) => assert!(*known == bytes, "{extent:?} is not what it was"),
+                None => copied.read_bytes += extent.len,
+            }
             copied.extents.insert(*extent, bytes);
         }
         Ok(copied)

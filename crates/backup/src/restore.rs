@@ -1,0 +1,358 @@
+//! Restores: from a repository, or from an archive file as it comes.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use frond_store::backup::{RestorePoint, RestoreTarget, Restored};
+
+use crate::description::Description;
+use crate::error::{Error, Result};
+use crate::extent::{Extent, unpack};
+use crate::mark::Mark;
+use crate::parts::DESCRIPTION;
+use crate::plan::Plan;
+use crate::progress::Meter;
+use crate::record::{HEADER_BYTES, Header, Kind, Next, Records};
+use crate::repository::Repository;
+
+/// What was restored.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The backup.
+    pub backup: Description,
+    /// The moment: everything before its `time`, nothing behind its `until`.
+    pub mark: Mark,
+    /// What the engine says.
+    pub restored: Restored,
+}
+
+/// Where the record of an extent is: the part, as an index, and its offset.
+type Place = (usize, u64);
+
+fn check_stop(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Error::Stopped),
+        false => Ok(()),
+    }
+}
+
+/// Restores a moment from a repository into a new data directory.
+pub fn from_repository(
+    repository: &Repository,
+    plan: &Plan,
+    dbpath: &Path,
+    stop: &AtomicBool,
+    meter: &mut Meter,
+) -> Result<Outcome> {
+    let Some(backup) = plan.chain.first() else {
+        return Err(Error::Refused("a plan without a backup".to_owned()));
+    };
+    let needed = repository.extents(backup)?;
+    let parts: Vec<(PathBuf, &Description)> = (plan.chain.iter())
+        .flat_map(|one| {
+            let folder = repository.folder(&one.id);
+            let parts = one.parts.iter();
+            parts.map(move |part| (folder.join(&part.name), one))
+        })
+        .collect();
+    let places = find_extents(&parts, &needed, backup)?;
+    let mut target = RestoreTarget::create(dbpath)?;
+    let written = (|| {
+        meter.begin(needed.iter().map(|extent| extent.len).sum());
+        write_extents(&parts, places, &mut target, stop, meter)?;
+        let mut head = None;
+        let mut body = Vec::new();
+        for (path, one) in &parts {
+            if one.id != backup.id {
+                break;
+            }
+            let mut records = Records::open(path)?;
+            loop {
+                match records.skip_to_next()? {
+                    Next::Record(_, header) if header.kind == Kind::Head => {
+                        records.body(&header, &mut body)?;
+                        head = Some(body.clone());
+                    }
+                    Next::Record(_, header) if header.kind == Kind::Log => {
+                        records.body(&header, &mut body)?;
+                        let [from, to, _] = header.numbers;
+                        target.log(from, to, &body)?;
+                    }
+                    Next::Record(..) => {}
+                    Next::End => break,
+                    Next::Torn(at) => return Err(records.torn(at)),
+                }
+            }
+        }
+        let mut open: Option<(PathBuf, Records<_>)> = None;
+        for piece in &plan.pieces {
+            check_stop(stop)?;
+            let records = match &mut open {
+                Some((path, records)) if *path == piece.path => records,
+                _ => {
+                    let records = Records::open(&piece.path)?;
+                    &mut open.insert((piece.path.clone(), records)).1
+                }
+            };
+            records.seek(piece.at)?;
+            let Next::Record(_, header) = records.next()? else {
+                return Err(records.torn(piece.at));
+            };
+            records.body(&header, &mut body)?;
+            let [from, to, _] = header.numbers;
+            target.log(from, to, &body)?;
+        }
+        head.ok_or_else(|| missing(backup, "the head of the data file"))
+    })();
+    let head = match written {
+        Ok(head) => head,
+        Err(error) => {
+            target.discard();
+            return Err(error);
+        }
+    };
+    meter.end();
+    meter.note("replaying the log");
+    Ok(Outcome {
+        backup: backup.clone(),
+        mark: plan.mark,
+        restored: target.finish(&head, plan.point)?,
+    })
+}
+
+fn missing(backup: &Description, what: &str) -> Error {
+    Error::Refused(format!("the backup {} lacks {what}", backup.id))
+}
+
+/// Finds the records of extents, in the newest backup that has them.
+fn find_extents(
+    parts: &[(PathBuf, &Description)],
+    needed: &[Extent],
+    backup: &Description,
+) -> Result<HashMap<Extent, Place>> {
+    let mut wanted: HashSet<Extent> = needed.iter().copied().collect();
+    let mut places = HashMap::with_capacity(needed.len());
+    for (at, (path, _)) in parts.iter().enumerate() {
+        if wanted.is_empty() {
+            break;
+        }
+        let mut records = Records::open(path)?;
+        loop {
+            match records.skip_to_next()? {
+                Next::Record(offset, header) if header.kind == Kind::Extent => {
+                    let extent = Extent {
+                        offset: header.numbers[0],
+                        len: header.len,
+                        birth: header.numbers[1],
+                    };
+                    if wanted.remove(&extent) {
+                        places.insert(extent, (at, offset));
+                    }
+                }
+                Next::Record(..) => {}
+                Next::End => break,
+                Next::Torn(at) => return Err(records.torn(at)),
+            }
+        }
+    }
+    match wanted.iter().next() {
+        None => Ok(places),
+        Some(extent) => {
+            let what = format!(
+                "{} extents, one of them the one of {} bytes at {} of the data file",
+                wanted.len(),
+                extent.len,
+                extent.offset
+            );
+            Err(missing(backup, &what))
+        }
+    }
+}
+
+/// Copies the extents in the order of their parts, which is nearly that of the data file.
+fn write_extents(
+    parts: &[(PathBuf, &Description)],
+    places: HashMap<Extent, Place>,
+    target: &mut RestoreTarget,
+    stop: &AtomicBool,
+    meter: &mut Meter,
+) -> Result<()> {
+    let mut places: Vec<(Place, Extent)> = places
+        .into_iter()
+        .map(|(extent, place)| (place, extent))
+        .collect();
+    places.sort_unstable_by_key(|(place, _)| *place);
+    let mut open: Option<(usize, File)> = None;
+    let mut body = Vec::new();
+    for ((part, offset), extent) in places {
+        check_stop(stop)?;
+        let path = &parts[part].0;
+        let file = match &open {
+            Some((at, file)) if *at == part => file,
+            _ => {
+                let file = File::open(path).map_err(Error::io("opening", path))?;
+                &open.insert((part, file)).1
+            }
+        };
+        body.resize(HEADER_BYTES + usize::try_from(extent.len).unwrap_or(0), 0);
+        let read = file.read_exact_at(&mut body, offset);
+        read.map_err(Error::io("reading", path))?;
+        let (header, bytes) = body.split_at(HEADER_BYTES);
+        let header = header.first_chunk().and_then(Header::decode);
+        if !header.is_some_and(|header| header.fits(bytes)) {
+            let what = format!(
+                "the extent of {} bytes at {} of the data file does not match its checksum",
+                extent.len, extent.offset
+            );
+            return Err(Error::Damaged(path.clone(), offset, what));
+        }
+        target.extent(extent.offset, bytes)?;
+        meter.advance(extent.len);
+    }
+    Ok(())
+}
+
+/// Restores from an archive file, as it comes.
+pub fn from_archive_file(
+    input: impl Read,
+    path: &Path,
+    dbpath: &Path,
+    stop: &AtomicBool,
+    meter: &mut Meter,
+) -> Result<Outcome> {
+    let mut target = RestoreTarget::create(dbpath)?;
+    let mut reading = Reading {
+        path,
+        needed: HashSet::new(),
+        listed: 0,
+        head: None,
+        mark: None,
+        description: None,
+    };
+    let read = reading.read(input, &mut target, stop, meter);
+    let complete = read.and_then(|()| reading.complete());
+    let (description, head, mark) = match complete {
+        Ok(complete) => complete,
+        Err(error) => {
+            target.discard();
+            return Err(error);
+        }
+    };
+    meter.end();
+    meter.note("replaying the log");
+    Ok(Outcome {
+        restored: target.finish(&head, RestorePoint::Position(mark.position))?,
+        backup: description,
+        mark,
+    })
+}
+
+/// An archive file that is read.
+struct Reading<'a> {
+    path: &'a Path,
+    /// Extents that have not come yet.
+    needed: HashSet<Extent>,
+    listed: u64,
+    head: Option<Vec<u8>>,
+    mark: Option<Mark>,
+    description: Option<Description>,
+}
+
+impl Reading<'_> {
+    fn read(
+        &mut self,
+        input: impl Read,
+        target: &mut RestoreTarget,
+        stop: &AtomicBool,
+        meter: &mut Meter,
+    ) -> Result<()> {
+        let failed = |error| Error::io("reading", self.path)(error);
+        let decoder = zstd::stream::read::Decoder::new(input).map_err(failed)?;
+        let mut archive = tar::Archive::new(decoder);
+        meter.begin(0);
+        for entry in archive.entries().map_err(failed)? {
+            let mut entry = entry.map_err(failed)?;
+            let name = entry.path().map_err(failed)?.into_owned();
+            let name = name
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+            let name = name.unwrap_or_default();
+            if name == DESCRIPTION {
+                let mut text = String::new();
+                entry.read_to_string(&mut text).map_err(failed)?;
+                let parsed = Description::parse(&text);
+                let parsed = parsed.map_err(|what| Error::Damaged(PathBuf::from(&name), 0, what));
+                self.description = Some(parsed?);
+            } else if name.ends_with(".frbk") {
+                self.part(entry, &name, target, stop, meter)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn part(
+        &mut self,
+        input: impl Read,
+        name: &str,
+        target: &mut RestoreTarget,
+        stop: &AtomicBool,
+        meter: &mut Meter,
+    ) -> Result<()> {
+        let path = self.path.join(name);
+        let mut records = Records::of_stream(input, &path);
+        let mut body = Vec::new();
+        loop {
+            check_stop(stop)?;
+            let header = match records.next()? {
+                Next::Record(_, header) => header,
+                Next::End => return Ok(()),
+                Next::Torn(at) => return Err(records.torn(at)),
+            };
+            records.body(&header, &mut body)?;
+            let [first, second, _] = header.numbers;
+            match header.kind {
+                Kind::Head => self.head = Some(body.clone()),
+                Kind::Extents => {
+                    let extents = unpack(&body);
+                    self.needed.extend(extents.inspect(|_| self.listed += 1));
+                }
+                Kind::Extent => {
+                    let extent = Extent {
+                        offset: first,
+                        len: header.len,
+                        birth: second,
+                    };
+                    if self.needed.remove(&extent) {
+                        target.extent(first, &body)?;
+                    }
+                    meter.advance(header.len);
+                }
+                Kind::Log => target.log(first, second, &body)?,
+                Kind::Mark => self.mark = Some(Mark::read(&header, &body)),
+            }
+        }
+    }
+
+    fn complete(&mut self) -> Result<(Description, Vec<u8>, Mark)> {
+        let parts = (self.description.take(), self.head.take(), self.mark.take());
+        match parts {
+            (Some(description), Some(head), Some(mark))
+                if self.needed.is_empty() && self.listed == description.extents =>
+            {
+                Ok((description, head, mark))
+            }
+            (description, ..) => Err(Error::Refused(format!(
+                "{} is not complete: {}",
+                self.path.display(),
+                match description {
+                    None => "its end is missing",
+                    Some(_) => "a part of it is missing",
+                }
+            ))),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The stage `$backupStream`, as its client sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_client::{Client, Uri};
+
+use crate::description::StoreId;
+use crate::error::{Error, Result};
+use crate::extent::{Extent, pack};
+use crate::mark::Mark;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The extents of this store that need not be sent.
+    pub known: Option<(StoreId, Vec<Extent>)>,
+    /// The most bytes per second.
+    pub rate: Option<u64>,
+    /// Only the log from here on, as it grows; `Some(None)` from its end on.
+    pub follow_log: Option<Option<u64>>,
+    /// Nothing but what the stream begins with.
+    pub begin_only: bool,
+}
+
+/// How a stream begins.
+#[derive(Clone, Debug)]
+pub struct Begin {
+    /// The store.
+    pub store_id: StoreId,
+    /// The number of the checkpoint; 0 without a copy.
+    pub generation: u64,
+    /// The number of all extents that the checkpoint needs.
+    pub extents: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of those that are sent.
+    pub copy_bytes: u64,
+    /// Where the log begins.
+    pub log_from: u64,
+}
+
+/// A document of the stream.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The first one.
+    Begin(Begin),
+    /// A part of the list of all extents, packed.
+    Extents(&'a [u8]),
+    /// The superblocks.
+    Head(&'a [u8]),
+    /// The next bytes of the data file.
+    Data {
+        /// Their offset.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Whole groups of the log.
+    Log {
+        /// The position of the first frame.
+        from: u64,
+        /// The position after the last frame.
+        to: u64,
+        /// The groups as they are stored.
+        bytes: &'a [u8],
+    },
+    /// A mark.
+    Mark(Mark),
+    /// The last one.
+    End,
+}
+
+/// An open stream. What the server holds for it is released by [`BackupStream::close`], by its end, or when it was idle for too long.
+pub struct BackupStream {
+    client: Client,
+    cursor: i64,
+    stop: Arc<AtomicBool>,
+}
+
+const NAMESPACE: &str = "$cmd.aggregate";
+
+impl BackupStream {
+    /// Connects and opens a stream.
+    pub fn open(uri: &Uri, stop: &Arc<AtomicBool>, request: &Request) -> Result<BackupStream> {
+        let mut client = Client::connect(uri, stop.clone())?;
+        let mut stage = DocBuf::new();
+        if let Some((store_id, extents)) = &request.known {
+            let packed = pack(extents);
+            let bytes = |bytes| Value::Binary { subtype: 0, bytes };
+            stage.push_value("storeId", &bytes(&store_id.0));
+            stage.push_value("known", &bytes(&packed));
+        }
+        if let Some(rate) = request.rate {
+            stage.push("bytesPerSecond", i64::try_from(rate).unwrap_or(i64::MAX));
+        }
+        match request.follow_log {
+            None => {
+                stage.push("log", "once");
+                stage.push("logOnly", request.begin_only);
+            }
+            Some(from) => {
+                stage.push("log", "follow");
+                stage.push("logOnly", true);
+                if let Some(from) = from {
+                    stage.push("fromPosition", i64::try_from(from).unwrap_or(i64::MAX));
+                }
+            }
+        }
+        let command = doc! {
+            "aggregate": 1, "pipeline": [{"$backupStream": &stage}], "cursor": {"batchSize": 0},
+        };
+        let reply = client.command("admin", &command)?;
+        let cursor = reply.get_doc("cursor").and_then(|one| one.get_i64("id"));
+        let cursor = cursor.filter(|id| *id != 0);
+        let cursor = cursor.ok_or_else(|| unusable("it opened no cursor"))?;
+        Ok(BackupStream {
+            client,
+            cursor,
+            stop: stop.clone(),
+        })
+    }
+
+    /// Fetches the next batch, and shows its documents. Returns false after the last one.
+    pub fn next_batch(&mut self, each: &mut dyn FnMut(Event<'_>) -> Result<()>) -> Result<bool> {
+        if self.cursor == 0 {
+            return Ok(false);
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        let id = self.cursor;
+        let reply = self.client.ask("admin", |body| {
+            body.push("getMore", id);
+            body.push("collection", NAMESPACE);
+        })?;
+        let cursor = reply.get_doc("cursor");
+        let cursor = cursor.ok_or_else(|| unusable("a batch has no cursor"))?;
+        let batch = cursor.get_array("nextBatch");
+        for document in batch.into_iter().flat_map(Doc::values) {
+            let document = document.as_doc();
+            let event = document.and_then(read);
+            each(event.ok_or_else(|| unusable("a document of an unknown form"))?)?;
+        }
+        self.cursor = cursor.get_i64("id").unwrap_or(0);
+        Ok(self.cursor != 0)
+    }
+
+    /// Tells the server that the stream is not needed any more.
+    pub fn close(mut self) {
+        let command = doc! {"killCursors": NAMESPACE, "cursors": [self.cursor]};
+        // The end of the connection does the same, later.
+        let _ = self.client.command("admin", &command);
+    }
+}
+
+fn unusable(what: &str) -> Error {
+    Error::Refused(format!("the server's stream cannot be used: {what}"))
+}
+
+fn number(document: &Doc, name: &str) -> Option<u64> {
+    u64::try_from(document.get_i64(name)?).ok()
+}
+
+fn time(document: &Doc, name: &str) -> Option<i64> {
+    match document.get(name)? {
+        Value::DateTime(ms) => Some(ms),
+        _ => None,
+    }
+}
+
+/// The bytes of a document, if they are what the server sent.
+fn checked(document: &Doc) -> Option<&[u8]> {
+    let bytes = document.get_binary("bytes")?;
+    let sum = document.get_i64("crc32c")?;
+    (i64::from(crc32c::crc32c(bytes)) == sum).then_some(bytes)
+}
+
+fn read(document: &Doc) -> Option<Event<'_>> {
+    let event = match document.get_str("t")? {
+        "begin" => Event::Begin(Begin {
+            store_id: StoreId::from_bytes(document.get_binary("storeId")?)?,
+            generation: number(document, "generation").unwrap_or(0),
+            extents: number(document, "extents").unwrap_or(0),
+            bytes: number(document, "bytes").unwrap_or(0),
+            copy_bytes: number(document, "copyBytes").unwrap_or(0),
+            log_from: number(document, "logFrom")?,
+        }),
+        "extents" => Event::Extents(document.get_binary("ids")?),
+        "head" => Event::Head(checked(document)?),
+        "data" => Event::Data {
+            offset: number(document, "offset")?,
+            bytes: checked(document)?,
+        },
+        "log" => Event::Log {
+            from: number(document, "from")?,
+            to: number(document, "to")?,
+            bytes: checked(document)?,
+        },
+        "mark" => Event::Mark(Mark {
+            time: time(document, "time")?,
+            until: time(document, "until")?,
+            position: number(document, "position")?,
+            stamp: match document.get("stamp") {
+                Some(Value::Timestamp(stamp)) => Some(stamp.to_u64()),
+                _ => None,
+            },
+        }),
+        "end" => Event::End,
+        _ => return None,
+    };
+    Some(event)
+}

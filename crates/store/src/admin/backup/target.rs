@@ -1,0 +1,189 @@
+//! A data directory that is restored.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::keyspace::{
+    DATA_FILE, EngineError, EngineOptions, RestorePoint, Restored, finish_restore, groups_after,
+    log_file_name,
+};
+use crate::merge::merge_operator;
+
+/// Where files are until the directory is complete. No server takes it for a data directory.
+const UNFINISHED: &str = "restoring";
+/// A file of the log is closed when it is this long.
+const LOG_FILE_BYTES: u64 = 64 << 20;
+/// So much is written before it is made durable, so that the system never has much to write at once.
+const SYNC_BYTES: u64 = 256 << 20;
+
+/// The part of groups of the log that begins at a position. `None` if no group begins there, or if they are no groups.
+pub fn after(groups: &[u8], position: u64) -> Option<&[u8]> {
+    groups_after(groups, position)
+}
+
+/// Writes the files of a data directory: extents, then the log, then the head.
+pub struct RestoreTarget {
+    path: PathBuf,
+    unfinished: PathBuf,
+    data: File,
+    log: Option<(File, u64)>,
+    log_end: Option<u64>,
+    unsynced: u64,
+}
+
+impl RestoreTarget {
+    /// Begins in a directory that is empty or does not exist. What an interrupted restore left there is removed.
+    ///
+    /// # Errors
+    /// If the directory is not empty; errors of the disk.
+    pub fn create(path: &Path) -> Result<RestoreTarget> {
+        fs::create_dir_all(path).map_err(io("creating", path))?;
+        let unfinished = path.join(UNFINISHED);
+        for entry in fs::read_dir(path).map_err(io("reading", path))? {
+            let entry = entry.map_err(io("reading", path))?;
+            if entry.file_name() != UNFINISHED && entry.file_name() != "lost+found" {
+                let text = format!(
+                    "{} is not empty: it has {}; a restore needs an empty directory",
+                    path.display(),
+                    entry.file_name().to_string_lossy()
+                );
+                return Err(EngineError::InvalidOption(text).into());
+            }
+        }
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).map_err(io("removing", &unfinished))?;
+        }
+        fs::create_dir(&unfinished).map_err(io("creating", &unfinished))?;
+        let data_path = unfinished.join(DATA_FILE);
+        let mut options = OpenOptions::new();
+        let data = options.write(true).create_new(true).open(&data_path);
+        Ok(RestoreTarget {
+            path: path.to_owned(),
+            data: data.map_err(io("creating", &data_path))?,
+            unfinished,
+            log: None,
+            log_end: None,
+            unsynced: 0,
+        })
+    }
+
+    /// Writes a part of the data file.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn extent(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let written = self.data.write_all_at(bytes, offset);
+        written.map_err(io("writing", &self.unfinished.join(DATA_FILE)))?;
+        self.unsynced += bytes.len() as u64;
+        if self.unsynced >= SYNC_BYTES {
+            self.unsynced = 0;
+            let synced = self.data.sync_data();
+            synced.map_err(io("syncing", &self.unfinished.join(DATA_FILE)))?;
+        }
+        Ok(())
+    }
+
+    /// The position after the log that was written.
+    pub fn log_end(&self) -> Option<u64> {
+        self.log_end
+    }
+
+    /// Appends groups of the log. Of groups that are there already only the rest is written.
+    ///
+    /// # Errors
+    /// If they do not continue the log; errors of the disk.
+    pub fn log(&mut self, from: u64, to: u64, groups: &[u8]) -> Result<()> {
+        let (mut start, mut rest) = (from, groups);
+        if let Some(end) = self.log_end {
+            if to <= end {
+                return Ok(());
+            }
+            if from > end {
+                let text = format!("the log has a gap from position {end} to {from}");
+                return Err(EngineError::InvalidOption(text).into());
+            }
+            let text = || format!("no group of the log begins at position {end}");
+            let found = after(groups, end);
+            rest = found.ok_or_else(|| EngineError::InvalidOption(text()))?;
+            start = end;
+        }
+        if self
+            .log
+            .as_ref()
+            .is_none_or(|(_, len)| *len >= LOG_FILE_BYTES)
+        {
+            self.end_log_file()?;
+            let path = self.unfinished.join(log_file_name(start));
+            let file = File::create(&path).map_err(io("creating", &path))?;
+            self.log = Some((file, 0));
+        }
+        if let Some((file, len)) = &mut self.log {
+            file.write_all(rest)
+                .map_err(io("writing the log in", &self.unfinished))?;
+            *len += rest.len() as u64;
+        }
+        self.log_end = Some(to);
+        Ok(())
+    }
+
+    fn end_log_file(&mut self) -> Result<()> {
+        match self.log.take() {
+            Some((file, _)) => file
+                .sync_data()
+                .map_err(io("syncing the log in", &self.unfinished)),
+            None => Ok(()),
+        }
+    }
+
+    /// Completes the directory: ends the log at a moment, replays it, and names the new store. Indexes whose entries the log does not
+    /// have are built when the store is opened next.
+    ///
+    /// # Errors
+    /// If the copy and the log do not make the moment; damage; errors of the disk.
+    pub fn finish(mut self, head: &[u8], point: RestorePoint) -> Result<Restored> {
+        self.end_log_file()?;
+        self.extent(0, head)?;
+        let synced = self.data.sync_all();
+        synced.map_err(io("syncing", &self.unfinished.join(DATA_FILE)))?;
+        sync_folder(&self.unfinished)?;
+        let restored = finish_restore(
+            EngineOptions {
+                merge: merge_operator(),
+                ..EngineOptions::new(&self.unfinished)
+            },
+            point,
+        )?;
+        // The data file last: without it a directory has no store.
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.unfinished).map_err(io("reading", &self.unfinished))? {
+            names.push(entry.map_err(io("reading", &self.unfinished))?.file_name());
+        }
+        names.sort_by_key(|name| name == DATA_FILE);
+        for name in names {
+            let from = self.unfinished.join(&name);
+            fs::rename(&from, self.path.join(&name)).map_err(io("renaming", &from))?;
+        }
+        fs::remove_dir(&self.unfinished).map_err(io("removing", &self.unfinished))?;
+        sync_folder(&self.path)?;
+        Ok(restored)
+    }
+
+    /// Removes what was written.
+    pub fn discard(self) {
+        // The next attempt removes it, too.
+        let _ = fs::remove_dir_all(&self.unfinished);
+    }
+}
+
+fn sync_folder(path: &Path) -> Result<()> {
+    let synced = File::open(path).and_then(|folder| folder.sync_all());
+    synced.map_err(io("syncing", path))
+}
+
+fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let context = format!("{doing} {}", path.display());
+    move |source| EngineError::Io { context, source }.into()
+}
