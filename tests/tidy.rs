@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "auth",
             "bson",
+            "client",
             "console",
             "error",
             "query",

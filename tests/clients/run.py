@@ -135,6 +135,7 @@ ALL = {
     "oplog-meteor": (120, node("tail_meteor")),
     "oplog-go": (180, go("oplog")),
     "oplog-2.4": (120, python("tail_2013", "2.4.2")),
+    "standby": (1200, python("standby")),
     "streams": (3600, python("streams_crashes")),
     "bank": (1800, python("bank_crashes")),
     "history": (1800, python("history_recorded")),

@@ -4,6 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
@@ -23,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::service_manager;
 use crate::settings::{Settings, resolve};
+use crate::standby;
 use crate::startup_warnings;
 use crate::state::{Server, StartError};
 use crate::tls::Tls;
@@ -56,6 +58,10 @@ impl FatalError {
 
     fn thread(error: &std::io::Error) -> FatalError {
         FatalError::new(1, format!("cannot start a thread: {error}"))
+    }
+
+    fn standby(error: standby::StartError) -> FatalError {
+        FatalError::new(exit::DATA_ERROR, error)
     }
 
     fn address(error: &AddressError) -> FatalError {
@@ -105,7 +111,8 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
     let ended = runtime.block_on(serve(settings, log.clone()));
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ended::Stopped) => ExitCode::SUCCESS,
+        Ok(Ended::StartAnew) => start_anew(),
         Err(stop) => {
             let attributes = doc! {"error": &stop.message, "exitCode": i32::from(stop.code)};
             log.error(
@@ -147,7 +154,29 @@ fn limit_connections(mut settings: Settings, handles: &HandleLimit, log: &Log) -
     settings
 }
 
-async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
+/// How the server ended.
+enum Ended {
+    /// It was asked to.
+    Stopped,
+    /// A standby is to be started from a copy.
+    StartAnew,
+}
+
+/// Starts this program again in the same process, with the same arguments.
+fn start_anew() -> ExitCode {
+    use std::os::unix::process::CommandExt;
+
+    let mut arguments = std::env::args_os().skip(1);
+    let failed = std::env::current_exe().map(|program| {
+        let mut command = std::process::Command::new(program);
+        command.args(&mut arguments).exec()
+    });
+    let error = failed.unwrap_or_else(|error| error);
+    eprintln!("frond serve: starting anew: {error}; start it again");
+    ExitCode::FAILURE
+}
+
+async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     let began = Instant::now();
     log_start(&settings, &log);
     let tls =
@@ -175,8 +204,11 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         tls.warn_at_start(&settings.tls, &log);
     }
 
+    let Some(follows) = prepare_standby(&settings, &log).await? else {
+        return Ok(Ended::Stopped);
+    };
     service_manager::status("Opening the data files");
-    let store = tokio::task::block_in_place(|| open_store(&settings, &log))?;
+    let store = tokio::task::block_in_place(|| open_store(&settings, &log, follows))?;
     let _pid_file = settings
         .pid_file
         .clone()
@@ -190,6 +222,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
             StartError::Thread(error) => FatalError::thread(&error),
             StartError::Tracing(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Random(error) => FatalError::new(1, error),
+            StartError::Follow(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::ReplicaSet(error) => FatalError::new(exit::BAD_OPTIONS, error),
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
             StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
@@ -208,6 +241,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     tokio::spawn(background::trim_oplog(server.clone()));
     tokio::spawn(background::expire_transactions(server.clone()));
     tokio::spawn(background::watch_certificates(server.clone()));
+    background::follow(&server).map_err(|error| FatalError::thread(&error))?;
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
         let address = std::net::SocketAddr::new(*ip, port).to_string();
@@ -252,6 +286,13 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     drain_connections(&server).await;
     index_builds.stop();
     ttl.stop();
+    let mut ended = Ended::Stopped;
+    if let Some(standby) = &server.standby {
+        tokio::task::block_in_place(|| standby.join());
+        if standby.wants_copy() {
+            ended = Ended::StartAnew;
+        }
+    }
     drop(unix);
     if let Some(tracing) = &server.tracing {
         tokio::task::block_in_place(|| tracing.stop());
@@ -259,6 +300,9 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
     tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing the data files: {error}"))
     })?;
+    if matches!(ended, Ended::StartAnew) {
+        standby::discard(&server.settings).map_err(FatalError::standby)?;
+    }
     lock.release().map_err(|error| {
         FatalError::new(exit::DATA_ERROR, format!("closing mongod.lock: {error}"))
     })?;
@@ -269,10 +313,31 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<(), FatalError> {
         "Shutting down",
         &doc! {"exitCode": 0},
     );
-    Ok(())
+    Ok(ended)
 }
 
-fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, FatalError> {
+/// Fills the data directory of a standby, which may take long. Returns whether the server is to follow; none if a signal ended it.
+async fn prepare_standby(settings: &Settings, log: &Arc<Log>) -> Result<Option<bool>, FatalError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut signals = Signals::new().map_err(|error| FatalError::new(1, error))?;
+    let stopped = stop.clone();
+    let listening = tokio::spawn(async move {
+        tokio::select! {
+            _ = signals.terminate.recv() => {}
+            _ = signals.interrupt.recv() => {}
+        }
+        stopped.store(true, Ordering::SeqCst);
+    });
+    let prepared = tokio::task::block_in_place(|| standby::prepare(settings, log, &stop));
+    listening.abort();
+    prepared.map_err(FatalError::standby)
+}
+
+fn open_store(
+    settings: &Settings,
+    log: &Arc<Log>,
+    follows: bool,
+) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
     let for_clients = client_bytes(usable_bytes(), cache);
@@ -288,7 +353,8 @@ fn open_store(settings: &Settings, log: &Arc<Log>) -> Result<DocumentStore, Fata
     let temporary = settings.db_path.join("_tmp");
     let options = StoreOptions::with_temporary_files(temporary)
         .with_large_documents(settings.large_documents)
-        .with_natural_order(settings.natural_order);
+        .with_natural_order(settings.natural_order)
+        .following(follows);
     let store =
         DocumentStore::open_directory(&settings.db_path, &storage, options).map_err(|error| {
             let text = format!(

@@ -26,10 +26,11 @@ use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
 use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::query_stats::QueryStats;
-use crate::replication::Replication;
+use crate::replication::{Replication, stored_name};
 use crate::room::Rooms;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, shown_arguments};
+use crate::standby::Standby;
 use crate::tail_turns::TailTurns;
 use crate::tls::Tls;
 use crate::ttl::Ttl;
@@ -50,6 +51,8 @@ pub struct Server {
     pub backups: Backups,
     /// The replica set that it is the member of; none for a standalone server.
     pub replication: Option<Replication>,
+    /// How it follows its primary, if it was started as a standby. One that has stepped up keeps it.
+    pub standby: Option<Arc<Standby>>,
     /// Parameters that are stored.
     pub cluster_parameters: ClusterParameters,
     /// Settings and counters of the upkeep of the oplog.
@@ -109,6 +112,8 @@ pub enum StartError {
     Thread(std::io::Error),
     /// The store belongs to another replica set, or its configuration cannot be used.
     ReplicaSet(Error),
+    /// The connection string of the primary cannot be used.
+    Follow(String),
     /// Spans cannot be sent.
     Tracing(SpanError),
     /// The filter of the profiler is none.
@@ -141,11 +146,27 @@ impl Server {
         let teller = metrics.teller();
         hooks.tell_usage(move |ns, part, options| teller(ns.as_str(), part, options));
         hooks.name_host(format!("{host}:{port}"));
-        let replication = settings.replica_set.as_deref().map(|name| {
-            let reached = settings.reached_at(&host, port);
-            Replication::open(&store, name, reached).map_err(StartError::ReplicaSet)
-        });
-        let replication = replication.transpose()?;
+        let reached = settings.reached_at(&host, port);
+        let given_name = settings.replica_set.as_deref();
+        let standby = match &settings.follow {
+            Some(uri) if store.is_following() => Some(Arc::new(
+                Standby::new(uri.expose())
+                    .map_err(|error| StartError::Follow(error.to_string()))?,
+            )),
+            _ => None,
+        };
+        let replication = if standby.is_some() {
+            Some(Replication::open_standby(&store, given_name, reached))
+        } else {
+            // One that was a standby, and is a primary now, has the name in its configuration.
+            let stored = match (&settings.follow, given_name) {
+                (Some(_), None) => stored_name(&store).map_err(StartError::ReplicaSet)?,
+                _ => None,
+            };
+            let name = given_name.or(stored.as_deref());
+            name.map(|name| Replication::open(&store, name, reached))
+        };
+        let replication = replication.transpose().map_err(StartError::ReplicaSet)?;
         let cluster_parameters = ClusterParameters::load(&store).map_err(StartError::Store)?;
         let is_member = (replication.as_ref()).is_some_and(|set| set.member().is_some());
         let opened = oplog::open(&store, &settings, is_member).map_err(StartError::Store)?;
@@ -196,6 +217,7 @@ impl Server {
             cursors: Cursors::new(store.memory()),
             store,
             replication,
+            standby,
             cluster_parameters,
             oplog,
             logins,

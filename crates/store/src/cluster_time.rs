@@ -9,7 +9,7 @@
 //! the clock, and never waits there for the bound: a writer sees to it before ([`ClusterTime::reserve_for_commit`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frond_bson::{Doc, Timestamp, Value, doc};
 use parking_lot::Mutex;
@@ -40,6 +40,9 @@ pub(crate) struct Times {
     /// Times up to this one may be given out.
     reserved: AtomicU64,
     seconds: fn() -> u64,
+    /// Whether the times of commits are those of another server: each is given before its commit.
+    is_following: AtomicBool,
+    given: AtomicU64,
 }
 
 impl Times {
@@ -55,6 +58,8 @@ impl Times {
             last: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             seconds,
+            is_following: AtomicBool::new(false),
+            given: AtomicU64::new(0),
         }
     }
 
@@ -68,6 +73,15 @@ impl Times {
 impl Stamps for Times {
     fn take(&self, count: u32) -> Option<u64> {
         let order = Ordering::SeqCst;
+        if self.is_following.load(order) {
+            let first = Some(self.given.load(order)).filter(|first| *first > 0)?;
+            let end = first.checked_add(u64::from(count).saturating_sub(1))?;
+            if end > self.reserved.load(order) {
+                return None;
+            }
+            self.last.fetch_max(end, order);
+            return Some(first);
+        }
         let mut last = self.last.load(order);
         loop {
             let first = self.next(last);
@@ -143,6 +157,10 @@ impl ClusterTime {
     /// # Errors
     /// Errors of the engine, if the durable bound cannot be raised. The clock stays as it is.
     pub fn tick(&self) -> Result<Timestamp> {
+        // Those of a standby are its primary's.
+        if self.is_following() {
+            return Ok(self.last());
+        }
         loop {
             let last = self.times.last.load(Ordering::SeqCst);
             let next = self.times.next(last);
@@ -183,6 +201,34 @@ impl ClusterTime {
         if soon > self.times.reserved.load(Ordering::SeqCst) {
             self.raise(soon)?;
         }
+        Ok(())
+    }
+
+    /// From here on commits have the times of another server, see [`ClusterTime::give`]. `last` is the last one that was taken
+    /// over: this server gives out none of its own, so the clock is there.
+    pub(crate) fn follow(&self, last: Timestamp) {
+        self.times.is_following.store(true, Ordering::SeqCst);
+        self.times.last.store(last.to_u64(), Ordering::SeqCst);
+    }
+
+    /// From here on the times are this server's own again, after all that it has seen.
+    pub(crate) fn lead(&self) {
+        self.times.given.store(0, Ordering::SeqCst);
+        self.times.is_following.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether commits have the times of another server.
+    pub fn is_following(&self) -> bool {
+        self.times.is_following.load(Ordering::SeqCst)
+    }
+
+    /// The next commit has these times.
+    ///
+    /// # Errors
+    /// As [`ClusterTime::tick`].
+    pub(crate) fn give(&self, first: u64, last: u64) -> Result<()> {
+        self.reserve(last)?;
+        self.times.given.store(first, Ordering::SeqCst);
         Ok(())
     }
 

@@ -95,7 +95,7 @@ impl Error {
     }
 
     /// Whether the disk is full.
-    pub(crate) fn is_disk_full(&self) -> bool {
+    pub fn is_disk_full(&self) -> bool {
         self.code() == ErrorCode::OutOfDiskSpace
     }
 

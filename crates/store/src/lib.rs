@@ -13,6 +13,7 @@ pub mod exec;
 mod explain;
 mod figures;
 mod find;
+mod follow;
 pub mod index;
 mod index_build;
 mod intervals;
@@ -55,6 +56,7 @@ pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
 pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_part};
 pub use find::{CountRequest, FindRequest};
+pub use follow::{Applied, Follower};
 pub use keyspace::{
     Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,
     Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, Waits,

@@ -30,6 +30,8 @@ pub struct StoreOptions {
     pub large_documents: LargeDocuments,
     /// The order of documents in new collections that do not set one.
     pub natural_order: NaturalOrder,
+    /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]), and writes none of its own.
+    pub follows: bool,
 }
 
 impl StoreOptions {
@@ -55,6 +57,11 @@ impl StoreOptions {
             natural_order,
             ..self
         }
+    }
+
+    /// The same, of a store that takes over the oplog of another one.
+    pub fn following(self, follows: bool) -> StoreOptions {
+        StoreOptions { follows, ..self }
     }
 }
 
@@ -104,6 +111,9 @@ impl DocumentStore {
         let queries = QuerySettings::new(options.temporary_files.as_deref())?;
         let cluster_time = Arc::new(ClusterTime::open(&engine, times)?);
         let oplog = Arc::new(Oplog::open(&engine, cluster_time.clone())?);
+        if options.follows {
+            cluster_time.follow(oplog.last());
+        }
         Ok(DocumentStore {
             queries: Arc::new(queries),
             cluster_time,
@@ -262,6 +272,24 @@ impl DocumentStore {
     /// Errors of the engine.
     pub fn turn_off_oplog(&self) -> Result<()> {
         self.catalog.turn_off_oplog()
+    }
+
+    /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]).
+    pub fn is_following(&self) -> bool {
+        self.oplog().is_following()
+    }
+
+    /// From here on changes have entries of their own again. The caller sees to it that nothing else commits meanwhile.
+    ///
+    /// # Errors
+    /// Errors of the engine. The store follows as before then.
+    pub fn lead(&self) -> Result<()> {
+        // What was read of the other server's oplog stays, whatever happens to this machine.
+        self.flush_log()?;
+        self.cluster_time.advance(self.oplog().last())?;
+        self.cluster_time.lead();
+        // The other server was filling them.
+        self.catalog.drop_temporary()
     }
 
     /// A handle of the same scope, and the timestamp of the last entry that requests of this handle write into the oplog. That

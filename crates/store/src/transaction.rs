@@ -151,6 +151,14 @@ impl Transaction {
 }
 
 impl SnapshotReads {
+    /// The last entry of the oplog that it sees.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn last_entry(&self, store: &DocumentStore) -> Result<Timestamp> {
+        store.oplog().last_of(self.0.snapshot())
+    }
+
     /// Bytes of memtables that it keeps in memory beyond the current state of the store.
     pub fn retained_bytes(&self, store: &DocumentStore) -> u64 {
         store.engine().retained_by(self.0.snapshot())

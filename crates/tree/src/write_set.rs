@@ -124,8 +124,9 @@ impl WriteSet {
         }
     }
 
-    /// Adds the operations and guards of another set, which come after those of this one. It has room for them.
-    pub(crate) fn append(&mut self, other: &WriteSet) {
+    /// Adds the operations and guards of another set, which come after those of this one. Both must have the same snapshot, if
+    /// any. A set that becomes too large is refused by the commit.
+    pub fn append(&mut self, other: &WriteSet) {
         let (payload_at, extra_at) = (self.payload.len(), self.extra.len());
         grow(&mut self.payload, other.payload.len());
         self.payload.extend_from_slice(&other.payload);

@@ -25,7 +25,9 @@ impl Monitor {
         let watched = server.clone();
         let job = Job::start("frond-ttl", move |limits| {
             while !Job::is_interrupted(limits) {
-                if watched.ttl.sleep(&limits.killed) && watched.ttl.is_enabled() {
+                // On a standby documents expire as its primary says.
+                let is_due = watched.ttl.sleep(&limits.killed) && watched.ttl.is_enabled();
+                if is_due && !watched.store.is_following() {
                     pass(&watched, limits);
                 }
             }

@@ -160,6 +160,7 @@ pub fn describe_role(server: &Server, role: &str, reply: &mut DocBuf) {
         return;
     };
     match set.member() {
+        Some(member) if set.is_standby() => set.describe_standby(&member, role, reply),
         Some(member) => {
             member.describe_set(reply);
             reply.push(role, true);

@@ -94,6 +94,7 @@ pub mod refused;
 pub mod rename_collection;
 pub mod repl_set_config;
 pub mod repl_set_status;
+mod repl_set_step_up;
 pub mod reset_error;
 mod role_checks;
 pub mod roles_info;
@@ -210,6 +211,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &repl_set_status::ReplSetGetStatus,
     &repl_set_config::ReplSetInitiate,
     &repl_set_status::ReplSetMaintenance,
+    &repl_set_step_up::ReplSetStepUp,
     &repl_set_config::ReplSetReconfig,
     &oplog_size::ReplSetResizeOplog,
     &repl_set_status::ReplSetStepDown,

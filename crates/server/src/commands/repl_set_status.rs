@@ -13,6 +13,8 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::replication::{Member, wall};
+use crate::standby::{Phase, Standby};
+use crate::state::Server;
 
 /// Shows the state of the replica set.
 pub struct ReplSetGetStatus;
@@ -51,6 +53,11 @@ impl Command for ReplSetGetStatus {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let set = replica_set(cx.server)?;
         let member = set.initiated()?;
+        if let Some(standby) = &cx.server.standby
+            && set.is_standby()
+        {
+            return Ok(of_standby(cx.server, standby, &member));
+        }
         let last = set.last_write();
         let up = cx.server.started.elapsed();
         let settings = member.config.doc.get_doc("settings");
@@ -85,6 +92,100 @@ impl Command for ReplSetGetStatus {
         status.push_array("members", |list| list.push(&this(&member, last, up)));
         Ok(status)
     }
+}
+
+/// The status of a standby: itself, and the primary as it was heard last.
+fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
+    let (applied, primary) = (server.store.oplog().last(), standby.primary_last());
+    let durable = applied.min(Timestamp::from_u64(server.store.oplog().durable()));
+    let me = server
+        .replication
+        .as_ref()
+        .map(|set| set.default_host.as_str());
+    let follows = standby.phase() == Phase::Following;
+    let mut status = doc! {
+        "set": &*member.config.name,
+        "date": Value::DateTime(now_ms()),
+        "myState": 2,
+        "term": member.config.term,
+        "syncSourceHost": if follows { &*member.config.host } else { "" },
+        "syncSourceId": if follows { member.config.member_id } else { -1 },
+        "heartbeatIntervalMillis": 1000i64,
+        "majorityVoteCount": 1,
+        "writeMajorityCount": 1,
+        "votingMembersCount": 1,
+        "writableVotingMembersCount": 1,
+    };
+    status.push("optimes", &op_times(member, applied, durable));
+    status.push("lastStableRecoveryTimestamp", applied);
+    let last_error = standby.error().unwrap_or_default();
+    let shown = |of: &Shown<'_>| {
+        let (time, date) = (member.op_time(of.last), wall(of.last));
+        doc! {
+            "_id": of.id,
+            "name": of.host,
+            "health": if of.is_up { 1.0 } else { 0.0 },
+            "state": of.state.0,
+            "stateStr": of.state.1,
+            "uptime": i32::try_from(server.started.elapsed().as_secs()).unwrap_or(i32::MAX),
+            "optime": &time,
+            "optimeDate": date,
+            "optimeWritten": &time,
+            "optimeWrittenDate": date,
+            "lastAppliedWallTime": date,
+            "lastDurableWallTime": date,
+            "lastWrittenWallTime": date,
+        }
+    };
+    let mut primary = shown(&Shown {
+        id: member.config.member_id,
+        host: &member.config.host,
+        is_up: follows,
+        state: if follows {
+            (1, "PRIMARY")
+        } else {
+            (8, "(not reachable/healthy)")
+        },
+        last: primary,
+    });
+    primary.push(
+        "lastHeartbeatMessage",
+        if follows { "" } else { &*last_error },
+    );
+    primary.push("configVersion", member.config.version as i32);
+    primary.push("configTerm", member.config.term as i32);
+    let mut own = shown(&Shown {
+        // A number that no member of the configuration has.
+        id: member.config.member_id + 1,
+        host: me.unwrap_or_default(),
+        is_up: true,
+        state: (2, "SECONDARY"),
+        last: applied,
+    });
+    own.push(
+        "syncSourceHost",
+        if follows { &*member.config.host } else { "" },
+    );
+    own.push("infoMessage", &*last_error);
+    own.push("configVersion", member.config.version as i32);
+    own.push("configTerm", member.config.term as i32);
+    own.push("self", true);
+    own.push("lastHeartbeatMessage", "");
+    status.push_array("members", |list| {
+        list.push(&primary);
+        list.push(&own);
+    });
+    status.push("standby", &standby.to_doc(&server.store));
+    status
+}
+
+/// A member in the status of a standby.
+struct Shown<'a> {
+    id: i32,
+    host: &'a str,
+    is_up: bool,
+    state: (i32, &'static str),
+    last: Timestamp,
 }
 
 fn op_times(member: &Member, last: Timestamp, durable: Timestamp) -> DocBuf {

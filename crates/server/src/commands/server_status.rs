@@ -375,6 +375,11 @@ fn storage_engine(server: &Server) -> DocBuf {
 fn engine(server: &Server) -> DocBuf {
     let mut section = crate::engine_stats::to_doc(&server.store.engine_stats());
     section.push("memory", &crate::engine_stats::memory_to_doc(&server.store));
+    if let Some(standby) = &server.standby
+        && server.store.is_following()
+    {
+        section.push("standby", &standby.to_doc(&server.store));
+    }
     section.push("backup", &server.backups.to_doc());
     section.push_array("damage", |list| {
         for block in server.store.damage() {

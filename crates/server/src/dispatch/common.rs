@@ -6,8 +6,8 @@ use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, SnapshotReads, check_database_name};
 
-use super::CommandRequest;
 use super::transaction::Fields;
+use super::{CommandRequest, lane};
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::authorization::{Action, Caller, Needs};
 use crate::commands::{Command, Traits, proper_name};
@@ -186,6 +186,8 @@ impl Common {
         if let Some(replication) = &server.replication {
             if member.is_none() {
                 check_without_member(server, request, traits)?;
+            } else if replication.is_standby() {
+                check_on_standby(server, request, traits, in_transaction)?;
             }
             common.check_times(replication)?;
         }
@@ -195,6 +197,37 @@ impl Common {
         common.txn_number = fields.number;
         Ok(common)
     }
+}
+
+/// Refuses what a standby cannot do: to write, also in a transaction, and to read for a client that expects a primary. The
+/// database `local` belongs to the server alone.
+fn check_on_standby(
+    server: &Server,
+    request: &CommandRequest<'_>,
+    traits: Traits,
+    in_transaction: bool,
+) -> Result<()> {
+    if request.db == "local" {
+        return Ok(());
+    }
+    let name = request.body.first().map_or("", |(name, _)| name);
+    let lane = lane(name, request.body.as_bytes()).or(traits.lane);
+    let preference = request.body.get_doc("$readPreference");
+    let mode = preference.and_then(|preference| preference.get_str("mode"));
+    let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
+    let (code, message) = match lane {
+        _ if traits.writes || in_transaction || lane == Some(Lane::Write) => {
+            (ErrorCode::NotWritablePrimary, "not primary")
+        }
+        // Further documents of a cursor that was opened as it had to be.
+        Some(Lane::Read) if !may_be_behind && name != "getMore" => (
+            ErrorCode::NotPrimaryNoSecondaryOk,
+            "not primary and secondaryOk=false",
+        ),
+        _ => return Ok(()),
+    };
+    let version = server.topology_version();
+    Err(Error::new(code, message).with_details(doc! {"topologyVersion": version}))
 }
 
 /// Refuses what a member of a set that is not initiated cannot do: to write, and to read. The database `local` belongs to

@@ -30,6 +30,19 @@ impl Defaults {
         })
     }
 
+    /// Reads them again: the entries of a primary may have changed them.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn reload(&self, store: &DocumentStore) -> Result<()> {
+        let stored = find_one(store, COLLECTION, doc! {"_id": ID})?.unwrap_or_default();
+        if *self.stored.read() != stored {
+            *self.stored.write() = stored;
+            *self.updated_ms.write() = now_ms();
+        }
+        Ok(())
+    }
+
     /// Calls `parse` with the default write concern.
     pub fn with_write_concern<T>(&self, parse: impl FnOnce(&Doc) -> T) -> T {
         let stored = self.stored.read();

@@ -6,6 +6,7 @@
 mod config;
 mod defaults;
 mod moments;
+mod standby;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,7 @@ use crate::own_documents::{find_one, replace_one};
 pub use config::Config;
 pub use defaults::Defaults;
 pub use moments::Moments;
+pub use standby::stored_name;
 
 /// Where the configuration is stored.
 const CONFIG_COLLECTION: (&str, &str) = ("local", "system.replset");
@@ -120,17 +122,7 @@ impl Replication {
     /// # Errors
     /// `InvalidReplicaSetConfig` (93) for a configuration of another set, or one that this server cannot have.
     pub fn open(store: &DocumentStore, name: &str, default_host: String) -> Result<Replication> {
-        let set = Replication {
-            name: name.to_owned(),
-            default_host,
-            defaults: Defaults::load(store)?,
-            moments: Moments::default(),
-            written: AtomicU64::new(store.cluster_time().last().to_u64()),
-            store: store.clone(),
-            member: RwLock::new(None),
-            changing: Mutex::new(()),
-            topology: watch::Sender::new(0),
-        };
+        let set = Replication::new(store, name, default_host)?;
         if let Some(stored) = find_one(store, CONFIG_COLLECTION, doc! {})? {
             let term = stored.get_i64("term").unwrap_or(0) + 1;
             let config = Config::parse(&stored, term, ObjectId::new())?;
@@ -149,6 +141,20 @@ impl Replication {
             set.become_primary(config, store.cluster_time().tick()?);
         }
         Ok(set)
+    }
+
+    fn new(store: &DocumentStore, name: &str, default_host: String) -> Result<Replication> {
+        Ok(Replication {
+            name: name.to_owned(),
+            default_host,
+            defaults: Defaults::load(store)?,
+            moments: Moments::default(),
+            written: AtomicU64::new(store.cluster_time().last().to_u64()),
+            store: store.clone(),
+            member: RwLock::new(None),
+            changing: Mutex::new(()),
+            topology: watch::Sender::new(0),
+        })
     }
 
     /// The member, if the set is initiated.
@@ -288,6 +294,7 @@ impl Replication {
         let clock = self.store.cluster_time();
         let time = match wrote {
             Some(wrote) => self.wrote(wrote.entry),
+            None if self.is_standby() => self.store.oplog().last(),
             None => clock.last(),
         };
         // MongoDB without authentication has this signature.
@@ -308,6 +315,10 @@ impl Replication {
     /// Notes a write that is done, with its last entry in the oplog. Returns its time.
     pub fn wrote(&self, entry: Option<Timestamp>) -> Timestamp {
         let clock = self.store.cluster_time();
+        // Of a standby these are writes of its own databases, which its primary does not know.
+        if self.is_standby() {
+            return self.store.oplog().last();
+        }
         // If the clock cannot go on because the disk is full, the last time is as good: a read after it sees the write,
         // because there is only this member.
         let time = entry.unwrap_or_else(|| clock.tick().unwrap_or_else(|_| clock.last()));
@@ -341,6 +352,9 @@ impl Replication {
         at: Option<Timestamp>,
         after: Option<Timestamp>,
     ) -> Result<(SnapshotReads, Timestamp)> {
+        if self.is_standby() {
+            return self.moments.of_standby(&self.store, at);
+        }
         // An entry is there before the reply of its write, and some writes have no entries.
         let written = || {
             let replied = Timestamp::from_u64(self.written.load(Ordering::SeqCst));
@@ -359,6 +373,9 @@ impl Replication {
     /// # Errors
     /// `InvalidOptions` (72) for a time in the future.
     pub fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
+        if self.is_standby() {
+            return self.wait_reached(field, time);
+        }
         let now = self.store.cluster_time().last();
         if time <= now {
             return Ok(());

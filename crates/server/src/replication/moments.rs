@@ -119,6 +119,38 @@ impl Moments {
         ))
     }
 
+    /// The moment of a standby at a time, or the current one with its time: the last entry that was applied. Between entries it
+    /// has no times of its own.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` (239) for a time that is not kept, errors of the engine.
+    pub fn of_standby(
+        &self,
+        store: &DocumentStore,
+        at: Option<Timestamp>,
+    ) -> Result<(SnapshotReads, Timestamp)> {
+        let mut kept = self.kept.lock();
+        if let Some(at) = at
+            && let Some(moment) = kept.get(&at)
+        {
+            return Ok((moment.reads.clone(), at));
+        }
+        let reads = store.snapshot_reads();
+        let time = reads.last_entry(store)?;
+        insert(&mut kept, time, time, &reads);
+        match at {
+            Some(at) if at != time => Err(Error::new(
+                ErrorCode::SnapshotTooOld,
+                format!(
+                    "Read timestamp {} is not available: a standby has the times between the batches of entries that it \
+                     applies, and keeps those that snapshot reads have returned; begin a new snapshot session, or ask the primary",
+                    shown(at)
+                ),
+            )),
+            _ => Ok((reads, time)),
+        }
+    }
+
     /// Drops moments that are older than the window; all but the newest while memory is scarce.
     pub fn expire(&self, now: Instant, is_scarce: bool) {
         let window = self.window();

@@ -10,6 +10,7 @@ mod network;
 mod profiling;
 mod secret;
 mod security;
+mod standby;
 mod syslog;
 mod table;
 mod telemetry;
@@ -175,6 +176,10 @@ pub struct Settings {
     pub natural_order: NaturalOrder,
     /// The name of the replica set that this server is the only member of; none for a standalone server.
     pub replica_set: Option<String>,
+    /// The connection string of the primary that this server is a standby of; none if it is no standby.
+    pub follow: Option<Secret>,
+    /// Whether a standby that is too far behind starts anew from a copy.
+    pub follow_anew: bool,
     /// See [`OplogMode`].
     pub oplog: OplogMode,
     /// Size in bytes beyond which the oldest entries of a new oplog are removed; none means a share of the file system.
@@ -244,6 +249,8 @@ impl Default for Settings {
             large_documents: LargeDocuments::default(),
             natural_order: NaturalOrder::default(),
             replica_set: None,
+            follow: None,
+            follow_anew: false,
             oplog: OplogMode::Auto,
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
@@ -358,6 +365,13 @@ impl Settings {
         if settings.log_append && settings.log_path.is_none() {
             return Err(SettingsError(
                 "systemLog.logAppend needs a log file: set systemLog.path".into(),
+            ));
+        }
+        if settings.follow.is_some() && (!settings.journal || settings.oplog == OplogMode::Off) {
+            return Err(SettingsError(
+                "a standby needs the journal and the oplog: remove --nojournal (storage.journal.enabled: false) and --oplog off \
+                 (replication.oplog), or --follow (replication.follow)"
+                    .into(),
             ));
         }
         if settings.replica_set.is_some() && !settings.journal {

@@ -17,8 +17,8 @@ use super::secret::{Secret, without_secrets};
 use super::security;
 use super::syslog;
 use super::telemetry;
-use super::tls;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
+use super::{standby, tls};
 
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -606,6 +606,8 @@ pub static SETTINGS: &[Setting] = &[
             }
         },
     },
+    standby::FOLLOW,
+    standby::FOLLOW_ANEW,
     Setting {
         flag: "oplog",
         key: "replication.oplog",

@@ -12,7 +12,7 @@ use crate::index::Index;
 use crate::keyspace::WriteSet;
 use crate::namespace::Namespace;
 use crate::oplog::entry::Kind;
-use crate::oplog::{self, Batch, Change, Log, Oplog, OplogSettings};
+use crate::oplog::{self, Added, Batch, Change, Copied, Log, Oplog, OplogSettings};
 
 /// The timestamp of the last entry that a handle of the store has written into the oplog.
 #[derive(Clone, Debug, Default)]
@@ -250,12 +250,25 @@ fn uuid_value(uuid: &Uuid) -> Value<'_> {
 }
 
 impl CatalogState {
+    /// Adds entries of another server to a write set, unless another commit has them.
+    pub(super) fn put_copied(&self, set: &mut WriteSet, copied: &Copied) -> Result<Added> {
+        match copied.is_put() {
+            true => Ok(Added::default()),
+            false => self.oplog.put_copied(set, copied),
+        }
+    }
+
     /// Commits a write set with the entries of a log. Returns the timestamp of the last one.
     ///
     /// # Errors
     /// As [`Oplog::commit`].
     fn commit(&self, set: WriteSet, log: Option<&Log>) -> Result<Option<Timestamp>> {
-        let added = log.map(Log::added).unwrap_or_default();
+        let mut set = set;
+        let added = match log.map(|log| (log, log.copied())) {
+            Some((_, Some(copied))) => self.put_copied(&mut set, copied)?,
+            Some((log, None)) => log.added(),
+            None => Added::default(),
+        };
         let _under_way = (added.entries > 0).then(|| self.oplog.begin_commit());
         let last = self.oplog.commit(set, added)?;
         if let Some(last) = last {
@@ -279,6 +292,13 @@ impl Catalog {
         };
         let trees = trees.filter(|_| oplog::has_entries(ns))?;
         let log = Log::new(trees, self.is_in_transaction());
+        if let Some(copied) = &self.copied {
+            return Some(log.copying(copied.clone()));
+        }
+        // Those of a standby have the entries of its primary, or none.
+        if self.state.oplog.is_following() {
+            return None;
+        }
         Some(match self.state.oplog.readers().any() {
             true => log.noting_places(),
             false => log,
@@ -300,6 +320,14 @@ impl Catalog {
             written.note(last);
         }
         Ok(())
+    }
+
+    /// A handle of the current state whose next commit has these entries of another server.
+    pub(crate) fn copying(&self, copied: Arc<Copied>) -> Catalog {
+        Catalog {
+            copied: Some(copied),
+            ..self.clone()
+        }
     }
 
     /// A handle of the same scope that notes what it writes.

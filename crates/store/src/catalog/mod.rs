@@ -51,7 +51,7 @@ use crate::index::{Index, Usage};
 use crate::keyspace::{Engine, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
-use crate::oplog::Oplog;
+use crate::oplog::{Copied, Oplog};
 use crate::options::{CollectionOptions, NaturalOrder};
 use crate::record::LargeDocuments;
 use crate::record::load::DocumentReader;
@@ -316,6 +316,10 @@ pub struct Catalog {
     scope: Scope,
     /// Is told the timestamps of the entries that this handle writes into the oplog.
     written: Option<LastWritten>,
+    /// The entries of its commits, if they come from another server.
+    copied: Option<Arc<Copied>>,
+    /// The identity of the collections that it creates, if it is not a new one.
+    given_uuid: Option<Uuid>,
 }
 
 /// What all handles of a catalog share.
@@ -404,7 +408,16 @@ impl Catalog {
             }),
             scope: Scope::Live,
             written: None,
+            copied: None,
+            given_uuid: None,
         };
+        if catalog.oplog().is_following() {
+            // What its primary has not finished yet, it is told of when it is.
+            catalog.drop_unfinished_indexes()?;
+            // Those that a copy of the primary did not have are built again.
+            catalog.restart_unfinished_indexes()?;
+            return Ok(catalog);
+        }
         // After a cut of the log a temporary collection may be what is left of another one.
         if !catalog.state.engine.was_log_cut() {
             catalog.drop_temporary()?;

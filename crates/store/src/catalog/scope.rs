@@ -67,6 +67,8 @@ impl Catalog {
             state: self.state.clone(),
             scope,
             written: self.written.clone(),
+            copied: self.copied.clone(),
+            given_uuid: self.given_uuid,
         }
     }
 

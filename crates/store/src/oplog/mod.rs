@@ -7,6 +7,7 @@
 //! While it is on, another tree holds documents as they were before their changes, for collections that ask for it
 //! ([`pre_images`]). To turn the oplog off drops both trees: an oplog with a gap is of no use.
 
+mod copied;
 pub mod diff;
 pub mod entry;
 mod log;
@@ -32,6 +33,7 @@ use crate::keyspace::{
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::points::point;
+pub(crate) use copied::{Copied, CopiedEntries};
 use entry::{Entry, Kind};
 pub(crate) use log::{Batch, Change, Log, TransactionLog};
 use marks::Marks;
@@ -83,8 +85,10 @@ impl Trees {
 /// How much a commit adds to the oplog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Added {
-    /// Entries. Their timestamps are consecutive.
+    /// Entries.
     pub entries: u32,
+    /// Timestamps that the commit takes: as many as it has entries, unless these come from another server, with gaps.
+    pub stamps: u32,
     /// Bytes of their values.
     pub bytes: u64,
 }
@@ -93,6 +97,7 @@ impl Added {
     /// Counts one more entry.
     pub fn count(&mut self, bytes: usize) {
         self.entries += 1;
+        self.stamps += 1;
         self.bytes += bytes as u64;
     }
 }
@@ -265,6 +270,16 @@ impl Oplog {
         Timestamp::from_u64(self.last.load(Ordering::SeqCst))
     }
 
+    /// The timestamp of the newest entry of a snapshot; the null timestamp if it has none.
+    pub(crate) fn last_of(&self, snapshot: &Snapshot) -> Result<Timestamp> {
+        let Some(tree) = self.tree() else {
+            return Ok(Timestamp::default());
+        };
+        let last = snapshot.key_upper_bound(tree)?;
+        let last = last.as_deref().and_then(timestamp_of_key);
+        Ok(Timestamp::from_u64(last.unwrap_or(0)))
+    }
+
     /// The timestamp up to which entries are durable, and in every snapshot taken from now on. No entry up to it comes later.
     pub fn durable(&self) -> u64 {
         self.engine.durable_stamp().max(self.opened_at)
@@ -400,7 +415,12 @@ impl Oplog {
 
     /// Begins a commit that has entries. To be dropped when it has told of them ([`Oplog::tell`]).
     pub(crate) fn begin_commit(&self) -> UnderWay<'_> {
-        self.readers.begin(self.cluster_time.last().to_u64())
+        // The entries of a standby may have times before that of its clock.
+        let given_out = match self.is_following() {
+            true => self.last(),
+            false => self.cluster_time.last(),
+        };
+        self.readers.begin(given_out.to_u64())
     }
 
     /// Tells those who wait of the entries of a commit, the last of which has this time. Without `places` they may be of any
@@ -408,7 +428,7 @@ impl Oplog {
     pub(crate) fn tell(&self, last: Timestamp, added: Added, places: Option<&Places>) {
         let last = last.to_u64();
         let first = last
-            .saturating_sub(u64::from(added.entries))
+            .saturating_sub(u64::from(added.stamps))
             .saturating_add(1);
         if self.readers.any() && self.readers.committed(places, first, last) {
             // What a reader waits for should not wait for the interval of the journal.
@@ -421,7 +441,26 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn prepare(&self) -> Result<()> {
-        self.cluster_time.reserve_for_commit()
+        match self.is_following() {
+            true => Ok(()),
+            false => self.cluster_time.reserve_for_commit(),
+        }
+    }
+
+    /// Whether entries come from the oplog of another server, and changes have none of their own.
+    pub fn is_following(&self) -> bool {
+        self.cluster_time.is_following()
+    }
+
+    /// Adds entries of another server to a write set, which is about to be committed.
+    ///
+    /// # Errors
+    /// Errors of the engine, if the clock cannot be set.
+    pub(crate) fn put_copied(&self, batch: &mut WriteSet, copied: &Copied) -> Result<Added> {
+        let trees = self.trees().ok_or_else(is_off)?;
+        let (first, last) = copied.times();
+        self.cluster_time.give(first, last)?;
+        Ok(copied.put(batch, trees))
     }
 
     /// What a commit does that found no timestamps all the same, because it had to wait for long: it is tried again.
@@ -435,7 +474,7 @@ impl Oplog {
 
     /// Notes a commit. Returns the timestamp of its last entry.
     pub(crate) fn note(&self, first: Option<u64>, added: Added) -> Option<Timestamp> {
-        let last = first? + u64::from(added.entries.max(1)) - 1;
+        let last = first? + u64::from(added.stamps.max(1)) - 1;
         // In one order with what the readers do: a commit sees a new reader, or the reader sees the commit.
         self.last.fetch_max(last, Ordering::SeqCst);
         self.marks.add(last, added);

@@ -1,5 +1,7 @@
 //! One commit in the making: documents and index entries go into one write set.
 
+mod group;
+
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::ops::Bound;
@@ -17,17 +19,16 @@ use crate::error::{Error, Result, command, not_durable};
 use crate::figures::KeysWritten;
 use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry, side};
-use crate::keyspace::after_prefix;
 use crate::keyspace::{
     COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability,
-    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet, key_hash,
+    IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet, after_prefix, key_hash,
 };
 use crate::merge::Counts;
 use crate::oplog::Log;
 use crate::options::Invalid;
 use crate::points::point;
-use crate::record;
-use crate::record::load::Parts;
+use crate::record::{self, load::Parts};
+pub(crate) use group::Group;
 
 /// Below this many documents, preparing the write set costs more than it saves.
 const EXPECTED_MIN: usize = 8;

@@ -1,0 +1,113 @@
+//! What happens before the store of a standby is opened.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use frond_bson::DocBuf;
+use frond_store::{DocumentStore, EngineOptions, OpContext, StoreOptions};
+
+use super::directory::{Directory, State};
+use super::{copy, source};
+use crate::log::Log;
+use crate::settings::Settings;
+
+/// Why a standby cannot start.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StartError {
+    pub(super) fn new(message: impl Into<String>) -> StartError {
+        StartError(message.into())
+    }
+}
+
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> StartError {
+        StartError(format!("the data directory of the standby: {error}"))
+    }
+}
+
+/// Sees to it that a standby has a copy of its primary. Returns whether the server is to follow; none if `stop` was set meanwhile.
+///
+/// # Errors
+/// A directory that is a standby's while the settings are not, or that cannot be filled.
+pub fn prepare(
+    settings: &Settings,
+    log: &Log,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<bool>, StartError> {
+    let directory = Directory::new(&settings.db_path);
+    let state = directory.state()?;
+    let Some(uri) = &settings.follow else {
+        return match state {
+            State::Own | State::Promoted => Ok(Some(false)),
+            State::Following | State::Copying => Err(StartError::new(
+                "the data directory is a standby's: start it with --follow; to make it a primary, then run \
+                 db.adminCommand({replSetStepUp: 1})",
+            )),
+        };
+    };
+    if state == State::Promoted {
+        log.startup_warning(
+            9_922_020,
+            "This server was a standby and was made a primary, so it does not follow: remove --follow (replication.follow), and set \
+             --replSet (replication.replSetName)",
+            &DocBuf::new(),
+        );
+        return Ok(Some(false));
+    }
+    let uri = source::uri(uri.expose()).map_err(|error| StartError::new(error.to_string()))?;
+    if state == State::Copying || !directory.has_store() {
+        directory.set(State::Copying)?;
+        directory.clear()?;
+        if !copy::fill(&settings.db_path, &uri, log, stop)? || !build_indexes(settings, stop)? {
+            return Ok(None);
+        }
+    }
+    if state != State::Following {
+        directory.set(State::Following)?;
+    }
+    Ok(Some(true))
+}
+
+/// Builds the indexes that are not in a copy, because the primary was loading them. Until that is done, it is no copy that can be
+/// followed: an index whose build is interrupted would be taken for one that the primary has not finished.
+fn build_indexes(settings: &Settings, stop: &Arc<AtomicBool>) -> Result<bool, StartError> {
+    let failed = |error: frond_store::Error| {
+        StartError::new(format!(
+            "opening the copy of the primary: {}",
+            error.message()
+        ))
+    };
+    let engine = EngineOptions::new(&settings.db_path);
+    let options = StoreOptions::default()
+        .with_large_documents(settings.large_documents)
+        .following(true);
+    let store = DocumentStore::open_engine(engine, options).map_err(failed)?;
+    let mut context = OpContext::new();
+    context.killed = stop.clone();
+    for build in store.resume_index_builds(&context) {
+        match build.outcome {
+            Err(_) if stop.load(Ordering::SeqCst) => return Ok(false),
+            outcome => outcome.map_err(failed)?,
+        }
+    }
+    store.close().map_err(failed)?;
+    Ok(true)
+}
+
+/// Discards the data of a standby, so that the next start begins with a copy.
+///
+/// # Errors
+/// Errors of the file system.
+pub fn discard(settings: &Settings) -> Result<(), StartError> {
+    Directory::new(&settings.db_path).set(State::Copying)?;
+    Ok(())
+}
