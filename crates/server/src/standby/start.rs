@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frond_bson::DocBuf;
-use frond_store::{DocumentStore, EngineOptions, OpContext, StoreOptions};
+use frond_store::{DocumentStore, NoListener, OpContext, StorageOptions, StoreOptions};
 
 use super::directory::{Directory, State};
 use super::{copy, source};
 use crate::log::Log;
+use crate::memory::default_cache_bytes;
 use crate::settings::Settings;
 
 /// Why a standby cannot start.
@@ -86,11 +87,21 @@ fn build_indexes(settings: &Settings, stop: &Arc<AtomicBool>) -> Result<bool, St
             error.message()
         ))
     };
-    let engine = EngineOptions::new(&settings.db_path);
+    let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
+    let storage = StorageOptions {
+        cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX),
+        client_bytes: None,
+        journal: settings.journal,
+        journal_commit_interval: settings.journal_commit_interval,
+        listener: Arc::new(NoListener),
+        disk_reserve_bytes: settings.disk_reserve_bytes,
+        log_recovery: settings.journal_recovery,
+    };
     let options = StoreOptions::default()
         .with_large_documents(settings.large_documents)
         .following(true);
-    let store = DocumentStore::open_engine(engine, options).map_err(failed)?;
+    let store =
+        DocumentStore::open_directory(&settings.db_path, &storage, options).map_err(failed)?;
     let mut context = OpContext::new();
     context.killed = stop.clone();
     for build in store.resume_index_builds(&context) {
