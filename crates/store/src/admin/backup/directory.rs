@@ -99,7 +99,7 @@ impl DirectoryBackup {
                     let until = Instant::now() + time.min(Duration::from_secs(3600));
                     while let left = until.saturating_duration_since(Instant::now())
                         && !left.is_zero()
-                        && self.stream.must_wait()
+                        && (self.stream.must_wait() || time < WAIT)
                     {
                         context.check()?;
                         std::thread::sleep(left.min(WAIT));

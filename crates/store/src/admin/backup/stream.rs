@@ -29,6 +29,8 @@ const LISTED: usize = 128 << 10;
 const MARKS: Duration = Duration::from_millis(50);
 /// The time between two marks while nothing is written.
 const IDLE_MARKS: Duration = Duration::from_secs(2);
+/// The time until what was made durable can be read.
+const SOON: Duration = Duration::from_millis(5);
 /// The most marks that wait for their log.
 const MARKS_MAX: usize = 1000;
 
@@ -210,6 +212,10 @@ impl BackupStream {
                 Phase::Log => {
                     if let Some(document) = self.log_to_mark(true)? {
                         return Ok(Step::Document(document));
+                    }
+                    if !self.marks.is_empty() {
+                        // What is durable can be read a moment later.
+                        return Ok(Step::Pause(SOON));
                     }
                     if !self.request.follows {
                         // The log is not held during the copy.
