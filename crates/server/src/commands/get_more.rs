@@ -40,6 +40,7 @@ impl Command for GetMore {
     fn traits(&self) -> Traits {
         Traits {
             on_collection: false,
+            max_time_is_wait: true,
             ..Traits::READ
                 .counted(Op::GetMore)
                 .in_transactions(InTransactions::Always)

@@ -300,6 +300,8 @@ pub struct Traits {
     pub secrets: &'static [&'static str],
     /// Whether it may run on `$external`, the database of users that another authority vouches for.
     pub on_external: bool,
+    /// Whether `maxTimeMS` says how long it waits for documents, and does not limit its work.
+    pub max_time_is_wait: bool,
 }
 
 /// Whether a command may be a statement of a transaction.
@@ -329,6 +331,7 @@ impl Traits {
         in_transactions: InTransactions::Never,
         secrets: &[],
         on_external: false,
+        max_time_is_wait: false,
     };
 
     /// Reads documents of a collection.

@@ -33,6 +33,8 @@ pub struct Common {
     pub read_concern: ReadConcern,
     /// `maxTimeMS`
     pub max_time: Option<Duration>,
+    /// The limit of the command's time: `max_time`, unless that is how long it waits for documents.
+    pub time_limit: Option<Duration>,
     /// `help`: the client asks for the description of the command.
     pub help: bool,
 }
@@ -64,6 +66,7 @@ impl Common {
             write_concern: WriteConcern::DEFAULT,
             read_concern: ReadConcern::default(),
             max_time: None,
+            time_limit: None,
             help: false,
         };
         let member = server.replication.as_ref().and_then(|set| set.member());
@@ -195,6 +198,7 @@ impl Common {
         fields.has_session = common.session.is_some();
         common.transaction = fields.check(name, traits, request)?;
         common.txn_number = fields.number;
+        common.time_limit = common.max_time.filter(|_| !traits.max_time_is_wait);
         Ok(common)
     }
 }

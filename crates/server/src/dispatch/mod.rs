@@ -281,7 +281,7 @@ fn try_command(
             touch_session(client, session);
             client.connection.running.lock().session = Some(session);
         }
-        let context = limits.with_limit(common.max_time);
+        let context = limits.with_limit(common.time_limit);
         let statement = match (&common.transaction, common.session) {
             (Some(asked), Some(session)) => {
                 let at = common.transaction_moment(server)?;
@@ -337,7 +337,7 @@ fn try_command(
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
         let mut reply = match traits.lane {
             Some(Lane::Read | Lane::Write) => {
-                let interrupt = limits.interrupt(common.max_time);
+                let interrupt = limits.interrupt(common.time_limit);
                 interrupt.run(|| command.run(&mut cx))
             }
             _ => command.run(&mut cx),
@@ -483,7 +483,7 @@ pub fn announce(
     operation.announce(client, request, waits_for);
     let caller = gate::caller(client);
     let common = Common::parse(client.server, command, request, &caller).ok()?;
-    Instant::now().checked_add(common.max_time?)
+    Instant::now().checked_add(common.time_limit?)
 }
 
 /// Refuses a reply that is larger than clients accept, with room for `ok`.
