@@ -95,7 +95,7 @@ def every_event_comes_once_and_in_order_over_crashes(seed):
             time.sleep(SECONDS / (KILLS + 1))
         finally:
             stop.set()
-        logs = reports.get(timeout=300)
+        logs = reports.get(timeout=120)
         writing.join(30)
         with connect(server) as client:
             database = client[writers.DATABASE]
