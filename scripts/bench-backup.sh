@@ -6,7 +6,7 @@
 # FOLDER holds the server, the repository and the reports [default: a temporary one, which is removed]. From the environment:
 #
 #   DOCUMENTS   40000000               documents that are loaded first
-#   MORE        DOCUMENTS / 10         documents of each W1, alone and beside the backup
+#   MORE        DOCUMENTS / 4          documents of each W1, alone and beside the backup: it must last longer than the backup
 #   RATE                               MiB/s of the backup [default: as fast as it goes]
 #   PORT        28190                  the port of the server
 #   FROND       target/release/frond   the program
@@ -16,7 +16,7 @@ set -euo pipefail
 if [ $# -gt 1 ]; then sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 documents=${DOCUMENTS:-40000000}
-more=${MORE:-$((documents / 10))}
+more=${MORE:-$((documents / 4))}
 port=${PORT:-28190}
 frond=${FROND:-target/release/frond}
 uri="mongodb://127.0.0.1:$port"
@@ -55,13 +55,13 @@ took=$(seconds_since "$began")
 echo "== W1 alone: $more documents in $took s, $(per_second "$more" "$took") per second"
 
 began=$(date +%s.%N)
-w1 beside --keep --seed 3 --documents "$more" >"$folder/beside.txt" 2>&1 &
+{ w1 beside --keep --seed 3 --documents "$more" >"$folder/beside.txt" 2>&1; date +%s.%N >"$folder/beside.ended"; } &
 load=$!
 "$frond" backup --uri "$uri" --out "$folder/repository" --quiet ${RATE:+--rate "$RATE"}
 echo "== a full backup beside W1: it took $(seconds_since "$began") s and has $(bytes "$folder/repository") bytes"
 kill -0 "$load" 2>/dev/null || echo "W1 ended before the backup: raise MORE"
 wait "$load"
-took=$(seconds_since "$began")
+took=$(awk -v now="$(cat "$folder/beside.ended")" -v then="$began" 'BEGIN { printf "%.1f", now - then }')
 echo "W1 beside it: $more documents in $took s, $(per_second "$more" "$took") per second"
 
 began=$(date +%s.%N)

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_client::{Client, Uri};
@@ -74,9 +76,62 @@ pub enum Event<'a> {
 
 /// An open stream. What the server holds for it is released by [`BackupStream::close`], by its end, or when it was idle for too long.
 pub struct BackupStream {
+    batches: Batches,
+    stop: Arc<AtomicBool>,
+}
+
+/// Where batches come from.
+enum Batches {
+    /// Each is fetched when the one before is done with: the server keeps the log of an archive until then.
+    InTurn(Box<Fetcher>),
+    /// A thread fetches those of a copy while earlier ones are written.
+    Ahead(Receiver<Result<DocBuf>>, JoinHandle<()>),
+}
+
+/// Batches that are fetched and not written yet, at most. The server bounds the size of each.
+const AHEAD: usize = 2;
+
+/// The connection and its cursor.
+struct Fetcher {
     client: Client,
     cursor: i64,
-    stop: Arc<AtomicBool>,
+}
+
+impl Fetcher {
+    /// The reply with the next batch; `None` after the last one.
+    fn fetch(&mut self) -> Result<Option<DocBuf>> {
+        if self.cursor == 0 {
+            return Ok(None);
+        }
+        let id = self.cursor;
+        let reply = self.client.ask("admin", |body| {
+            body.push("getMore", id);
+            body.push("collection", NAMESPACE);
+        })?;
+        let cursor = reply.get_doc("cursor");
+        let next = cursor.and_then(|cursor| cursor.get_i64("id"));
+        self.cursor = next.ok_or_else(|| unusable("a batch has no cursor"))?;
+        Ok(Some(reply.to_owned()))
+    }
+
+    /// Fetches until the last batch, an error, or the end of the one who takes them.
+    fn fetch_all(mut self, batches: &SyncSender<Result<DocBuf>>) {
+        while let Some(reply) = self.fetch().transpose() {
+            let has_failed = reply.is_err();
+            if batches.send(reply).is_err() || has_failed {
+                break;
+            }
+        }
+        self.close();
+    }
+
+    fn close(mut self) {
+        if self.cursor != 0 {
+            let command = doc! {"killCursors": NAMESPACE, "cursors": [self.cursor]};
+            // The end of the connection does the same, later.
+            let _ = self.client.command("admin", &command);
+        }
+    }
 }
 
 const NAMESPACE: &str = "$cmd.aggregate";
@@ -115,26 +170,36 @@ impl BackupStream {
         let cursor = reply.get_doc("cursor").and_then(|one| one.get_i64("id"));
         let cursor = cursor.filter(|id| *id != 0);
         let cursor = cursor.ok_or_else(|| unusable("it opened no cursor"))?;
+        let fetcher = Fetcher { client, cursor };
+        let batches = if request.follow_log.is_some() || request.begin_only {
+            Batches::InTurn(Box::new(fetcher))
+        } else {
+            let (sender, receiver) = sync_channel(AHEAD);
+            let thread = std::thread::Builder::new()
+                .name("fetch".to_owned())
+                .spawn(move || fetcher.fetch_all(&sender))
+                .map_err(|error| Error::Io("starting a thread".to_owned(), error))?;
+            Batches::Ahead(receiver, thread)
+        };
         Ok(BackupStream {
-            client,
-            cursor,
+            batches,
             stop: stop.clone(),
         })
     }
 
     /// Fetches the next batch, and shows its documents. Returns false after the last one.
     pub fn next_batch(&mut self, each: &mut dyn FnMut(Event<'_>) -> Result<()>) -> Result<bool> {
-        if self.cursor == 0 {
-            return Ok(false);
-        }
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Stopped);
         }
-        let id = self.cursor;
-        let reply = self.client.ask("admin", |body| {
-            body.push("getMore", id);
-            body.push("collection", NAMESPACE);
-        })?;
+        let reply = match &mut self.batches {
+            Batches::InTurn(fetcher) => fetcher.fetch()?,
+            // The thread ends after the last one.
+            Batches::Ahead(batches, _) => batches.recv().ok().transpose()?,
+        };
+        let Some(reply) = reply else {
+            return Ok(false);
+        };
         let cursor = reply.get_doc("cursor");
         let cursor = cursor.ok_or_else(|| unusable("a batch has no cursor"))?;
         let batch = cursor.get_array("nextBatch");
@@ -143,15 +208,19 @@ impl BackupStream {
             let event = document.and_then(read);
             each(event.ok_or_else(|| unusable("a document of an unknown form"))?)?;
         }
-        self.cursor = cursor.get_i64("id").unwrap_or(0);
-        Ok(self.cursor != 0)
+        Ok(cursor.get_i64("id") != Some(0))
     }
 
     /// Tells the server that the stream is not needed any more.
-    pub fn close(mut self) {
-        let command = doc! {"killCursors": NAMESPACE, "cursors": [self.cursor]};
-        // The end of the connection does the same, later.
-        let _ = self.client.command("admin", &command);
+    pub fn close(self) {
+        match self.batches {
+            Batches::InTurn(fetcher) => fetcher.close(),
+            Batches::Ahead(batches, thread) => {
+                drop(batches);
+                // A panic of the thread is on stderr already.
+                let _ = thread.join();
+            }
+        }
     }
 }
 
