@@ -5,6 +5,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -64,8 +65,10 @@ def main():
             sampler.start()
         before = [seconds_of(server) for server in (primary, standby) if server.process]
         began = time.monotonic()
-        command = [given.server, "bench", "insert", "--uri", f"mongodb://127.0.0.1:{primary.port}", "--documents", str(given.documents)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        with tempfile.TemporaryDirectory() as reports:
+            command = [given.server, "bench", "insert", "--uri", f"mongodb://127.0.0.1:{primary.port}"]
+            command += ["--documents", str(given.documents), "--out", os.path.join(reports, "insert")]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         inserted = time.monotonic() - began
         print(f"{given.documents} documents in {inserted:.1f} s: {given.documents / inserted:,.0f} per second")
         used = [seconds_of(server) for server in (primary, standby) if server.process]
