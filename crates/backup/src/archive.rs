@@ -143,7 +143,7 @@ fn follow(
     }
 }
 
-/// Where the archive continues: at its own end, or at the end of the newest backup if that is later or there is no archive.
+/// The position at which the archive continues: its own end, or the end of the newest backup if that is later or there is no archive.
 fn position(writer: &LogWriter, newest: Option<&Description>) -> Option<u64> {
     writer.end().max(newest.map(|backup| backup.log_end))
 }

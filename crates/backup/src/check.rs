@@ -12,7 +12,7 @@ use crate::progress::Meter;
 use crate::record::{Kind, Next, Records};
 use crate::repository::Repository;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Backups that were read.
@@ -21,7 +21,7 @@ pub struct Findings {
     pub bytes: u64,
     /// Bytes of the archived log that were read.
     pub log_bytes: u64,
-    /// What is wrong.
+    /// The problems, a line each.
     pub problems: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a backup says about itself: `backup.json`.
+//! The description of a backup: `backup.json`.
 
 use frond_bson::{Doc, DocBuf, Value, extjson, hex};
 
@@ -62,9 +62,9 @@ pub struct Description {
     pub finished: i64,
     /// The state that it restores.
     pub mark: Mark,
-    /// Where its log begins.
+    /// The position of the first byte of its log.
     pub log_from: u64,
-    /// Where its log ends.
+    /// The position after the last byte of its log.
     pub log_end: u64,
     /// All extents that the checkpoint needs, and their bytes.
     pub extents: u64,
@@ -129,7 +129,7 @@ impl Description {
     /// Reads the text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Names the problem.
     pub fn parse(text: &str) -> Result<Description, String> {
         let cut = text.trim_end().rsplit_once('\n');
         let (json, checksum) = cut.ok_or("it has no checksum")?;

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of backups, archives and restores.
 
 use std::fmt;
 use std::io;

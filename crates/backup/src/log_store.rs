@@ -12,7 +12,7 @@ use crate::record::{HEADER_BYTES, Header, Kind, Next, Records};
 
 /// A file is closed when it is this long.
 const FILE_BYTES: u64 = 64 << 20;
-/// What is archived is durable after this time.
+/// The archive is synced at this interval.
 const SYNC: Duration = Duration::from_secs(1);
 const ENDING: &str = ".frbk";
 

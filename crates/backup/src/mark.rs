@@ -2,7 +2,7 @@
 
 use crate::record::{Header, Kind};
 
-/// What was committed before `time` lies before `position` in the log, and what was committed after `until` behind it. Times
+/// Commits before `time` lie before `position` in the log; commits after `until` lie behind it. Times
 /// are in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {

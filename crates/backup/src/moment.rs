@@ -19,7 +19,7 @@ impl Moment {
     /// Reads `2026-11-23T10:15:30Z` (UTC if it names no zone), seconds since 1970 with a fraction, `Timestamp(t, i)`, `end` or `backup`.
     ///
     /// # Errors
-    /// What was expected.
+    /// Names the accepted forms.
     pub fn parse(text: &str) -> Result<Moment, String> {
         let text = text.trim();
         match text {

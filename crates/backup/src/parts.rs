@@ -19,7 +19,7 @@ pub fn part_name(number: usize) -> String {
     format!("part-{number:06}.frbk")
 }
 
-/// Where a backup goes.
+/// The destination of a backup.
 pub trait Sink {
     /// Appends a record.
     fn put(&mut self, kind: Kind, numbers: [u64; 3], body: &[u8]) -> Result<()>;
@@ -132,7 +132,7 @@ pub struct ArchiveSink<W: Write> {
     part: Vec<u8>,
     parts: Vec<Part>,
     path: PathBuf,
-    /// What makes it durable at the end, with the inner writer.
+    /// Makes the inner writer durable at the end.
     end: fn(W, &Path) -> Result<()>,
 }
 

@@ -20,7 +20,7 @@ const MARKS_APART_MS: i64 = 5_000;
 pub struct Piece {
     /// Its file.
     pub path: PathBuf,
-    /// Where its record begins.
+    /// The offset of its record.
     pub at: u64,
 }
 
@@ -31,13 +31,13 @@ pub struct Plan {
     pub chain: Vec<Description>,
     /// The archived log behind the log of the backup, in order.
     pub pieces: Vec<Piece>,
-    /// Where the log is cut.
+    /// The position at which the log is cut.
     pub point: RestorePoint,
     /// The last mark before the moment.
     pub mark: Mark,
 }
 
-/// What the archive has behind a backup without a gap.
+/// The log that the archive has behind a backup, without a gap.
 struct Archive {
     pieces: Vec<(u64, Piece)>,
     end: u64,
@@ -175,7 +175,7 @@ impl Archive {
         !is_before(&mark)
     }
 
-    /// Where the log is cut.
+    /// The position at which the log is cut.
     fn point(&self, backup: &Description, moment: Moment) -> Result<(RestorePoint, Mark)> {
         let first = self.marks.first().copied().unwrap_or(backup.mark);
         let next = self.marks.get(1);

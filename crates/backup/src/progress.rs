@@ -17,7 +17,7 @@ impl Meter {
         }
     }
 
-    /// So many bytes are to be done.
+    /// Sets the total number of bytes.
     pub fn begin(&mut self, bytes: u64) {
         self.end();
         if self.is_quiet {
@@ -31,7 +31,7 @@ impl Meter {
         self.bar = Some(bar);
     }
 
-    /// So many more are done.
+    /// Adds bytes that are done.
     pub fn advance(&mut self, bytes: u64) {
         if let Some(bar) = &self.bar {
             bar.inc(bytes);

@@ -23,7 +23,7 @@ pub const HEADER_BYTES: usize = 48;
 /// A longer body is damage: no extent and no piece of the log is that long.
 const BODY_BYTES_MAX: u64 = 1 << 30;
 
-/// What a record holds.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The first 8192 bytes of the data file.
@@ -77,7 +77,7 @@ impl Kind {
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it holds.
+    /// Its kind.
     pub kind: Kind,
     /// The numbers of its kind.
     pub numbers: [u64; 3],
@@ -147,7 +147,7 @@ impl Header {
     }
 }
 
-/// What a reader met.
+/// The next thing in a file of records.
 #[derive(Debug)]
 pub enum Next {
     /// A record, at an offset.

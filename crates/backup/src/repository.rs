@@ -36,7 +36,7 @@ pub struct Repository {
 #[derive(Debug)]
 pub struct Lock(#[allow(dead_code)] File);
 
-/// What writes to a repository. Backups and one archive can run at the same time.
+/// The writers of a repository. Backups and one archive can run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// A backup.

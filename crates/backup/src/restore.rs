@@ -19,18 +19,18 @@ use crate::progress::Meter;
 use crate::record::{HEADER_BYTES, Header, Kind, Next, Records};
 use crate::repository::Repository;
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Debug)]
 pub struct Outcome {
     /// The backup.
     pub backup: Description,
     /// The moment: everything before its `time`, nothing behind its `until`.
     pub mark: Mark,
-    /// What the engine says.
+    /// The report of the engine.
     pub restored: Restored,
 }
 
-/// Where the record of an extent is: the part, as an index, and its offset.
+/// The place of the record of an extent: the index of the part, and the offset.
 type Place = (usize, u64);
 
 fn check_stop(stop: &AtomicBool) -> Result<()> {

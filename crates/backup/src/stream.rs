@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::extent::{Extent, pack};
 use crate::mark::Mark;
 
-/// What is asked for.
+/// The options of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The extents of this store that need not be sent.
@@ -39,7 +39,7 @@ pub struct Begin {
     pub bytes: u64,
     /// Bytes of those that are sent.
     pub copy_bytes: u64,
-    /// Where the log begins.
+    /// The position of the first frame of the log.
     pub log_from: u64,
 }
 
@@ -80,7 +80,7 @@ pub struct BackupStream {
     stop: Arc<AtomicBool>,
 }
 
-/// Where batches come from.
+/// The source of batches.
 enum Batches {
     /// Each is fetched when the one before is done with: the server keeps the log of an archive until then.
     InTurn(Box<Fetcher>),

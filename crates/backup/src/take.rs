@@ -142,7 +142,7 @@ pub fn to_archive_file(source: &Source, path: &Path, meter: &mut Meter) -> Resul
     let sink = Box::new(ArchiveSink::new(file, path, end)?);
     let taken = Taking::full().pull(source, sink, meter);
     if taken.is_err() {
-        // What is there cannot be continued.
+        // The interrupted backup cannot be continued.
         let _ = std::fs::remove_file(&temporary);
     }
     taken
@@ -175,7 +175,7 @@ struct Taking {
     known: Option<(StoreId, Vec<Extent>)>,
 }
 
-/// What came of the stream so far.
+/// The parts of the stream that have arrived.
 #[derive(Default)]
 struct Seen {
     begin: Option<Begin>,

@@ -1,9 +1,9 @@
-//! What can go wrong.
+//! Errors of the client.
 
 use std::fmt;
 use std::io;
 
-/// What went wrong. Its text is for the person who started the program.
+/// An error of a connection or of a server. Its text is for the person who started the program.
 #[derive(Debug)]
 pub enum Error {
     /// The connection string cannot be used.

@@ -1,8 +1,8 @@
-//! What a write waits for.
+//! Write concerns.
 
 use frond_bson::{DocBuf, doc};
 
-/// What a write waits for before it counts as done.
+/// The condition under which a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteConcern {
     /// False is w: 0, nothing is answered. A system that always answers may do so.

@@ -188,7 +188,7 @@ pub struct SettingEntry {
     pub keys: Vec<&'static str>,
     /// Which values it takes.
     pub values: String,
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
 }
 

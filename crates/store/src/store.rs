@@ -284,7 +284,7 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine. The store follows as before then.
     pub fn lead(&self) -> Result<()> {
-        // What was read of the other server's oplog stays, whatever happens to this machine.
+        // Entries of the other server's oplog are durable there, so they stay.
         self.flush_log()?;
         self.cluster_time.advance(self.oplog().last())?;
         self.cluster_time.lead();

@@ -1,9 +1,9 @@
-//! What can go wrong.
+//! Errors of migrations, imports and exports.
 
 use std::fmt;
 use std::io;
 
-/// What went wrong. Its text is for the person who started the program.
+/// An error. Its text is for the person who started the program.
 #[derive(Debug)]
 pub enum Error {
     /// A request to a server failed.

@@ -1,4 +1,4 @@
-//! What a server holds, of any age: databases, collections with their options, indexes.
+//! The inventory of a server of any age: databases, collections with their options, indexes.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_client::{Client, Collection, CursorRequest};
@@ -91,7 +91,7 @@ pub fn collections(client: &mut Client, database: &str) -> Result<Vec<Listed>> {
 pub fn listed(database: &str, name: &str, kind: &str, options: &Doc) -> Listed {
     let mut kept = DocBuf::new();
     for element in options.iter_raw() {
-        // What older servers listed besides, and what belongs to their storage engine.
+        // Older servers also list collections of their storage engine.
         let unwanted: [&str; 8] = [
             "create",
             "flags",

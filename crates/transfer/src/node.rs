@@ -17,7 +17,7 @@ pub struct Node {
     oldest: bool,
 }
 
-/// What a server says about itself.
+/// The version and the role of a server.
 #[derive(Clone, Debug)]
 pub struct About {
     /// Its version, with the name of the product where it is known.

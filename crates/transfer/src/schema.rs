@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Something that the target does not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What it is for: a collection, or a part of it.
+    /// Its target: a collection, or a part of it.
     pub what: String,
     /// The target's words.
     pub why: String,

@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::{Error, Result};
 
-/// What signals ask for. The first one asks for an orderly end, a second one ends the process.
+/// Signals. The first one asks for an orderly end, a second one ends the process.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     asked: Arc<AtomicBool>,

@@ -19,7 +19,7 @@ pub const DUPLICATE_KEY: i32 = 11000;
 pub struct Run {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Where each one ends.
+    /// The end of each one.
     pub ends: Vec<usize>,
 }
 

@@ -26,7 +26,7 @@ use crate::{Error, Result};
 /// An extent of the data file. Within the life of one [`Store::store_id`] this names the content of the extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExtentId {
-    /// Where it begins in the data file, in bytes.
+    /// Its offset in the data file, in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
@@ -34,7 +34,7 @@ pub struct ExtentId {
     pub birth: u64,
 }
 
-/// What an extent has.
+/// The content of an extent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Content {
     Run {

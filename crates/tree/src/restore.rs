@@ -5,10 +5,10 @@ use crate::log::{self, RestorePoint};
 use crate::store::Store;
 use crate::{Error, Options, Result, TreeId};
 
-/// What a restore has made.
+/// The result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// Where the log was cut: the position after the last commit.
+    /// The position after the last commit, at which the log was cut.
     pub end: u64,
     /// The last stamp of the commits, if any of the log had one.
     pub last_stamp: Option<u64>,

@@ -202,7 +202,7 @@ impl Store {
         }
         let _ = engine.was_log_cut.set(log::was_cut(&*disk)?);
         let recovered = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
-        // What an older version has written may have parts of all that was committed.
+        // An older version may have written parts of later commits.
         let complete_at = match opened_is_older {
             true => recovered.end,
             false => position.complete_at,

@@ -18,7 +18,7 @@ pub struct CursorRequest<'a> {
     pub filter: &'a Doc,
     /// Which fields; all if there is none.
     pub projection: Option<&'a Doc>,
-    /// In which order.
+    /// The sort.
     pub sort: Option<&'a Doc>,
     /// Documents at most; 0 is all.
     pub limit: u32,
@@ -185,7 +185,7 @@ impl Client {
         Ok(())
     }
 
-    /// The same as [`Client::open_find`] by OP_QUERY.
+    /// As [`Client::open_find`], by OP_QUERY.
     fn open_query(
         &mut self,
         request: &CursorRequest<'_>,

@@ -132,7 +132,7 @@ impl<'a> Pipeline<'a> {
     fn stage(&mut self, here: &Place<'a>, db: &'a str, name: &str, spec: Value<'a>) -> Result<()> {
         match name {
             _ if PURE.contains(&name) => {}
-            // What the role `backup` has, and nobody has who may not read everything.
+            // The role `backup` has these privileges; a user without the right to read everything does not.
             "$backupStream" => {
                 self.add(Place::Cluster, Action::AppendOplogNote);
                 self.add(Place::AnyNormal, Action::Find);

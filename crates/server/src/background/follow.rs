@@ -28,7 +28,7 @@ const HELLO_PERIOD: Duration = Duration::from_secs(1);
 /// The wait before a batch is tried again that there was no room for.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
-/// What the reader hands on.
+/// A message from the reader to the applier.
 enum Read {
     /// A reply with entries.
     Entries(DocBuf),
@@ -91,7 +91,7 @@ fn read_all(server: &Server, standby: &Standby, hand_on: &SyncSender<Read>) {
     while !standby.is_stopping() {
         let began = Instant::now();
         let ended = read_from(server, standby, hand_on);
-        // What was read is applied before the position is looked at again.
+        // The entries that were read are applied before the position is read again.
         if hand_on.send(Read::Restart).is_err() {
             return;
         }
@@ -201,7 +201,7 @@ fn read_from(
                 learn(set, &mut source)?;
             }
             hello = now;
-            // What `setDefaultRWConcern` has stored.
+            // Reads the default that `setDefaultRWConcern` has stored.
             if let Err(error) = set.defaults.reload(&server.store) {
                 standby.note_error(&error.to_string());
             }

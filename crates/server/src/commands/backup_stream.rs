@@ -23,7 +23,7 @@ fn options(pipeline: &Doc) -> Option<&Doc> {
     Some(options.as_doc().unwrap_or(Doc::empty()))
 }
 
-/// What a copy of everything needs: what the role `backup` has, and nobody has who may not read everything.
+/// The privileges that a copy of everything needs. The role `backup` has them; a user without the right to read everything does not.
 pub fn needs<'a>() -> Needs<'a> {
     Needs::cluster(Action::AppendOplogNote)
         .and(Needs::on(Place::AnyNormal, Action::Find))

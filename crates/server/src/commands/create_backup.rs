@@ -218,7 +218,7 @@ mod tests {
             let report = frond_store::offline::verify(&path, &mut |_| ()).unwrap();
             assert_eq!(report.problems(), 0);
             assert_eq!(report.collections.len(), 1);
-            // It is not empty any more.
+            // The folder is not empty any more.
             assert_eq!(server.code("admin", command), 2);
         }
         assert_eq!(server.code("admin", doc! {"backupStatus": 1}), 2);

@@ -51,11 +51,11 @@ impl Command for ReplSetStepUp {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let set = replica_set(cx.server)?;
         set.initiated()?;
-        // There is no election that could be tried first.
+        // A dry run of an election does not exist here.
         cx.args().flag("skipDryRun")?;
         match &cx.server.standby {
             Some(standby) => standby.step_up(|| step_up(cx.server, standby)),
-            // It is what it is to become.
+            // It is a primary already.
             None => Ok(DocBuf::new()),
         }
     }

@@ -74,7 +74,7 @@ pub fn configuration(settings: &Result<Settings, SettingsError>) -> Vec<Finding>
     found
 }
 
-/// Who uses a data directory.
+/// The user of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// Nobody.

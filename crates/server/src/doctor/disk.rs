@@ -11,7 +11,7 @@ use crate::startup_warnings;
 
 const AREA: &str = "file system";
 
-/// Fewer free inodes than this may be too few for the files of the log and of large sorts.
+/// The least number of free inodes: the log and large sorts make files.
 const INODES_MIN: u64 = 1000;
 
 /// A mounted file system.
@@ -146,7 +146,7 @@ pub fn file_system(host: &Host, directory: &Path, magic: Option<u64>) -> Vec<Fin
 pub struct Room {
     /// Its size in bytes.
     pub total: u64,
-    /// What a process that is not root may still use.
+    /// The room for processes other than those of root.
     pub available: u64,
     /// Inodes that are free, and all; zero for file systems without a fixed number.
     pub inodes: (u64, u64),
@@ -201,7 +201,7 @@ pub fn room(room: Room, reserve: Option<u64>) -> Vec<Finding> {
     found
 }
 
-/// What the test of the speed measured.
+/// The result of the speed test.
 pub fn speed(speed: &Speed) -> Vec<Finding> {
     const AREA: &str = "disk speed";
     const SLOW_BYTES: f64 = 50e6;

@@ -1,4 +1,4 @@
-//! What a check found, and how it is printed.
+//! The findings of checks, and their printed form.
 
 use std::fmt::Write;
 
@@ -31,13 +31,13 @@ impl Level {
 /// One result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was checked.
+    /// The subject of the check.
     pub area: &'static str,
     /// See [`Level`].
     pub level: Level,
-    /// What was found.
+    /// The result of the check.
     pub what: String,
-    /// What to do about it; empty if there is nothing to do.
+    /// Advice; empty if nothing needs to be done.
     pub advice: String,
 }
 

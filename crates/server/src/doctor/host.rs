@@ -8,12 +8,12 @@ use super::finding::{Finding, size};
 use crate::memory::{client_bytes, default_cache, group_limit};
 use crate::startup_warnings;
 
-/// Fewer processes of one user than this are too few for the server's threads.
+/// The least limit of processes of one user that the server's threads need.
 const PROCESSES_MIN: u64 = 4096;
 /// A clock that jumps by more than this between two readings was set.
 const CLOCK_JUMP: Duration = Duration::from_millis(100);
 
-/// Where the files of the system are.
+/// The paths of the system's files.
 pub struct Host {
     root: PathBuf,
 }
@@ -125,7 +125,7 @@ pub fn limits(host: &Host, server: Option<u32>) -> Vec<Finding> {
     found
 }
 
-/// What to do about a warning of the kernel's settings.
+/// The advice for a warning about the kernel's settings.
 fn kernel_advice(id: u32) -> &'static str {
     match id {
         22171 => "sysctl -w vm.overcommit_memory=1, and the same in a file in /etc/sysctl.d",
@@ -271,7 +271,7 @@ pub fn clock(host: &Host, timedatectl: Option<&str>) -> Vec<Finding> {
     found
 }
 
-/// What `timedatectl` says of the synchronisation.
+/// The state of the synchronisation by `timedatectl`.
 pub fn timedatectl() -> Option<String> {
     let mut command = std::process::Command::new("timedatectl");
     let output = command

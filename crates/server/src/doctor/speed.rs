@@ -21,7 +21,7 @@ const SAMPLES_TIME: Duration = Duration::from_secs(1);
 /// The time after which no further pieces are written or read.
 const PIECES_TIME: Duration = Duration::from_secs(2);
 
-/// What was measured.
+/// The measured times.
 #[derive(Clone, Debug)]
 pub struct Speed {
     /// Whether the system's page cache was left out.

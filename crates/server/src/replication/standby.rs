@@ -1,4 +1,4 @@
-//! What a replica set is to a standby: the configuration of its primary, until it becomes the primary itself.
+//! The replica set of a standby: it has the configuration of its primary until it becomes the primary itself.
 
 use std::time::{Duration, Instant};
 
@@ -136,7 +136,7 @@ impl Replication {
         Ok(())
     }
 
-    /// What `hello` and `serverStatus` say of a standby, from the hosts on. `role` is the name of the field that says whether it is
+    /// The fields of `hello` and `serverStatus` for a standby, from the hosts on. `role` is the name of the field that says whether it is
     /// a primary.
     pub fn describe_standby(&self, member: &Member, role: &str, reply: &mut DocBuf) {
         let (primary, me) = (&*member.config.host, &*self.default_host);

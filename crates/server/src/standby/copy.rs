@@ -12,7 +12,7 @@ use frond_store::backup::{RestorePoint, RestoreTarget};
 use super::start::StartError;
 use crate::log::{Component, Log};
 
-/// Where the copy is until it is complete.
+/// The folder of a copy that is not complete.
 const FOLDER: &str = "standby-copy";
 
 /// The waits between two attempts: the first, and the longest.
@@ -59,7 +59,7 @@ impl From<std::io::Error> for Failure {
 /// Fills an empty data directory with a copy of the primary. False if `stop` was set meanwhile.
 ///
 /// # Errors
-/// What the primary refuses, damage, errors of the file system.
+/// Refusals of the primary, damage, errors of the file system.
 pub(super) fn fill(
     path: &Path,
     uri: &Uri,
@@ -180,7 +180,7 @@ fn take(part: &Doc, target: &mut RestoreTarget, head: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// What the log is told.
+/// The lines of the log.
 struct Progress<'a> {
     log: &'a Log,
     began: Instant,

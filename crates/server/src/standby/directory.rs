@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 /// The name of the file.
 const NAME: &str = "standby.state";
 
-/// What a data directory is.
+/// The state of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// That of a server which is no standby.
     Own,
-    /// It is being filled with a copy of the primary, or is to be filled with one: what is in it is of no use.
+    /// A copy of the primary is being written, or is to be: the content is of no use.
     Copying,
     /// It follows a primary.
     Following,
@@ -44,7 +44,7 @@ impl Directory {
         }
     }
 
-    /// What it is.
+    /// Its state.
     ///
     /// # Errors
     /// A file that cannot be read or understood.

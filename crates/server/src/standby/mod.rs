@@ -1,4 +1,4 @@
-//! A standby: how far it has come, and what the directory and the primary say. The threads that follow the primary are in
+//! A standby: its state, its directory, and its connection to the primary. The threads that follow the primary are in
 //! `background/follow.rs`.
 
 mod copy;
@@ -24,16 +24,16 @@ pub use directory::{Directory, State as DirectoryState};
 pub use source::{Problem, Source, entries};
 pub use start::{StartError, discard, prepare};
 
-/// What a standby does.
+/// The phase of a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It looks for its primary. What it has can be read.
+    /// It connects to its primary. Its data can be read.
     Connecting,
     /// It applies the entries of its primary.
     Following,
     /// The primary's oplog does not have its position any more.
     Stale,
-    /// The primary has not what it has applied.
+    /// The primary's oplog lacks the entry that was applied last.
     Diverged,
     /// An entry could not be applied.
     Failed,
@@ -60,7 +60,7 @@ impl Phase {
     }
 }
 
-/// What changes seldom.
+/// The state that changes seldom.
 #[derive(Clone, Debug)]
 struct Status {
     phase: Phase,
@@ -76,7 +76,7 @@ struct Status {
 pub struct Standby {
     /// The connection string.
     pub uri: Uri,
-    /// The same without passwords.
+    /// The connection string without passwords.
     pub source: String,
     /// Ends waits for the primary.
     pub stop: Arc<AtomicBool>,
@@ -108,7 +108,7 @@ impl Standby {
     /// One that looks for its primary.
     ///
     /// # Errors
-    /// What is wrong with the connection string.
+    /// Errors of the connection string.
     pub fn new(uri: &str) -> std::result::Result<Standby, frond_client::Error> {
         Ok(Standby {
             uri: source::uri(uri)?,
@@ -137,12 +137,12 @@ impl Standby {
         })
     }
 
-    /// What it does.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.status.lock().phase
     }
 
-    /// From here on it does something else. Returns what it did. What is final stays, but for a step up.
+    /// Changes the phase, and returns the one before. A final phase changes only by a step up.
     pub fn set_phase(&self, phase: Phase) -> Phase {
         let mut status = self.status.lock();
         let before = status.phase;

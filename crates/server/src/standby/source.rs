@@ -19,7 +19,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// The connection string of a primary.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Errors of the connection string.
 pub(super) fn uri(text: &str) -> Result<Uri> {
     let mut uri: Uri = text.parse()?;
     uri.socket_timeout.get_or_insert(ANSWER_WAIT);
@@ -45,7 +45,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// What a server says of itself.
+/// A server's reply to `hello`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hello {
     /// The name of its set.
@@ -76,7 +76,7 @@ impl Source {
         })
     }
 
-    /// What the server says of itself.
+    /// Asks the server by `hello`.
     ///
     /// # Errors
     /// Errors of the connection.

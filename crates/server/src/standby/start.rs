@@ -1,4 +1,4 @@
-//! What happens before the store of a standby is opened.
+//! The preparation of a standby before its store is opened.
 
 use std::fmt;
 use std::sync::Arc;

@@ -412,7 +412,7 @@ impl Catalog {
             given_uuid: None,
         };
         if catalog.oplog().is_following() {
-            // What its primary has not finished yet, it is told of when it is.
+            // An index that the primary has not finished arrives as an entry when it is finished.
             catalog.drop_unfinished_indexes()?;
             // Those that a copy of the primary did not have are built again.
             catalog.restart_unfinished_indexes()?;

@@ -45,7 +45,7 @@ struct Waiting {
     value: Range<usize>,
 }
 
-/// What was applied.
+/// The entries that were applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Entries that are in the own oplog now.
@@ -66,7 +66,7 @@ enum Way {
 }
 
 impl DocumentStore {
-    /// What takes over the oplog of another store, of which this one is a copy. The store was opened with
+    /// An applier of the oplog of another store, of which this one is a copy. The store was opened with
     /// [`crate::StoreOptions::following`], and nothing else writes to it.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Follower {
             if ends_documents {
                 self.commit_documents(applied)?;
             }
-            // What was committed is not in the buffer any more.
+            // Committed entries have left the buffer.
             let value = match self.waiting.is_empty() {
                 true => {
                     self.values.drain(..next.value.start);

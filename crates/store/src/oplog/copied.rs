@@ -31,7 +31,7 @@ impl CopiedEntries {
         self.bytes.get_mut(start..).unwrap_or_default()
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -60,7 +60,7 @@ impl Copied {
         }
     }
 
-    /// How many timestamps `ts` is after the first one; `None` if they are too far apart for one commit.
+    /// The distance of `ts` from the first timestamp; `None` if they are too far apart for one commit.
     pub fn offset(&self, ts: u64) -> Option<u32> {
         u32::try_from(ts.checked_sub(self.first)?)
             .ok()

@@ -77,7 +77,7 @@ impl Log {
         }
     }
 
-    /// The same for a commit whose entries are given.
+    /// As above, for a commit whose entries are given.
     pub fn copying(self, copied: Arc<Copied>) -> Log {
         Log {
             copied: Some(copied),
@@ -85,7 +85,7 @@ impl Log {
         }
     }
 
-    /// The same for the commit that has the entries, whatever it changes.
+    /// As above, for the commit that has the entries, whatever it changes.
     pub fn copying_here(self, copied: Arc<Copied>) -> Log {
         Log {
             copies: true,

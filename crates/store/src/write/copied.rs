@@ -58,7 +58,7 @@ impl Staging<'_> {
             });
         }
         let Some(found) = find(self.collection, &self.snapshot, &id, id_key)? else {
-            // What a capped collection drops at its end has no entries.
+            // Documents that a capped collection drops at its end have no entries.
             return match self.collection.settings.capped {
                 Some(_) => Ok(Staged::Done),
                 None => Err(differs(self.collection, &id, "is not there")),

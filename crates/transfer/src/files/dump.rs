@@ -118,7 +118,7 @@ pub struct Part {
     pub metadata: Metadata,
 }
 
-/// What a folder holds: databases, or the collections of the one database that is given.
+/// The content of a folder: databases, or the collections of the one database that is given.
 pub fn parts(folder: &Path, database: Option<&str>) -> Result<Vec<Part>> {
     let mut found = Vec::new();
     let entries = list(folder)?;

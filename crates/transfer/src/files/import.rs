@@ -135,7 +135,7 @@ impl Import<'_> {
         })
     }
 
-    /// Where a collection of a dump goes, if it is meant.
+    /// The target of a collection of a dump, if it is selected.
     fn place(&self, from: &Collection, database: Option<&str>) -> Option<Collection> {
         let common = &self.options.common;
         let filter = Filter::new(&common.include, &common.exclude);

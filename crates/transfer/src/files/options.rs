@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What a file holds.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Extended JSON, one document after another, or in an array with --jsonArray
@@ -17,7 +17,7 @@ pub enum Format {
     Archive,
 }
 
-/// What is done with each document.
+/// The way in which documents are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// Insert it
@@ -30,7 +30,7 @@ pub enum Mode {
     Delete,
 }
 
-/// What is done with a value that is not of its column's type.
+/// The treatment of a value that is not of its column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ParseGrace {
     /// Guess its type
@@ -61,7 +61,7 @@ pub struct CommonOptions {
     /// Of a dump or archive leave these out
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub exclude: Vec<String>,
-    /// What the file holds; guessed from its name if it is not given
+    /// The format of the file; guessed from its name if it is not given
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// Documents are in one JSON array
@@ -92,7 +92,7 @@ pub struct ExportOptions {
     /// Which documents, as a query in Extended JSON
     #[arg(long, short, value_name = "JSON")]
     pub query: Option<String>,
-    /// In which order, as a sort in Extended JSON
+    /// The sort, in Extended JSON
     #[arg(long, value_name = "JSON")]
     pub sort: Option<String>,
     /// Documents at most
@@ -114,7 +114,7 @@ pub struct ImportOptions {
     /// The file or folder to read; - is the standard input
     #[arg(value_name = "PATH", default_value = "-")]
     pub file: PathBuf,
-    /// What is done with each document
+    /// The way in which documents are written
     #[arg(long, value_enum, default_value_t = Mode::Insert)]
     pub mode: Mode,
     /// Fields that say which document is meant
@@ -134,7 +134,7 @@ pub struct ImportOptions {
     /// Columns are given as name.type(argument), such as n.int32() and at.date_ms(yyyy-MM-dd)
     #[arg(long = "columnsHaveTypes")]
     pub columns_have_types: bool,
-    /// What is done with a value that is not of its column's type
+    /// The treatment of a value that is not of its column's type
     #[arg(long = "parseGrace", value_enum, default_value_t = ParseGrace::Stop)]
     pub parse_grace: ParseGrace,
     /// Leave out fields of empty values

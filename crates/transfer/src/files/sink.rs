@@ -25,7 +25,7 @@ const NAMED: u64 = 20;
 /// How documents are written.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// What is done with each.
+    /// The way in which documents are written.
     pub mode: Mode,
     /// Which fields say what document is meant.
     pub key: Vec<String>,
@@ -42,7 +42,7 @@ struct Batch {
     places: Vec<u64>,
 }
 
-/// What was written.
+/// The counts of written documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Documents.
@@ -51,7 +51,7 @@ pub struct Written {
     pub refused: u64,
 }
 
-/// Where a reader puts documents.
+/// The destination of documents.
 pub struct Sink<'a> {
     sender: SyncSender<Batch>,
     batch: Batch,

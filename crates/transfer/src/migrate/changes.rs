@@ -1,4 +1,4 @@
-//! What changes at the source, whoever tells it.
+//! Changes at the source, from any feed.
 
 use frond_bson::DocBuf;
 use frond_client::Collection;
@@ -10,7 +10,7 @@ pub enum Change {
     Put(Collection, DocBuf),
     /// The document with this `{_id: …}` has changed.
     Stale(Collection, DocBuf),
-    /// It is deleted.
+    /// The document is deleted.
     Gone(Collection, DocBuf),
     /// A collection or view, its options or its indexes have changed.
     Schema(Collection),

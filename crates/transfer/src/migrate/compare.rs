@@ -89,7 +89,7 @@ impl Hashes {
     }
 }
 
-/// What a comparison found in a range or a collection.
+/// The result of the comparison of a range or a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Documents of the source.
@@ -196,7 +196,7 @@ fn compare_range(
     Ok(found)
 }
 
-/// What to do with documents that differ.
+/// The treatment of documents that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Look again, and count those that differ still.
@@ -211,9 +211,9 @@ pub struct Comparison<'a> {
     pub source: &'a Node,
     /// The target.
     pub target: &'a Node,
-    /// What the user asks.
+    /// The options of the user.
     pub signals: Option<&'a Signals>,
-    /// What is shown.
+    /// The progress bars.
     pub progress: &'a Progress,
     /// Threads.
     pub jobs: usize,

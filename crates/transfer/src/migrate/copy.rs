@@ -47,7 +47,7 @@ struct Job {
     range: RangeState,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 pub struct Copier<'a> {
     /// The source.
     pub source: &'a Node,
@@ -55,9 +55,9 @@ pub struct Copier<'a> {
     pub target: &'a Node,
     /// How far it is.
     pub state: &'a State,
-    /// What the user asks.
+    /// The options of the user.
     pub signals: &'a Signals,
-    /// What is shown.
+    /// The progress bars.
     pub progress: &'a Progress,
 }
 

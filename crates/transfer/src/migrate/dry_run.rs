@@ -16,7 +16,7 @@ use crate::users;
 /// How long documents are read to estimate how fast it goes.
 const SAMPLE_TIME: Duration = Duration::from_secs(2);
 
-/// What is known of both sides.
+/// Both servers.
 pub struct Plan<'a> {
     /// The source.
     pub source: &'a Node,

@@ -1,4 +1,4 @@
-//! Where changes come from: the oplog, a change stream, or nowhere, so that both sides are compared in passes.
+//! Sources of changes: the oplog, a change stream, or none, so that both sides are compared in passes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::node::Node;
 /// How long one wait for changes takes.
 const WAIT: Duration = Duration::from_millis(300);
 
-/// What the feed is, and from where it goes on.
+/// The kind of a feed, and the position at which it continues.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Position {
     /// The oplog: the entry that was applied last.

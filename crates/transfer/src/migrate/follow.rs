@@ -35,7 +35,7 @@ const PASS_EVERY: Duration = Duration::from_secs(2);
 /// How long unique keys that are taken may stay so when all else is applied.
 const TAKEN_LIMIT: Duration = Duration::from_secs(10);
 
-/// What following needs.
+/// The context of following.
 pub struct Follower<'a> {
     /// The source.
     pub source: &'a Node,
@@ -43,7 +43,7 @@ pub struct Follower<'a> {
     pub target: &'a Node,
     /// How far it is.
     pub state: &'a State,
-    /// What the user asks.
+    /// The options of the user.
     pub signals: &'a Signals,
     /// Which namespaces.
     pub filter: &'a Filter,
@@ -55,7 +55,7 @@ pub struct Follower<'a> {
     pub quiet: bool,
 }
 
-/// What the changes of one batch do to a document.
+/// The effect of the changes of one batch on a document.
 enum Fate {
     Put(DocBuf),
     Stale,
@@ -155,7 +155,7 @@ impl Follower<'_> {
         let mut taken_since = None;
         let mut asked_at = None;
         loop {
-            // What was there when the user asked is applied still.
+            // Changes from before the request to stop are still applied.
             if self.signals.is_asked() && asked_at.is_none() {
                 asked_at = Some(Instant::now());
                 self.say("switching: applying what the source has done up to now");
@@ -173,7 +173,7 @@ impl Follower<'_> {
             }
             applied += entries;
             applier.flush()?;
-            // What waits, or is held for its commit, is known to this program only.
+            // Only this program knows the changes that wait, or that it holds for their commit.
             let is_whole = applier.waiting.is_empty() && feed.is_whole();
             if is_whole && feed.position() != position {
                 *position = feed.position().clone();

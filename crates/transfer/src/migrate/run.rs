@@ -302,7 +302,7 @@ impl Migration<'_> {
         }
     }
 
-    /// What is left to do when the target has caught up.
+    /// The remaining steps when the target has caught up.
     fn end(&self, state: &State, mut refused: Vec<Refusal>) -> Result<()> {
         let mut source = self.source.connect()?;
         let mut target = self.target.connect()?;

@@ -9,7 +9,7 @@ use crate::names::STATE_DATABASE;
 use crate::ranges::{Range, opaque, push_opaque};
 use crate::write::{self, Run};
 
-/// What is done as a whole.
+/// The steps that are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Documents are being copied.

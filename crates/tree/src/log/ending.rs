@@ -21,7 +21,7 @@ pub enum RestorePoint {
     Stamp(u64),
 }
 
-/// What a log ends with.
+/// The end of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ending {
     /// The position after the last frame.
@@ -30,14 +30,14 @@ pub(crate) struct Ending {
     pub(crate) last_stamp: Option<u64>,
     /// Frames that a replay finds.
     pub(crate) frames: u64,
-    /// Where the log is cut, if it is: in which segment, at which offset.
+    /// The place of the cut, if there is one: the segment and the offset.
     cut: Option<Cut>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cut {
     segment: u64,
-    /// Where the first group begins of which not all frames stay, and how many bytes of its frames do.
+    /// The offset of the first group that loses frames, and the number of bytes of its frames that stay.
     offset: u64,
     kept_bytes: usize,
 }

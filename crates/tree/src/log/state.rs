@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// What the handle of a log and its thread share. Who takes both locks takes the writer's first.
 pub(super) struct Shared {
     pub(super) writer: Mutex<SegmentWriter>,
-    /// There is no log thread: committers write and sync.
+    /// Committers write and sync, without a log thread.
     pub(super) is_inline: bool,
     /// What a replay has left in the file of the buffers. There are no buffers before this is written. Locked under `writer`.
     recovered: Mutex<Option<LeftInBuffers>>,

@@ -1,6 +1,6 @@
 //! Reading the log of an open store while it is written, in whole groups and only what is durable.
 //!
-//! What is not durable yet may be lost in a crash of the machine, and its positions are used again then. So a reader never
+//! A crash of the machine may lose frames that are not durable, and their positions are used again then. So a reader never
 //! has anything that the store does not have after a crash.
 
 use std::sync::Arc;

@@ -33,7 +33,7 @@ impl Rate {
         (is_limited && next > now).then(|| next - now)
     }
 
-    /// So many bytes were copied.
+    /// Counts bytes that were copied.
     pub fn spend(&mut self, bytes: usize, now: Instant) {
         let limit = self.bytes_per_second.load(Ordering::Relaxed);
         self.next = None;

@@ -11,7 +11,7 @@ use crate::keyspace::ExtentId;
 /// Bytes of an extent in a list.
 pub const EXTENT_BYTES: usize = 24;
 
-/// What a stream is to have.
+/// The options of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct BackupRequest {
     /// Extents that the client has, and their store. If it is another store, they mean nothing.
@@ -22,7 +22,7 @@ pub struct BackupRequest {
     pub follows: bool,
     /// Whether there is only the log, no copy.
     pub is_log_only: bool,
-    /// Where the log begins, if there is no copy; its end by default.
+    /// The first position of the log, if there is no copy; its end by default.
     pub from_position: Option<u64>,
 }
 

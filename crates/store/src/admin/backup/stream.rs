@@ -34,7 +34,7 @@ const SOON: Duration = Duration::from_millis(5);
 /// The most marks that wait for their log.
 const MARKS_MAX: usize = 1000;
 
-/// What comes next in a stream.
+/// The next step of a stream.
 #[derive(Debug)]
 pub enum Step {
     /// A document.
@@ -87,7 +87,7 @@ pub struct BackupStream {
     phase: Phase,
     /// Indexes of the next extent, in the list of the copy.
     next: usize,
-    /// What was read of the data file and not sent yet, and its offset.
+    /// Bytes of the data file that are not sent yet, and their offset.
     data: Vec<u8>,
     data_offset: u64,
     data_sent: usize,
@@ -188,7 +188,7 @@ impl BackupStream {
         self.data.capacity() + self.scratch.capacity() + 48 * extents + 32 * known
     }
 
-    /// What comes next.
+    /// The next step.
     ///
     /// # Errors
     /// Damage, errors of the disk, the limits of the context.
@@ -214,7 +214,7 @@ impl BackupStream {
                         return Ok(Step::Document(document));
                     }
                     if !self.marks.is_empty() {
-                        // What is durable can be read a moment later.
+                        // Durable groups can be read a moment later.
                         return Ok(Step::Pause(SOON));
                     }
                     if !self.request.follows {

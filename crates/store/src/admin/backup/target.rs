@@ -12,7 +12,7 @@ use crate::keyspace::{
 };
 use crate::merge::merge_operator;
 
-/// Where files are until the directory is complete. No server takes it for a data directory.
+/// The folder of the files until the directory is complete. No server takes it for a data directory.
 const UNFINISHED: &str = "restoring";
 /// A file of the log is closed when it is this long.
 const LOG_FILE_BYTES: u64 = 64 << 20;

@@ -12,12 +12,12 @@ pub struct Decoder {
     chain: (u32, u32),
 }
 
-/// What was read.
+/// The entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// The timestamp.
     pub ts: u64,
-    /// What the entry tells of.
+    /// The operation of the entry.
     pub kind: Kind,
 }
 
