@@ -55,7 +55,7 @@ impl Command for ReplSetStepUp {
         cx.args().flag("skipDryRun")?;
         match &cx.server.standby {
             Some(standby) => standby.step_up(|| step_up(cx.server, standby)),
-            // It is a primary already.
+            // This server is a primary already.
             None => Ok(DocBuf::new()),
         }
     }

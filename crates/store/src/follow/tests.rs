@@ -195,7 +195,7 @@ fn numbered(range: std::ops::Range<i32>) -> Vec<DocBuf> {
         .collect()
 }
 
-/// What a primary does in the tests: every kind of entry.
+/// The work of a primary in the tests: every kind of entry.
 fn write_everything(store: &DocumentStore) {
     let options = doc! {"changeStreamPreAndPostImages": {"enabled": true}};
     store

@@ -134,7 +134,7 @@ fn a_stream_restores_what_was_committed_before_it() {
     let restored = restore(&path, &[&full], None);
     assert_eq!(restored.loading, []);
     check(&path, 5500);
-    // What is new since then is enough for the next one.
+    // The next copy needs only the extents that are new since then.
     store.engine().checkpoint().unwrap();
     let more = all(&store, known(&full));
     let nothing = all(&store, known(&more));
@@ -233,7 +233,7 @@ fn a_target_refuses_a_gap_and_a_directory_in_use() {
     let groups = log.get_binary("bytes").unwrap();
     let mut target = RestoreTarget::create(&folder.path().join("new")).unwrap();
     target.log(from, to, groups).unwrap();
-    // What is there already is passed over.
+    // The target skips groups of the log that it has.
     target.log(from, to, groups).unwrap();
     assert_eq!(target.log_end(), Some(to));
     assert!(target.log(to + 1, to + 2, groups).is_err());
