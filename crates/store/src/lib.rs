@@ -28,6 +28,7 @@ mod points;
 mod queries;
 mod record;
 pub mod reference;
+mod scripts;
 mod signal;
 mod spill;
 mod store;
@@ -71,6 +72,9 @@ pub use plan::Hint;
 pub use points::{ActsAtPoints, at_points};
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
+pub use scripts::{
+    allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host, scripted,
+};
 pub use signal::TailSignal;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};
 pub use transaction::{SnapshotReads, Transaction};

@@ -255,6 +255,7 @@ fn would_change(
     let environment = Environment {
         variables,
         now_ms: now_ms(),
+        scripts: frond_store::script_host(),
         ..Environment::default()
     };
     let update = Update::parse_value(update, array_filters, &environment)?;
@@ -337,6 +338,8 @@ fn explain_stages(
         variables: request.variables,
         now_ms: now_ms(),
         collator: &collator,
+        scripts: frond_store::script_host(),
+        ..Environment::default()
     };
     let pipeline = Pipeline::parse(request.pipeline, &environment)?;
     let pipeline = cx.server.store.with_geo_near_key(namespace, pipeline)?;
