@@ -11,11 +11,12 @@ use frond_query::script::StoredFunctions;
 use rquickjs::context::EvalOptions;
 use rquickjs::{Coerced, Context, Ctx, Error as JsError, Function, Persistent, Runtime, Value};
 
+use crate::code::{Code, SourceKey};
 use crate::limits::Grant;
-use crate::program::Program;
-use crate::types::Types;
-use crate::write::Error;
-use crate::{Shared, native, read, source};
+use crate::shared::Shared;
+use crate::values::write::Error;
+use crate::values::{Types, read};
+use crate::{native, source};
 
 /// Types and helpers, in JavaScript.
 const PRELUDE: &str = include_str!("prelude.js");
@@ -31,9 +32,6 @@ thread_local! {
     /// Why the running function was interrupted.
     static INTERRUPTED: RefCell<Option<Fault>> = const { RefCell::new(None) };
 }
-
-/// The identity of a source: the code and the bytes of its scope.
-type SourceKey = (String, Option<Vec<u8>>);
 
 /// An engine, with the functions that it has compiled.
 pub struct Engine {
@@ -99,9 +97,8 @@ fn options() -> EvalOptions {
 
 impl Engine {
     fn new(shared: &Arc<Shared>) -> Result<Engine, Fault> {
-        let unable = |error: JsError| {
-            Fault::new(ErrorCode::JSInterpreterFailure, error.to_string())
-        };
+        let unable =
+            |error: JsError| Fault::new(ErrorCode::JSInterpreterFailure, error.to_string());
         let grant = shared.heaps.grant();
         let runtime = Runtime::new().map_err(unable)?;
         runtime.set_memory_limit(grant.bytes());
@@ -147,27 +144,27 @@ impl Engine {
     ///
     /// # Errors
     /// `JSInterpreterFailure` for code that cannot be compiled.
-    pub fn compile(&mut self, program: &Program) -> Result<Persistent<Function<'static>>, Fault> {
-        if let Some(function) = self.functions.get(&program.id) {
+    pub fn compile(&mut self, code: &Code) -> Result<Persistent<Function<'static>>, Fault> {
+        if let Some(function) = self.functions.get(&code.id) {
             return Ok(function.clone());
         }
-        if let Some(stored) = &program.stored
+        if let Some(stored) = &code.stored
             && !self.has_stored
         {
             self.has_stored = true;
             self.store(stored)?;
         }
-        let scope = program.source.scope.as_ref();
-        let code = &program.source.code;
+        let scope = code.source.scope.as_ref();
+        let text = &code.source.code;
         let function = self.run(|ctx| {
             if let Some(scope) = scope {
                 set_variables(ctx, scope)?;
             }
-            let function = function(ctx, code)?;
+            let function = function(ctx, text)?;
             Ok(Persistent::save(ctx, function))
         })?;
-        self.functions.insert(program.id, function.clone());
-        self.programs.insert(program.key(), program.id);
+        self.functions.insert(code.id, function.clone());
+        self.programs.insert(code.key(), code.id);
         Ok(function)
     }
 
@@ -195,10 +192,10 @@ impl Engine {
     /// Those of compiling it, of the call, of limits.
     pub fn call<T>(
         &mut self,
-        program: &Program,
+        code: &Code,
         run: impl for<'js> FnOnce(&Ctx<'js>, Function<'js>) -> Result<T, Error>,
     ) -> Result<T, Fault> {
-        let function = self.compile(program)?;
+        let function = self.compile(code)?;
         self.run(|ctx| run(ctx, function.restore(ctx)?))
     }
 
@@ -297,4 +294,3 @@ fn described(exception: &Value<'_>) -> String {
     }
     text
 }
-

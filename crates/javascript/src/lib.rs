@@ -3,15 +3,14 @@
 //! [`JavaScript`] implements [`ScriptEngine`]. It knows BSON and JavaScript, and neither storage nor sockets.
 #![forbid(unsafe_code)]
 
+mod code;
 mod engine;
-mod lazy;
 mod limits;
 mod native;
 mod program;
-mod read;
+mod shared;
 mod source;
-mod types;
-mod write;
+mod values;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,16 +20,7 @@ use frond_query::script::{Script, ScriptEngine, ScriptSource, StoredFunctions};
 
 use crate::limits::Heaps;
 use crate::program::Program;
-
-/// What engines of all threads share.
-pub(crate) struct Shared {
-    /// Their memory.
-    pub heaps: Arc<Heaps>,
-    /// Fails if the operation of this thread has to end.
-    pub check: fn() -> Result<()>,
-    /// Writes what a function prints.
-    pub print: Box<dyn Fn(&str) + Send + Sync>,
-}
+use crate::shared::Shared;
 
 /// Runs JavaScript.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use frond_error::{Error as Fault, ErrorCode};
 use frond_query::Md5;
 use rquickjs::{Ctx, Exception, Function, Object, Result, Value};
 
-use crate::write::{Error, Writer};
+use crate::values::write::{Error, Writer, bytes_of_hex};
 
 /// What one call of a map function may emit, in bytes.
 const EMIT_BYTES_MAX: usize = 100 << 20;
@@ -49,14 +49,6 @@ fn throw(ctx: &Ctx<'_>, error: Error) -> rquickjs::Error {
             thrown
         }
     }
-}
-
-/// Bytes from hexadecimal digits.
-pub fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-    let (pairs, rest) = digits.as_deref()?.as_chunks::<2>().to_owned();
-    rest.is_empty()
-        .then(|| pairs.iter().map(|[high, low]| (high << 4 | low) as u8).collect())
 }
 
 fn emit<'js>(ctx: Ctx<'js>, key: Value<'js>, value: Value<'js>) -> Result<()> {
@@ -125,10 +117,7 @@ fn hex_of_base64(ctx: Ctx<'_>, text: String) -> Result<String> {
 }
 
 /// The functions for the prelude. `print` writes a line to the log.
-pub fn functions<'js>(
-    ctx: &Ctx<'js>,
-    print: impl Fn(&str) + 'static,
-) -> Result<Object<'js>> {
+pub fn functions<'js>(ctx: &Ctx<'js>, print: impl Fn(&str) + 'static) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set("emit", Function::new(ctx.clone(), emit)?.with_name("emit")?)?;
     native.set("bsonSize", Function::new(ctx.clone(), bson_size)?)?;

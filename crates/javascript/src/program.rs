@@ -10,22 +10,17 @@ use frond_query::script::{Script, ScriptSource, StoredFunctions};
 use rquickjs::function::{Args, This};
 use rquickjs::{Coerced, Value};
 
-use crate::lazy::Document;
+use crate::code::Code;
+use crate::engine;
 use crate::native::{self, Emitted};
-use crate::read::{self, Bytes};
-use crate::types::Types;
-use crate::write::{Error, Writer};
-use crate::{Shared, engine};
+use crate::shared::Shared;
+use crate::values::read::{self, Bytes};
+use crate::values::write::{Error, Writer};
+use crate::values::{Document, Types};
 
 /// A function.
-#[derive(Clone)]
 pub struct Program {
-    /// Tells programs apart, in all engines.
-    pub id: u64,
-    /// The code and its variables.
-    pub source: Arc<ScriptSource>,
-    /// Functions of the database that the code sees.
-    pub stored: Option<Arc<StoredFunctions>>,
+    code: Code,
     /// Whether the code may use the variable `obj`.
     uses_obj: bool,
     shared: Arc<Shared>,
@@ -34,7 +29,7 @@ pub struct Program {
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program")
-            .field("code", &self.source.code)
+            .field("code", &self.code.source.code)
             .finish_non_exhaustive()
     }
 }
@@ -50,28 +45,22 @@ impl Program {
         stored: Option<Arc<StoredFunctions>>,
     ) -> Result<Program> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let has_stored = stored.as_ref().is_some_and(|all| !all.is_empty());
         let mut program = Program {
-            id: 0,
-            uses_obj: source.code.contains("obj") || stored.as_ref().is_some_and(|all| !all.is_empty()),
-            source: Arc::new(source),
-            stored,
+            uses_obj: has_stored || source.code.contains("obj"),
+            code: Code {
+                id: 0,
+                source: Arc::new(source),
+                stored,
+            },
             shared: shared.clone(),
         };
         engine::with(shared, |engine| {
-            let known = engine.known(&program.key());
-            program.id = known.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
-            engine.compile(&program).map(drop)
+            let known = engine.known(&program.code.key());
+            program.code.id = known.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
+            engine.compile(&program.code).map(drop)
         })?;
         Ok(program)
-    }
-
-    /// What makes two programs the same.
-    pub fn key(&self) -> (String, Option<Vec<u8>>) {
-        let scope = self.source.scope.as_ref();
-        (
-            self.source.code.clone(),
-            scope.map(|scope| scope.as_bytes().to_vec()),
-        )
     }
 }
 
@@ -88,7 +77,7 @@ fn push_all<'js>(args: &mut Args<'js>, array: &Doc, types: &Types<'js>) -> rquic
 impl Script for Program {
     fn test(&self, doc: &Doc) -> Result<bool> {
         engine::with(&self.shared, |engine| {
-            engine.call(self, |ctx, function| {
+            engine.call(&self.code, |ctx, function| {
                 let types = Types::of(ctx)?;
                 let doc = Document::whole(doc.as_bytes().into()).object(&types)?;
                 if self.uses_obj {
@@ -105,7 +94,7 @@ impl Script for Program {
 
     fn call(&self, arguments: &Doc) -> Result<OwnedValue> {
         engine::with(&self.shared, |engine| {
-            engine.call(self, |ctx, function| {
+            engine.call(&self.code, |ctx, function| {
                 let types = Types::of(ctx)?;
                 let mut args = Args::new_unsized(ctx.clone());
                 push_all(&mut args, arguments, &types)?;
@@ -117,7 +106,7 @@ impl Script for Program {
 
     fn fold(&self, state: Bson<'_>, batch: &Doc) -> Result<OwnedValue> {
         engine::with(&self.shared, |engine| {
-            engine.call(self, |ctx, function| {
+            engine.call(&self.code, |ctx, function| {
                 let types = Types::of(ctx)?;
                 let mut first = frond_bson::DocBuf::new();
                 first.push_value("", &state);
@@ -133,14 +122,10 @@ impl Script for Program {
         })
     }
 
-    fn map(
-        &self,
-        doc: &Doc,
-        emit: &mut dyn FnMut(Bson<'_>, Bson<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn map(&self, doc: &Doc, emit: &mut dyn FnMut(Bson<'_>, Bson<'_>) -> Result<()>) -> Result<()> {
         let before = native::exchange_emitted(Some(Emitted::default()));
         let called = engine::with(&self.shared, |engine| {
-            engine.call(self, |ctx, function| {
+            engine.call(&self.code, |ctx, function| {
                 let types = Types::of(ctx)?;
                 let doc = Document::whole(doc.as_bytes().into()).object(&types)?;
                 function.call::<_, Value>((This(doc),))?;

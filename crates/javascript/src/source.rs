@@ -62,7 +62,13 @@ mod tests {
         for code in functions {
             assert!(begins_a_function(trimmed(code)), "{code}");
         }
-        let others = ["this.a > 5", "functional(1)", "(a) > (b)", "return 5", "1 // x => y"];
+        let others = [
+            "this.a > 5",
+            "functional(1)",
+            "(a) > (b)",
+            "return 5",
+            "1 // x => y",
+        ];
         for code in others {
             assert!(!begins_a_function(trimmed(code)), "{code}");
         }

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use frond_bson::{
-    ArrayBuf, Decimal128, Doc, ObjectId, OwnedValue, Timestamp, Value, doc,
-};
+use frond_bson::{ArrayBuf, Decimal128, Doc, ObjectId, OwnedValue, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_javascript::JavaScript;
 use frond_query::script::{Script, ScriptEngine, ScriptSource, StoredFunctions};
@@ -109,7 +107,10 @@ fn each_type_is_read_and_written() {
         (Value::Int64(i64::MAX), Value::Int64(i64::MAX)),
         (Value::Int64(i64::MIN), Value::Int64(i64::MIN)),
         (Value::Decimal128(decimal), Value::Decimal128(decimal)),
-        (Value::String("grün \u{1F600}\0x"), Value::String("grün \u{1F600}\0x")),
+        (
+            Value::String("grün \u{1F600}\0x"),
+            Value::String("grün \u{1F600}\0x"),
+        ),
         (Value::Symbol("s"), Value::String("s")),
         (Value::Bool(true), Value::Bool(true)),
         (Value::Null, Value::Null),
@@ -118,22 +119,49 @@ fn each_type_is_read_and_written() {
         (Value::DateTime(-5), Value::DateTime(-5)),
         (Value::Document(&inner), Value::Document(&inner)),
         (
-            Value::Binary { subtype: 4, bytes: b"\x00\x01" },
-            Value::Binary { subtype: 4, bytes: b"\x00\x01" },
+            Value::Binary {
+                subtype: 4,
+                bytes: b"\x00\x01",
+            },
+            Value::Binary {
+                subtype: 4,
+                bytes: b"\x00\x01",
+            },
         ),
         (
-            Value::Regex { pattern: "^a/b", options: "im" },
-            Value::Regex { pattern: "^a\\/b", options: "im" },
+            Value::Regex {
+                pattern: "^a/b",
+                options: "im",
+            },
+            Value::Regex {
+                pattern: "^a\\/b",
+                options: "im",
+            },
         ),
         (
-            Value::Timestamp(Timestamp { time: u32::MAX, increment: 3 }),
-            Value::Timestamp(Timestamp { time: u32::MAX, increment: 3 }),
+            Value::Timestamp(Timestamp {
+                time: u32::MAX,
+                increment: 3,
+            }),
+            Value::Timestamp(Timestamp {
+                time: u32::MAX,
+                increment: 3,
+            }),
         ),
-        (Value::DbPointer { ns: "a.b", id }, Value::DbPointer { ns: "a.b", id }),
+        (
+            Value::DbPointer { ns: "a.b", id },
+            Value::DbPointer { ns: "a.b", id },
+        ),
         (Value::JavaScript("f()"), Value::JavaScript("f()")),
         (
-            Value::JavaScriptWithScope { code: "f()", scope: &scope },
-            Value::JavaScriptWithScope { code: "f()", scope: &scope },
+            Value::JavaScriptWithScope {
+                code: "f()",
+                scope: &scope,
+            },
+            Value::JavaScriptWithScope {
+                code: "f()",
+                scope: &scope,
+            },
         ),
         (Value::MinKey, Value::MinKey),
         (Value::MaxKey, Value::MaxKey),
@@ -153,29 +181,71 @@ fn values_of_each_type_can_be_made() {
     let id: ObjectId = "5f5f5f5f5f5f5f5f5f5f5f5f".parse().unwrap();
     let cases: Vec<(&str, Value<'_>)> = vec![
         ("ObjectId('5F5f5f5f5f5f5f5f5f5f5f5f')", Value::ObjectId(id)),
-        ("new ObjectId('5f5f5f5f5f5f5f5f5f5f5f5f')", Value::ObjectId(id)),
+        (
+            "new ObjectId('5f5f5f5f5f5f5f5f5f5f5f5f')",
+            Value::ObjectId(id),
+        ),
         ("NumberLong('9223372036854775807')", Value::Int64(i64::MAX)),
         ("NumberLong(5)", Value::Int64(5)),
         ("NumberInt(5.7)", Value::Int32(5)),
-        ("NumberDecimal('2.50')", Value::Decimal128("2.50".parse().unwrap())),
-        ("ISODate('2020-01-02T03:04:05.678Z')", Value::DateTime(1_577_934_245_678)),
-        ("ISODate('2020-01-02T04:04:05.678+01:00')", Value::DateTime(1_577_934_245_678)),
+        (
+            "NumberDecimal('2.50')",
+            Value::Decimal128("2.50".parse().unwrap()),
+        ),
+        (
+            "ISODate('2020-01-02T03:04:05.678Z')",
+            Value::DateTime(1_577_934_245_678),
+        ),
+        (
+            "ISODate('2020-01-02T04:04:05.678+01:00')",
+            Value::DateTime(1_577_934_245_678),
+        ),
         ("ISODate('2020-01-02')", Value::DateTime(1_577_923_200_000)),
         ("new Date(5)", Value::DateTime(5)),
-        ("Timestamp(1, 2)", Value::Timestamp(Timestamp { time: 1, increment: 2 })),
-        ("HexData(0, '00ff')", Value::Binary { subtype: 0, bytes: b"\x00\xff" }),
-        ("BinData(5, 'AP8=')", Value::Binary { subtype: 5, bytes: b"\x00\xff" }),
-        ("/a+/i", Value::Regex { pattern: "a+", options: "i" }),
+        (
+            "Timestamp(1, 2)",
+            Value::Timestamp(Timestamp {
+                time: 1,
+                increment: 2,
+            }),
+        ),
+        (
+            "HexData(0, '00ff')",
+            Value::Binary {
+                subtype: 0,
+                bytes: b"\x00\xff",
+            },
+        ),
+        (
+            "BinData(5, 'AP8=')",
+            Value::Binary {
+                subtype: 5,
+                bytes: b"\x00\xff",
+            },
+        ),
+        (
+            "/a+/i",
+            Value::Regex {
+                pattern: "a+",
+                options: "i",
+            },
+        ),
         ("MinKey()", Value::MinKey),
         ("new MaxKey()", Value::MaxKey),
         ("Code('x')", Value::JavaScript("x")),
         ("5n", Value::Int64(5)),
         ("UUID().type", Value::Double(4.0)),
-        ("UUID('00010203-0405-0607-0809-0a0b0c0d0e0f').hex()", Value::String("000102030405060708090a0b0c0d0e0f")),
+        (
+            "UUID('00010203-0405-0607-0809-0a0b0c0d0e0f').hex()",
+            Value::String("000102030405060708090a0b0c0d0e0f"),
+        ),
         ("NumberLong(3) + 4", Value::Double(7.0)),
         ("NumberLong(3) > 2", Value::Bool(true)),
         ("NumberLong('4294967296').top", Value::Double(1.0)),
-        ("ObjectId('000000010000000000000000').getTimestamp()", Value::DateTime(1000)),
+        (
+            "ObjectId('000000010000000000000000').getTimestamp()",
+            Value::DateTime(1000),
+        ),
         ("DBRef('c', 1).getCollection()", Value::String("c")),
         ("'\\ud800'", Value::String("\u{FFFD}")),
     ];
@@ -187,25 +257,49 @@ fn values_of_each_type_can_be_made() {
 #[test]
 fn helpers_are_those_of_the_shell() {
     let cases = [
-        ("tojson({a: 1, b: ['x', null]})", "{ \"a\" : 1, \"b\" : [ \"x\", null ] }"),
+        (
+            "tojson({a: 1, b: ['x', null]})",
+            "{ \"a\" : 1, \"b\" : [ \"x\", null ] }",
+        ),
         ("tojsononeline(NumberLong(5))", "NumberLong(5)"),
-        ("tojson(ObjectId('5f5f5f5f5f5f5f5f5f5f5f5f'))", "ObjectId(\"5f5f5f5f5f5f5f5f5f5f5f5f\")"),
+        (
+            "tojson(ObjectId('5f5f5f5f5f5f5f5f5f5f5f5f'))",
+            "ObjectId(\"5f5f5f5f5f5f5f5f5f5f5f5f\")",
+        ),
         ("tojson(new Date(0))", "ISODate(\"1970-01-01T00:00:00Z\")"),
-        ("tojson({d: NumberDecimal('1.0'), t: Timestamp(1, 2)})", "{ \"d\" : NumberDecimal(\"1.0\"), \"t\" : Timestamp(1, 2) }"),
-        ("tojson({a: 'x'.repeat(90)})", &format!("{{\n\t\"a\" : \"{}\"\n}}", "x".repeat(90))),
+        (
+            "tojson({d: NumberDecimal('1.0'), t: Timestamp(1, 2)})",
+            "{ \"d\" : NumberDecimal(\"1.0\"), \"t\" : Timestamp(1, 2) }",
+        ),
+        (
+            "tojson({a: 'x'.repeat(90)})",
+            &format!("{{\n\t\"a\" : \"{}\"\n}}", "x".repeat(90)),
+        ),
         ("tojson(BinData(0, 'AP8='))", "BinData(0,\"AP8=\")"),
         ("String(Array.sum([1, 2, 3]))", "6"),
         ("String(Array.sum(['a', 'b']))", "ab"),
         ("String(Array.avg([1, 2, 3]))", "2"),
         ("String(Array.stdDev([1, 3]))", "1"),
-        ("tojson(Array.unique([1, 1, {a: 1}, {a: 1}]))", "[ 1, { \"a\" : 1 } ]"),
+        (
+            "tojson(Array.unique([1, 1, {a: 1}, {a: 1}]))",
+            "[ 1, { \"a\" : 1 } ]",
+        ),
         ("String(Array.contains([1, 2], 2))", "true"),
-        ("tojson(Object.extend({a: 1}, {b: 2}))", "{ \"a\" : 1, \"b\" : 2 }"),
-        ("String(isNumber(5) && isString('x') && isObject({}))", "true"),
+        (
+            "tojson(Object.extend({a: 1}, {b: 2}))",
+            "{ \"a\" : 1, \"b\" : 2 }",
+        ),
+        (
+            "String(isNumber(5) && isString('x') && isObject({}))",
+            "true",
+        ),
         ("hex_md5('')", "d41d8cd98f00b204e9800998ecf8427e"),
         ("String(Object.bsonsize({a: 1}))", "16"),
         ("typeof print", "function"),
-        ("typeof require + typeof process + typeof load + typeof std + typeof os", "undefinedundefinedundefinedundefinedundefined"),
+        (
+            "typeof require + typeof process + typeof load + typeof std + typeof os",
+            "undefinedundefinedundefinedundefinedundefined",
+        ),
     ];
     for (code, expected) in cases {
         assert_eq!(value(code).as_value(), Value::String(expected), "{code}");
@@ -226,21 +320,50 @@ fn documents_that_do_not_change_keep_their_types() {
             "function(d) { d.n = 7; d.s.push(3); d.d.y = 2.5; delete d.l; d.z = 1; return d }",
             doc! {"_id": 1, "n": 7, "d": {"x": 1, "y": 2.5}, "s": [1, 2, 3.0], "z": 1.0},
         ),
-        ("function(d) { return {k: d.d} }", doc! {"k": {"x": 1, "y": 2}}),
+        (
+            "function(d) { return {k: d.d} }",
+            doc! {"k": {"x": 1, "y": 2}},
+        ),
     ];
     for (code, expected) in cases {
-        assert_eq!(call(code, &doc).unwrap(), OwnedValue::from(expected.clone()), "{code}");
+        assert_eq!(
+            call(code, &doc).unwrap(),
+            OwnedValue::from(expected.clone()),
+            "{code}"
+        );
     }
     let texts = [
-        ("function(d) { return Object.keys(d).join() }", "_id,n,l,d,s"),
-        ("function(d) { var k = []; for (var n in d) k.push(n); return k.join() }", "_id,n,l,d,s"),
-        ("function(d) { return JSON.stringify(d.d) }", "{\"x\":1,\"y\":2}"),
-        ("function(d) { return String([d.hasOwnProperty('n'), 'n' in d, 'q' in d, d.d === d.d]) }", "true,true,false,true"),
-        ("function(d) { return String(d instanceof Object) + typeof d + Array.isArray(d.s) }", "trueobjecttrue"),
-        ("function(d) { return String(Object.assign({}, d).n) + {...d}.n }", "55"),
+        (
+            "function(d) { return Object.keys(d).join() }",
+            "_id,n,l,d,s",
+        ),
+        (
+            "function(d) { var k = []; for (var n in d) k.push(n); return k.join() }",
+            "_id,n,l,d,s",
+        ),
+        (
+            "function(d) { return JSON.stringify(d.d) }",
+            "{\"x\":1,\"y\":2}",
+        ),
+        (
+            "function(d) { return String([d.hasOwnProperty('n'), 'n' in d, 'q' in d, d.d === d.d]) }",
+            "true,true,false,true",
+        ),
+        (
+            "function(d) { return String(d instanceof Object) + typeof d + Array.isArray(d.s) }",
+            "trueobjecttrue",
+        ),
+        (
+            "function(d) { return String(Object.assign({}, d).n) + {...d}.n }",
+            "55",
+        ),
     ];
     for (code, expected) in texts {
-        assert_eq!(call(code, &doc).unwrap().as_value(), Value::String(expected), "{code}");
+        assert_eq!(
+            call(code, &doc).unwrap().as_value(),
+            Value::String(expected),
+            "{code}"
+        );
     }
 }
 
@@ -268,7 +391,10 @@ fn results_are_bounded() {
         ("'x'.repeat(17 * 1024 * 1024)", 17260),
         ("['x'.repeat(9e6), 'x'.repeat(9e6)]", 17260),
         ("var a = []; a.push(a); return a", 17279),
-        ("var d = {}; for (var i = 0; i < 200; i++) d = {d: d}; return d", 17279),
+        (
+            "var d = {}; for (var i = 0; i < 200; i++) d = {d: d}; return d",
+            17279,
+        ),
         ("({'a\\0b': 1})", 16985),
     ];
     for (code, expected) in cases {
@@ -293,13 +419,20 @@ fn loops_recursion_and_memory_are_bounded() {
     let exhausting = [
         ("function f() { return f() + 1 } return f()", "stack"),
         ("var s = 'x'; for (;;) s += s", "string too long"),
-        ("var a = []; for (;;) a.push('x'.repeat(1e6) + a.length)", "out of memory"),
+        (
+            "var a = []; for (;;) a.push('x'.repeat(1e6) + a.length)",
+            "out of memory",
+        ),
         ("var a = []; for (;;) a.push({a: 1})", "out of memory"),
         ("JSON.parse('['.repeat(1e6))", ""),
     ];
     for (code, expected) in exhausting {
         let error = call(code, 0).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::JSInterpreterFailure, "{code}: {error}");
+        assert_eq!(
+            error.code(),
+            ErrorCode::JSInterpreterFailure,
+            "{code}: {error}"
+        );
         assert!(error.message().contains(expected), "{code}: {error}");
     }
     // The thread goes on.
@@ -335,7 +468,11 @@ fn requests_do_not_see_each_other() {
         );
     }
     // Functions of one request share their variables.
-    let first = compiled(&engine, "counter = (typeof counter == 'undefined' ? 0 : counter) + 1").unwrap();
+    let first = compiled(
+        &engine,
+        "counter = (typeof counter == 'undefined' ? 0 : counter) + 1",
+    )
+    .unwrap();
     first.call(Doc::empty()).unwrap();
     assert_eq!(first.call(Doc::empty()).unwrap(), OwnedValue::Double(2.0));
     let second = compiled(&engine, "counter").unwrap();
@@ -350,9 +487,15 @@ fn requests_do_not_see_each_other() {
 fn scopes_and_stored_functions_are_variables() {
     let engine = engine();
     let stored: StoredFunctions = vec![
-        ("twice".to_owned(), OwnedValue::JavaScript("function(x) { return 2 * x }".to_owned())),
+        (
+            "twice".to_owned(),
+            OwnedValue::JavaScript("function(x) { return 2 * x }".to_owned()),
+        ),
         ("limit".to_owned(), OwnedValue::Int32(4)),
-        ("broken".to_owned(), OwnedValue::JavaScript("function(".to_owned())),
+        (
+            "broken".to_owned(),
+            OwnedValue::JavaScript("function(".to_owned()),
+        ),
     ];
     let source = ScriptSource {
         code: "twice(this.a) > limit + more && typeof broken == 'undefined'".to_owned(),
@@ -382,7 +525,10 @@ fn maps_emit_and_folds_accumulate() {
             (OwnedValue::from("b"), OwnedValue::from(one.clone())),
         ]
     );
-    for (code, expected) in [("emit([1], 1)", 17046), ("for (;;) emit(1, 'x'.repeat(1e6))", 31292)] {
+    for (code, expected) in [
+        ("emit([1], 1)", 17046),
+        ("for (;;) emit(1, 'x'.repeat(1e6))", 31292),
+    ] {
         let error = script(code).map(&doc! {}, &mut |_, _| Ok(())).unwrap_err();
         assert_eq!(error.code().code(), expected, "{code}: {error}");
     }
@@ -402,7 +548,11 @@ fn maps_emit_and_folds_accumulate() {
 #[test]
 fn threads_have_engines_of_their_own() {
     let engine = engine();
-    let script = compiled(&engine, "seen = (typeof seen == 'undefined' ? 0 : seen) + 1; return seen == 1").unwrap();
+    let script = compiled(
+        &engine,
+        "seen = (typeof seen == 'undefined' ? 0 : seen) + 1; return seen == 1",
+    )
+    .unwrap();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             let (script, engine) = (script.clone(), engine.clone());
@@ -416,4 +566,3 @@ fn threads_have_engines_of_their_own() {
     engine.end_request();
     assert_eq!(engine.heap_granted(), 0);
 }
-

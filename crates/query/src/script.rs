@@ -54,8 +54,11 @@ pub trait Script: Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`Script::call`], and those of `emit`.
-    fn map(&self, doc: &Doc, emit: &mut dyn FnMut(Value<'_>, Value<'_>) -> Result<()>)
-    -> Result<()>;
+    fn map(
+        &self,
+        doc: &Doc,
+        emit: &mut dyn FnMut(Value<'_>, Value<'_>) -> Result<()>,
+    ) -> Result<()>;
 }
 
 /// The documents of `system.js`: names, and functions or other values.

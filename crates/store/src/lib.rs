@@ -28,6 +28,7 @@ mod points;
 mod queries;
 mod record;
 pub mod reference;
+mod requests;
 mod scripts;
 mod signal;
 mod spill;
@@ -72,8 +73,9 @@ pub use plan::Hint;
 pub use points::{ActsAtPoints, at_points};
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
+pub use requests::scripted;
 pub use scripts::{
-    allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host, scripted,
+    allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
 };
 pub use signal::TailSignal;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};

@@ -1,8 +1,8 @@
 //! The resources of queries: memory limits and temporary files.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use frond_query::aggregate::StageLimits;
 use frond_query::script::ScriptEngine;

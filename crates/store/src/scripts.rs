@@ -6,23 +6,25 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use frond_bson::OwnedValue;
-use frond_error::{Error as CommandError, ErrorCode};
-use frond_query::script::{Script, ScriptHost, ScriptSource, StoredFunctions};
+use frond_error::Error as CommandError;
+use frond_query::script::{Script, ScriptEngine, ScriptHost, ScriptSource, StoredFunctions};
 
 use crate::context::OpContext;
-use crate::figures::watch;
-use crate::find::FindRequest;
-use crate::namespace::Namespace;
-use crate::store::DocumentStore;
 
-/// The collection of stored functions.
-const STORED_FUNCTIONS: &str = "system.js";
+/// Where the functions of databases are stored.
+pub trait FunctionSource: Send + Sync {
+    /// Those of a database.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    fn read(&self, db: &str, limits: &OpContext) -> Result<StoredFunctions, CommandError>;
+}
 
 /// What the functions of a request need.
 #[derive(Clone)]
 struct Request {
-    store: DocumentStore,
+    engine: Arc<dyn ScriptEngine>,
+    source: Arc<dyn FunctionSource>,
     limits: OpContext,
     db: String,
 }
@@ -39,17 +41,16 @@ thread_local! {
 }
 
 /// Runs a request on this thread. Its functions end when it is killed and at its deadline.
-pub fn scripted<T>(
-    store: &DocumentStore,
+pub fn enter_request<T>(
+    engine: Arc<dyn ScriptEngine>,
+    source: Arc<dyn FunctionSource>,
     db: &str,
     limits: &OpContext,
     request: impl FnOnce() -> T,
 ) -> T {
-    if store.queries().engine().is_none() {
-        return request();
-    }
     let own = Request {
-        store: store.clone(),
+        engine,
+        source,
         limits: limits.clone(),
         db: db.to_owned(),
     };
@@ -65,9 +66,9 @@ impl Drop for Leave {
         STORED.take();
         IS_INTERNAL.set(false);
         if IS_USED.replace(false)
-            && let Some(engine) = own.and_then(|own| own.store.queries().engine())
+            && let Some(own) = own
         {
-            engine.end_request();
+            own.engine.end_request();
         }
     }
 }
@@ -131,18 +132,13 @@ struct OfRequest;
 impl ScriptHost for OfRequest {
     fn script(&self, source: ScriptSource) -> Result<Arc<dyn Script>, CommandError> {
         let request = REQUEST.with_borrow(Clone::clone);
-        let engine = request
-            .as_ref()
-            .and_then(|request| request.store.queries().engine());
-        let (Some(request), Some(engine)) = (request, engine) else {
-            return Err(disabled());
-        };
+        let request = request.ok_or_else(disabled)?;
         let stored = match source.stored_functions {
             true => Some(request.stored_functions()?),
             false => None,
         };
         IS_USED.set(true);
-        engine.script(source, stored)
+        request.engine.script(source, stored)
     }
 }
 
@@ -161,33 +157,8 @@ impl Request {
         if let Some(stored) = STORED.with_borrow(Clone::clone) {
             return Ok(stored);
         }
-        let stored = Arc::new(self.read_stored_functions()?);
+        let stored = Arc::new(self.source.read(&self.db, &self.limits)?);
         STORED.set(Some(stored.clone()));
-        Ok(stored)
-    }
-
-    fn read_stored_functions(&self) -> Result<StoredFunctions, CommandError> {
-        let mut stored = Vec::new();
-        let ns = Namespace::new(&self.db, STORED_FUNCTIONS)?;
-        if self.store.catalog().collection(&ns).is_none() {
-            return Ok(stored);
-        }
-        // Reading them is no part of what the request tells of itself.
-        watch(&mut None, || {
-            let mut docs = self
-                .store
-                .find(&ns, &FindRequest::default(), &self.limits)?;
-            while let Some(doc) = docs.next()? {
-                let (Some(name), Some(value)) = (doc.get_str("_id"), doc.get("value")) else {
-                    return Err(CommandError::new(
-                        ErrorCode::BadValue,
-                        "a document of system.js must have a name as its _id, and a value",
-                    ));
-                };
-                stored.push((name.to_owned(), OwnedValue::from(value)));
-            }
-            Ok::<(), CommandError>(())
-        })?;
         Ok(stored)
     }
 }

@@ -134,8 +134,9 @@ fn parse_accumulator(parser: &mut Parser<'_>, argument: Value<'_>) -> Result<Pla
         input,
         start: Start::Scripted(Scripted::Accumulator(Arc::new(Functions {
             init: parser.script(init, Doc::empty())?,
-            initial: initial
-                .unwrap_or_else(|| Node::Constant(OwnedValue::Array(ArrayBuf::new().into_docbuf()))),
+            initial: initial.unwrap_or_else(|| {
+                Node::Constant(OwnedValue::Array(ArrayBuf::new().into_docbuf()))
+            }),
             accumulate: parser.script(accumulate, Doc::empty())?,
             finalize: finalize.transpose()?,
         }))),

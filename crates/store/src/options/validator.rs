@@ -5,8 +5,8 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::Environment;
-use frond_query::script::{Script, ScriptHost, ScriptSource};
 use frond_query::matcher::{Filter, explain_failure};
+use frond_query::script::{Script, ScriptHost, ScriptSource};
 
 use crate::clock::now_ms;
 use crate::error::{Error, Result, command};

@@ -278,15 +278,14 @@ pub(crate) fn find(name: &str) -> Result<&'static Operator> {
 
 /// The error for a stage that there is not.
 fn unrecognized(name: &str) -> Error {
-    Error::location(
-        40324,
-        format!("Unrecognized pipeline stage name: '{name}'"),
-    )
+    Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"))
 }
 
 /// Whether a pipeline may have a stage of this name.
 pub fn is_stage(name: &str) -> bool {
-    OPERATORS.iter().any(|operator| operator.name == name && !is_internal(name))
+    OPERATORS
+        .iter()
+        .any(|operator| operator.name == name && !is_internal(name))
 }
 
 /// The names of the stages.

@@ -49,9 +49,8 @@ fn parse_function(
         spec.get(name).ok_or_else(|| Error::location(code, message))
     };
     let body = field("body", 31261, "The body function must be specified.")?;
-    let code = constant_code(parser, body)?.ok_or_else(|| {
-        Error::location(31432, "The body function must be a constant expression")
-    })?;
+    let code = constant_code(parser, body)?
+        .ok_or_else(|| Error::location(31432, "The body function must be a constant expression"))?;
     let arguments = field("args", 31263, "The args field must be specified.")?;
     let arguments = parser.parse(arguments)?;
     if field("lang", 31418, "The lang field must be specified.")?.as_str() != Some("js") {

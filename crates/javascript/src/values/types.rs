@@ -58,11 +58,7 @@ impl<'js> Types<'js> {
     }
 
     /// An object of a type, such as `ObjectId`.
-    pub fn object(
-        &self,
-        name: &str,
-        value: impl rquickjs::IntoJs<'js>,
-    ) -> Result<Value<'js>> {
+    pub fn object(&self, name: &str, value: impl rquickjs::IntoJs<'js>) -> Result<Value<'js>> {
         self.make.call((name, value))
     }
 

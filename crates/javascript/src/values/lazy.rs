@@ -9,8 +9,8 @@ use rquickjs::class::{
 use rquickjs::function::Constructor;
 use rquickjs::{Atom, Ctx, JsLifetime, Object, Result, Value};
 
-use crate::read::{self, Bytes};
-use crate::types::Types;
+use super::read::{self, Bytes};
+use super::types::Types;
 
 /// A document of BSON as an object.
 #[derive(JsLifetime)]
@@ -77,7 +77,8 @@ impl<'js> Document<'js> {
             return write(Field::All(self.doc()));
         };
         if self.is_changed.get() {
-            for property in fields.own_props::<Atom, Value>(rquickjs::object::Filter::new().string().enum_only())
+            for property in fields
+                .own_props::<Atom, Value>(rquickjs::object::Filter::new().string().enum_only())
             {
                 let (name, value) = property?;
                 let Some(name) = name_of(&name)? else {

@@ -11,8 +11,8 @@ use rquickjs::class::Class;
 use rquickjs::object::Filter;
 use rquickjs::{Atom, Ctx, Object, Value};
 
-use crate::lazy::{Document, Field};
-use crate::types::Types;
+use super::lazy::{Document, Field};
+use super::types::Types;
 
 /// Objects may not nest deeper.
 const DEPTH_MAX: usize = 150;
@@ -62,7 +62,7 @@ impl<'js> Writer<'js> {
             return Ok(OwnedValue::Double(number));
         }
         if let Some(object) = value.as_object()
-            && let Some(doc) = crate::lazy::unchanged(object)
+            && let Some(doc) = super::lazy::unchanged(object)
         {
             return Ok(OwnedValue::Document(doc));
         }
@@ -185,7 +185,13 @@ impl<'js> Writer<'js> {
             let flags: String = object.get("flags")?;
             let options: String = flags.chars().filter(|c| "ims".contains(*c)).collect();
             let pattern = if pattern == "(?:)" { "" } else { &pattern };
-            out.push(name, Bson::Regex { pattern, options: &options });
+            out.push(
+                name,
+                Bson::Regex {
+                    pattern,
+                    options: &options,
+                },
+            );
             return Ok(());
         }
         let kind: Value = object.get(self.types.kind.as_atom())?;
@@ -245,14 +251,23 @@ impl<'js> Writer<'js> {
             tag::BINARY => {
                 let parts = parts()?;
                 let subtype: i32 = parts.get(0)?;
-                let bytes = crate::native::bytes_of_hex(&parts.get::<String>(1)?).ok_or_else(damaged)?;
+                let bytes = bytes_of_hex(&parts.get::<String>(1)?).ok_or_else(damaged)?;
                 let subtype = u8::try_from(subtype).map_err(|_| damaged())?;
-                out.push(name, Bson::Binary { subtype, bytes: &bytes });
+                out.push(
+                    name,
+                    Bson::Binary {
+                        subtype,
+                        bytes: &bytes,
+                    },
+                );
             }
             tag::TIMESTAMP => {
                 let parts = parts()?;
                 let (time, increment): (f64, f64) = (parts.get(0)?, parts.get(1)?);
-                let stamp = Timestamp { time: time as u32, increment: increment as u32 };
+                let stamp = Timestamp {
+                    time: time as u32,
+                    increment: increment as u32,
+                };
                 out.push(name, Bson::Timestamp(stamp));
             }
             tag::DB_POINTER => {
@@ -299,4 +314,13 @@ fn too_large(bytes: impl std::fmt::Display) -> Error {
         ),
     )
     .into()
+}
+
+/// Bytes from hexadecimal digits.
+pub fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let digits = digits?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let byte = |[high, low]: &[u32; 2]| (high << 4 | low) as u8;
+    rest.is_empty().then(|| pairs.iter().map(byte).collect())
 }

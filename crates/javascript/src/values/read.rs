@@ -5,8 +5,8 @@ use std::rc::Rc;
 use frond_bson::{Doc, Value as Bson, hex};
 use rquickjs::{Array, Ctx, IntoJs, Null, Object, Result, Value};
 
-use crate::lazy::Document;
-use crate::types::Types;
+use super::lazy::Document;
+use super::types::Types;
 
 /// Bytes that documents inside of them are read from later.
 pub type Bytes = Rc<[u8]>;
