@@ -425,8 +425,14 @@ fn loops_recursion_and_memory_are_bounded() {
         ),
         ("var a = []; for (;;) a.push({a: 1})", "out of memory"),
         ("JSON.parse('['.repeat(1e6))", ""),
-        ("return Array.prototype.indexOf.call({length: 1e15}, 1)", "too long"),
-        ("var a = []; a.length = 4294967295; return a.join('')", "too long"),
+        (
+            "return Array.prototype.indexOf.call({length: 1e15}, 1)",
+            "too long",
+        ),
+        (
+            "var a = []; a.length = 4294967295; return a.join('')",
+            "too long",
+        ),
         ("return new Array(1e9).fill(0)", "too long"),
         ("return String(2n ** 100000000n).length", ""),
         ("return [...'x'.repeat(5e8)].length", "out of memory"),
