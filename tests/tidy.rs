@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("console", &["auth", "bson"]),
     ("telemetry", &["bson"]),
     ("query", &["bson", "error"]),
+    ("javascript", &["bson", "error", "query"]),
     ("store", &["bson", "error", "query", "tree"]),
     (
         "server",
@@ -33,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "client",
             "console",
             "error",
+            "javascript",
             "query",
             "store",
             "telemetry",
