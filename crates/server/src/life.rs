@@ -234,6 +234,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         accept_http(&server, addresses).map_err(|error| FatalError::address(&error))?;
     }
     tokio::spawn(background::expire(server.clone()));
+    tokio::spawn(background::write_checkpoints(server.clone()));
     tokio::spawn(background::record_history(server.clone()));
     tokio::spawn(background::write_profiles(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
@@ -283,6 +284,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     signals.until_stop(&server).await;
     service_manager::stopping();
     server.stop();
+    // Writes that wait are interrupted, and the last checkpoint is written.
+    tokio::task::block_in_place(|| server.fsync_lock.release());
     drain_connections(&server).await;
     index_builds.stop();
     ttl.stop();

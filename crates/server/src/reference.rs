@@ -117,6 +117,20 @@ the default of new collections. [Natural order](natural-order.md) describes its 
 in the command unless `$truncateOps` is false, the limit is 1 KiB. `backtrace` is accepted and adds nothing: no
 operation waits for a latch whose holder could be shown.
 
+The command `compact` moves the pending messages of a collection's trees to their leaves, so it also makes reads faster where there is
+nothing to free; `bytesFreed` is by how much the trees have become smaller. Without `freeSpaceTargetMB` there is no least amount (MongoDB's
+default is 20). While `fsync` holds a lock, writes of clients, `compact`, the TTL monitor, the trimming of the oplog and the
+profiler wait, and the data files do not change; backups are an error (20). `lockInfo` shows this lock and the operations that run or wait for it:
+there are no locks of databases and collections. `connPoolStats` shows the connection of a standby to its primary. Index filters and query
+settings bound the indexes of a query, except for `$text` and `$near`, which need an index of their kind, and for a look-up by `_id`; a query
+shape of `setQuerySettings` is Frond's own, so hashes differ from MongoDB's, and `queryFramework` is kept and has no effect. With
+`notablescan` queries with conditions that would read a whole collection are error 291, also if a hint asks for it. `syncdelay` is 0 by
+default: the engine decides when checkpoints are written.
+
+Of MongoDB's fail points (with `enableTestCommands`) there are `failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`,
+`maxTimeAlwaysTimeOut`, `maxTimeNeverTimeOut`, `waitInFindBeforeMakingBatch`, `waitAfterPinningCursorBeforeGetMoreBatch` and
+`waitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch`; others are error 193.
+
 The stage `$operationMetrics` and the section `indexBulkBuilder` of `serverStatus` are not there. In entries of `system.profile` the fields
 `numYield`, `storage` and `flowControl` are 0 or empty, because no operation yields, and `executionTimeMillisEstimate` of `execStats` is 0: use
 `explain` for the times of operators. A `bulkWrite` has one entry, not one for each statement.

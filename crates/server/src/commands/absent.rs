@@ -23,12 +23,8 @@ static ABSENT: &[Absent] = &[
         advice: "server-side JavaScript is not supported; use commands and pipelines",
     },
     Absent {
-        names: &["autoCompact", "compact"],
-        advice: "space is returned to the file system without it",
-    },
-    Absent {
-        names: &["removeQuerySettings", "setQuerySettings"],
-        advice: "query settings are not supported; name an index with hint",
+        names: &["autoCompact"],
+        advice: "space is returned to the file system without it; compact does so at once for one collection",
     },
     Absent {
         names: &[

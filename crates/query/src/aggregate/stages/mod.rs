@@ -214,6 +214,9 @@ pub(crate) const OPERATORS: &[Operator] = &[
     placed("$out", Position::Last, |v, c, out| {
         write::parse("$out", v, c, out)
     }),
+    placed("$querySettings", Position::First, |v, c, out| {
+        describe::parse("$querySettings", v, c, out)
+    }),
     placed("$queryStats", Position::First, |v, c, out| {
         describe::parse("$queryStats", v, c, out)
     }),
@@ -239,7 +242,6 @@ pub(crate) const OPERATORS: &[Operator] = &[
 pub(crate) const UNSUPPORTED: &[&str] = &[
     "$listSampledQueries",
     "$listSearchIndexes",
-    "$querySettings",
     "$search",
     "$searchMeta",
     "$shardedDataDistribution",
