@@ -250,7 +250,7 @@ fn mongosh() -> Vec<Sent> {
             11,
         ),
         takes("admin", doc! {"fsync": 1, "lock": true}),
-        takes("admin", doc! {"fsyncUnlock": 1}),
+        fails("admin", doc! {"fsyncUnlock": 1}, 20),
         takes("test", doc! {"profile": 1, "filter": {"op": "query"}}),
         takes("test", doc! {"profile": 0, "filter": "unset"}),
         fails("test", doc! {"validate": "c", "repair": true}, 238),
