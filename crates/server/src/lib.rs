@@ -63,6 +63,7 @@ mod service_manager;
 mod sessions;
 mod settings;
 mod standby;
+mod startup_log;
 mod startup_warnings;
 mod state;
 mod statements;

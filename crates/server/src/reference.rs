@@ -60,7 +60,7 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | text is always normalized |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |
-| buckets of time series | measurements are stored as ordinary documents, in insertion order; they can be updated and deleted like others |
+| buckets of time series | measurements are stored as ordinary documents, in insertion order. They are deleted like others; updates change the metadata of all that a filter on it matches, as in MongoDB, or are error 72 |
 | every command that is not listed below | error 59, as for an unknown command |
 
 ## Security
