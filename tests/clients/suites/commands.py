@@ -1,5 +1,6 @@
 """Commands, parameters and fail points that tools and old applications send."""
 
+import datetime
 import os
 import shutil
 import tempfile
@@ -226,6 +227,45 @@ def capped_collections_are_cut(client, _):
     equal(code(db.command, "captrunc", "c", n=4), 20)
     db.command("emptycapped", "c")
     equal(db.c.count_documents({}), 0)
+
+
+@test
+def text_indexes_have_versions(client, server):
+    for version, found in ((1, [1]), (2, [1]), (3, [1, 2, 3])):
+        texts = client.texts[f"v{version}"]
+        texts.insert_many([{"_id": 1, "t": "a cafe"}, {"_id": 2, "t": "a café"}, {"_id": 3, "t": "CAFÉS"}])
+        texts.create_index([("t", "text")], textIndexVersion=version)
+        equal(texts.index_information()["t_text"]["textIndexVersion"], version)
+        equal(sorted(one["_id"] for one in texts.find({"$text": {"$search": "CAFE"}})), found)
+    server.stop()
+    server.start()
+    plan = client.texts.command("explain", {"find": "v2", "filter": {"$text": {"$search": "x"}}}, verbosity="queryPlanner")
+    assert "'textIndexVersion': 2" in str(plan), plan
+    equal(client.texts.v1.count_documents({"$text": {"$search": "cafes"}}), 1)
+    equal(code(client.texts.c.create_index, [("t", "text")], textIndexVersion=4), 67)
+
+
+@test
+def updates_of_a_time_series_change_its_metadata(client, _):
+    db = client.series
+    db.create_collection("s", timeseries={"timeField": "t", "metaField": "m"})
+    at = datetime.datetime(2026, 1, 1)
+    db.s.insert_many([{"t": at, "m": {"a": n % 2}, "v": n} for n in range(10)])
+    equal(db.s.update_many({"m.a": 1}, {"$set": {"m.b": 2}}).modified_count, 5)
+    equal(code(db.s.update_one, {"m.a": 1}, {"$set": {"m.b": 3}}), 72)
+    equal(code(db.s.update_many, {"v": 1}, {"$set": {"m.b": 3}}), 72)
+    equal(code(db.s.update_many, {"m.a": 1}, {"$set": {"v": 3}}), 72)
+    equal(db.s.delete_many({"v": {"$lt": 3}}).deleted_count, 3)
+
+
+@test
+def each_start_is_logged(client, server):
+    before = client.local.startup_log.count_documents({})
+    server.stop()
+    server.start()
+    entries = list(client.local.startup_log.find())
+    equal((len(entries), entries[-1]["pid"]), (before + 1, server.pid))
+    equal(entries[-1]["cmdLine"]["setParameter"]["enableTestCommands"], True)
 
 
 @test
