@@ -25,6 +25,7 @@ use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::service_manager;
 use crate::settings::{Settings, resolve};
 use crate::standby;
+use crate::startup_log;
 use crate::startup_warnings;
 use crate::state::{Server, StartError};
 use crate::tls::Tls;
@@ -227,6 +228,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
             StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
         })?;
+    tokio::task::block_in_place(|| startup_log::write(&server));
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
@@ -234,6 +236,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         accept_http(&server, addresses).map_err(|error| FatalError::address(&error))?;
     }
     tokio::spawn(background::expire(server.clone()));
+    tokio::spawn(background::write_checkpoints(server.clone()));
     tokio::spawn(background::record_history(server.clone()));
     tokio::spawn(background::write_profiles(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
@@ -283,6 +286,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     signals.until_stop(&server).await;
     service_manager::stopping();
     server.stop();
+    // Writes that wait are interrupted, and the last checkpoint is written.
+    tokio::task::block_in_place(|| server.fsync_lock.release());
     drain_connections(&server).await;
     index_builds.stop();
     ttl.stop();

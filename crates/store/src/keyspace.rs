@@ -8,9 +8,9 @@
 pub use frond_tree::{
     BulkLoader, Committed, Compression, Cursor, Damage, DamagePlace, Direction,
     DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
-    IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed, MemoryBudget,
-    MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation, Snapshot, Stamps,
-    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet,
+    FlushPause, IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed,
+    MemoryBudget, MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation,
+    Snapshot, Stamps, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet,
     default_reserve as default_disk_reserve, disk, key_hash,
 };
 pub use frond_tree::{

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use frond_bson::doc;
+use frond_error::{Error, ErrorCode};
 
 use super::Job;
 use crate::log::Component;
@@ -15,6 +16,15 @@ use crate::state::Server;
 pub fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<Job> {
     let server = server.clone();
     Job::start("frond-indexes", move |limits| {
+        let writing = server
+            .fsync_lock
+            .write(|| match Job::is_interrupted(limits) {
+                true => Err(Error::new(ErrorCode::Interrupted, "the server stops")),
+                false => Ok(()),
+            });
+        let Ok(_writing) = writing else {
+            return;
+        };
         for build in server.store.resume_index_builds(limits) {
             let mut attributes = doc! {"namespace": build.ns.as_str()};
             attributes.push_array("indexes", |names| {
