@@ -58,7 +58,9 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
 | sharding | the commands reply as a mongod without shards does |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
-| `normalization: false` of collations | text is always normalized |
+| `normalization: false` of collations | taken, and text is normalized all the same: MongoDB's order differs only for text with several marks on one letter that are not in canonical order |
+| `autoIndexId: false` | error 72: each collection has its index on `_id` |
+| `planCacheListPlans`, `planCacheListQueryShapes` of shells before MongoDB 4.4 | error 59, as in MongoDB since 4.4: `$planCacheStats` shows the cache |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |
 | buckets of time series | measurements are stored as ordinary documents, in insertion order. They are deleted like others; updates change the metadata of all that a filter on it matches, as in MongoDB, or are error 72 |
 | every command that is not listed below | error 59, as for an unknown command |
