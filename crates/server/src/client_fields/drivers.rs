@@ -572,6 +572,12 @@ fn django() -> Vec<Sent> {
             "test",
             doc! {"listCollections": 1, "cursor": {}, "nameOnly": true, "authorizedCollections": true},
         ),
+        takes(
+            "test",
+            doc! {"mapReduce": "c", "map": "function() {}", "reduce": "function() {}", "out": {"inline": 1}, "query": {"a": 1},
+            "sort": {"a": 1}, "limit": 5, "finalize": "function(k, v) { return v }", "scope": {"x": 1}, "jsMode": false,
+            "verbose": true, "collation": {"locale": "simple"}, "comment": "x"},
+        ),
     ]
 }
 
@@ -615,11 +621,6 @@ fn unsupported_features() -> Vec<Sent> {
             "test",
             doc! {"dropSearchIndex": "c", "name": "x", "comment": "x"},
             59,
-        ),
-        fails(
-            "test",
-            doc! {"mapReduce": "c", "map": "function() {}", "reduce": "function() {}", "out": {"inline": 1}},
-            31264,
         ),
     ]
 }

@@ -9,6 +9,7 @@ use frond_query::sort::SortSpec;
 
 use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::record_id::record_id;
 use crate::error::Result;
 
 /// Adds metadata, and the `_id` as the fields of the index where that is on `_id`.
@@ -45,6 +46,7 @@ fn of_row(
     filter: &Filter,
     wanted: MetaFields,
     sort: Option<&SortSpec>,
+    by_record: bool,
 ) -> Result<Metadata> {
     let mut meta = Metadata::default();
     if wanted.has(MetaField::TextScore)
@@ -65,6 +67,9 @@ fn of_row(
     }
     if wanted.has(MetaField::IndexKey) {
         meta.index_key = row.index_key.map(ToOwned::to_owned);
+    }
+    if wanted.has(MetaField::RecordId) {
+        meta.record_id = Some(OwnedValue::Int64(record_id(row.key, by_record)));
     }
     if let Some(sort) = sort {
         let values = sort.values(row.doc, Some(&meta))?;
@@ -87,6 +92,7 @@ impl Operator for AddMetadata {
             sort,
             by_id,
         } = self;
+        let by_record = cx.collection.is_by_record();
         inputs.pull(cx, &mut |row| {
             stats.advanced += 1;
             let mut id_key = DocBuf::new();
@@ -103,7 +109,7 @@ impl Operator for AddMetadata {
             if wanted.is_empty() {
                 return sink(row);
             }
-            let meta = of_row(&row, filter, *wanted, sort.as_ref())?;
+            let meta = of_row(&row, filter, *wanted, sort.as_ref(), by_record)?;
             sink(RowRef {
                 meta: Some(&meta),
                 ..row
