@@ -246,6 +246,19 @@ def text_indexes_have_versions(client, server):
 
 
 @test
+def record_ids_are_metadata(client, _):
+    client.drop_database("meta")
+    client.meta.create_collection("capped", capped=True, size=4096)
+    for collection in (client.meta.plain, client.meta.capped):
+        collection.insert_many([{"_id": n} for n in range(3)])
+        shown = {one["_id"]: one["$recordId"] for one in collection.find(show_record_id=True)}
+        found = {one["_id"]: one["r"] for one in collection.find({}, {"r": {"$meta": "recordId"}})}
+        equal(found, shown)
+        added = collection.aggregate([{"$set": {"r": {"$meta": "recordId"}}}, {"$match": {"r": {"$type": "long"}}}])
+        equal({one["_id"]: one["r"] for one in added}, shown)
+
+
+@test
 def updates_of_a_time_series_change_its_metadata(client, _):
     db = client.series
     db.create_collection("s", timeseries={"timeField": "t", "metaField": "m"})

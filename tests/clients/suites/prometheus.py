@@ -56,6 +56,8 @@ def use(client):
     shop = client.shop
     shop.orders.create_index("item")
     shop.orders.insert_many([{"_id": n, "item": n % 7, "text": "x" * 200} for n in range(500)])
+    # From here on pages are read, too.
+    client.admin.command("fsync")
     equal(shop.orders.count_documents({"item": 3}), 71)
     equal(len(list(shop.orders.find({"item": 2}).limit(5))), 5)
     shop.orders.update_many({"item": 1}, {"$inc": {"sold": 1}})

@@ -130,19 +130,6 @@ def documents_are_found_by_a_schema(client):
 
 
 @test
-def javascript_is_off(client):
-    collection = fresh(client, "text").javascript
-    collection.insert_one({"a": 1})
-    error = raises(OperationFailure, list, collection.find({"$where": "this.a == 1"}))
-    equal(error.code, 6108304)
-    reduced = {"mapReduce": "javascript", "map": "x", "reduce": "y", "out": {"inline": 1}}
-    equal(raises(OperationFailure, collection.database.command, reduced).code, 31264)
-    function = {"$function": {"body": "x", "args": [], "lang": "js"}}
-    error = raises(OperationFailure, collection.aggregate, [{"$project": {"x": function}}])
-    equal(error.code, 31264)
-
-
-@test
 def chance_passes_a_part(client):
     collection = fresh(client, "text").chance
     collection.insert_many([{"_id": n} for n in range(400)])
