@@ -48,6 +48,8 @@ pub struct Server {
     pub log: Arc<Log>,
     /// The document store.
     pub store: DocumentStore,
+    /// The same, where functions of requests find those that are stored.
+    pub functions: Arc<DocumentStore>,
     /// Users and roles.
     pub access: Access,
     /// Open cursors.
@@ -234,6 +236,7 @@ impl Server {
             settings,
             log,
             cursors: Cursors::new(store.memory()),
+            functions: Arc::new(store.clone()),
             store,
             replication,
             standby,

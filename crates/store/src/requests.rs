@@ -18,16 +18,13 @@ const STORED_FUNCTIONS: &str = "system.js";
 
 /// Runs a request on this thread. Its functions end when it is killed and at its deadline.
 pub fn scripted<T>(
-    store: &DocumentStore,
+    store: &Arc<DocumentStore>,
     db: &str,
-    limits: &OpContext,
+    limits: OpContext,
     request: impl FnOnce() -> T,
 ) -> T {
     match store.queries().engine() {
-        Some(engine) => {
-            let source = Arc::new(store.clone());
-            enter_request(engine, source, db, limits, request)
-        }
+        Some(engine) => enter_request(engine, store.clone(), db, limits, request),
         None => request(),
     }
 }

@@ -45,13 +45,13 @@ pub fn enter_request<T>(
     engine: Arc<dyn ScriptEngine>,
     source: Arc<dyn FunctionSource>,
     db: &str,
-    limits: &OpContext,
+    limits: OpContext,
     request: impl FnOnce() -> T,
 ) -> T {
     let own = Request {
         engine,
         source,
-        limits: limits.clone(),
+        limits,
         db: db.to_owned(),
     };
     enter(Some(own), request)

@@ -364,12 +364,14 @@ fn try_command(
         };
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
         let context = cx.limits.clone();
-        let mut reply = scripted(&server.store, request.db, &context, || match traits.lane {
-            Some(Lane::Read | Lane::Write) => {
-                let interrupt = limits.interrupt(common.time_limit);
-                interrupt.run(|| command.run(&mut cx))
+        let mut reply = scripted(&server.functions, request.db, context, || {
+            match traits.lane {
+                Some(Lane::Read | Lane::Write) => {
+                    let interrupt = limits.interrupt(common.time_limit);
+                    interrupt.run(|| command.run(&mut cx))
+                }
+                _ => command.run(&mut cx),
             }
-            _ => command.run(&mut cx),
         });
         if let Some(statement) = cx.statement.take() {
             reply = end_statement(statement, reply);
