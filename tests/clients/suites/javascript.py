@@ -400,7 +400,7 @@ def memory_and_recursion_are_bounded_and_come_back(db):
     finally:
         db.client.admin.command("setParameter", 1, jsHeapLimitMB=limit)
     equal(len(list(db.memory.find({"$where": "true"}))), 3)
-    for _ in range(50):
+    for _ in range(150):
         if resident_bytes(pid) < before + (256 << 20):
             break
         time.sleep(0.2)
