@@ -6,6 +6,7 @@ mod aggregate;
 pub mod catalog;
 mod change_stream;
 mod clock;
+mod cluster;
 mod cluster_time;
 mod context;
 mod error;
@@ -48,6 +49,7 @@ pub use catalog::{
     LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
 pub use change_stream::is_change_stream;
+pub use cluster::{ServerInfo, SharedOptions};
 pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Catalog, LastWritten};
+use crate::cluster::{Cluster, ServerInfo, SharedOptions};
 use crate::cluster_time::{ClusterTime, Times};
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
@@ -32,6 +33,8 @@ pub struct StoreOptions {
     pub natural_order: NaturalOrder,
     /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]), and writes none of its own.
     pub follows: bool,
+    /// Set if other servers may use the same keyspace at the same time: what this one tells them.
+    pub shared: Option<SharedOptions>,
 }
 
 impl StoreOptions {
@@ -55,6 +58,14 @@ impl StoreOptions {
     pub fn with_natural_order(self, natural_order: NaturalOrder) -> StoreOptions {
         StoreOptions {
             natural_order,
+            ..self
+        }
+    }
+
+    /// The same, sharing the keyspace with other servers.
+    pub fn sharing(self, shared: SharedOptions) -> StoreOptions {
+        StoreOptions {
+            shared: Some(shared),
             ..self
         }
     }
@@ -114,6 +125,7 @@ impl DocumentStore {
         if options.follows {
             cluster_time.follow(oplog.last());
         }
+        let cluster = (options.shared).map(|shared| Cluster::new(engine.clone(), shared));
         Ok(DocumentStore {
             queries: Arc::new(queries),
             cluster_time,
@@ -122,6 +134,7 @@ impl DocumentStore {
                 oplog,
                 options.large_documents,
                 options.natural_order,
+                cluster,
             )?),
         })
     }
@@ -140,7 +153,7 @@ impl DocumentStore {
         })?;
         let store = DocumentStore::open_with(engine, times, options)?;
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
-        if !store.engine().was_log_cut() {
+        if !store.is_shared() && !store.engine().was_log_cut() {
             // A server must start on a full disk. What stays is dropped by a later start.
             let _ = store.catalog.drop_leaked_trees();
         }
@@ -237,9 +250,57 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn close(&self) -> Result<()> {
+        let left = self.leave();
         let lowered = self.cluster_time.lower_bound();
         self.engine().close()?;
-        lowered
+        lowered.and(left)
+    }
+
+    /// Whether other servers may use the same keyspace.
+    pub fn is_shared(&self) -> bool {
+        self.catalog.cluster().is_some()
+    }
+
+    /// The servers that share the keyspace, this one included; none if no others can.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn servers(&self) -> Result<Vec<ServerInfo>> {
+        self.catalog.servers()
+    }
+
+    /// The number of this server, which no other live server has; 0 if no others can share the keyspace. A server that has
+    /// lost its lease may get another one.
+    pub fn server_number(&self) -> u32 {
+        (self.catalog.cluster()).map_or(0, |cluster| cluster.number())
+    }
+
+    /// Whether this server does a task that only one of all servers does, until it ends: always, if no others can share the
+    /// keyspace.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn leads(&self, task: &str) -> Result<bool> {
+        match self.catalog.cluster() {
+            None => Ok(true),
+            Some(cluster) => cluster.leads(task),
+        }
+    }
+
+    /// Leaves the other servers, so that they do not wait for this one. Later requests fail with `NotWritablePrimary` (10107).
+    ///
+    /// # Errors
+    /// Errors of the engine. The others go on without this server when its lease is over.
+    pub fn leave(&self) -> Result<()> {
+        self.catalog.leave()
+    }
+
+    /// For tests: while it is stalled, the server neither renews its lease nor follows other servers.
+    #[doc(hidden)]
+    pub fn stall(&self, stalled: bool) {
+        if let Some(cluster) = self.catalog.cluster() {
+            cluster.stall(stalled);
+        }
     }
 
     /// The settings of queries.

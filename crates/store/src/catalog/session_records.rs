@@ -49,6 +49,12 @@ impl SessionTree {
         )))
     }
 
+    /// Another server may have made it.
+    pub fn set(&self, tree: Option<TreeId>) {
+        let tree = tree.map_or(NONE, |tree| tree.0);
+        self.0.store(tree, Ordering::Release);
+    }
+
     fn get(&self) -> Option<TreeId> {
         match self.0.load(Ordering::Acquire) {
             NONE => None,
@@ -151,12 +157,12 @@ impl Catalog {
         if let Some(tree) = self.session_tree() {
             return Ok(Records(tree));
         }
-        let tree = self.state.engine.allocate_tree();
+        let tree = self.allocate_tree()?;
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_session_tree(&mut batch, tree);
-        self.state.engine.commit(batch, Durability::Logged)?;
-        self.state.session_tree.0.store(tree.0, Ordering::Release);
+        self.commit_beside_view(batch, None)?;
+        self.state.session_tree.set(Some(tree));
         Ok(Records(tree))
     }
 

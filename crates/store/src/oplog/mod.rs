@@ -145,10 +145,14 @@ impl Stored {
 
     /// The entry of an engine.
     fn of(engine: &Engine) -> Result<Option<Stored>> {
-        let stored = match engine.has_tree(CATALOG_TREE) {
-            true => engine.snapshot().get(CATALOG_TREE, Oplog::KEY)?,
-            false => None,
-        };
+        match engine.has_tree(CATALOG_TREE) {
+            true => Stored::in_snapshot(&engine.snapshot()),
+            false => Ok(None),
+        }
+    }
+
+    fn in_snapshot(snapshot: &Snapshot) -> Result<Option<Stored>> {
+        let stored = snapshot.get(CATALOG_TREE, Oplog::KEY)?;
         let Some(stored) = stored else {
             return Ok(None);
         };
@@ -229,6 +233,37 @@ impl Oplog {
             oplog.readers.advance(oplog.durable());
         }
         Ok(oplog)
+    }
+
+    /// Takes over that another server has turned the oplog on or off, or changed how much is kept. The caller sees to it that
+    /// nothing is committed meanwhile, if it was turned on or off.
+    ///
+    /// # Errors
+    /// As [`Oplog::open`].
+    pub(crate) fn reload(&self, snapshot: &Snapshot) -> Result<()> {
+        let stored = Stored::in_snapshot(snapshot)?;
+        if let Some(stored) = &stored {
+            *self.settings.lock() = stored.settings;
+        }
+        let trees = stored.as_ref().map(|stored| stored.trees);
+        if trees == self.trees() {
+            return Ok(());
+        }
+        let _alone = self.upkeep.write();
+        self.marks.clear();
+        let mut last = 0;
+        if let Some(stored) = &stored {
+            let bytes_max = stored.settings.bytes_max;
+            (self.marks).load(snapshot, stored.trees.entries, bytes_max)?;
+            let key = snapshot.key_upper_bound(stored.trees.entries)?;
+            last = key.as_deref().and_then(timestamp_of_key).unwrap_or(0);
+            self.load_first(snapshot, stored.trees.entries)?;
+        } else {
+            self.first.store(0, Ordering::Release);
+        }
+        self.last.store(last, Ordering::Release);
+        self.set_trees(trees);
+        Ok(())
     }
 
     fn set_trees(&self, trees: Option<Trees>) {
@@ -346,11 +381,11 @@ impl Oplog {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn turn_on(&self, settings: OplogSettings) -> Result<()> {
+    pub(crate) fn turn_on(&self, settings: OplogSettings, trees: [TreeId; 2]) -> Result<()> {
         let _alone = self.upkeep.write();
         let trees = Trees {
-            entries: self.engine.allocate_tree(),
-            pre_images: self.engine.allocate_tree(),
+            entries: trees[0],
+            pre_images: trees[1],
         };
         let mut batch = WriteSet::new();
         // Entries are written once, read in order, and trimmed before long: large pages that compress quickly.
