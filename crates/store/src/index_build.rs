@@ -468,7 +468,12 @@ impl Build<'_> {
 
     /// Merges side trees into the unique indexes until the last ones are small.
     fn work_in_sides(&self) -> Result<()> {
-        for round in 0..SIDES_MAX {
+        let rounds = match self.catalog.cluster() {
+            None => SIDES_MAX,
+            // Writers of other servers are not slowed down.
+            Some(_) => SIDES_FREE,
+        };
+        for round in 0..rounds {
             let (collection, built) = self.catalog.built(self.uuid, self.indexes)?;
             let mut most = 0;
             for side in built.iter().filter_map(|index| index.side()) {
