@@ -420,7 +420,9 @@ impl Build<'_> {
             })
             .collect();
         let loaded = || {
-            let mut loader = self.catalog.engine().bulk_loader(&loads, None)?;
+            // Servers over a cluster fill indexes otherwise.
+            let engine = self.catalog.engine().require_embedded()?;
+            let mut loader = engine.bulk_loader(&loads, None)?;
             let multikey = self.scan(&collection, &mut loader)?;
             let go_on = |done, total| {
                 self.show(LOADING, done, total);

@@ -119,7 +119,7 @@ pub(crate) fn put_counter(batch: &mut WriteSet, uuid: &Uuid, counts: Counts) {
 
 /// Restores the format entry of a damaged catalog, and removes entries that cannot be read, so that it can be loaded.
 pub(crate) fn repair(engine: &Engine) -> Result<()> {
-    if !engine.has_tree(CATALOG_TREE) {
+    if !engine.has_tree(CATALOG_TREE)? {
         // An empty one is made when it is loaded.
         return Ok(());
     }
@@ -258,7 +258,7 @@ pub(super) fn drop_index_trees(batch: &mut WriteSet, index: &Index) {
 
 /// Reads the whole catalog.
 pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -> Result<View> {
-    if !engine.has_tree(CATALOG_TREE) {
+    if !engine.has_tree(CATALOG_TREE)? {
         return create(engine);
     }
     let snapshot = engine.snapshot();
@@ -302,9 +302,9 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -
             && !settings.is_by_record()
             && !ns.coll().starts_with("system.");
         if upgrades {
-            segments = Some(engine.allocate_tree());
+            segments = Some(engine.allocate_tree()?);
         }
-        if settings.is_by_record() && engine.has_tree(primary) {
+        if settings.is_by_record() && engine.has_tree(primary)? {
             shared.records.load(&snapshot, primary)?;
         }
         let collection = Collection {
@@ -340,7 +340,7 @@ pub(super) fn tree_id(entry: &Doc, name: &str) -> Option<TreeId> {
 
 /// The view of a server that is not registered yet among the others: of no version. The first server begins the catalog.
 pub(super) fn begin_shared(engine: &Engine) -> Result<View> {
-    while !engine.has_tree(CATALOG_TREE) {
+    while !engine.has_tree(CATALOG_TREE)? {
         match create(engine) {
             // Another server was faster.
             Err(error) if error.is_conflict() => {}

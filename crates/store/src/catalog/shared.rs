@@ -326,6 +326,7 @@ impl CatalogState {
             *said = Done::default();
         }
         let snapshot = self.engine.snapshot();
+        cluster.prefetch(&snapshot)?;
         let state = cluster.state(&snapshot)?;
         let watched = cluster.watched(&snapshot)?;
         drop(snapshot);
@@ -407,7 +408,7 @@ impl Catalog {
     /// With other servers: errors of the engine.
     pub(crate) fn allocate_tree(&self) -> Result<TreeId> {
         match &self.state.cluster {
-            None => Ok(self.state.engine.allocate_tree()),
+            None => Ok(self.state.engine.allocate_tree()?),
             Some(cluster) if self.transaction().is_some() => cluster.tree_of_transaction(),
             Some(cluster) => cluster.tree_of_change(),
         }

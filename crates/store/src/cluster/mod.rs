@@ -193,7 +193,7 @@ fn read_doc(snapshot: &Snapshot, key: &[u8]) -> Result<Option<DocBuf>> {
 impl Cluster {
     /// A server that is not registered yet.
     pub fn new(engine: Engine, options: SharedOptions) -> Arc<Cluster> {
-        let started_ms = engine_now_ms(&engine);
+        let started_ms = engine.now_ms();
         Arc::new(Cluster {
             engine,
             options,
@@ -219,7 +219,7 @@ impl Cluster {
 
     /// Milliseconds since 1970 by the clock that all servers share.
     fn now_ms(&self) -> i64 {
-        engine_now_ms(&self.engine)
+        self.engine.now_ms()
     }
 
     /// About the same, without asking anybody.
@@ -368,11 +368,6 @@ impl Cluster {
             }
         }
     }
-}
-
-/// Milliseconds since 1970 by the clock of the engine, which all servers share.
-fn engine_now_ms(_engine: &Engine) -> i64 {
-    crate::clock::now_ms()
 }
 
 /// Pauses between looks at something that others change: short ones first.

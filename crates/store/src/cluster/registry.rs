@@ -179,15 +179,26 @@ impl Cluster {
         let now_ms = self.now_ms();
         for server in self.registered(&snapshot)? {
             if server.is_over(now_ms) {
-                self.remove(&snapshot, server.number)?;
+                self.remove(server.number, &server.id)?;
             }
         }
         Ok(())
     }
 
-    /// Removes the records of a server, unless they have changed since.
-    fn remove(&self, snapshot: &Snapshot, number: u32) -> Result<()> {
-        let mut batch = WriteSet::with_snapshot(snapshot);
+    /// Removes the records of a server whose lease is over, or of this one.
+    fn remove(&self, number: u32, id: &ServerId) -> Result<()> {
+        // A snapshot serves for one commit.
+        let snapshot = self.engine.snapshot();
+        let stored = read_doc(&snapshot, &server_key(number, LEASE))?;
+        let is_same = |stored: &DocBuf| {
+            id_of(stored, "id") == Some(*id)
+                && (stored.get_i64("leaseEndMs"))
+                    .is_some_and(|end| *id == self.id() || end < self.now_ms())
+        };
+        if !stored.as_ref().is_some_and(is_same) {
+            return Ok(());
+        }
+        let mut batch = WriteSet::with_snapshot(&snapshot);
         batch.set_frees_space();
         batch.delete_guarded(CATALOG_TREE, &server_key(number, LEASE));
         batch.delete(CATALOG_TREE, &server_key(number, DONE));
@@ -325,11 +336,6 @@ impl Cluster {
         if !me.is_registered {
             return Ok(());
         }
-        let snapshot = self.engine.snapshot();
-        let stored = read_doc(&snapshot, &server_key(me.number, LEASE))?;
-        match stored.and_then(|stored| id_of(&stored, "id")) == Some(me.id) {
-            true => self.remove(&snapshot, me.number),
-            false => Ok(()),
-        }
+        self.remove(me.number, &me.id)
     }
 }

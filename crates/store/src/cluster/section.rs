@@ -398,6 +398,15 @@ impl Cluster {
         WATCHED_CHANGE.set(change);
     }
 
+    /// Reads what is polled with one request.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn prefetch(&self, snapshot: &Snapshot) -> Result<()> {
+        let keys = [STATE_KEY, WATCHED_KEY].map(|key| (CATALOG_TREE, key));
+        Ok(snapshot.prefetch(&keys)?)
+    }
+
     /// How often watched collections were changed, in a snapshot.
     ///
     /// # Errors
