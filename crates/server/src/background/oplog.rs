@@ -22,7 +22,12 @@ pub async fn trim_oplog(server: Arc<Server>) {
             () = tokio::time::sleep(PERIOD) => {}
         }
         if server.store.oplog().is_on() {
-            tokio::task::block_in_place(|| upkeep.step(&server, Instant::now()));
+            tokio::task::block_in_place(|| {
+                // Of several servers over one keyspace one removes for all.
+                if server.store.leads("oplog").unwrap_or(false) {
+                    upkeep.step(&server, Instant::now());
+                }
+            });
         }
     }
 }

@@ -16,11 +16,14 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::ErrorCode;
 
 use super::{Catalog, persist};
 use crate::clock::now_ms;
-use crate::error::{Result, corrupt};
-use crate::keyspace::{Direction, Durability, Engine, TreeId, TreeOptions, WriteSet, after_prefix};
+use crate::error::{Result, command, corrupt};
+use crate::keyspace::{
+    Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet, after_prefix,
+};
 
 /// The UUID of a session.
 pub type SessionKey = [u8; 16];
@@ -125,6 +128,41 @@ impl Records {
         value.push("r", result);
         let place = first.statement as u32;
         batch.put(self.0, &key(&first.session, place), value.as_bytes());
+    }
+
+    /// Fails if another server has executed a statement whose record is in a commit, and makes the commit fail if one does
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// `TransactionTooOld` (225) for a session that has gone on; `NotWritablePrimary` (10107) if the same statement was
+    /// executed: the next try of the client finds its result.
+    pub fn guard(
+        self,
+        batch: &mut WriteSet,
+        snapshot: &Snapshot,
+        statement: &StatementId,
+    ) -> Result<()> {
+        let key = key(&statement.session, statement.statement as u32);
+        batch.guard(self.0, &key);
+        let Some(stored) = snapshot.get(self.0, &key)? else {
+            return Ok(());
+        };
+        let newest = Record::read(&key, &stored)?.number;
+        match newest.cmp(&statement.number) {
+            std::cmp::Ordering::Less => Ok(()),
+            std::cmp::Ordering::Equal => Err(command(
+                ErrorCode::NotWritablePrimary,
+                "another server has just executed this statement of a retryable write; try again, to get its result",
+            )),
+            std::cmp::Ordering::Greater => Err(command(
+                ErrorCode::TransactionTooOld,
+                format!(
+                    "Retryable write with txnNumber {} is prohibited because another server has executed one with txnNumber \
+                     {newest} of the same session",
+                    statement.number
+                ),
+            )),
+        }
     }
 
     /// Adds the record of a committed transaction to its write set.

@@ -114,6 +114,8 @@ pub struct Staging<'a> {
     is_shared: bool,
     /// Of a capped collection of several servers: the last record id.
     last_record: Option<i64>,
+    /// With several servers: the statements whose records are in this commit.
+    recorded: Vec<(SessionRecords, StatementId)>,
     /// The oplog when the commit was begun, and the entries of the commit.
     oplog: Option<TreeId>,
     pub(super) log: Option<Log>,
@@ -156,6 +158,7 @@ impl<'a> Staging<'a> {
             keys: KeysWritten::default(),
             is_shared: catalog.cluster().is_some(),
             last_record: None,
+            recorded: Vec::new(),
         }
     }
 
@@ -218,6 +221,9 @@ impl<'a> Staging<'a> {
         count: u32,
         result: &Doc,
     ) {
+        if self.is_shared {
+            self.recorded.push((to, *first));
+        }
         to.put(&mut self.batch, first, count, result);
     }
 

@@ -28,6 +28,9 @@ impl Staging<'_> {
         let Some(cluster) = self.catalog.cluster() else {
             return Ok(None);
         };
+        for (to, statement) in &self.recorded {
+            to.guard(&mut self.batch, &self.snapshot, statement)?;
+        }
         if let Some(last) = self.last_record {
             // Also orders the inserts, so that ids become visible in their order.
             cluster.stage_last_record(&mut self.batch, &self.collection.uuid, last);
