@@ -47,7 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "fuzz",
         &[
-            "auth", "bson", "query", "server", "store", "tls", "tree", "wire",
+            "auth", "bson", "client", "query", "server", "store", "tls", "transfer", "tree", "wire",
         ],
     ),
 ];

@@ -28,11 +28,15 @@ const BLIND_ATTEMPTS_MAX: u32 = 200;
 const DELETES_AT_ONCE: usize = 1000;
 /// A range delete beside other operations may remove so many keys.
 const DELETES_MAX: usize = 20_000;
+/// Parts of large values that are written with one transaction.
+const PARTS_AT_ONCE: usize = 8;
 /// How long a commit waits for locks of others.
 const BLOCKED_MAX: Duration = Duration::from_secs(10);
 
 /// What is written to the cluster.
 struct Mutations {
+    /// Parts of large values, in groups. They are written before, and nobody sees them until the value refers to them.
+    parts: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
     puts: Vec<(Vec<u8>, Vec<u8>)>,
     deletes: Vec<Vec<u8>>,
     locks: Vec<Vec<u8>>,
@@ -206,7 +210,7 @@ pub(crate) fn commit_on(
     }
     let mut slot = shared.slots.take();
     let prepared = prepare(shared, base, overlay, at, &slot);
-    let (mutations, added) = match prepared {
+    let (mut mutations, added) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             shared.slots.give_back(slot);
@@ -222,6 +226,14 @@ pub(crate) fn commit_on(
             held: false,
         });
     };
+    let parts = std::mem::take(&mut mutations.parts);
+    if let Err(error) = parts
+        .into_iter()
+        .try_for_each(|group| put_group(shared, group))
+    {
+        shared.slots.give_back(slot);
+        return Err(error);
+    }
     let slot_key = mutations.puts.first().map(|(key, _)| key.clone());
     let outcome = send(shared, transaction, mutations, at, &slot);
     let (result, is_known) = match outcome {
@@ -273,6 +285,7 @@ fn prepare(
     let (keys, operator) = (&shared.keys, &*shared.merge);
     let mut added = Added::new();
     let mut mutations = Mutations {
+        parts: Vec::new(),
         puts: Vec::with_capacity(overlay.changes().len() + 1),
         deletes: Vec::new(),
         locks: Vec::new(),
@@ -425,9 +438,27 @@ fn put_in_parts(
         parts: parts.len() as u16,
     };
     let keys = place.keys(&shared.keys, tree);
-    let pairs = keys.zip(parts.map(<[u8]>::to_vec));
-    mutations.puts.extend(pairs);
+    let pairs: Vec<_> = keys.zip(parts.map(<[u8]>::to_vec)).collect();
+    let groups = pairs.chunks(PARTS_AT_ONCE).map(<[_]>::to_vec);
+    mutations.parts.extend(groups);
     mutations.puts.push((stored_key, place.to_value()));
+}
+
+/// Writes some parts of a large value. If a later step fails, the collector removes them.
+fn put_group(shared: &Arc<Shared>, group: Vec<(Vec<u8>, Vec<u8>)>) -> Result<()> {
+    let connection = &shared.connection;
+    Calls::count(&connection.calls.commits);
+    let group: Arc<[(Vec<u8>, Vec<u8>)]> = group.into();
+    connection.read(move |client| {
+        let group = group.clone();
+        async move {
+            let mut transaction = client.begin_with_options(options()).await?;
+            for (key, value) in group.iter().cloned() {
+                transaction.put(key, value).await?;
+            }
+            transaction.commit().await.map(drop)
+        }
+    })
 }
 
 /// Sends a transaction, and finds out how it has ended.

@@ -9,7 +9,7 @@ use crate::overlay::{Change, apply, value_after};
 use crate::snapshot::{Pairs, Snapshot};
 
 /// Rows of the first page, and of the largest one; each page has twice the rows of the one before.
-const ROWS_MIN: u32 = 64;
+const ROWS_MIN: u32 = 128;
 const ROWS_MAX: u32 = 1024;
 /// A page should not have more bytes, judged by the rows before it.
 const PAGE_BYTES: usize = 4 << 20;

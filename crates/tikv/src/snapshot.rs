@@ -19,6 +19,8 @@ use crate::value::{self, Stored};
 
 /// So many keys are read with one request.
 const KEYS_AT_ONCE: usize = 2048;
+/// Parts of large values that are read with one request.
+const PARTS_AT_ONCE: usize = 8;
 /// Values that were read ahead are dropped when they have so many bytes, before others are added.
 const FETCHED_BYTES_MAX: usize = 16 << 20;
 
@@ -163,7 +165,7 @@ impl Base {
         })
     }
 
-    /// The values of some stored forms: reads the parts of those that are in parts, with one request.
+    /// The values of some stored forms: reads the parts of those that are in parts.
     pub(crate) fn whole(&self, tree: TreeId, stored: Pairs) -> Result<Pairs> {
         let keys = &self.shared.keys;
         let broken = |key: &[u8]| malformed(tree, keys.split(key).map_or(&[], |(_, key)| key));
@@ -183,14 +185,16 @@ impl Base {
         if places.is_empty() {
             return Ok(pairs);
         }
-        let wanted = places.iter().flat_map(|(_, place)| place.keys(keys, tree));
-        let parts = self.get_raw(&wanted.collect::<Vec<_>>())?;
         for (at, place) in places {
-            for key in place.keys(keys, tree) {
-                let Some(part) = parts.get(&key) else {
-                    return Err(broken(&pairs[at].0));
-                };
-                pairs[at].1.extend_from_slice(part);
+            let wanted: Vec<Vec<u8>> = place.keys(keys, tree).collect();
+            for some in wanted.chunks(PARTS_AT_ONCE) {
+                let parts = self.get_raw(some)?;
+                for key in some {
+                    let Some(part) = parts.get(key) else {
+                        return Err(broken(&pairs[at].0));
+                    };
+                    pairs[at].1.extend_from_slice(part);
+                }
             }
         }
         Ok(pairs)

@@ -3,6 +3,8 @@
 
 mod error;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inventory;
 mod migrate;
 mod names;

@@ -3,6 +3,7 @@
 mod bson;
 mod catalog;
 mod commands;
+mod imports;
 mod merge;
 mod query;
 mod settings;
@@ -100,6 +101,23 @@ pub const TARGETS: &[Target] = &[
         format: Format::Bytes,
         seeds: settings::line_seeds,
         run: settings::run_line,
+        memory_bytes: 64 * MIB,
+    },
+    Target {
+        name: "imports",
+        about: "files that are imported: archives, Extended JSON, CSV, TSV",
+        format: Format::Bytes,
+        seeds: imports::seeds,
+        run: imports::run,
+        // A document in a damaged archive may say that it has 16 MiB.
+        memory_bytes: 128 * MIB,
+    },
+    Target {
+        name: "connection_string",
+        about: "connection strings of the client",
+        format: Format::Bytes,
+        seeds: imports::uri_seeds,
+        run: imports::run_uri,
         memory_bytes: 64 * MIB,
     },
     Target {

@@ -13,6 +13,11 @@ mod options;
 mod sink;
 mod table;
 
+pub use archive::{Reader, Writer};
+pub use dump::Metadata;
 pub use export::run as export;
+pub use files_of::Output;
 pub use import::run as import;
+pub use json::Documents;
 pub use options::{ExportOptions, ImportOptions};
+pub use table::Rows;

@@ -21,14 +21,14 @@ use crate::write::{self, DUPLICATE_KEY, Run};
 /// Documents in one batch of the source, and so in one insert.
 const BATCH: u32 = 10_000;
 
-/// How often a range is tried after its connection failed.
-const TRIES: u32 = 10;
+/// How often a step is repeated after its connection failed.
+pub const TRIES: u32 = 10;
 
 /// MongoDB's code for a cursor that the server does not know.
 const CURSOR_NOT_FOUND: i32 = 43;
 
 /// How long to wait before the next try.
-const PAUSE: Duration = Duration::from_secs(1);
+pub const PAUSE: Duration = Duration::from_secs(1);
 
 /// A collection that is copied.
 pub struct Task {

@@ -4,7 +4,7 @@ use frond_bson::DocBuf;
 use frond_client::Client;
 
 use super::compare::{self, Comparison, Then};
-use super::copy::{Copier, Task};
+use super::copy::{Copier, PAUSE, TRIES, Task};
 use super::dry_run::{self, Plan};
 use super::feed::Position;
 use super::follow::{self, Follower};
@@ -165,11 +165,14 @@ impl Migration<'_> {
                 (Phase::Copy, position)
             }
         };
-        if phase == Phase::Copy {
-            refused.extend(self.copy(&state, &mut source, &mut target)?);
-            state.write(&mut target, Phase::Follow, &position.to_doc(), true)?;
-        }
         drop((source, target));
+        if phase == Phase::Copy {
+            refused.extend(self.repeat(|source, target| {
+                let refused = self.copy(&state, source, target)?;
+                state.write(target, Phase::Follow, &position.to_doc(), true)?;
+                Ok(refused)
+            })?);
+        }
         let follower = Follower {
             source: &self.source,
             target: &self.target,
@@ -182,6 +185,26 @@ impl Migration<'_> {
         };
         refused.extend(follower.run(position)?);
         self.end(&state, refused)
+    }
+
+    /// Runs a step that may be repeated, and runs it again with new connections if one failed.
+    fn repeat<T>(&self, step: impl Fn(&mut Client, &mut Client) -> Result<T>) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let done = self.source.connect().and_then(|mut source| {
+                let mut target = self.target.connect()?;
+                step(&mut source, &mut target)
+            });
+            match done {
+                Err(error) if error.is_connection() && tries < TRIES => {
+                    self.signals.check()?;
+                    self.say(&format!("{error}; trying again"));
+                    tries += 1;
+                    std::thread::sleep(PAUSE);
+                }
+                other => return other,
+            }
+        }
     }
 
     /// Checks that the target can take it, and makes room.
@@ -304,19 +327,19 @@ impl Migration<'_> {
 
     /// The remaining steps when the target has caught up.
     fn end(&self, state: &State, mut refused: Vec<Refusal>) -> Result<()> {
-        let mut source = self.source.connect()?;
-        let mut target = self.target.connect()?;
-        self.users(&mut source, &mut target)?;
-        if self.options.follow != super::options::FollowMode::None {
-            refused.extend(follow::synchronize_all(&mut source, &mut target, &self.filter)?.1);
-        }
-        let all = self.describe(&mut source)?;
+        let (all, changed) = self.repeat(|source, target| {
+            self.users(source, target)?;
+            let mut refused = Vec::new();
+            if self.options.follow != super::options::FollowMode::None {
+                refused = follow::synchronize_all(source, target, &self.filter)?.1;
+            }
+            Ok((self.describe(source)?, refused))
+        })?;
+        refused.extend(changed);
         if !self.options.no_verify {
-            drop((source, target));
             self.compare(&all)?;
-            target = self.target.connect()?;
         }
-        state.forget(&mut target)?;
+        self.repeat(|_, target| state.forget(target))?;
         refused.sort_by(|a, b| a.what.cmp(&b.what));
         refused.dedup();
         if refused.is_empty() {

@@ -125,6 +125,10 @@ impl Disk for FsDisk {
         std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
+    fn maps_files(&self) -> bool {
+        true
+    }
+
     fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
         if self.read_only {
             return Err(io::ErrorKind::PermissionDenied.into());

@@ -46,6 +46,10 @@ pub trait Disk: Send + Sync {
     fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Whether the disk can map files at all. A log on one that cannot writes each commit to its file.
+    fn maps_files(&self) -> bool {
+        false
+    }
     /// Maps `bytes` bytes of a file from `offset` on, both multiples of 4096. The file must have these bytes, written and
     /// synced, so that its blocks are allocated. [`io::ErrorKind::Unsupported`] if the disk cannot map files, or cannot
     /// promise that writes to a mapping find room.

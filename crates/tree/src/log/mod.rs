@@ -334,7 +334,9 @@ impl Drop for Log {
 /// Begins a new epoch of the buffers. Without them the log goes on, and says why.
 fn map_buffers(disk: &dyn Disk, half: usize) -> Result<Option<[buffer::Buffer; 2]>> {
     let opened = buffer::open(disk, half)?;
-    if let Err(error) = &opened {
+    if let Err(error) = &opened
+        && disk.maps_files()
+    {
         eprintln!("each commit writes to the log's file, which is slower: {error}");
     }
     Ok(opened.ok())
