@@ -8,10 +8,12 @@
 #   scripts/cluster.sh start-store N         start it again, and wait until PD sees it
 #   scripts/cluster.sh restart-store N       both
 #   scripts/cluster.sh kill-pd, start-pd, restart-pd    the same with PD
+#   scripts/cluster.sh start-servers [--servers N] [--port P] [--program FILE] [-- OPTION...]   start servers of Frond over it
+#   scripts/cluster.sh kill-server N, start-server N, restart-server N                          the same with one of them
 #
 # Each takes --data FOLDER (target/cluster). A cluster that is started in a folder with data goes on with the data; the ports and
 # the number of nodes are those of its first start. PD takes its port (28320) and the next one, node N its port (28330 + N - 1)
-# and the port that is 20 above it.
+# and the port that is 20 above it, server N of Frond its port (27017 + N - 1). `stop` stops the servers, too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,10 +23,11 @@ wait_seconds=${FROND_CLUSTER_WAIT:-60}
 say() { printf 'cluster: %s\n' "$*"; }
 fail() { printf 'cluster: %s\n' "$*" >&2; exit 1; }
 
-[ $# -gt 0 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
 command=$1
 shift
 data=target/cluster stores=3 pd_port=28320 store_port=28330 region_keys=300000 remove=no number=
+servers=2 port=27017 program=target/release/frond options=()
 while [ $# -gt 0 ]; do
     case $1 in
         --data) data=$2; shift ;;
@@ -32,6 +35,10 @@ while [ $# -gt 0 ]; do
         --pd-port) pd_port=$2; shift ;;
         --store-port) store_port=$2; shift ;;
         --region-keys) region_keys=$2; shift ;;
+        --servers) servers=$2; shift ;;
+        --port) port=$2; shift ;;
+        --program) program=$2; shift ;;
+        --) shift; options=("$@"); break ;;
         --remove) remove=yes ;;
         [0-9]*) number=$1 ;;
         *) fail "unknown argument: $1" ;;
@@ -39,7 +46,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $data in /*) ;; *) data=$PWD/$data ;; esac
+case $program in /*) ;; *) program=$PWD/$program ;; esac
 [ ! -f "$data/settings" ] || . "$data/settings"
+[ "$command" = start-servers ] || [ ! -f "$data/servers" ] || . "$data/servers"
 readonly pd=http://127.0.0.1:$pd_port
 
 # Prints the process of a program, if it still runs. A number that another process has got is not taken for it.
@@ -147,12 +156,40 @@ EOF
     say "ready: --pd 127.0.0.1:$pd_port, $stores nodes, data in $data"
 }
 
+server_serves() { tail -n "+$lines" "$data/server-$1.log" | grep -q 'Waiting for connections'; }
+
+start_server() {
+    local lines
+    mkdir -p "$data/server-$1"
+    lines=$(($(cat "$data/server-$1.log" 2>/dev/null | wc -l) + 1))
+    ! process "server-$1" >/dev/null || return 0
+    launch "server-$1" "$program" serve --storageEngine tikv --pd "127.0.0.1:$pd_port" --port $((port + $1 - 1)) \
+        --dbpath "$data/server-$1" "${options[@]}"
+    await "the start of server $1" "server-$1" server_serves "$1"
+}
+
+start_servers() {
+    [ -x "$program" ] || fail "no $program: build it, or name another one with --program"
+    printf '%s=%q\n' servers "$servers" port "$port" program "$program" >"$data/servers"
+    printf 'options=(%s)\n' "${options[*]@Q}" >>"$data/servers"
+    for n in $(seq "$servers"); do start_server "$n"; done
+    say "serving: mongodb://$(seq -s, -f "127.0.0.1:%.0f" "$port" $((port + servers - 1)))"
+}
+
 need_number() { [[ $number =~ ^[0-9]+$ ]] && [ "$number" -ge 1 ] && [ "$number" -le "$stores" ] || fail "which node, 1 to $stores?"; }
 need_cluster() { [ -f "$data/settings" ] || fail "no cluster in $data"; }
 
 case $command in
     start) start_all ;;
+    start-servers) need_cluster; start_servers ;;
+    kill-server) need_cluster; end "server-$number" KILL ;;
+    start-server | restart-server)
+        need_cluster
+        [ "$command" = start-server ] || end "server-$number" KILL
+        start_server "$number"
+        ;;
     stop)
+        for n in $(seq "$servers"); do end "server-$n" TERM; done
         for n in $(seq "$stores"); do end "store-$n" TERM; done
         end pd TERM
         [ $remove = no ] || [ ! -f "$data/settings" ] || rm -rf "$data"
@@ -160,6 +197,9 @@ case $command in
     status)
         need_cluster
         printf 'PD    127.0.0.1:%s  %s\n' "$pd_port" "$(process pd || echo 'does not run')"
+        for n in $([ ! -f "$data/servers" ] || seq "$servers"); do
+            printf 'frond %s 127.0.0.1:%s  %s\n' "$n" $((port + n - 1)) "$(process "server-$n" || echo 'does not run')"
+        done
         for n in $(seq "$stores"); do
             printf 'node %s 127.0.0.1:%s  %s\n' "$n" $((store_port + n - 1)) "$(process "store-$n" || echo 'does not run')"
         done

@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
 use crate::commands::COMMANDS;
+use crate::commands::build_info::COMPATIBLE_VERSION;
 use crate::exec::panic_text;
 use crate::file_handles::HandleLimit;
 use crate::http::accept_http;
@@ -241,6 +242,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     tokio::spawn(background::trim_oplog(server.clone()));
     tokio::spawn(background::expire_transactions(server.clone()));
     tokio::spawn(background::watch_certificates(server.clone()));
+    tokio::spawn(background::tell_life(server.clone(), COMPATIBLE_VERSION));
     background::follow(&server).map_err(|error| FatalError::thread(&error))?;
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
@@ -415,7 +417,7 @@ fn log_start(settings: &Settings, log: &Log) {
         "port": i32::from(settings.port),
         "dbPath": settings.db_path.to_string_lossy().into_owned(),
         "version": env!("CARGO_PKG_VERSION"),
-        "compatibleWith": crate::commands::build_info::COMPATIBLE_VERSION,
+        "compatibleWith": COMPATIBLE_VERSION,
         "memoryLimitBytes": i64::try_from(usable_bytes()).unwrap_or(i64::MAX),
     };
     log.info(
