@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::table::{Kind, Setting, SettingValue, path, text};
 use super::SettingsError;
+use super::table::{Kind, Setting, SettingValue, path, text};
 
 /// Where the cluster is.
 #[derive(Clone, Debug, PartialEq, Eq)]
