@@ -78,6 +78,7 @@ error_codes! {
     BadValue = 2,
     NoSuchKey = 4,
     GraphContainsCycle = 5,
+    HostUnreachable = 6,
     FailedToParse = 9,
     UnsupportedFormat = 12,
     Unauthorized = 13,
@@ -122,6 +123,7 @@ error_codes! {
     NewReplicaSetConfigurationIncompatible = 103,
     NotExactValueField = 111,
     WriteConflict = 112,
+    CommandNotSupported = 115,
     ConflictingOperationInProgress = 117,
     DocumentValidationFailure = 121,
     NotAReplicaSet = 123,
@@ -195,7 +197,6 @@ fn name_of(code: i32) -> Option<&'static str> {
 
 /// Names of further codes that drivers and applications know, in the order of their numbers.
 const FURTHER_NAMES: &[(i32, &str)] = &[
-    (6, "HostUnreachable"),
     (7, "HostNotFound"),
     (8, "UnknownError"),
     (10, "CannotMutateObject"),
@@ -224,7 +225,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (98, "DBPathInUse"),
     (101, "OutdatedClient"),
     (107, "LockFailed"),
-    (115, "CommandNotSupported"),
     (116, "DocTooLargeForCapped"),
     (118, "NamespaceNotSharded"),
     (120, "OplogStartMissing"),

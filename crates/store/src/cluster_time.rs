@@ -114,7 +114,7 @@ impl ClusterTime {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn open(engine: &Engine, times: Arc<Times>) -> Result<ClusterTime> {
-        let stored = match engine.has_tree(CATALOG_TREE) {
+        let stored = match engine.has_tree(CATALOG_TREE)? {
             true => engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?,
             false => None,
         };

@@ -46,6 +46,11 @@ impl Error {
                 EngineError::LogGone { .. } => ErrorCode::ChangeStreamHistoryLost,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. } => ErrorCode::ExceededTimeLimit,
+                // Drivers try both again: the records of retryable writes tell what was done.
+                EngineError::Unavailable(_) | EngineError::OutcomeUnknown(_) => {
+                    ErrorCode::HostUnreachable
+                }
+                EngineError::Unsupported(_) => ErrorCode::CommandNotSupported,
                 EngineError::Interrupted { timed_out: true } => ErrorCode::MaxTimeMSExpired,
                 EngineError::Interrupted { timed_out: false } => ErrorCode::Interrupted,
                 EngineError::Closed(_)

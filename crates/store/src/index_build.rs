@@ -19,7 +19,7 @@
 //!
 //! If a build fails, its indexes are dropped. If the process ends, it is resumed from the start.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ use crate::keyspace::{
 };
 use crate::namespace::Namespace;
 use crate::points::point;
-use crate::write::duplicate;
+use crate::write::{Retry, duplicate};
 
 /// A side tree with at most this many entries is merged while writers wait.
 const LAST_ENTRIES: u64 = 500;
@@ -56,6 +56,10 @@ const SLICE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(2);
 /// Documents or entries between two checks for interruption.
 const STEPS_BETWEEN_LOOKS: u64 = 1024;
+/// Documents, their bytes, and entries of one commit in a cluster.
+const BATCH_DOCUMENTS: usize = 200;
+const BATCH_BYTES: usize = 1 << 20;
+const BATCH_ENTRIES: usize = 1000;
 
 /// The steps of a build, as `currentOp` shows them.
 const SCANNING: &str = "Index Build: scanning collection";
@@ -354,7 +358,10 @@ impl Build<'_> {
             })
             .collect();
         let loaded = || {
-            let mut loader = self.catalog.engine().bulk_loader(&loads, None)?;
+            let Some(engine) = self.catalog.engine().embedded() else {
+                return self.load_in_batches(&collection);
+            };
+            let mut loader = engine.bulk_loader(&loads, None)?;
             let multikey = self.scan(&collection, &mut loader)?;
             let go_on = |done, total| {
                 self.show(LOADING, done, total);
@@ -376,6 +383,119 @@ impl Build<'_> {
             Error::Engine(EngineError::UnknownTree(_) | EngineError::NotLoading(_)) => aborted(),
             other => other,
         })
+    }
+
+    /// Loads the entries into the trees of a cluster, where no load can be put below what writers have written meanwhile.
+    ///
+    /// Entries of unique indexes come from one snapshot: writers leave these trees alone. Those of others are written in
+    /// batches. Each batch reads its documents from a new snapshot and guards them, so it has the entries of exactly the
+    /// documents that are there when it is committed; what changes later has its entries from the writer.
+    fn load_in_batches(&self, collection: &Collection) -> Result<Vec<MultikeyPaths>> {
+        let mut multikey = vec![MultikeyPaths::default(); self.indexes.len()];
+        for unique in [true, false] {
+            let chosen = (self.indexes.iter().enumerate())
+                .filter(|(_, index)| index.spec.unique == unique)
+                .map(|(place, index)| (place, index.clone()));
+            let (places, indexes): (Vec<usize>, Vec<_>) = chosen.unzip();
+            if indexes.is_empty() {
+                continue;
+            }
+            let fixed = unique.then(|| self.catalog.engine().snapshot());
+            let found = self.fill_in_batches(collection, &indexes, fixed.as_ref())?;
+            for (place, paths) in places.into_iter().zip(found) {
+                multikey[place] = paths;
+            }
+        }
+        Ok(multikey)
+    }
+
+    /// Writes the entries of some indexes. `fixed` is the snapshot for unique ones.
+    fn fill_in_batches(
+        &self,
+        collection: &Collection,
+        indexes: &[Arc<Index>],
+        fixed: Option<&Snapshot>,
+    ) -> Result<Vec<MultikeyPaths>> {
+        let engine = self.catalog.engine();
+        let mut entries = Entries::of(indexes);
+        let total = u64::try_from(collection.counts().documents).unwrap_or(0);
+        let mut documents: u64 = 0;
+        let mut last: Option<Vec<u8>> = None;
+        let mut retry = Retry::new(self.catalog);
+        loop {
+            self.look()?;
+            self.show(LOADING, documents, total.max(documents));
+            let snapshot = fixed.map_or_else(|| engine.snapshot(), Clone::clone);
+            let reader = collection.document_reader(&snapshot);
+            let low = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let forward = Direction::Forward;
+            let mut cursor = snapshot.cursor(collection.primary, low, Bound::Unbounded, forward)?;
+            let mut batch = WriteSet::with_snapshot(&snapshot);
+            let mut unique: BTreeMap<(TreeId, Vec<u8>), (usize, Vec<u8>)> = BTreeMap::new();
+            let (mut read, mut bytes) = (0, 0);
+            let mut reached = None;
+            while let Some((id, stored)) = cursor.next()? {
+                read += 1;
+                bytes += stored.len();
+                if fixed.is_none() {
+                    batch.guard(collection.primary, id);
+                }
+                entries.visit(&reader.whole(id, stored)?, id, |place, key, value| {
+                    let index: &Index = &indexes[place];
+                    if fixed.is_none() {
+                        batch.put(index.tree, key, value);
+                        return Ok(());
+                    }
+                    let entry = (place, value.to_vec());
+                    match unique.insert((index.tree, key.to_vec()), entry) {
+                        Some((_, before)) if before != value => {
+                            Err(duplicate::of_index(collection, index, key, None))
+                        }
+                        _ => Ok(()),
+                    }
+                })?;
+                reached = Some(id.to_vec());
+                let size = bytes.max(batch.bytes());
+                if read >= BATCH_DOCUMENTS || size >= BATCH_BYTES || unique.len() >= BATCH_ENTRIES {
+                    break;
+                }
+            }
+            let Some(reached) = reached else {
+                return Ok(entries.multikey);
+            };
+            if !unique.is_empty() {
+                let now = engine.snapshot();
+                batch = WriteSet::with_snapshot(&now);
+                let keys: Vec<(TreeId, &[u8])> = unique
+                    .keys()
+                    .map(|(tree, key)| (*tree, key.as_slice()))
+                    .collect();
+                now.prefetch(&keys)?;
+                for ((tree, key), (place, value)) in &unique {
+                    match now.get(*tree, key)? {
+                        Some(stored) if *stored != **value => {
+                            return Err(duplicate::of_index(
+                                collection,
+                                &indexes[*place],
+                                key,
+                                None,
+                            ));
+                        }
+                        // Loaded before the build was resumed.
+                        Some(_) => {}
+                        None => batch.put_guarded(*tree, key, value),
+                    }
+                }
+            }
+            match engine.commit(batch, Durability::Logged) {
+                Ok(_) => {
+                    documents += read as u64;
+                    last = Some(reached);
+                    retry.reset();
+                }
+                Err(error) => retry.after(error.into())?,
+            }
+        }
     }
 
     /// Reads all documents and hands their entries to the loader.

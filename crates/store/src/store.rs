@@ -11,9 +11,10 @@ use crate::cluster_time::{ClusterTime, Times};
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
 use crate::keyspace::{
-    DiskSpace, Engine, EngineOptions, EngineStats, EventListener, LogRecovery, MemoryBudget,
+    CATALOG_TREE, ClusterOptions, DiskSpace, Engine, EngineOptions, EngineStats, EventListener,
+    LogRecovery, MemoryBudget,
 };
-use crate::merge::merge_operator;
+use crate::merge::{kind, merge_operator};
 use crate::oplog::{Oplog, OplogSettings};
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
@@ -147,6 +148,21 @@ impl DocumentStore {
         Ok(store)
     }
 
+    /// Opens the store in a TiKV cluster, and creates it if there is none.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::open`]; `HostUnreachable` (6) if the cluster does not answer.
+    pub fn open_cluster(cluster: ClusterOptions, options: StoreOptions) -> Result<DocumentStore> {
+        let engine = Engine::connect(ClusterOptions {
+            merge: merge_operator(),
+            counters: Some((CATALOG_TREE, vec![kind::COUNTER])),
+            ..cluster
+        })?;
+        let store = DocumentStore::open_with(engine, Times::new(), options)?;
+        let _ = store.catalog.drop_leaked_trees();
+        Ok(store)
+    }
+
     /// Opens the store in a directory, and creates it if there is none.
     ///
     /// # Errors
@@ -203,8 +219,8 @@ impl DocumentStore {
         self.engine().stats()
     }
 
-    /// The room of the file system that holds the files.
-    pub fn disk_space(&self) -> DiskSpace {
+    /// The room of the file system that holds the files; `None` if the data is in a cluster.
+    pub fn disk_space(&self) -> Option<DiskSpace> {
         self.engine().disk_space()
     }
 

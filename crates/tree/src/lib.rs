@@ -50,6 +50,7 @@ mod error;
 mod fail_stop;
 mod filter;
 mod flusher;
+mod foreign;
 mod format_version;
 mod free_map;
 mod free_ranges;
@@ -115,6 +116,7 @@ pub use disk_space::{DiskSpaceStats, default_reserve};
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use fail_stop::simulate_fail_stops;
+pub use foreign::WriteOperation;
 pub use format_version::{FormatVersion, format_version};
 pub use hold::ConflictHold;
 pub use identity_hasher::IdentityHasher;

@@ -36,7 +36,9 @@ impl CatalogState {
     pub(super) fn announced(&self, ns: &Namespace) -> Option<Arc<Collection>> {
         let announced = self.announced.load();
         let found = announced.as_ref()?.iter().find(|one| one.ns == *ns)?;
-        self.engine.has_tree(found.primary).then(|| found.clone())
+        // While a cluster does not answer, the reads and writes that follow tell.
+        let is_done = self.engine.has_tree(found.primary).unwrap_or(false);
+        is_done.then(|| found.clone())
     }
 
     /// A collection that a view loaded before does not have: announced, or published since.

@@ -54,7 +54,7 @@ impl Catalog {
         let mut new: Vec<Arc<Index>> = Vec::new();
         for spec in specs {
             if self.is_new(&collection, &new, &spec)? {
-                let tree = self.state.engine.allocate_tree();
+                let tree = self.state.engine.allocate_tree()?;
                 new.push(Arc::new(Index::new(spec, tree, false)));
             }
         }
@@ -82,7 +82,7 @@ impl Catalog {
             } else {
                 batch.clear();
                 for index in &mut new {
-                    *index = Arc::new(self.begin_building(&mut batch, index));
+                    *index = Arc::new(self.begin_building(&mut batch, index)?);
                 }
                 registered.building.clone_from(&new);
             }
@@ -153,10 +153,10 @@ impl Catalog {
             return Err(aborted());
         }
         check_not_replaced(&collection, replaced)?;
-        let mut new = Index::new(spec, self.state.engine.allocate_tree(), false);
+        let mut new = Index::new(spec, self.state.engine.allocate_tree()?, false);
         new.replaces = Some(replaced.tree);
         let mut batch = Batch::new(None);
-        let new = Arc::new(self.begin_building(&mut batch, &new));
+        let new = Arc::new(self.begin_building(&mut batch, &new)?);
         // The catalog on disk has only the index that it replaces.
         (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree));
         let all = collection.indexes.iter().chain([&new]).cloned().collect();
@@ -188,11 +188,12 @@ impl Catalog {
             return Ok((collection, building));
         }
         let fresh = |index: &Arc<Index>| {
-            let tree = self.state.engine.allocate_tree();
-            Arc::new(Index::new(index.spec.clone(), tree, false))
+            let tree = self.state.engine.allocate_tree()?;
+            Ok(Arc::new(Index::new(index.spec.clone(), tree, false)))
         };
         self.replace_with(&collection, || {
-            let mut new: Vec<Arc<Index>> = collection.indexes.iter().map(fresh).collect();
+            let new: Result<Vec<Arc<Index>>> = collection.indexes.iter().map(fresh).collect();
+            let mut new = new?;
             let mut batch = Batch::new(None);
             for index in &new {
                 batch.create_tree(index.tree, &index.spec.tree);
@@ -203,7 +204,7 @@ impl Catalog {
             } else {
                 batch.clear();
                 for index in &mut new {
-                    *index = Arc::new(self.begin_building(&mut batch, index));
+                    *index = Arc::new(self.begin_building(&mut batch, index)?);
                 }
                 building.clone_from(&new);
             }
@@ -218,16 +219,16 @@ impl Catalog {
     }
 
     /// Creates the trees of an index that is to be built.
-    fn begin_building(&self, batch: &mut WriteSet, index: &Index) -> Index {
+    fn begin_building(&self, batch: &mut WriteSet, index: &Index) -> Result<Index> {
         batch.create_tree_to_load(index.tree, &index.spec.tree);
         let mut sides = Vec::new();
         if index.spec.unique {
-            sides.push(self.state.engine.allocate_tree());
+            sides.push(self.state.engine.allocate_tree()?);
         }
         for side in &sides {
             batch.create_tree(*side, &index.spec.tree);
         }
-        index.with_sides(sides)
+        Ok(index.with_sides(sides))
     }
 
     /// Whether an index does not exist yet and may be created.
@@ -322,7 +323,7 @@ impl Catalog {
                     continue;
                 }
                 older.iter().for_each(|side| batch.drop_tree(*side));
-                let side = self.state.engine.allocate_tree();
+                let side = self.state.engine.allocate_tree()?;
                 batch.create_tree(side, &index.spec.tree);
                 let after = Arc::new(index.with_sides(vec![*last, side]));
                 if after.replaces.is_none() {
@@ -431,9 +432,9 @@ impl Catalog {
             for index in all.iter_mut().filter(|index| !is_whole(index)) {
                 index.trees().for_each(|tree| batch.drop_tree(tree));
                 persist::delete_index(&mut batch, &collection.uuid, index);
-                let tree = self.state.engine.allocate_tree();
+                let tree = self.state.engine.allocate_tree()?;
                 let fresh = Index::new(index.spec.clone(), tree, false);
-                *index = Arc::new(self.begin_building(&mut batch, &fresh));
+                *index = Arc::new(self.begin_building(&mut batch, &fresh)?);
                 persist::put_index(&mut batch, &collection.uuid, index);
             }
             self.replace(&collection, Some(collection.with_indexes(all)), batch)?;

@@ -304,19 +304,22 @@ impl Catalog {
     ) -> Result<()> {
         let mut batch = self.batch(ns);
         let uuid = self.given_uuid.unwrap_or_else(random_uuid);
-        let primary = self.state.engine.allocate_tree();
+        let primary = self.state.engine.allocate_tree()?;
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
-        let segments = has_segments.then(|| self.state.engine.allocate_tree());
+        let segments = match has_segments {
+            true => Some(self.state.engine.allocate_tree()?),
+            false => None,
+        };
         let mut indexes = Vec::new();
         if settings.has_id_index() {
-            let tree = self.state.engine.allocate_tree();
+            let tree = self.state.engine.allocate_tree()?;
             let index = Index::new(records::id_index(&settings.collator)?, tree, true);
             batch.create_tree(tree, &settings.tree);
             persist::put_index(&mut batch, &uuid, &index);
             indexes.push(Arc::new(index));
         }
         if let Some(spec) = system_index(ns) {
-            let tree = self.state.engine.allocate_tree();
+            let tree = self.state.engine.allocate_tree()?;
             let index = Index::new(IndexSpec::parse(&spec)?, tree, true);
             batch.create_tree(tree, &index.spec.tree);
             persist::put_index(&mut batch, &uuid, &index);

@@ -74,7 +74,7 @@ impl Catalog {
         if !may(collection.changes) {
             return Ok(Switched::Refused);
         }
-        let tree = self.state.engine.allocate_tree();
+        let tree = self.state.engine.allocate_tree()?;
         let mut batch = Batch::new(None);
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_working(&mut batch, tree);
@@ -112,7 +112,7 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn create_working_tree(&self) -> Result<TreeId> {
-        let tree = self.state.engine.allocate_tree();
+        let tree = self.state.engine.allocate_tree()?;
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_working(&mut batch, tree);

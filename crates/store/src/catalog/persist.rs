@@ -113,7 +113,7 @@ pub(crate) fn put_counter(batch: &mut WriteSet, uuid: &Uuid, counts: Counts) {
 
 /// Restores the format entry of a damaged catalog, and removes entries that cannot be read, so that it can be loaded.
 pub(crate) fn repair(engine: &Engine) -> Result<()> {
-    if !engine.has_tree(CATALOG_TREE) {
+    if !engine.has_tree(CATALOG_TREE)? {
         // An empty one is made when it is loaded.
         return Ok(());
     }
@@ -246,7 +246,7 @@ pub(super) fn drop_index_trees(batch: &mut WriteSet, index: &Index) {
 
 /// Reads the whole catalog.
 pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -> Result<View> {
-    if !engine.has_tree(CATALOG_TREE) {
+    if !engine.has_tree(CATALOG_TREE)? {
         return create(engine);
     }
     let snapshot = engine.snapshot();
@@ -290,9 +290,9 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -
             && !settings.is_by_record()
             && !ns.coll().starts_with("system.");
         if upgrades {
-            segments = Some(engine.allocate_tree());
+            segments = Some(engine.allocate_tree()?);
         }
-        if settings.is_by_record() && engine.has_tree(primary) {
+        if settings.is_by_record() && engine.has_tree(primary)? {
             shared.records.load(&snapshot, primary)?;
         }
         let collection = Collection {

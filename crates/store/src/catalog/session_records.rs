@@ -43,7 +43,10 @@ impl SessionTree {
     pub fn load(engine: &Engine) -> Result<SessionTree> {
         let tree = persist::session_tree(&engine.snapshot())?;
         // An older version may have dropped it.
-        let tree = tree.filter(|tree| engine.has_tree(*tree));
+        let tree = match tree {
+            Some(tree) if engine.has_tree(tree)? => Some(tree),
+            _ => None,
+        };
         Ok(SessionTree(AtomicU32::new(
             tree.map_or(NONE, |tree| tree.0),
         )))
@@ -151,7 +154,7 @@ impl Catalog {
         if let Some(tree) = self.session_tree() {
             return Ok(Records(tree));
         }
-        let tree = self.state.engine.allocate_tree();
+        let tree = self.state.engine.allocate_tree()?;
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_session_tree(&mut batch, tree);

@@ -300,7 +300,7 @@ impl Changes {
             }
         }
         let snapshot = self.store.engine().snapshot();
-        if !snapshot.has_tree(tree) {
+        if !snapshot.has_tree(tree)? {
             return Err(is_off());
         }
         self.check_history(&oplog, &snapshot, tree)?;

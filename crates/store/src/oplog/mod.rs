@@ -145,7 +145,7 @@ impl Stored {
 
     /// The entry of an engine.
     fn of(engine: &Engine) -> Result<Option<Stored>> {
-        let stored = match engine.has_tree(CATALOG_TREE) {
+        let stored = match engine.has_tree(CATALOG_TREE)? {
             true => engine.snapshot().get(CATALOG_TREE, Oplog::KEY)?,
             false => None,
         };
@@ -189,9 +189,15 @@ impl Oplog {
     pub(crate) fn open(engine: &Engine, cluster_time: Arc<ClusterTime>) -> Result<Oplog> {
         let stored = Stored::of(engine)?;
         // A log that was cut may have lost a tree.
-        let stored = stored.filter(|stored| {
-            engine.has_tree(stored.trees.entries) && engine.has_tree(stored.trees.pre_images)
-        });
+        let stored = match stored {
+            Some(stored)
+                if engine.has_tree(stored.trees.entries)?
+                    && engine.has_tree(stored.trees.pre_images)? =>
+            {
+                Some(stored)
+            }
+            _ => None,
+        };
         let settings = stored.as_ref().map(|stored| stored.settings);
         let mut oplog = Oplog {
             engine: engine.clone(),
@@ -349,8 +355,8 @@ impl Oplog {
     pub(crate) fn turn_on(&self, settings: OplogSettings) -> Result<()> {
         let _alone = self.upkeep.write();
         let trees = Trees {
-            entries: self.engine.allocate_tree(),
-            pre_images: self.engine.allocate_tree(),
+            entries: self.engine.allocate_tree()?,
+            pre_images: self.engine.allocate_tree()?,
         };
         let mut batch = WriteSet::new();
         // Entries are written once, read in order, and trimmed before long: large pages that compress quickly.
@@ -555,7 +561,7 @@ fn put_noop(batch: &mut WriteSet, tree: TreeId, message: &Doc, added: &mut Added
 pub(crate) fn stage_removal(batch: &mut WriteSet, engine: &Engine) -> Result<()> {
     if let Ok(Some(stored)) = Stored::of(engine) {
         for tree in [stored.trees.entries, stored.trees.pre_images] {
-            if engine.has_tree(tree) {
+            if engine.has_tree(tree)? {
                 batch.drop_tree(tree);
             }
         }
