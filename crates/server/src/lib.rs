@@ -60,6 +60,7 @@ mod room;
 mod service_manager;
 mod sessions;
 mod settings;
+mod sharding;
 mod standby;
 mod startup_warnings;
 mod state;

@@ -56,7 +56,7 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | server-side JavaScript (`$where`, `$function`, `$accumulator`, `mapReduce`) | an error that names what to use instead |
 | a replica set with more than one member | `--replSet` makes a [replica set of one](replica-set.md); a configuration with two members is refused. [`--follow`](standby.md) makes an asynchronous standby |
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
-| sharding | the commands reply as a mongod without shards does |
+| sharding with data files | the commands reply as a mongod without shards does. Servers over a [TiKV cluster](scale-out.md) have them: TiKV divides the data |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | text is always normalized |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |

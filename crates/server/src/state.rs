@@ -30,6 +30,7 @@ use crate::replication::{Replication, stored_name};
 use crate::room::Rooms;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, shown_arguments};
+use crate::sharding;
 use crate::standby::Standby;
 use crate::tail_turns::TailTurns;
 use crate::tls::Tls;
@@ -155,7 +156,9 @@ impl Server {
             )),
             _ => None,
         };
-        let replication = if standby.is_some() {
+        let replication = if settings.tikv.is_on {
+            Some(Replication::open_router(&store, reached))
+        } else if standby.is_some() {
             Some(Replication::open_standby(&store, given_name, reached))
         } else {
             // One that was a standby, and is a primary now, has the name in its configuration.
@@ -201,6 +204,10 @@ impl Server {
         };
         let sample_rate = settings.profiling.sample_rate;
         let query_stats_rate = settings.query_stats_rate;
+        let mut cursors = Cursors::new(store.memory());
+        if settings.tikv.is_on {
+            cursors = cursors.marked(sharding::mark(&format!("{host}:{port}")));
+        }
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
@@ -214,7 +221,7 @@ impl Server {
             history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
             settings,
             log,
-            cursors: Cursors::new(store.memory()),
+            cursors,
             store,
             replication,
             standby,
