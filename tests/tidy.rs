@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("console", &["auth", "bson"]),
     ("telemetry", &["bson"]),
     ("query", &["bson", "error"]),
+    ("javascript", &["bson", "error", "query"]),
     ("store", &["bson", "error", "query", "tikv", "tree"]),
     (
         "server",
@@ -34,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "client",
             "console",
             "error",
+            "javascript",
             "query",
             "store",
             "telemetry",

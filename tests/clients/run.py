@@ -107,6 +107,7 @@ ALL = {
     "go": (300, go()),
     "php": (300, php),
     "large": (300, python("large")),
+    "javascript": (180, python("javascript")),
     "robustness": (300, python("robustness")),
     "crash": (420, python("crash")),
     "backup": (300, python("backup")),

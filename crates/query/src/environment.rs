@@ -1,5 +1,6 @@
 //! The environment of filters, projections, updates and pipelines: variables, the time and the collator.
 
+use crate::script::{NoScripts, ScriptHost};
 use frond_bson::{Collator, Doc};
 
 /// The environment in which filters, projections, updates and pipelines are parsed. The parsed form
@@ -12,6 +13,10 @@ pub struct Environment<'a> {
     pub now_ms: i64,
     /// How strings compare.
     pub collator: &'a Collator,
+    /// Makes the functions of `$where`, `$function` and `$accumulator`.
+    pub scripts: &'static dyn ScriptHost,
+    /// Whether the stages and accumulators may stand here that only the server itself writes: those of `mapReduce`.
+    pub internal: bool,
 }
 
 impl Default for Environment<'_> {
@@ -20,6 +25,8 @@ impl Default for Environment<'_> {
             variables: None,
             now_ms: 0,
             collator: Collator::BINARY,
+            scripts: &NoScripts,
+            internal: false,
         }
     }
 }

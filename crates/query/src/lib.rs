@@ -24,6 +24,7 @@ mod random;
 mod raw;
 pub mod reference;
 pub mod required_fields;
+pub mod script;
 pub mod sort;
 pub mod spill;
 mod statistics;

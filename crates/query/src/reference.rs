@@ -41,15 +41,13 @@ pub fn families() -> Vec<Family> {
         aggregate::stages::names(),
         aggregate::window::function::names(),
     );
-    let not_queries = matcher::operators::UNSUPPORTED_DOCUMENT_OPERATORS;
     let not_stages = aggregate::stages::UNSUPPORTED;
-    let not_expressions = expr::operators::JAVASCRIPT;
     vec![
-        Family::new("Query operators", queries, not_queries),
+        Family::new("Query operators", queries, &[]),
         Family::new("Update operators", updates, &[]),
         Family::new("Aggregation stages", stages, not_stages),
         Family::new("Accumulators of `$group`", accumulators::names(), &[]),
         Family::new("Window functions", windows, &[]),
-        Family::new("Expression operators", expressions, not_expressions),
+        Family::new("Expression operators", expressions, &[]),
     ]
 }

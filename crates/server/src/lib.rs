@@ -57,6 +57,7 @@ mod replication;
 mod reply;
 mod reply_room;
 mod room;
+mod scripting;
 mod service_manager;
 mod sessions;
 mod settings;

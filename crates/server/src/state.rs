@@ -8,6 +8,7 @@ use frond_auth::NoRandomness;
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
 use frond_console::history::History;
 use frond_error::Error;
+use frond_javascript::JavaScript;
 use frond_store::{DocumentStore, Namespace};
 use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use tokio::sync::watch;
@@ -22,12 +23,14 @@ use crate::fail_points::FailPoints;
 use crate::figures::{self, Sources};
 use crate::log::{Component, Log, Severity};
 use crate::logins::Logins;
+use crate::memory::usable_bytes;
 use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
 use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::query_stats::QueryStats;
 use crate::replication::{Replication, stored_name};
 use crate::room::Rooms;
+use crate::scripting;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, shown_arguments};
 use crate::sharding;
@@ -80,6 +83,8 @@ pub struct Server {
     pub tracing: Option<Tracing>,
     /// Memory for requests and replies.
     pub rooms: Rooms,
+    /// Runs JavaScript; none if it is turned off.
+    pub javascript: Option<JavaScript>,
     /// Runs commands.
     pub executor: Executor,
     /// Turns of readers that follow the end of a collection or of the oplog.
@@ -219,6 +224,7 @@ impl Server {
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             access: Access::new(store.clone(), settings.security.authorization),
             history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
+            javascript: scripting::start(&settings, &store, &log, usable_bytes()),
             settings,
             log,
             cursors,

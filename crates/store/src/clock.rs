@@ -21,6 +21,8 @@ pub(crate) fn environment<'a>(
         variables,
         now_ms: now_ms(),
         collator,
+        scripts: crate::scripts::script_host(),
+        internal: crate::scripts::is_internal(),
     }
 }
 

@@ -29,6 +29,8 @@ mod points;
 mod queries;
 mod record;
 pub mod reference;
+mod requests;
+mod scripts;
 mod signal;
 mod spill;
 mod store;
@@ -73,6 +75,10 @@ pub use plan::Hint;
 pub use points::{ActsAtPoints, at_points};
 pub use queries::{QueryLimit, QuerySettings};
 pub use record::LargeDocuments;
+pub use requests::scripted;
+pub use scripts::{
+    allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
+};
 pub use signal::TailSignal;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};
 pub use transaction::{SnapshotReads, Transaction};

@@ -1,10 +1,11 @@
 //! The resources of queries: memory limits and temporary files.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use frond_query::aggregate::StageLimits;
+use frond_query::script::ScriptEngine;
 use frond_query::spill::{Budget, SpillSpace, Spilled};
 
 use crate::error::{Result, command};
@@ -16,6 +17,7 @@ use frond_error::ErrorCode;
 pub struct QuerySettings {
     limits: [AtomicUsize; COUNT],
     disk_use: AtomicBool,
+    engine: OnceLock<Arc<dyn ScriptEngine>>,
     folder: Option<Arc<SpillFolder>>,
 }
 
@@ -59,8 +61,19 @@ impl QuerySettings {
             ]
             .map(AtomicUsize::new),
             disk_use: AtomicBool::new(true),
+            engine: OnceLock::new(),
             folder: folder.map(Arc::new),
         })
+    }
+
+    /// What runs JavaScript; `None` if nothing does.
+    pub fn engine(&self) -> Option<Arc<dyn ScriptEngine>> {
+        self.engine.get().cloned()
+    }
+
+    /// Sets [`QuerySettings::engine`], once.
+    pub fn set_engine(&self, engine: Arc<dyn ScriptEngine>) {
+        let _ = self.engine.set(engine);
     }
 
     /// A limit; of memory in bytes.

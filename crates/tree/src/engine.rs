@@ -192,7 +192,11 @@ impl Engine {
         sealed.extend_from_slice(&version.sealed);
         let active = Memtable::new(size, log_start, &self.spare_blocks);
         self.version.store(Arc::new(Version {
-            active: Arc::new(active.after(&version.active, state.last_stamp)),
+            active: Arc::new(active.after(
+                &version.active,
+                state.next_sequence - 1,
+                state.last_stamp,
+            )),
             sealed,
             ..Version::clone(&version)
         }));

@@ -93,7 +93,7 @@ pub enum Error {
     /// [`crate::Options::stamps`] has no stamps reserved for the write set. Nothing is stored.
     NoStamp,
     /// The log from this position on is not there any more: the store has deleted it, or a reader held more of it than
-    /// [`crate::Options::log_hold_bytes`], or the disk was nearly full.
+    /// [`crate::Options::log_hold_bytes`], or the disk was nearly full, or a crash lost it before it was durable.
     LogGone {
         /// The position.
         position: u64,
@@ -271,8 +271,8 @@ impl fmt::Display for Error {
             Error::NoStamp => f.write_str("no stamps are reserved for the write set"),
             Error::LogGone { position } => write!(
                 f,
-                "the log is gone from position {position} on: it was deleted, or a reader of the log kept more of it than \
-                 it may"
+                "the log is gone from position {position} on: it was deleted, a reader of the log kept more of it than \
+                 it may, or a crash lost it before it was durable"
             ),
             Error::InvalidOption(text) => f.write_str(text),
             Error::Stalled {

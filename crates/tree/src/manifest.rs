@@ -33,7 +33,8 @@ const FLAG_EXACT: u8 = 1;
 pub(crate) struct Position {
     /// Where a replay of the log starts.
     pub(crate) log_start: u64,
-    /// Every sequence number in the trees is at most this.
+    /// The last sequence number of the commits before `log_start`: the log goes on with the next one. Those of later commits
+    /// are used again if a crash loses them.
     pub(crate) sequence: u64,
     /// The next id of a tree.
     pub(crate) next_tree: u32,

@@ -266,7 +266,7 @@ impl Engine {
             let loaded_at = self.loaded_at.load(Ordering::Relaxed);
             let position = Position {
                 log_start: version.log_start(),
-                sequence: state.next_sequence - 1,
+                sequence: version.sequence_in_trees(),
                 next_tree: self.next_tree.load(Ordering::Acquire),
                 complete_at: match self.log.get() {
                     Some(log) if changes_trees => log.end(),

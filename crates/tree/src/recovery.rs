@@ -36,7 +36,7 @@ impl Engine {
             let version = self.version.load_full();
             let active = Memtable::new(size, at, &self.spare_blocks);
             let last_stamp = self.commit_lock.lock().last_stamp;
-            let active = Arc::new(active.after(&version.active, last_stamp));
+            let active = Arc::new(active.after(&version.active, sequence - 1, last_stamp));
             active.reserve(bytes);
             self.version.store(Arc::new(Version {
                 active,
@@ -78,11 +78,14 @@ impl Engine {
         let version = self.version.load_full();
         let size = self.options.memtable_size();
         let active = Memtable::new(size, position, &self.spare_blocks);
-        let last_stamp = self.commit_lock.lock().last_stamp;
+        let (last_sequence, last_stamp) = {
+            let state = self.commit_lock.lock();
+            (state.next_sequence - 1, state.last_stamp)
+        };
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
         self.version.store(Arc::new(Version {
-            active: Arc::new(active.after(&version.active, last_stamp)),
+            active: Arc::new(active.after(&version.active, last_sequence, last_stamp)),
             sealed,
             ..Version::clone(&version)
         }));

@@ -158,7 +158,7 @@ impl Store {
             SpareBlocks::new(move |bytes| budget.reserve(MemoryUse::Memtables, bytes));
         let active = Memtable::new(size, position.log_start, &spare_blocks);
         let version = Version {
-            active: Arc::new(active.after_stamp(position.last_stamp)),
+            active: Arc::new(active.after_commits(position.sequence, position.last_stamp)),
             sealed: Vec::new(),
             trees: opened.trees,
             damage: runs.damage.clone(),

@@ -331,6 +331,11 @@ impl Version {
         self.oldest_memtable().log_start
     }
 
+    /// The last sequence number of the commits that are in the trees.
+    pub(crate) fn sequence_in_trees(&self) -> u64 {
+        self.oldest_memtable().sequence_before
+    }
+
     /// The last stamp of the commits that are in the trees, as far as it is known.
     pub(crate) fn stamp_in_trees(&self) -> u64 {
         self.oldest_memtable().stamp_before

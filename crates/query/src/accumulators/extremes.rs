@@ -72,8 +72,8 @@ impl Accumulator for Best {
         self.offer(&value.or_null())
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.value.clone().unwrap_or(OwnedValue::Null))
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.value.clone().unwrap_or(OwnedValue::Null)))
     }
 
     fn can_merge(&self) -> bool {
@@ -126,7 +126,7 @@ impl Accumulator for BestN {
         Ok(value.len_bytes())
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.values.iter().collect::<ArrayBuf>().into())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.values.iter().collect::<ArrayBuf>().into()))
     }
 }

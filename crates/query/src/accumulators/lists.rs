@@ -60,8 +60,8 @@ impl Accumulator for Push {
         Ok(self.0.len_bytes() - before)
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.0.clone().into())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.0.clone().into()))
     }
 }
 
@@ -97,8 +97,8 @@ impl Accumulator for AddToSet {
         Ok(size + value.len_bytes())
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.values.clone().into())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.values.clone().into()))
     }
 }
 
@@ -115,8 +115,8 @@ impl Accumulator for First {
         Ok(value.len_bytes())
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.0.clone().unwrap_or(OwnedValue::Null))
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.0.clone().unwrap_or(OwnedValue::Null)))
     }
 
     fn can_merge(&self) -> bool {
@@ -149,8 +149,8 @@ impl Accumulator for Last {
         Ok(value.len_bytes().saturating_sub(before))
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.0.clone())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.0.clone()))
     }
 
     fn can_merge(&self) -> bool {
@@ -177,8 +177,8 @@ impl Accumulator for FirstN {
         Ok(value.len_bytes())
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.values.clone().into())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.values.clone().into()))
     }
 
     fn wants_more(&self) -> bool {
@@ -204,7 +204,7 @@ impl Accumulator for LastN {
         Ok(value.len_bytes().saturating_sub(freed))
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.values.iter().collect::<ArrayBuf>().into())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.values.iter().collect::<ArrayBuf>().into()))
     }
 }

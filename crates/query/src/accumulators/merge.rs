@@ -23,7 +23,7 @@ impl Accumulator for MergeObjects {
         Ok(self.0.len_bytes().saturating_sub(before))
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(self.0.clone().into())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(self.0.clone().into()))
     }
 }

@@ -1,6 +1,7 @@
 //! The accumulators of `$group`: one file per family, and the table that names them.
 
 mod extremes;
+mod javascript;
 mod lists;
 mod merge;
 mod order;
@@ -49,6 +50,8 @@ pub(crate) enum Start {
     Percentiles(Arc<Percentiles>),
     /// By a sort order.
     Sorted(Box<order::Order>),
+    /// By functions of JavaScript.
+    Scripted(javascript::Scripted),
 }
 
 impl Start {
@@ -66,6 +69,7 @@ impl Start {
                 Box::new(percentile::Numbers::new(percentiles.clone()))
             }
             Start::Sorted(order) => order.begin(group, now_ms)?,
+            Start::Scripted(scripted) => scripted.begin(group, now_ms)?,
         })
     }
 }
@@ -116,7 +120,10 @@ pub(crate) trait Accumulator: Any + Send {
     fn add(&mut self, value: &Val<'_>, context: &Context<'_>) -> Result<usize>;
 
     /// The result; `None` leaves the field out.
-    fn result(&self) -> Option<OwnedValue>;
+    ///
+    /// # Errors
+    /// Those of functions of JavaScript.
+    fn result(&self) -> Result<Option<OwnedValue>>;
 
     /// Whether [`Accumulator::merge`] can add another state.
     fn can_merge(&self) -> bool {
@@ -138,6 +145,7 @@ pub(crate) trait Accumulator: Any + Send {
 /// Every accumulator, by family.
 pub(crate) const FAMILIES: &[&[Operator]] = &[
     extremes::OPERATORS,
+    javascript::OPERATORS,
     lists::OPERATORS,
     merge::OPERATORS,
     order::OPERATORS,
@@ -260,5 +268,6 @@ pub(crate) fn names() -> Vec<&'static str> {
         .iter()
         .flat_map(|family| family.iter())
         .map(|o| o.name)
+        .filter(|name| !name.starts_with("$_"))
         .collect()
 }

@@ -122,11 +122,11 @@ impl Accumulator for Ordered {
         Ok(size.saturating_sub(freed))
     }
 
-    fn result(&self) -> Option<OwnedValue> {
+    fn result(&self) -> Result<Option<OwnedValue>> {
         let mut values = self.kept.iter().map(|(_, value)| value);
-        Some(match self.n {
+        Ok(Some(match self.n {
             None => values.next().cloned().unwrap_or(OwnedValue::Null),
             Some(_) => values.collect::<ArrayBuf>().into(),
-        })
+        }))
     }
 }

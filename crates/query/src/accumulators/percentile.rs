@@ -50,9 +50,9 @@ impl Accumulator for Numbers {
         Ok(size_of::<f64>())
     }
 
-    fn result(&self) -> Option<OwnedValue> {
+    fn result(&self) -> Result<Option<OwnedValue>> {
         let mut sorted = self.numbers.clone();
         sorted.sort_by(f64::total_cmp);
-        Some(self.percentiles.of_sorted(&sorted))
+        Ok(Some(self.percentiles.of_sorted(&sorted)))
     }
 }

@@ -45,8 +45,8 @@ impl Accumulator for Sum {
         Ok(0)
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(Value::from(self.total()).to_owned())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(Value::from(self.total()).to_owned()))
     }
 
     fn can_merge(&self) -> bool {
@@ -67,9 +67,9 @@ impl Accumulator for Average {
         Ok(0)
     }
 
-    fn result(&self) -> Option<OwnedValue> {
+    fn result(&self) -> Result<Option<OwnedValue>> {
         let average = Average::result(self).map_or(Value::Null, Value::from);
-        Some(average.to_owned())
+        Ok(Some(average.to_owned()))
     }
 
     fn can_merge(&self) -> bool {
@@ -92,8 +92,8 @@ impl Accumulator for Population {
         Ok(0)
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(Value::from(self.0.population()).to_owned())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(Value::from(self.0.population()).to_owned()))
     }
 }
 
@@ -107,7 +107,7 @@ impl Accumulator for Sample {
         Ok(0)
     }
 
-    fn result(&self) -> Option<OwnedValue> {
-        Some(Value::from(self.0.sample()).to_owned())
+    fn result(&self) -> Result<Option<OwnedValue>> {
+        Ok(Some(Value::from(self.0.sample()).to_owned()))
     }
 }

@@ -560,7 +560,7 @@ impl State {
         let mut doc = DocBuf::new();
         doc.push("_id", &self.id);
         for ((name, _), state) in stage.fields.iter().zip(self.accumulators) {
-            if let Some(value) = state.result() {
+            if let Some(value) = state.result()? {
                 super::add_fields::check_depth(&value.as_value()).map_err(|error| {
                     error.context(format!(
                         "$group: {}",

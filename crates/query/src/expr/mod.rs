@@ -24,8 +24,10 @@ pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
 
 use crate::environment::Environment;
 use crate::meta::MetaFields;
+use crate::script::Script;
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, Result};
+use std::sync::Arc;
 
 /// The values of a command's `let`: each expression is evaluated once, without a document, and may
 /// use the variables before it. A missing value is held as `undefined`, which a variable gives back
@@ -42,6 +44,7 @@ pub fn evaluate_variables(variables: &Doc, now_ms: i64, collator: &Collator) -> 
             variables: Some(&values),
             now_ms,
             collator,
+            ..Environment::default()
         };
         let expression = Expr::parse(&value, &environment)?;
         let mut reads_document = false;
@@ -76,6 +79,13 @@ impl Expr {
     pub fn parse(value: &Value<'_>, environment: &Environment<'_>) -> Result<Expr> {
         let node = Parser::new(environment).parse(*value)?;
         Ok(Expr { node })
+    }
+
+    /// The condition of a `$where`: what a function of JavaScript says of the document.
+    pub(crate) fn of_condition(script: Arc<dyn Script>) -> Expr {
+        Expr {
+            node: operators::condition(script),
+        }
     }
 
     /// Evaluates the expression. The result borrows from the document and the expression where it

@@ -13,10 +13,8 @@ pub(crate) const MISSING: Value<'static> = Value::Undefined;
 
 /// Reads expressions; knows the variables that are bound around the current place.
 pub(crate) struct Parser<'v> {
-    /// Values of `let`, known before evaluation.
-    constants: Option<&'v Doc>,
-    /// How the operators that compare values see strings.
-    collator: &'v Collator,
+    /// Values of `let`, known before evaluation; the collator; the host of functions.
+    environment: Environment<'v>,
     /// Whether this is the expression of `$redact`, which has variables of its own.
     redacts: bool,
     /// Names bound around the current place and their numbers.
@@ -28,8 +26,7 @@ impl<'v> Parser<'v> {
     /// A parser with the variables of `let` and the collator.
     pub(crate) fn new(environment: &Environment<'v>) -> Parser<'v> {
         Parser {
-            constants: environment.variables,
-            collator: environment.collator,
+            environment: *environment,
             redacts: false,
             bound: Vec::new(),
             next_variable: 0,
@@ -38,13 +35,18 @@ impl<'v> Parser<'v> {
 
     /// How strings compare, for operators and accumulators that compare values.
     pub(crate) fn collator(&self) -> &'v Collator {
-        self.collator
+        self.environment.collator
+    }
+
+    /// What is known at parse time.
+    pub(crate) fn environment(&self) -> &Environment<'v> {
+        &self.environment
     }
 
     /// The node of an operator with its arguments.
     fn call(&self, operator: &'static Operator, nodes: Vec<Node>) -> Node {
         match operator.eval {
-            Eval::Collated(_) => Node::Collated(operator, nodes, self.collator.clone()),
+            Eval::Collated(_) => Node::Collated(operator, nodes, self.environment.collator.clone()),
             _ => Node::Call(operator, nodes),
         }
     }
@@ -265,7 +267,7 @@ impl<'v> Parser<'v> {
             }
             _ => {}
         }
-        match self.constants.and_then(|c| c.get(name)) {
+        match self.environment.variables.and_then(|c| c.get(name)) {
             Some(Value::Undefined) => Ok(Node::Remove),
             Some(value) => Ok(match below.get(value).into_value() {
                 Some(value) => Node::Constant(value),

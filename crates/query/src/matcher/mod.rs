@@ -19,7 +19,6 @@ pub use operators::array::ElemMatch;
 pub use operators::bits::{BitTest, BitTestKind};
 pub use operators::comparison::{Comparison, Relation};
 pub use operators::expr::Computed;
-pub(crate) use operators::javascript::NO_ENGINE;
 pub use operators::membership::InSet;
 pub use operators::modulo::Modulo;
 pub use operators::sample_rate::SampleRate;
@@ -195,7 +194,7 @@ impl Filter {
     /// Parses a filter inside of a pipeline, which cannot ask for what is near a point (5626500).
     /// Otherwise as [`Filter::parse_with`].
     pub fn parse_in_pipeline(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
-        let root = parse::document(filter, Context::top(environment))?;
+        let root = parse::document(filter, Context::in_pipeline(environment))?;
         operators::geo::check_no_near(&root)?;
         Ok(Filter { root })
     }

@@ -18,6 +18,8 @@ pub(crate) struct Context<'e> {
     depth: usize,
     /// Inside `$elemMatch`: fields are those of an array element, not of the document.
     pub(crate) in_element: bool,
+    /// In a `$match`, where `$where` is refused.
+    pub(crate) in_pipeline: bool,
     /// The environment of `$expr`; without it the operator is refused.
     pub(crate) environment: Option<&'e Environment<'e>>,
     /// How conditions compare strings.
@@ -33,11 +35,20 @@ impl<'e> Context<'e> {
         }
     }
 
+    /// The start of the filter of a `$match`.
+    pub(crate) fn in_pipeline(environment: &'e Environment<'e>) -> Context<'e> {
+        Context {
+            in_pipeline: true,
+            ..Context::top(environment)
+        }
+    }
+
     /// The start of a filter that may not.
     pub(crate) fn without_expressions(collator: &'e Collator) -> Context<'e> {
         Context {
             depth: 0,
             in_element: false,
+            in_pipeline: false,
             environment: None,
             collator,
         }

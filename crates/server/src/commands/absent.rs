@@ -26,7 +26,11 @@ static ABSENT: &[Absent] = &[
     },
     Absent {
         names: &["$eval", "eval"],
-        advice: "server-side JavaScript is not supported; use commands and pipelines",
+        advice: "MongoDB has removed it, too; use commands, and $function in pipelines",
+    },
+    Absent {
+        names: &["group"],
+        advice: "MongoDB has removed it, too; use $group in a pipeline, or mapReduce",
     },
     Absent {
         names: &["autoCompact", "compact"],

@@ -28,13 +28,13 @@ impl Command for BuildInfo {
         Ok(Needs::Anyone)
     }
 
-    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         Ok(doc! {
             "version": COMPATIBLE_VERSION,
             "gitVersion": GIT_VERSION,
             "modules": [],
             "allocator": "jemalloc",
-            "javascriptEngine": "none",
+            "javascriptEngine": if cx.server.javascript.is_some() { "quickjs" } else { "none" },
             "sysInfo": "deprecated",
             "versionArray": [8, 0, 15, 0],
             "openssl": {"running": "disabled", "compiled": "disabled"},

@@ -12,7 +12,8 @@ use frond_store::{
 
 use super::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
 use super::{
-    Command, Traits, aggregate, count, delete, find, find_and_modify, proper_name, update, watch,
+    Command, Traits, aggregate, count, delete, find, find_and_modify, map_reduce, proper_name,
+    update, watch,
 };
 use crate::arguments::{Arguments, declines};
 use crate::authorization::{Needs, Requested};
@@ -80,13 +81,14 @@ fn verbosity(name: Option<&str>) -> Result<Verbosity> {
 /// The command that a document is, if it can be explained. No other one may be asked for its needs: its errors may
 /// quote a password.
 fn explained(inner: &Doc) -> Result<&'static dyn Command> {
-    const EXPLAINED: [&str; 7] = [
+    const EXPLAINED: [&str; 8] = [
         "aggregate",
         "count",
         "delete",
         "distinct",
         "find",
         "findAndModify",
+        "mapReduce",
         "update",
     ];
     let found = inner.first().and_then(|(name, _)| super::find(name));
@@ -115,6 +117,19 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
     let variables = variables.as_deref();
     if proper == "aggregate" {
         return explain_pipeline(cx, inner, &args, variables, verbosity);
+    }
+    if proper == "mapReduce" {
+        let (namespace, stages) = map_reduce::explained(cx, &args, &target)?;
+        let request = AggregateRequest {
+            pipeline: stages.as_doc(),
+            hint: None,
+            variables,
+            durability: Durability::Logged,
+            allow_disk_use: None,
+            bypass_validation: false,
+            collation: args.collation()?,
+        };
+        return explain_stages(cx, inner, &namespace, &request, verbosity);
     }
     let namespace = cx.namespace_of(&target)?;
     if cx.server.store.catalog().is_view(&namespace)
@@ -255,6 +270,7 @@ fn would_change(
     let environment = Environment {
         variables,
         now_ms: now_ms(),
+        scripts: frond_store::script_host(),
         ..Environment::default()
     };
     let update = Update::parse_value(update, array_filters, &environment)?;
@@ -312,6 +328,11 @@ fn explain_pipeline(
     explain_stages(cx, inner, &namespace, &aggregation.request, verbosity)
 }
 
+/// Whether the stages are those of a `mapReduce`.
+fn is_map_reduce(inner: &Doc) -> bool {
+    matches!(inner.first(), Some(("mapReduce" | "mapreduce", _)))
+}
+
 /// Explains stages over a collection or a view.
 fn explain_stages(
     cx: &Context<'_>,
@@ -337,6 +358,8 @@ fn explain_stages(
         variables: request.variables,
         now_ms: now_ms(),
         collator: &collator,
+        scripts: frond_store::script_host(),
+        internal: is_map_reduce(inner),
     };
     let pipeline = Pipeline::parse(request.pipeline, &environment)?;
     let pipeline = cx.server.store.with_geo_near_key(namespace, pipeline)?;

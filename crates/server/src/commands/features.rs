@@ -31,8 +31,8 @@ impl Command for Features {
         Ok(Needs::LoggedIn)
     }
 
-    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
-        Ok(doc! {"js": false, "dbname": false, "oidMachine": 0})
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        Ok(doc! {"js": cx.server.javascript.is_some(), "dbname": false, "oidMachine": 0})
     }
 }
 
@@ -45,8 +45,11 @@ mod tests {
     use crate::testing::TestServer;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn there_is_no_javascript() {
+    async fn javascript_is_told() {
         let reply = TestServer::new().run("admin", doc! {"features": 1});
+        assert_eq!(reply.get_bool("js"), Some(true));
+        let mut without = TestServer::with(|settings| settings.javascript.is_enabled = false);
+        let reply = without.run("admin", doc! {"features": 1});
         assert_eq!(reply.get_bool("js"), Some(false));
     }
 }

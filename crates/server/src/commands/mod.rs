@@ -80,6 +80,7 @@ pub mod list_databases;
 pub mod list_indexes;
 pub mod log_rotate;
 pub mod logout;
+pub mod map_reduce;
 pub mod merge_authz_collections;
 pub mod oplog_size;
 pub mod parameters;
@@ -90,7 +91,6 @@ pub mod privileges_of_role;
 pub mod profile;
 pub mod re_index;
 pub mod refresh_sessions;
-pub mod refused;
 pub mod rename_collection;
 pub mod repl_set_config;
 pub mod repl_set_status;
@@ -194,7 +194,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &list_indexes::ListIndexes,
     &log_rotate::LogRotate,
     &logout::Logout,
-    &refused::MAP_REDUCE,
+    &map_reduce::MapReduce,
     &merge_authz_collections::MergeAuthzCollections,
     &parameters::GetParameter,
     &parameters::SetParameter,

@@ -284,6 +284,15 @@ async fn commands_that_read_and_write_documents() {
             (doc! {"distinct": "c"}, "find@test.c"),
             (doc! {"getMore": 1i64, "collection": "c"}, "login"),
             (doc! {"mapReduce": "c"}, "find@test.c"),
+            (doc! {"mapReduce": "c", "out": {"inline": 1}}, "find@test.c"),
+            (
+                doc! {"mapReduce": "c", "out": "d"},
+                "(find@test.c & insert+remove@test.d)",
+            ),
+            (
+                doc! {"mapReduce": "c", "out": {"merge": "d", "db": "e"}, "bypassDocumentValidation": true},
+                "(find@test.c & bypassDocumentValidation+insert+update@e.d)",
+            ),
             (doc! {"insert": "c", "documents": []}, "insert@test.c"),
             (
                 doc! {"insert": "c", "bypassDocumentValidation": true},

@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::{self, Component, Log};
 use crate::replication::Moments;
+use crate::scripting;
 use crate::settings::{self, ITERATIONS};
 use crate::state::Server;
 
@@ -386,6 +387,21 @@ static PARAMETERS: &[Parameter] = &[
         name: "tlsMode",
         get: |_| owned("disabled"),
         set: None,
+    },
+    Parameter {
+        name: "jsHeapLimitMB",
+        get: |server| {
+            let engine = server.javascript.as_ref();
+            let bytes = engine.map_or(0, |engine| engine.heap_each());
+            owned(i32::try_from(bytes >> 20).unwrap_or(i32::MAX))
+        },
+        set: Some(|server, value| {
+            let mib = number("jsHeapLimitMB", value, 1, 1 << 20)?;
+            if let Some(engine) = &server.javascript {
+                engine.set_heap_each(scripting::bytes(u32::try_from(mib).unwrap_or(u32::MAX)));
+            }
+            Ok(())
+        }),
     },
     Parameter {
         name: "transactionLifetimeLimitSeconds",

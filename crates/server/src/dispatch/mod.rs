@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_store::scripted;
 use frond_wire::DocIter;
 
 use crate::client::Client;
@@ -335,13 +336,14 @@ fn try_command(
             });
         }
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
-        let mut reply = match traits.lane {
+        let context = cx.limits.clone();
+        let mut reply = scripted(&server.store, request.db, &context, || match traits.lane {
             Some(Lane::Read | Lane::Write) => {
                 let interrupt = limits.interrupt(common.time_limit);
                 interrupt.run(|| command.run(&mut cx))
             }
             _ => command.run(&mut cx),
-        };
+        });
         if let Some(statement) = cx.statement.take() {
             reply = end_statement(statement, reply);
         }
@@ -442,6 +444,14 @@ fn push_unsatisfied(common: &Common, request: &CommandRequest<'_>, reply: &mut D
 pub fn lane(name: &str, body: &[u8]) -> Option<Lane> {
     let (_, command) = commands::find(name)?;
     let lane = command.traits().lane;
+    if matches!(name, "mapReduce" | "mapreduce") {
+        // One that answers inline writes nothing.
+        let is_inline = Doc::validate(body).is_ok_and(|body| {
+            let out = body.get_doc("out");
+            out.is_some_and(|out| out.contains_key("inline"))
+        });
+        return if is_inline { lane } else { Some(Lane::Write) };
+    }
     if name != "aggregate" {
         return lane;
     }

@@ -106,7 +106,7 @@ static CHANGES: &[Change] = &[
     },
     Change {
         what: "server-side JavaScript is deprecated (`$where`, `$function`, `$accumulator`)",
-        support: Support::No("there is none; an error names what to use"),
+        support: Support::No("it runs as before, without a warning"),
     },
     Change {
         what: "time series are read by blocks",

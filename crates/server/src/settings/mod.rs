@@ -4,6 +4,7 @@
 //! the help are generated from it. The command line overrides the file, and the file the defaults.
 
 mod file;
+mod javascript;
 mod log_components;
 mod logins;
 mod network;
@@ -32,6 +33,7 @@ use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 use zeroize::Zeroizing;
 
+pub use javascript::JavaScriptSettings;
 pub use logins::{ITERATIONS, LoginSettings};
 pub use network::{CONNECTIONS_PER_ADDRESS, Exempt};
 pub use profiling::ProfilingSettings;
@@ -118,6 +120,8 @@ pub struct Settings {
     pub trace_sampling: f64,
     /// Whether files are created with the permissions that the umask of the system leaves.
     pub honor_umask: bool,
+    /// The settings of JavaScript.
+    pub javascript: JavaScriptSettings,
     /// The TLS settings.
     pub tls: TlsSettings,
     /// Compressors that a client may negotiate, in order of preference.
@@ -260,6 +264,7 @@ impl Default for Settings {
             oplog_bytes: None,
             oplog_min_retention: Duration::ZERO,
             pre_image_period: Duration::from_secs(10),
+            javascript: JavaScriptSettings::default(),
             security: SecuritySettings::default(),
             logins: LoginSettings::default(),
             given: BTreeMap::new(),

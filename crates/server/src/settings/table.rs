@@ -9,6 +9,7 @@ use frond_bson::MAX_DOCUMENT_BYTES;
 use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+use super::javascript;
 use super::log_components;
 use super::logins;
 use super::network;
@@ -585,6 +586,8 @@ pub static SETTINGS: &[Setting] = &[
     security::AUTH,
     security::NO_AUTH,
     security::REDACT,
+    javascript::DISABLED,
+    javascript::HEAP_LIMIT,
     security::KEY_FILE,
     security::CLUSTER_AUTH_MODE,
     Setting {

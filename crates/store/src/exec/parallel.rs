@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::plan::{KeyInterval, primary_range};
+use crate::scripts;
 
 /// Bytes of documents that one pull reads before helpers are started.
 pub const START_BYTES: usize = 4 << 20;
@@ -281,12 +282,14 @@ impl<P: Send> ParallelScan<P> {
             work.window = 2 * permits.0 + 2;
             let pulled = thread::scope(|scope| {
                 let work = &work;
+                let request = scripts::Shared::of_this_thread();
                 let _stop = StopHelpers(work);
                 for _ in 0..permits.0 {
                     let cx = cx.for_helper();
                     let helper = thread::Builder::new().name("frond-scan".to_owned());
+                    let request = request.clone();
                     // With fewer threads it takes longer.
-                    let _ = helper.spawn_scoped(scope, move || work.help(&cx));
+                    let _ = helper.spawn_scoped(scope, move || request.run(|| work.help(&cx)));
                 }
                 work.consume(cx, stats, take, usize::MAX)
             });

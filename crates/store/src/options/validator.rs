@@ -6,6 +6,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::Environment;
 use frond_query::matcher::{Filter, explain_failure};
+use frond_query::script::{Script, ScriptHost, ScriptSource};
 
 use crate::clock::now_ms;
 use crate::error::{Error, Result, command};
@@ -108,7 +109,21 @@ impl Validator {
 fn environment() -> Environment<'static> {
     Environment {
         now_ms: now_ms(),
+        scripts: &InValidator,
         ..Environment::default()
+    }
+}
+
+/// Refuses functions of JavaScript.
+#[derive(Debug)]
+struct InValidator;
+
+impl ScriptHost for InValidator {
+    fn script(&self, _: ScriptSource) -> std::result::Result<Arc<dyn Script>, CommandError> {
+        Err(CommandError::location(
+            4_660_800,
+            "$function cannot be used inside a validator.",
+        ))
     }
 }
 

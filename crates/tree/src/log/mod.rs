@@ -81,7 +81,7 @@ impl Log {
     ) -> Result<Log> {
         let half = buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
         let written = Arc::default();
-        let end = recovered.end;
+        let (replayed_from, end) = (recovered.from, recovered.end);
         let map = {
             let disk = Arc::clone(&disk);
             move || map_buffers(&*disk, half.next_multiple_of(4096))
@@ -109,6 +109,7 @@ impl Log {
                 Shared::new(end, writer, None, left, stall, stamps, interval.is_none())
             }
         };
+        shared.state.lock().replayed_from = replayed_from;
         let shared = Arc::new(shared);
         let write_bytes = WRITE_BYTES.min(half / 4);
         let Some(interval) = interval else {

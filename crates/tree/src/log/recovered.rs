@@ -9,6 +9,8 @@ use crate::Error;
 
 /// The result of a replay.
 pub(crate) struct Recovered {
+    /// The position of the first frame that was replayed. Frames before it that were not durable at a crash are missing.
+    pub(crate) from: u64,
     /// The position after the last frame.
     pub(crate) end: u64,
     /// The last frames, if the disk has no room for them.
@@ -19,8 +21,11 @@ pub(crate) struct Recovered {
 impl Recovered {
     /// Nothing is left to write.
     pub(super) fn at(end: u64) -> Recovered {
-        let unwritten = None;
-        Recovered { end, unwritten }
+        Recovered {
+            from: end,
+            end,
+            unwritten: None,
+        }
     }
 }
 

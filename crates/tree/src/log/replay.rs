@@ -108,7 +108,11 @@ pub(crate) fn replay_giving_room(
         end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
         visit(position, sequence, payload)?;
     }
-    Ok(Recovered { end, unwritten })
+    Ok(Recovered {
+        from,
+        end,
+        unwritten,
+    })
 }
 
 /// Writes frames of the buffer to the log and syncs it. Returns those for which there is no room.

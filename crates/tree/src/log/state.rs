@@ -72,6 +72,8 @@ pub(super) struct State {
     pub(super) hold_bytes_max: u64,
     /// Everything before this position is durable in segments.
     pub(super) readable: u64,
+    /// Frames before this position may be missing: a crash lost them before they were durable, but a checkpoint had their effects.
+    pub(super) replayed_from: u64,
     /// Whether to start a new segment, so that the current one can be deleted when it is not needed any more.
     pub(super) leave_segment: bool,
     /// Why commits are refused for now.

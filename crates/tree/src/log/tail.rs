@@ -119,7 +119,8 @@ impl LogTail {
     /// with the group that holds the position from which on the log is read, so it may begin before it.
     ///
     /// # Errors
-    /// [`Error::LogGone`] if this kept too much of the log, [`Error::Corrupt`] if a group is damaged, errors of the disk.
+    /// [`Error::LogGone`] if this kept too much of the log, or if a crash lost a part of it before that was durable;
+    /// [`Error::Corrupt`] if a group is damaged, errors of the disk.
     pub fn read(&mut self, bytes_max: usize, flush: bool) -> Result<Option<LogPiece>> {
         let Some(log) = self.log.clone() else {
             return Ok(None);
@@ -129,14 +130,14 @@ impl LogTail {
             log.wait_durable(end)?;
         }
         loop {
-            let readable = {
+            let (readable, replayed_from) = {
                 let state = log.state.lock();
                 if !state.is_held(self.hold) {
                     return Err(Error::LogGone {
                         position: self.position,
                     });
                 }
-                state.readable
+                (state.readable, state.replayed_from)
             };
             if self.position >= readable {
                 return Ok(None);
@@ -149,6 +150,7 @@ impl LogTail {
                         segment,
                         from: self.from,
                         readable,
+                        replayed_from,
                     };
                     end.read(at, &mut self.position, bytes_max.max(1))?
                 }
@@ -172,7 +174,13 @@ impl LogTail {
             return Err(gone);
         }
         let file = open_existing(&**writer.disk(), self.position)?.ok_or(gone)?;
-        self.place = Some((Segment::of(file, self.position)?, 0));
+        let segment = Segment::of(file, self.position)?;
+        if segment.len == 0 {
+            // What is read here is durable, unless a crash has lost it before.
+            let replayed_from = log.state.lock().replayed_from;
+            return Err(damaged(&segment, 0, self.position, replayed_from));
+        }
+        self.place = Some((segment, 0));
         Ok(())
     }
 
@@ -212,6 +220,7 @@ struct Groups<'a> {
     segment: &'a Segment,
     from: u64,
     readable: u64,
+    replayed_from: u64,
 }
 
 enum Read {
@@ -230,12 +239,12 @@ impl Groups<'_> {
             return Ok(Read::End);
         }
         let Some(header) = self.segment.header(*at)? else {
-            return Err(self.damaged(*at));
+            return Err(self.damaged(*at, *position));
         };
         let least = HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         let wanted = least.max(bytes_max as u64).min(left);
         if least > left {
-            return Err(self.damaged(*at));
+            return Err(self.damaged(*at, *position));
         }
         let mut groups = self.segment.read(*at, wanted as usize)?;
         let (mut done, mut skipped, mut first) = (0, 0, *position);
@@ -245,7 +254,7 @@ impl Groups<'_> {
                 // The last group may be there in part only.
                 match rest.len() < HEADER_BYTES && done > 0 {
                     true => break,
-                    false => return Err(self.damaged(*at + done as u64)),
+                    false => return Err(self.damaged(*at + done as u64, *position)),
                 }
             };
             let len = HEADER_BYTES + header.stored_bytes as usize;
@@ -253,7 +262,7 @@ impl Groups<'_> {
                 break;
             }
             if header.position != *position || !header.matches(&rest[HEADER_BYTES..len]) {
-                return Err(self.damaged(*at + done as u64));
+                return Err(self.damaged(*at + done as u64, *position));
             }
             done += len;
             *position = header.end();
@@ -274,7 +283,15 @@ impl Groups<'_> {
         }))
     }
 
-    fn damaged(&self, at: u64) -> Error {
-        self.segment.corrupt(at, "a group of the log is damaged")
+    fn damaged(&self, at: u64, position: u64) -> Error {
+        damaged(self.segment, at, position, self.replayed_from)
+    }
+}
+
+/// The error of a segment that does not have the group of `position` at `at`.
+fn damaged(segment: &Segment, at: u64, position: u64, replayed_from: u64) -> Error {
+    match position < replayed_from {
+        true => Error::LogGone { position },
+        false => segment.corrupt(at, "a group of the log is damaged"),
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Memtable {
     range_bytes: AtomicUsize,
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
+    /// The last sequence number of the commits before.
+    pub(crate) sequence_before: u64,
     /// The last stamp of the commits before, as far as it is known.
     pub(crate) stamp_before: u64,
     /// When it was made.
@@ -118,19 +120,22 @@ impl Memtable {
             node_bytes: AtomicUsize::new(0),
             range_bytes: AtomicUsize::new(0),
             log_start,
+            sequence_before: 0,
             stamp_before: 0,
             since: Instant::now(),
         }
     }
 
-    /// The one after another memtable, with the last stamp of the commits so far, or 0 if that is not known.
-    pub(crate) fn after(self, before: &Memtable, last_stamp: u64) -> Memtable {
-        self.after_stamp(before.stamp_before.max(last_stamp))
+    /// The one after another memtable, with the last sequence number and the last stamp of the commits so far, or 0 if the
+    /// stamp is not known.
+    pub(crate) fn after(self, before: &Memtable, last_sequence: u64, last_stamp: u64) -> Memtable {
+        self.after_commits(last_sequence, before.stamp_before.max(last_stamp))
     }
 
-    /// Notes the last stamp of the commits before.
-    pub(crate) fn after_stamp(self, stamp_before: u64) -> Memtable {
+    /// Notes the last sequence number and the last stamp of the commits before.
+    pub(crate) fn after_commits(self, sequence_before: u64, stamp_before: u64) -> Memtable {
         Memtable {
+            sequence_before,
             stamp_before,
             ..self
         }

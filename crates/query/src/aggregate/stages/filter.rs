@@ -3,7 +3,7 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, Fault, Source};
-use crate::matcher::{Filter, NO_ENGINE};
+use crate::matcher::Filter;
 use crate::meta::Metadata;
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, Result};
@@ -29,17 +29,9 @@ pub(super) fn parse(
     };
     out.push(Stage::Filter(Arc::new(Match {
         spec: spec.to_owned(),
-        filter: Filter::parse_in_pipeline(spec, &context.environment).map_err(not_here)?,
+        filter: Filter::parse_in_pipeline(spec, &context.environment)?,
     })));
     Ok(())
-}
-
-/// A `$where` has no place in a pipeline, with or without JavaScript.
-fn not_here(error: Error) -> Error {
-    if error.code().code() == NO_ENGINE {
-        return Error::bad_value("$where is not allowed in this context");
-    }
-    error
 }
 
 pub(super) fn open<E: Fault>(stage: &Arc<Match>, input: Source<E>) -> Source<E> {

@@ -8,6 +8,7 @@ use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, field_path};
 use crate::memory::{Fit, Held, scarce};
 use crate::paths::check_field_path;
+use crate::script::ScriptHost;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value, doc, key};
 use frond_error::{Error, Result};
 use std::collections::HashSet;
@@ -27,6 +28,8 @@ pub(crate) struct GraphLookup {
     collator: Collator,
     /// Values of the command's `let`, for the restriction.
     variables: Option<DocBuf>,
+    /// Makes the functions of the restriction.
+    scripts: &'static dyn ScriptHost,
 }
 
 impl GraphLookup {
@@ -130,6 +133,7 @@ pub(super) fn parse(
         restriction,
         collator: context.environment.collator.clone(),
         variables: context.environment.variables.map(Doc::to_owned),
+        scripts: context.environment.scripts,
     })));
     Ok(())
 }
@@ -286,6 +290,8 @@ impl<'s, E: Fault> Search<'s, E> {
                 variables: self.stage.variables.as_deref(),
                 now_ms: self.context.now_ms,
                 collator: &self.stage.collator,
+                scripts: self.stage.scripts,
+                ..Environment::default()
             },
             ..ParseContext::default()
         };

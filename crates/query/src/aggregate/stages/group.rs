@@ -97,9 +97,6 @@ fn parse_field(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Result<
             format!("The field '{name}' must specify one accumulator"),
         ));
     }
-    if operator == "$accumulator" {
-        return Err(crate::expr::operators::no_javascript(operator));
-    }
     let Some(known) = accumulators::find(operator) else {
         return Err(Error::location(
             15952,

@@ -7,6 +7,7 @@ use crate::aggregate::{ParseContext, Pipeline};
 use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, Val, check_bytes, field_path};
 use crate::paths::{array_index, check_field_path};
+use crate::script::ScriptHost;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
 use frond_error::{Error, Result};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(crate) struct Lookup {
     pipeline: Option<Pipeline>,
     depth: usize,
     into: Vec<Box<str>>,
+    /// Makes the functions of the pipeline.
+    scripts: &'static dyn ScriptHost,
 }
 
 impl Lookup {
@@ -163,6 +166,7 @@ pub(super) fn parse(
         stages: stages.to_owned(),
         depth,
         into: into.split('.').map(Into::into).collect(),
+        scripts: context.environment.scripts,
     })));
     Ok(())
 }
@@ -301,6 +305,8 @@ impl Lookup {
                         variables: Some(&variables),
                         now_ms,
                         collator: &self.collator,
+                        scripts: self.scripts,
+                        ..Environment::default()
                     },
                     depth: self.depth,
                 };

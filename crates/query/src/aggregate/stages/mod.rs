@@ -14,6 +14,7 @@ mod graph_lookup;
 mod group;
 mod grouping;
 mod lookup;
+mod map;
 mod range;
 mod redact;
 mod sample;
@@ -48,6 +49,7 @@ pub(crate) enum Stage {
     Lookup(Arc<lookup::Lookup>),
     /// `$lookup`, and `$unwind` of what it found.
     LookupUnwind(Arc<lookup::Lookup>, Arc<unwind::Unwind>),
+    Map(Arc<map::Map>),
     Redact(Arc<redact::Redact>),
     Sample(u64),
     SetWindowFields(Arc<window::SetWindowFields>),
@@ -91,6 +93,7 @@ impl Stage {
             Stage::LookupUnwind(stage, unwind) => {
                 lookup::open_unwound(stage, unwind, input, context)
             }
+            Stage::Map(stage) => map::open(stage, input),
             Stage::Redact(stage) => redact::open(stage, input, context),
             Stage::SetWindowFields(stage) => window::open(stage, input, context),
             Stage::Sample(size) => sample::open(*size, input, context),
@@ -207,6 +210,7 @@ pub(crate) const OPERATORS: &[Operator] = &[
         describe::parse("$listSessions", v, c, out)
     }),
     stage("$lookup", lookup::parse),
+    map::OPERATOR,
     stage("$match", filter::parse),
     placed("$merge", Position::Last, |v, c, out| {
         write::parse("$merge", v, c, out)
@@ -269,18 +273,28 @@ pub(crate) fn find(name: &str) -> Result<&'static Operator> {
             "the aggregation stage '{name}'"
         )));
     }
-    Err(Error::location(
-        40324,
-        format!("Unrecognized pipeline stage name: '{name}'"),
-    ))
+    Err(unrecognized(name))
+}
+
+/// The error for a stage that there is not.
+fn unrecognized(name: &str) -> Error {
+    Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"))
 }
 
 /// Whether a pipeline may have a stage of this name.
 pub fn is_stage(name: &str) -> bool {
-    OPERATORS.iter().any(|operator| operator.name == name)
+    OPERATORS
+        .iter()
+        .any(|operator| operator.name == name && !is_internal(name))
 }
 
 /// The names of the stages.
 pub(crate) fn names() -> Vec<&'static str> {
-    OPERATORS.iter().map(|operator| operator.name).collect()
+    let names = OPERATORS.iter().map(|operator| operator.name);
+    names.filter(|name| !is_internal(name)).collect()
+}
+
+/// Whether only the server itself writes the stage.
+fn is_internal(name: &str) -> bool {
+    name.starts_with("$_")
 }

@@ -384,8 +384,8 @@ fn percentiles() {
             ),
             (
                 "[{$group: {_id: 1, p: {$accumulator: {}}}}]",
-                31264,
-                "JavaScript",
+                4544707,
+                "init",
             ),
         ],
     );

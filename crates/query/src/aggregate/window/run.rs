@@ -298,7 +298,7 @@ impl Window {
             (Function::Accumulator(_, plan), _) => {
                 self.move_to(output, position, view, Some(&plan.input), Some(plan))?;
                 Ok(match &self.state {
-                    State::Growing(state) => state.result(),
+                    State::Growing(state) => state.result()?,
                     State::Sliding(state) => Some(state.result()),
                     _ => None,
                 })

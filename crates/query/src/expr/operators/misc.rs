@@ -1,4 +1,4 @@
-//! `$rand`, `$binarySize`, `$bsonSize`, and the operators that run JavaScript, which is off.
+//! `$rand`, `$binarySize`, `$bsonSize`.
 
 use super::{Eval, Operator, custom, one};
 use crate::expr::node::{Context, CustomOperator, Node};
@@ -13,17 +13,6 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("$bsonSize", bson_size),
     custom("$rand", parse_rand, Eval::Never),
 ];
-
-/// The error for operators that run JavaScript.
-pub(crate) fn no_javascript(operator: &str) -> Error {
-    Error::location(
-        31264,
-        format!(
-            "{operator} is not supported because server-side JavaScript is disabled: this server has none; use \
-             aggregation operators such as $map, $reduce and $switch in its place"
-        ),
-    )
-}
 
 fn size<'a>(bytes: usize) -> Val<'a> {
     i32::try_from(bytes).unwrap_or(i32::MAX).into()

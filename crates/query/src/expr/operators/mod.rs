@@ -12,6 +12,7 @@ mod date_math;
 mod date_text;
 mod hash;
 mod iteration;
+mod javascript;
 mod meta;
 mod misc;
 mod object;
@@ -25,7 +26,7 @@ mod types;
 mod variables;
 
 pub(crate) use array::positive_n;
-pub(crate) use misc::no_javascript;
+pub(crate) use javascript::condition;
 pub(crate) use object::{merge, merge_input};
 
 use super::node::{Context, Node};
@@ -202,6 +203,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     date_text::OPERATORS,
     hash::OPERATORS,
     iteration::OPERATORS,
+    javascript::OPERATORS,
     meta::OPERATORS,
     object::OPERATORS,
     percentile::OPERATORS,
@@ -215,9 +217,6 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     variables::OPERATORS,
 ];
 
-/// Operators that run JavaScript, which is off.
-pub(crate) const JAVASCRIPT: &[&str] = &["$accumulator", "$function"];
-
 /// The operator with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
     static BY_NAME: LazyLock<HashMap<&'static str, &'static Operator>> = LazyLock::new(|| {
@@ -229,9 +228,6 @@ pub(crate) fn find(name: &str) -> Option<&'static Operator> {
 
 /// The error for a name that is not in the table.
 pub(crate) fn unknown(name: &str) -> Error {
-    if JAVASCRIPT.contains(&name) {
-        return no_javascript(name);
-    }
     Error::new(
         ErrorCode::InvalidPipelineOperator,
         format!("Unrecognized expression '{name}'"),

@@ -18,6 +18,10 @@ pub struct Computed {
 }
 
 impl Computed {
+    pub(crate) fn new(expression: Arc<expr::Expr>, now_ms: i64) -> Computed {
+        Computed { expression, now_ms }
+    }
+
     /// The expression.
     pub fn expression(&self) -> &expr::Expr {
         &self.expression
@@ -65,8 +69,8 @@ pub(crate) fn parse(context: Context<'_>, argument: Value<'_>) -> Result<Option<
         ));
     }
     let expression = Arc::new(expr::Expr::parse(&argument, environment)?);
-    Ok(Some(Expr::Computed(Computed {
+    Ok(Some(Expr::Computed(Computed::new(
         expression,
-        now_ms: environment.now_ms,
-    })))
+        environment.now_ms,
+    ))))
 }

@@ -1,31 +1,41 @@
-//! `$where`: this server has no JavaScript. The error is that of a mongod with JavaScript disabled.
+//! `$where`: a function of JavaScript as a condition.
+
+use std::sync::Arc;
 
 use frond_bson::Value;
 
 use super::super::Expr;
 use super::super::parse::Context;
+use super::expr::Computed;
+use crate::expr;
+use crate::script::ScriptSource;
 use frond_error::{Error, Result};
 
-/// The code of a `$where` without an engine for JavaScript.
-pub(crate) const NO_ENGINE: i32 = 6_108_304;
-
+/// Reads a `$where`. It is an expression of the whole document, as `$expr` is.
 pub(crate) fn parse_where(context: Context<'_>, argument: Value<'_>) -> Result<Option<Expr>> {
     if context.in_element {
         return Err(Error::bad_value(
             "$elemMatch cannot contain $where expression",
         ));
     }
-    if context.environment.is_none() {
-        return Err(Error::bad_value("$where is not allowed in this context"));
+    let refused = || Error::bad_value("$where is not allowed in this context");
+    let environment = context.environment.ok_or_else(refused)?;
+    if context.in_pipeline && !environment.internal {
+        return Err(refused());
     }
-    match argument {
-        Value::String(_) | Value::JavaScript(_) | Value::JavaScriptWithScope { .. } => {
-            Err(Error::location(
-                NO_ENGINE,
-                "no globalScriptEngine in $where parsing: this server has no server-side JavaScript; \
-                 use $expr with aggregation operators in its place",
-            ))
-        }
-        _ => Err(Error::bad_value("$where got bad type")),
-    }
+    let (code, scope) = match argument {
+        Value::String(code) | Value::JavaScript(code) => (code, None),
+        Value::JavaScriptWithScope { code, scope } => (code, Some(scope.to_owned())),
+        _ => return Err(Error::bad_value("$where got bad type")),
+    };
+    let script = environment.scripts.script(ScriptSource {
+        code: code.to_owned(),
+        scope,
+        stored_functions: true,
+    })?;
+    let condition = expr::Expr::of_condition(script);
+    Ok(Some(Expr::Computed(Computed::new(
+        Arc::new(condition),
+        environment.now_ms,
+    ))))
 }

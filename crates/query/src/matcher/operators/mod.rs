@@ -76,10 +76,8 @@ const DOCUMENT_OPERATORS: &[(&str, DocumentParser)] = &[
     ("$or", logical::parse_or),
     ("$sampleRate", sample_rate::parse),
     ("$text", text::parse),
+    ("$where", javascript::parse_where),
 ];
-
-/// Operators that MongoDB knows in the place of a field and this server does not.
-pub(crate) const UNSUPPORTED_DOCUMENT_OPERATORS: &[&str] = &["$where"];
 
 fn lookup<P: Copy>(table: &[(&str, P)], name: &str) -> Option<P> {
     table
@@ -95,7 +93,7 @@ pub(crate) fn is_field_operator(name: &str) -> bool {
 
 /// Whether `name` is an operator that can stand in the place of a field.
 pub(crate) fn is_document_operator(name: &str) -> bool {
-    lookup(DOCUMENT_OPERATORS, name).is_some() || UNSUPPORTED_DOCUMENT_OPERATORS.contains(&name)
+    lookup(DOCUMENT_OPERATORS, name).is_some()
 }
 
 /// Parses one operator of a field.
@@ -121,9 +119,6 @@ pub(crate) fn parse_document_operator(
 ) -> Result<Option<Expr>> {
     if let Some(parser) = lookup(DOCUMENT_OPERATORS, name) {
         return parser(context, argument);
-    }
-    if name == "$where" {
-        return javascript::parse_where(context, argument);
     }
     Err(Error::bad_value(format!(
         "unknown top level operator: {name}. If you have a field name that starts with a '$' \

@@ -291,9 +291,8 @@ fn operators_of_queries_only() {
     for (filter, code, message) in [
         (
             "{$where: 'this.a'}",
-            6_108_304,
-            "no globalScriptEngine in $where parsing: this server has no server-side JavaScript; \
-             use $expr with aggregation operators in its place",
+            224,
+            "server-side JavaScript is not allowed in this context",
         ),
         ("{$where: 5}", 2, "$where got bad type"),
         (

@@ -20,6 +20,7 @@ fn environment() -> Environment<'static> {
         variables: None,
         now_ms: 7,
         collator: Collator::BINARY,
+        ..Environment::default()
     }
 }
 

@@ -1,0 +1,30 @@
+//! The code of a function, and its identity.
+
+use std::sync::Arc;
+
+use frond_query::script::{ScriptSource, StoredFunctions};
+
+/// What makes two sources the same: the code, and the bytes of its scope.
+pub type SourceKey = (String, Option<Vec<u8>>);
+
+/// A function, as engines compile it.
+#[derive(Clone)]
+pub struct Code {
+    /// Tells functions apart, in all engines.
+    pub id: u64,
+    /// The code and its variables.
+    pub source: Arc<ScriptSource>,
+    /// Functions of the database that the code sees.
+    pub stored: Option<Arc<StoredFunctions>>,
+}
+
+impl Code {
+    /// What makes two functions the same.
+    pub fn key(&self) -> SourceKey {
+        let scope = self.source.scope.as_ref();
+        (
+            self.source.code.clone(),
+            scope.map(|scope| scope.as_bytes().to_vec()),
+        )
+    }
+}

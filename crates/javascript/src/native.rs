@@ -1,0 +1,149 @@
+//! What the prelude cannot do itself: functions of this program.
+
+use std::cell::RefCell;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use frond_bson::{Decimal128, DocBuf, ObjectId, OwnedValue, hex};
+use frond_error::{Error as Fault, ErrorCode};
+use frond_query::Md5;
+use rquickjs::{Ctx, Exception, Function, Object, Result, Value};
+
+use crate::values::write::{Error, Writer, bytes_of_hex};
+
+/// What one call of a map function may emit, in bytes.
+const EMIT_BYTES_MAX: usize = 100 << 20;
+
+/// Keys and values that a map function has emitted.
+#[derive(Default)]
+pub struct Emitted {
+    /// The pairs.
+    pub pairs: Vec<(OwnedValue, OwnedValue)>,
+    bytes: usize,
+}
+
+thread_local! {
+    /// What the map function of this thread emits; `None` while none runs.
+    static EMITTED: RefCell<Option<Emitted>> = const { RefCell::new(None) };
+    /// Why a native function threw.
+    static FAULT: RefCell<Option<Fault>> = const { RefCell::new(None) };
+}
+
+/// Begins a call of a map function, or ends it: returns what was emitted.
+pub fn exchange_emitted(emitted: Option<Emitted>) -> Option<Emitted> {
+    EMITTED.replace(emitted)
+}
+
+/// Takes the reason of an exception that is ours.
+pub fn take_fault() -> Option<Fault> {
+    FAULT.take()
+}
+
+/// Throws our own error.
+fn throw(ctx: &Ctx<'_>, error: Error) -> rquickjs::Error {
+    match error {
+        Error::Thrown(error) => error,
+        Error::Refused(fault) => {
+            let thrown = Exception::throw_message(ctx, fault.message());
+            FAULT.replace(Some(fault));
+            thrown
+        }
+    }
+}
+
+fn emit<'js>(ctx: Ctx<'js>, key: Value<'js>, value: Value<'js>) -> Result<()> {
+    let write = || -> std::result::Result<(), Error> {
+        let writer = Writer::new(&ctx)?;
+        let key = match key.is_undefined() {
+            // MongoDB counts a missing key as null.
+            true => OwnedValue::Null,
+            false => writer.value(key)?,
+        };
+        if matches!(key, OwnedValue::Array(_) | OwnedValue::Undefined) {
+            return Err(Fault::location(
+                17046,
+                "a key that is passed to emit must not be an array or undefined",
+            )
+            .into());
+        }
+        let value = writer.value(value)?;
+        EMITTED.with_borrow_mut(|emitted| {
+            let Some(emitted) = emitted else {
+                return Err(Fault::new(
+                    ErrorCode::JSInterpreterFailure,
+                    "emit can only be called by the map function of mapReduce",
+                )
+                .into());
+            };
+            emitted.bytes += key.as_value().len_bytes() + value.as_value().len_bytes();
+            if emitted.bytes > EMIT_BYTES_MAX {
+                return Err(Fault::location(
+                    31292,
+                    format!(
+                        "Size of emitted values exceeds the set size limit of {EMIT_BYTES_MAX} bytes"
+                    ),
+                )
+                .into());
+            }
+            emitted.pairs.push((key, value));
+            Ok(())
+        })
+    };
+    write().map_err(|error| throw(&ctx, error))
+}
+
+fn bson_size<'js>(ctx: Ctx<'js>, value: Value<'js>) -> Result<f64> {
+    let mut out = DocBuf::new();
+    let written = Writer::new(&ctx).and_then(|writer| writer.append(&mut out, "", value, None, 0));
+    written.map_err(|error| throw(&ctx, error))?;
+    Ok(out.get_doc("").map_or(0, |doc| doc.len_bytes()) as f64)
+}
+
+fn decimal(ctx: Ctx<'_>, text: String) -> Result<String> {
+    match text.trim().parse::<Decimal128>() {
+        Ok(number) => Ok(number.to_string()),
+        Err(_) => Err(Exception::throw_message(
+            &ctx,
+            "input is not a valid decimal number",
+        )),
+    }
+}
+
+fn hex_of_base64(ctx: Ctx<'_>, text: String) -> Result<String> {
+    match STANDARD.decode(text.trim()) {
+        Ok(bytes) => Ok(hex(&bytes)),
+        Err(_) => Err(Exception::throw_message(&ctx, "invalid base64")),
+    }
+}
+
+/// The functions for the prelude. `print` writes a line to the log.
+pub fn functions<'js>(ctx: &Ctx<'js>, print: impl Fn(&str) + 'static) -> Result<Object<'js>> {
+    let native = Object::new(ctx.clone())?;
+    native.set("emit", Function::new(ctx.clone(), emit)?.with_name("emit")?)?;
+    native.set("bsonSize", Function::new(ctx.clone(), bson_size)?)?;
+    native.set("decimal", Function::new(ctx.clone(), decimal)?)?;
+    native.set("hexOfBase64", Function::new(ctx.clone(), hex_of_base64)?)?;
+    native.set(
+        "base64OfHex",
+        Function::new(ctx.clone(), |text: String| {
+            STANDARD.encode(bytes_of_hex(&text).unwrap_or_default())
+        })?,
+    )?;
+    native.set(
+        "newObjectId",
+        Function::new(ctx.clone(), || ObjectId::new().to_string())?,
+    )?;
+    native.set(
+        "md5",
+        Function::new(ctx.clone(), |text: String| {
+            let mut md5 = Md5::default();
+            md5.add(text.as_bytes());
+            md5.hex()
+        })?,
+    )?;
+    native.set(
+        "print",
+        Function::new(ctx.clone(), move |text: String| print(&text))?,
+    )?;
+    Ok(native)
+}

@@ -1,0 +1,17 @@
+//! What the engines of all threads share.
+
+use std::sync::Arc;
+
+use frond_error::Result;
+
+use crate::limits::Heaps;
+
+/// What engines of all threads share.
+pub struct Shared {
+    /// Their memory.
+    pub heaps: Arc<Heaps>,
+    /// Fails if the request of this thread has to end.
+    pub check: fn() -> Result<()>,
+    /// Writes what a function prints.
+    pub print: Box<dyn Fn(&str) + Send + Sync>,
+}

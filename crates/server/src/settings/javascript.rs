@@ -1,0 +1,44 @@
+//! The settings of server-side JavaScript.
+
+use super::table::{Kind, Setting, integer, switch};
+
+/// What an engine may have, in MiB, as in MongoDB.
+const HEAP_LIMIT_MB: u32 = 1100;
+
+/// Whether functions of JavaScript run, and within what.
+#[derive(Clone, Debug)]
+pub struct JavaScriptSettings {
+    /// Whether there is JavaScript.
+    pub is_enabled: bool,
+    /// What one engine may have, in MiB.
+    pub heap_limit_mb: u32,
+}
+
+impl Default for JavaScriptSettings {
+    fn default() -> JavaScriptSettings {
+        JavaScriptSettings {
+            is_enabled: true,
+            heap_limit_mb: HEAP_LIMIT_MB,
+        }
+    }
+}
+
+/// `--noscripting`
+pub const DISABLED: Setting = Setting {
+    flag: "noscripting",
+    key: "security.javascriptEnabled",
+    aliases: &[],
+    kind: Kind::Switch(false),
+    help: "Refuse $where, $function, $accumulator and mapReduce",
+    apply: |s, v| switch(v).map(|on| s.javascript.is_enabled = on),
+};
+
+/// `setParameter.jsHeapLimitMB`
+pub const HEAP_LIMIT: Setting = Setting {
+    flag: "",
+    key: "setParameter.jsHeapLimitMB",
+    aliases: &[],
+    kind: Kind::Integer(1, 1 << 20),
+    help: "MiB that the JavaScript of one request may have on a thread (default 1100)",
+    apply: |s, v| integer(v).map(|mib| s.javascript.heap_limit_mb = mib),
+};

@@ -1,0 +1,58 @@
+//! Requests whose functions of JavaScript see those that are stored in the database.
+
+use std::sync::Arc;
+
+use frond_bson::OwnedValue;
+use frond_error::{Error, ErrorCode};
+use frond_query::script::StoredFunctions;
+
+use crate::context::OpContext;
+use crate::figures::watch;
+use crate::find::FindRequest;
+use crate::namespace::Namespace;
+use crate::scripts::{FunctionSource, enter_request};
+use crate::store::DocumentStore;
+
+/// The collection of stored functions.
+const STORED_FUNCTIONS: &str = "system.js";
+
+/// Runs a request on this thread. Its functions end when it is killed and at its deadline.
+pub fn scripted<T>(
+    store: &DocumentStore,
+    db: &str,
+    limits: &OpContext,
+    request: impl FnOnce() -> T,
+) -> T {
+    match store.queries().engine() {
+        Some(engine) => {
+            let source = Arc::new(store.clone());
+            enter_request(engine, source, db, limits, request)
+        }
+        None => request(),
+    }
+}
+
+impl FunctionSource for DocumentStore {
+    fn read(&self, db: &str, limits: &OpContext) -> Result<StoredFunctions, Error> {
+        let mut stored = Vec::new();
+        let ns = Namespace::new(db, STORED_FUNCTIONS)?;
+        if self.catalog().collection(&ns).is_none() {
+            return Ok(stored);
+        }
+        // Reading them is no part of what the request tells of itself.
+        watch(&mut None, || {
+            let mut docs = self.find(&ns, &FindRequest::default(), limits)?;
+            while let Some(doc) = docs.next()? {
+                let (Some(name), Some(value)) = (doc.get_str("_id"), doc.get("value")) else {
+                    return Err(Error::new(
+                        ErrorCode::BadValue,
+                        "a document of system.js must have a name as its _id, and a value",
+                    ));
+                };
+                stored.push((name.to_owned(), OwnedValue::from(value)));
+            }
+            Ok(())
+        })?;
+        Ok(stored)
+    }
+}

@@ -1,0 +1,164 @@
+//! JavaScript in the requests of a thread: whether there is an engine, and what ends a function.
+//!
+//! The server names the request that runs on a thread, as it does with [`watch`](crate::watch). The environment of expressions
+//! hands functions to the engine from here, and the engine asks [`check`] whether to go on.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use frond_error::Error as CommandError;
+use frond_query::script::{Script, ScriptEngine, ScriptHost, ScriptSource, StoredFunctions};
+
+use crate::context::OpContext;
+
+/// Where the functions of databases are stored.
+pub trait FunctionSource: Send + Sync {
+    /// Those of a database.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    fn read(&self, db: &str, limits: &OpContext) -> Result<StoredFunctions, CommandError>;
+}
+
+/// What the functions of a request need.
+#[derive(Clone)]
+struct Request {
+    engine: Arc<dyn ScriptEngine>,
+    source: Arc<dyn FunctionSource>,
+    limits: OpContext,
+    db: String,
+}
+
+thread_local! {
+    /// The request that runs on this thread.
+    static REQUEST: RefCell<Option<Request>> = const { RefCell::new(None) };
+    /// The functions that are stored in its database, once they were read.
+    static STORED: RefCell<Option<Arc<StoredFunctions>>> = const { RefCell::new(None) };
+    /// Whether it has made a function.
+    static IS_USED: Cell<bool> = const { Cell::new(false) };
+    /// Whether it is a `mapReduce`.
+    static IS_INTERNAL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a request on this thread. Its functions end when it is killed and at its deadline.
+pub fn enter_request<T>(
+    engine: Arc<dyn ScriptEngine>,
+    source: Arc<dyn FunctionSource>,
+    db: &str,
+    limits: &OpContext,
+    request: impl FnOnce() -> T,
+) -> T {
+    let own = Request {
+        engine,
+        source,
+        limits: limits.clone(),
+        db: db.to_owned(),
+    };
+    enter(Some(own), request)
+}
+
+/// Puts back what was there, also after a panic.
+struct Leave(Option<Request>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let own = REQUEST.with_borrow_mut(|now| std::mem::replace(now, self.0.take()));
+        STORED.take();
+        IS_INTERNAL.set(false);
+        if IS_USED.replace(false)
+            && let Some(own) = own
+        {
+            own.engine.end_request();
+        }
+    }
+}
+
+fn enter<T>(own: Option<Request>, request: impl FnOnce() -> T) -> T {
+    let outer = REQUEST.with_borrow_mut(|now| std::mem::replace(now, own));
+    let _leave = Leave(outer);
+    request()
+}
+
+/// The request of a thread, for threads that help it.
+#[derive(Clone)]
+pub(crate) struct Shared(Option<Request>);
+
+impl Shared {
+    /// That of this thread.
+    pub fn of_this_thread() -> Shared {
+        Shared(REQUEST.with_borrow(Clone::clone))
+    }
+
+    /// Runs a part of the request on another thread.
+    pub fn run<T>(self, part: impl FnOnce() -> T) -> T {
+        enter(self.0, || {
+            // Its functions were made on another thread, and may be called here.
+            IS_USED.set(true);
+            part()
+        })
+    }
+}
+
+/// Fails if the request of this thread was killed or its deadline has passed.
+///
+/// # Errors
+/// `Interrupted` (11601), `MaxTimeMSExpired` (50).
+pub fn check() -> Result<(), CommandError> {
+    REQUEST.with_borrow(|request| match request {
+        Some(request) => request.limits.check().map_err(CommandError::from),
+        None => Ok(()),
+    })
+}
+
+/// Lets the request of this thread use the stages of `mapReduce`, which only the server writes.
+pub fn allow_internal_stages() {
+    IS_INTERNAL.set(true);
+}
+
+/// Whether the stages of `mapReduce` are allowed.
+pub(crate) fn is_internal() -> bool {
+    IS_INTERNAL.get()
+}
+
+/// The host of functions for everything that requests parse.
+pub fn script_host() -> &'static dyn ScriptHost {
+    &OfRequest
+}
+
+/// Hands functions to the engine of the request that runs on this thread.
+#[derive(Debug)]
+struct OfRequest;
+
+impl ScriptHost for OfRequest {
+    fn script(&self, source: ScriptSource) -> Result<Arc<dyn Script>, CommandError> {
+        let request = REQUEST.with_borrow(Clone::clone);
+        let request = request.ok_or_else(disabled)?;
+        let stored = match source.stored_functions {
+            true => Some(request.stored_functions()?),
+            false => None,
+        };
+        IS_USED.set(true);
+        request.engine.script(source, stored)
+    }
+}
+
+/// The error where there is no engine.
+pub fn disabled() -> CommandError {
+    CommandError::location(
+        31264,
+        "Cannot run server-side javascript without the javascript engine enabled: security.javascriptEnabled is false, or \
+         --noscripting was given",
+    )
+}
+
+impl Request {
+    /// The functions that are stored in the database.
+    fn stored_functions(&self) -> Result<Arc<StoredFunctions>, CommandError> {
+        if let Some(stored) = STORED.with_borrow(Clone::clone) {
+            return Ok(stored);
+        }
+        let stored = Arc::new(self.source.read(&self.db, &self.limits)?);
+        STORED.set(Some(stored.clone()));
+        Ok(stored)
+    }
+}

@@ -1,0 +1,441 @@
+"""Server-side JavaScript with the current driver: $where, $function, $accumulator, mapReduce, stored functions, limits.
+
+The behaviour is that of MongoDB's manual and of its tests' descriptions; each table has a case a line.
+"""
+
+import os
+import threading
+import time
+
+import pymongo
+from bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.son import SON
+from harness.server import Server
+from harness.tap import equal, raises, run, test
+from pymongo.errors import ExecutionTimeout, OperationFailure
+
+URI = os.environ["FROND_URI"]
+
+
+def resident_bytes(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmRSS"))
+
+
+def ids(cursor):
+    return [doc["_id"] for doc in cursor]
+
+
+def code_of(function, *args, **kwargs):
+    return raises(OperationFailure, function, *args, **kwargs).code
+
+
+def fill(coll, docs):
+    coll.drop()
+    coll.insert_many(docs)
+
+
+def function(body, *args):
+    return {"$function": {"body": body, "args": list(args), "lang": "js"}}
+
+
+@test
+def where_takes_strings_code_and_code_with_scope(db):
+    c = db.where
+    fill(c, [{"_id": n, "a": n, "b": 3} for n in range(6)])
+    cases = [
+        ("this.a > this.b", [4, 5]),
+        ("obj.a == 2", [2]),
+        ("function() { return this.a < 2; }", [0, 1]),
+        ("return this.a == this.b", [3]),
+        (Code("this.a >= 5"), [5]),
+        (Code("this.a == x + y", {"x": 1, "y": 2}), [3]),
+        ("() => false", []),
+        ("isNumber(this.a) && Array.sum([this.a, this.b]) > 7", [5]),
+    ]
+    for where, expected in cases:
+        equal(ids(c.find({"$where": where}).sort("_id", 1)), expected, where)
+    equal(ids(c.find({"a": {"$gt": 1}, "$where": "this.a < 4"})), [2, 3])
+    equal(ids(c.find({"$or": [{"$where": "this.a == 0"}, {"a": 5}]})), [0, 5])
+    equal(ids(c.find().where("this.a == 1")), [1])
+    # An index bounds the rest of the filter, and never changes the answer.
+    c.create_index("a")
+    equal(ids(c.find({"a": {"$gt": 1}, "$where": "this.b == 3"})), [2, 3, 4, 5])
+    equal(ids(c.find({"a": {"$gt": 1}, "$where": "this.b == 3"}, {"_id": 1, "a": 1}).hint("a_1")), [2, 3, 4, 5])
+
+
+@test
+def where_works_in_every_command_with_a_filter(db):
+    c = db.where_commands
+    fill(c, [{"_id": n, "a": n % 3} for n in range(9)])
+    where = {"$where": "this.a == 1"}
+    equal(db.command("count", c.name, query=where)["n"], 3)
+    equal(c.distinct("a", {"$where": "this.a > 0"}), [1, 2])
+    equal(c.update_many(where, {"$set": {"b": 1}}).modified_count, 3)
+    equal(c.find_one_and_update(where, {"$set": {"b": 2}}, sort=[("_id", 1)])["_id"], 1)
+    equal(c.delete_one(where).deleted_count, 1)
+    equal(c.delete_many(where).deleted_count, 2)
+    equal(c.update_one({"$where": "this.a == 7"}, {"$set": {"x": 1}}, upsert=True).matched_count, 0)
+    explained = db.command("explain", {"find": c.name, "filter": where})
+    equal(explained["queryPlanner"]["winningPlan"]["stage"], "COLLSCAN")
+
+
+@test
+def where_is_refused_where_mongodb_refuses_it(db):
+    c = db.where_refused
+    fill(c, [{"_id": 1, "a": [1]}])
+    cases = [
+        (2, lambda: list(c.aggregate([{"$match": {"$where": "1"}}]))),
+        (2, lambda: list(c.find({"a": {"$where": "1"}}))),
+        (2, lambda: list(c.find({"a": {"$elemMatch": {"$where": "1"}}}))),
+        (2, lambda: list(c.find({"$where": 5}))),
+        (2, lambda: db.create_collection("validated", validator={"$where": "1"})),
+        (4660800, lambda: db.create_collection("validated", validator={"$expr": function("1")})),
+        (139, lambda: list(c.find({"$where": "this."}))),
+        (139, lambda: list(c.find({"$where": "nothing.x"}))),
+        (139, lambda: list(c.find({"$where": "throw 'mine'"}))),
+    ]
+    for number, (code, call) in enumerate(cases):
+        equal(code_of(call), code, f"case {number}")
+    raises(OperationFailure, c.create_index, "a", partialFilterExpression={"$where": "1"})
+
+
+@test
+def types_are_those_of_the_shell(db):
+    c = db.types
+    values = {
+        "double": 1.5, "int": 7, "long": Int64(2**60), "decimal": Decimal128("1.50"), "text": "grün", "true": True,
+        "null": None, "id": ObjectId(), "binary": Binary(b"\x00\x01", 5), "regex": Regex("^a", "i"),
+        "stamp": Timestamp(5, 6), "min": MinKey(), "max": MaxKey(), "doc": {"x": 1}, "list": [1, "a"],
+        "ref": DBRef("c", 5), "code": Code("f()"),
+    }  # fmt: skip
+    fill(c, [{"_id": 1, **values}])
+    # What is read and returned is the same, but numbers that were taken out of a document are doubles.
+    (whole,) = c.aggregate([{"$project": {"_id": 0, "v": function("function(d) { return d }", "$$ROOT")}}])
+    equal({**whole["v"]}, {"_id": 1, **values})
+    for name, value in values.items():
+        (got,) = c.aggregate([{"$project": {"v": function("function(v) { return v }", f"${name}")}}])
+        equal(got["v"], value, name)
+    (kinds,) = c.aggregate([{"$project": {"v": {"$type": function("function(v) { return v }", "$int")}}}])
+    equal(kinds["v"], "double")
+    cases = [
+        ("typeof this.long == 'object' && this.long instanceof NumberLong && this.long > 5", True),
+        ("this.decimal instanceof NumberDecimal", True),
+        ("this.id instanceof ObjectId && this.id.str.length == 24", True),
+        ("this.binary.type == 5 && this.binary.hex() == '0001'", True),
+        ("this.stamp.t == 5", True),
+        ("this.ref.$id == 5", True),
+        ("tojson(this.doc) == '{ \"x\" : 1 }'", True),
+        ("ISODate('2020-01-01T00:00:00Z').getTime() == 1577836800000", True),
+    ]
+    for where, expected in cases:
+        equal(c.count_documents({}) == 1 and bool(list(c.find({"$where": where}))), expected, where)
+
+
+@test
+def function_is_an_expression(db):
+    c = db.functions
+    fill(c, [{"_id": n, "a": n, "tags": ["x", "y"]} for n in range(3)])
+    pipeline = [{"$project": {"v": function("function(a, t) { return t.join('') + a }", {"$add": ["$a", 1]}, "$tags")}}]
+    equal([doc["v"] for doc in c.aggregate(pipeline)], ["xy1", "xy2", "xy3"])
+    equal(ids(c.find({"$expr": function("function(a) { return a > 1 }", "$a")})), [2])
+    equal(c.find_one({"_id": 1}, {"v": function("function(a) { return a * 2 }", "$a")})["v"], 2.0)
+    c.update_one({"_id": 0}, [{"$set": {"b": function("function() { return {n: NumberLong(5)} }")}}])
+    equal(c.find_one({"_id": 0})["b"], {"n": 5})
+    joined = c.aggregate([{"$match": {"_id": 1}}, {"$lookup": {
+        "from": c.name, "as": "j", "let": {"a": "$a"},
+        "pipeline": [{"$match": {"$expr": function("function(x, y) { return x == y + 1 }", "$a", "$$a")}}],
+    }}])  # fmt: skip
+    equal([doc["_id"] for doc in next(joined)["j"]], [2])
+    db.drop_collection("function_view")
+    db.create_collection("function_view", viewOn=c.name, pipeline=[{"$set": {"v": function("function(a) { return -a }", "$a")}}])
+    equal([doc["v"] for doc in db.function_view.find({"_id": {"$gt": 0}}).sort("_id", 1)], [-1.0, -2.0])
+    refused = [
+        ({"body": "f", "args": []}, 31418), ({"body": "f", "lang": "js"}, 31263), ({"args": [], "lang": "js"}, 31261),
+        ({"body": 5, "args": [], "lang": "js"}, 31262), ({"body": "f", "args": [], "lang": "py"}, 31419),
+        ({"body": "function() { return 1 }", "args": 5, "lang": "js"}, 31266),
+    ]  # fmt: skip
+    for spec, code in refused:
+        equal(code_of(lambda: list(c.aggregate([{"$project": {"v": {"$function": spec}}}]))), code, spec)
+
+
+AVERAGE = {
+    "init": "function(start) { return {n: 0, sum: start} }",
+    "initArgs": [0],
+    "accumulate": "function(s, a) { return {n: s.n + 1, sum: s.sum + a} }",
+    "accumulateArgs": ["$a"],
+    "merge": "function(s, t) { return {n: s.n + t.n, sum: s.sum + t.sum} }",
+    "finalize": "function(s) { return s.sum / s.n }",
+    "lang": "js",
+}
+
+
+@test
+def accumulators_make_one_value_of_a_group(db):
+    c = db.accumulators
+    fill(c, [{"_id": n, "k": n % 3, "a": n} for n in range(3000)])
+    group = {"$group": {"_id": "$k", "avg": {"$accumulator": AVERAGE}, "own": {"$avg": "$a"}}}
+    groups = list(c.aggregate([group, {"$sort": {"_id": 1}}]))
+    equal([doc["avg"] for doc in groups], [doc["own"] for doc in groups])
+    equal([doc["_id"] for doc in groups], [0, 1, 2])
+    plain = {name: value for name, value in AVERAGE.items() if name != "finalize"}
+    (only,) = c.aggregate([{"$group": {"_id": None, "s": {"$accumulator": plain}}}])
+    equal(only["s"], {"n": 3000.0, "sum": 4498500.0})
+    # Groups that do not fit into memory go through files.
+    limit = db.client.admin.command("setParameter", 1, internalDocumentSourceGroupMaxMemoryBytes=200_000)["was"]
+    try:
+        wide = {"$group": {"_id": {"$mod": ["$a", 1500]}, "avg": {"$accumulator": AVERAGE}}}
+        spilled = list(c.aggregate([wide, {"$sort": {"_id": 1}}], allowDiskUse=True))
+        equal(len(spilled), 1500)
+        equal(spilled[7]["avg"], (7 + 1507) / 2)
+    finally:
+        db.client.admin.command("setParameter", 1, internalDocumentSourceGroupMaxMemoryBytes=limit)
+    refused = [("init", 4544707), ("accumulate", 4544708), ("merge", 4544709), ("accumulateArgs", 4544710)]
+    for name, code in refused:
+        spec = {key: value for key, value in AVERAGE.items() if key != name}
+        equal(code_of(lambda: list(c.aggregate([{"$group": {"_id": 1, "v": {"$accumulator": spec}}}]))), code, name)
+    for change, code in [({"lang": "x"}, 4544705), ({"more": 1}, 4544706), ({"initArgs": 5}, 4544711), ({"accumulateArgs": 5}, 4544712)]:
+        spec = {**AVERAGE, **change}
+        equal(code_of(lambda: list(c.aggregate([{"$group": {"_id": 1, "v": {"$accumulator": spec}}}]))), code, change)
+
+
+MAP = Code("function() { for (var t of this.tags) emit(t, this.n) }")
+REDUCE = Code("function(key, values) { return Array.sum(values) }")
+
+
+def map_reduce(db, coll, out, **more):
+    command = SON([("mapReduce", coll), ("map", MAP), ("reduce", REDUCE), ("out", out)])
+    command.update(more)
+    return db.command(command)
+
+
+def values(coll):
+    return {doc["_id"]: doc["value"] for doc in coll.find()}
+
+
+def fill_orders(db):
+    fill(db.orders, [{"_id": n, "n": n, "tags": ["a", "b"] if n % 2 else ["a"]} for n in range(1, 7)])
+
+
+@test
+def map_reduce_has_every_output(db):
+    fill_orders(db)
+    for name in ("reduced", "elsewhere"):
+        db.drop_collection(name)
+        db.client["js_other"].drop_collection(name)
+    results = map_reduce(db, "orders", {"inline": 1})["results"]
+    equal(results, [{"_id": "a", "value": 21.0}, {"_id": "b", "value": 9.0}])
+    out = db.reduced
+    equal(map_reduce(db, "orders", "reduced")["result"], "reduced")
+    equal(values(out), {"a": 21.0, "b": 9.0})
+    out.insert_one({"_id": "old", "value": 1.0})
+    map_reduce(db, "orders", {"replace": "reduced"}, query={"_id": 1})
+    equal(values(out), {"a": 1.0, "b": 1.0})
+    out.insert_one({"_id": "old", "value": 5.0})
+    map_reduce(db, "orders", {"merge": "reduced", "nonAtomic": True}, query={"_id": 2})
+    equal(values(out), {"a": 2.0, "b": 1.0, "old": 5.0})
+    map_reduce(db, "orders", {"reduce": "reduced"}, query={"_id": 3})
+    equal(values(out), {"a": 5.0, "b": 4.0, "old": 5.0})
+    reply = map_reduce(db, "orders", {"replace": "elsewhere", "db": "js_other"})
+    equal(reply["result"], {"db": "js_other", "collection": "elsewhere"})
+    equal(values(db.client["js_other"].elsewhere), {"a": 21.0, "b": 9.0})
+    # Both spellings, and strings for code.
+    reply = db.command(SON([("mapreduce", "orders"), ("map", str(MAP)), ("reduce", str(REDUCE)), ("out", {"inline": 1})]))
+    equal(reply["results"], results)
+    equal(map_reduce(db, "nothing", {"inline": 1})["results"], [])
+
+
+@test
+def map_reduce_has_every_option(db):
+    fill_orders(db)
+    finalize = Code("function(key, value) { return {key: key, value: value + plus} }")
+    scope = {"plus": 100, "twice": Code("function(x) { return 2 * x }")}
+    results = map_reduce(db, "orders", {"inline": 1}, finalize=finalize, scope=scope)["results"]
+    equal(results[0], {"_id": "a", "value": {"key": "a", "value": 121.0}})
+    map_twice = Code("function() { emit(1, twice(this.n)) }")
+    results = map_reduce(db, "orders", {"inline": 1}, map=map_twice, scope=scope)["results"]
+    equal(results, [{"_id": 1.0, "value": 42.0}])
+    sums = [
+        (dict(query={"n": {"$gt": 4}}), 11.0), (dict(sort={"n": -1}, limit=2), 11.0), (dict(limit=2), 3.0),
+        (dict(query={"$where": "this.n == 4"}), 4.0), (dict(jsMode=True, verbose=True), 21.0),
+        (dict(bypassDocumentValidation=True), 21.0),
+    ]  # fmt: skip
+    for options, expected in sums:
+        results = map_reduce(db, "orders", {"inline": 1}, **options)["results"]
+        equal(results[0]["value"], expected, options)
+    fill(db.words, [{"_id": 1, "w": "x"}, {"_id": 2, "w": "X"}])
+    by_word = Code("function() { emit(this.w, 1) }")
+    collation = {"locale": "en", "strength": 2}
+    equal(len(map_reduce(db, "words", {"inline": 1}, map=by_word, collation=collation)["results"]), 1)
+    # One value is reduced, too, and a function may emit nothing or more.
+    count = Code("function(k, v) { return v.length }")
+    results = map_reduce(db, "words", {"inline": 1}, map=by_word, reduce=count)["results"]
+    equal(results, [{"_id": "X", "value": 1.0}, {"_id": "x", "value": 1.0}])
+    explained = db.command("explain", SON([("mapReduce", "orders"), ("map", MAP), ("reduce", REDUCE), ("out", {"inline": 1})]))
+    equal([next(iter(stage)) for stage in explained["stages"]][-2:], ["$group", "$sort"])
+
+
+@test
+def map_reduce_refuses_what_mongodb_refuses(db):
+    fill_orders(db)
+    db.drop_collection("orders_view")
+    db.create_collection("orders_view", viewOn="orders", pipeline=[])
+    cases = [
+        (166, "orders_view", {"inline": 1}, {}),
+        (13606, "orders", 5, {}),
+        (13522, "orders", {}, {}),
+        (15895, "orders", {"replace": "x", "nonAtomic": False}, {}),
+        (72, "orders", {"inline": 1, "sharded": True}, {}),
+        (115, "orders", {"replace": "x", "db": "admin"}, {}),
+        (15958, "orders", {"inline": 1}, {"limit": -1}),
+        (139, "orders", {"inline": 1}, {"map": Code("function() { nothing.x }")}),
+        (139, "orders", {"inline": 1}, {"reduce": Code("function() { throw new Error('r') }")}),
+        (139, "orders", {"inline": 1}, {"finalize": Code("function() { throw new Error('f') }")}),
+        (17260, "orders", {"inline": 1}, {"map": Code("function() { emit(1, 'x'.repeat(2e7)) }")}),
+        (40415, "orders", {"inline": 1}, {"nonsense": 1}),
+    ]
+    for code, coll, out, more in cases:
+        equal(code_of(map_reduce, db, coll, out, **more), code, (out, more))
+
+
+@test
+def stored_functions_are_seen_by_where_and_map_reduce(db):
+    fill_orders(db)
+    db.system.js.delete_many({})
+    db.system.js.insert_many([
+        {"_id": "triple", "value": Code("function(x) { return 3 * x }")},
+        {"_id": "limit", "value": 15},
+        {"_id": "broken", "value": Code("function(")},
+    ])  # fmt: skip
+    equal(ids(db.orders.find({"$where": "triple(this.n) >= limit"})), [5, 6])
+    tripled = Code("function() { emit(1, triple(this.n)) }")
+    equal(map_reduce(db, "orders", {"inline": 1}, map=tripled)["results"], [{"_id": 1.0, "value": 63.0}])
+    # Expressions do not see them, as in MongoDB.
+    seen = function("function() { return typeof triple }")
+    equal(next(db.orders.aggregate([{"$project": {"v": seen}}]))["v"], "undefined")
+    # They are those of the database, and of now.
+    equal(code_of(lambda: list(db.client["js_other"].elsewhere.find({"$where": "triple(1)"}))), 139)
+    db.system.js.replace_one({"_id": "triple"}, {"_id": "triple", "value": Code("function(x) { return 0 }")})
+    equal(ids(db.orders.find({"$where": "triple(this.n) >= limit"})), [])
+    db.system.js.delete_many({})
+
+
+@test
+def requests_see_nothing_of_each_other(db):
+    fill(db.isolated, [{"_id": 1}])
+    c = db.isolated
+    for pollution in [
+        "leak = 1", "Object.prototype.polluted = 1", "Array.sum = null", "globalThis.tojson = null",
+        "this.constructor.prototype.polluted = 1", "Object.getPrototypeOf(this).polluted = 1",
+        "Date = null", "Promise.resolve().then(function() { leak = 2 })",
+    ]:  # fmt: skip
+        list(c.find({"$where": f"{pollution}; return true"}))
+        seen = "typeof leak == 'undefined' && {}.polluted === undefined && Array.sum([1, 2]) == 3 && tojson(1) == '1' && typeof Date == 'function'"
+        for _ in range(8):
+            equal(len(list(c.find({"$where": seen}))), 1, pollution)
+    # No file, no network, no process.
+    for name in ["require", "process", "load", "std", "os", "fetch", "XMLHttpRequest", "cat", "runProgram", "db"]:
+        equal(len(list(c.find({"$where": f"typeof {name} == 'undefined'"}))), 1, name)
+
+
+@test
+def loops_end_at_their_limit_and_when_they_are_killed(db):
+    fill(db.loops, [{"_id": 1}])
+    for loop in ["for (;;) {}", "while (1) { try { for (;;) {} } catch (e) {} }", "function f() { try { f() } finally { f() } } f()"]:
+        began = time.monotonic()
+        raises(ExecutionTimeout, lambda: list(db.loops.find({"$where": f"{loop}; return true"}).max_time_ms(300)))
+        equal(time.monotonic() - began < 5, True, loop)
+    raises(ExecutionTimeout, lambda: list(db.loops.aggregate([{"$project": {"v": function("function() { for (;;) {} }")}}], maxTimeMS=300)))
+    equal(code_of(map_reduce, db, "loops", {"inline": 1}, map=Code("function() { for (;;) {} }"), maxTimeMS=300), 50)
+    failed = []
+
+    def endless():
+        with pymongo.MongoClient(URI) as client:
+            failed.append(code_of(lambda: list(client[db.name].loops.find({"$where": "for (;;) {}"}).comment("endless"))))
+
+    thread = threading.Thread(target=endless, daemon=True)
+    thread.start()
+    for _ in range(100):
+        operations = db.client.admin.command(SON([("currentOp", 1), ("command.comment", "endless")]))["inprog"]
+        if operations:
+            db.client.admin.command("killOp", op=operations[0]["opid"])
+            break
+        time.sleep(0.05)
+    thread.join(20)
+    equal(failed, [11601])
+
+
+@test
+def memory_and_recursion_are_bounded_and_come_back(db):
+    fill(db.memory, [{"_id": n} for n in range(3)])
+    pid = int(db.client.admin.command("serverStatus")["pid"])
+    cases = [
+        "function f() { return f() + 1 } return f()",
+        "var s = 'x'; for (;;) s += s",
+        "var a = []; for (;;) a.push('x'.repeat(1e6) + a.length)",
+        "var a = []; for (;;) a.push({a: a.length})",
+        "return new Array(1e9).fill(0).length > 0",
+        "return [...'x'.repeat(5e8)].length > 0",
+    ]
+    limit = db.client.admin.command("setParameter", 1, jsHeapLimitMB=64)["was"]
+    try:
+        for code in cases:
+            equal(code_of(lambda: list(db.memory.find({"$where": code}))), 139, code)
+        before = resident_bytes(pid)
+        outcomes = []
+
+        def one(number):
+            with pymongo.MongoClient(URI) as client:
+                code = cases[number % len(cases)] if number % 2 else "for (;;) {}"
+                find = client[db.name].memory.find({"$where": code}).max_time_ms(2500)
+                outcomes.append(code_of(lambda: list(find)))
+
+        threads = [threading.Thread(target=one, args=[number]) for number in range(64)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        equal(len(outcomes), 64)
+        equal(set(outcomes) <= {50, 139}, True, set(outcomes))
+    finally:
+        db.client.admin.command("setParameter", 1, jsHeapLimitMB=limit)
+    equal(len(list(db.memory.find({"$where": "true"}))), 3)
+    for _ in range(50):
+        if resident_bytes(pid) < before + (256 << 20):
+            break
+        time.sleep(0.2)
+    equal(resident_bytes(pid) < before + (256 << 20), True, "memory comes back")
+
+
+@test
+def results_have_the_size_of_a_document(db):
+    fill(db.sizes, [{"_id": 1}])
+    cases = [
+        ("function() { return 'x'.repeat(17 * 1024 * 1024) }", 17260),
+        ("function() { var a = []; a.push(a); return a }", 17279),
+        ("function() { return {'a\\0b': 1} }", 16985),
+    ]
+    for body, code in cases:
+        equal(code_of(lambda: list(db.sizes.aggregate([{"$project": {"v": function(body)}}]))), code, body)
+
+
+@test
+def javascript_can_be_turned_off(db):
+    with Server(os.environ["FROND_BINARY"], options=["--noscripting"]) as server:
+        server.start()
+        with pymongo.MongoClient(server.uri) as client:
+            c = client.test.c
+            c.insert_one({"_id": 1})
+            equal(code_of(lambda: list(c.find({"$where": "1"}))), 31264)
+            equal(code_of(lambda: list(c.aggregate([{"$project": {"v": function("1")}}]))), 31264)
+            equal(code_of(map_reduce, client.test, "c", {"inline": 1}), 31264)
+            equal(client.admin.command("buildInfo")["javascriptEngine"], "none")
+    equal(db.client.admin.command("buildInfo")["javascriptEngine"], "quickjs")
+    equal(code_of(db.command, "eval", "1"), 59)
+    equal(code_of(db.command, "group", {"ns": "c"}), 59)
+
+
+if __name__ == "__main__":
+    with pymongo.MongoClient(URI) as client:
+        client.drop_database("js")
+        run(client["js"])
