@@ -102,6 +102,7 @@ ALL = {
     "mongoose": (300, node("mongoose")),
     "mongosh": (300, python("mongosh")),
     "monitoring": (180, python("monitoring")),
+    "commands": (120, python("commands")),
     "java-2.14": (300, java("LegacyDriver", "java", "java-2.14")),
     "java": (300, java("Main", "java_current", "java", "java/Tap.java")),
     "go": (300, go()),

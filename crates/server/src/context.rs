@@ -13,6 +13,7 @@ use crate::arguments::Arguments;
 use crate::authorization::{Caller, Needs};
 use crate::concern::WriteConcern;
 use crate::connection::{ClientState, Connection};
+use crate::fail_points::SwitchName;
 use crate::limits::WRITE_BATCH_MAX;
 use crate::needs::Owner;
 use crate::sessions::{Open, RetryableWrite, SessionId};
@@ -240,6 +241,33 @@ impl<'a> Context<'a> {
                 "Failing write due to failpoint. The write must not be reflected.",
             )),
         }
+    }
+
+    /// Waits at a fail point as long as it is on for a namespace.
+    ///
+    /// # Errors
+    /// The limits of the operation, if the fail point says so; `InterruptedAtShutdown` (11600).
+    pub fn wait_at(&self, name: SwitchName, namespace: &str) -> Result<()> {
+        let points = &self.server.fail_points;
+        let Some(waits) = points.acts(name, namespace) else {
+            return Ok(());
+        };
+        self.connection.running.lock().waits_for = Some(name.text());
+        self.server.executor.pool.leave();
+        let mut outcome = Ok(());
+        while outcome.is_ok() && points.is_still_on(name) {
+            std::thread::sleep(Duration::from_millis(5));
+            if self.server.is_stopping() || self.connection.gone.load(Relaxed) {
+                outcome = Err(Error::new(
+                    ErrorCode::InterruptedAtShutdown,
+                    "interrupted at a fail point",
+                ));
+            } else if waits.checks_interrupts {
+                outcome = self.limits.check().map_err(Error::from);
+            }
+        }
+        self.connection.running.lock().waits_for = None;
+        outcome
     }
 
     /// Checks the number of statements of a write command.

@@ -1,15 +1,20 @@
-//! The fail points `failCommand`, `onPrimaryTransactionalWrite` and `failGetMoreAfterCursorCheckout`: commands, retryable writes
-//! and reads of cursors that fail, wait or lose their connection on demand, for tests of applications and drivers. Only with `--setParameter enableTestCommands=1`. MongoDB's
-//! driver specifications describe them.
+//! Fail points: commands, retryable writes and reads of cursors that fail, wait or lose their connection on demand, for tests of
+//! applications and drivers. Only with `--setParameter enableTestCommands=1`. MongoDB's driver specifications describe
+//! `failCommand`, `onPrimaryTransactionalWrite` and `failGetMoreAfterCursorCheckout`; the others are in [`switches`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+pub use switches::{SwitchName, Waits};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
 use crate::arguments::{Arguments, whole};
+use switches::Switches;
+
+mod switches;
 
 /// When a fail point is active.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,6 +95,8 @@ pub struct Effect {
     pub error: Option<i32>,
     /// `errorLabels` of the reply, instead of those that the server would choose.
     pub labels: Option<ArrayBuf>,
+    /// Further fields of the error.
+    pub extra: Option<DocBuf>,
     /// `writeConcernError` of the reply.
     pub write_concern_error: Option<DocBuf>,
 }
@@ -98,10 +105,14 @@ impl Effect {
     /// The error that replaces running the command.
     pub fn failure(&self) -> Option<Error> {
         let code = self.error?;
-        Some(Error::new(
+        let failure = Error::new(
             ErrorCode::from_code(code),
             "Failing command via 'failCommand' failpoint",
-        ))
+        );
+        Some(match &self.extra {
+            Some(extra) => failure.with_details(extra.clone()),
+            None => failure,
+        })
     }
 
     /// Adds `writeConcernError` to the reply of a command that was run, if it has none. Returns its code.
@@ -122,7 +133,11 @@ struct FailCommand {
     mode: Mode,
     acted: u64,
     commands: Vec<String>,
+    /// Whether it is about all commands.
+    is_about_all: bool,
     application: Option<String>,
+    /// The name of the connection.
+    thread: Option<String>,
     namespace: Option<String>,
     effect: Effect,
 }
@@ -163,6 +178,7 @@ pub struct FailPoints {
     fail_command: Mutex<Option<FailCommand>>,
     fail_write: Mutex<Option<FailStep>>,
     fail_get_more: Mutex<Option<FailStep>>,
+    switches: Switches,
 }
 
 impl FailPoints {
@@ -183,7 +199,15 @@ impl FailPoints {
             "blockConnection",
             "blockTimeMS",
             "failInternalCommands",
+            "failLocalClients",
+            "failAllCommands",
+            "threadName",
+            "errorExtraInfo",
         ])?;
+        // All clients come from outside: there are none that these could add.
+        for flag in ["failInternalCommands", "failLocalClients"] {
+            args.flag(flag)?;
+        }
         let strings = |name: &str| -> Result<Vec<String>> {
             let list = args.array(name)?.into_iter().flat_map(|list| list.values());
             list.map(|value| match value.as_str() {
@@ -207,13 +231,16 @@ impl FailPoints {
             labels: args
                 .array("errorLabels")?
                 .map(|labels| labels.values().collect()),
+            extra: args.doc_field("errorExtraInfo")?.map(Doc::to_owned),
             write_concern_error: args.doc_field("writeConcernError")?.map(Doc::to_owned),
         };
         let new = FailCommand {
             mode,
             acted: 0,
             commands: strings("failCommands")?,
+            is_about_all: args.flag("failAllCommands")?.unwrap_or(false),
             application: args.str("appName")?.map(str::to_owned),
+            thread: args.str("threadName")?.map(str::to_owned),
             namespace: args.str("namespace")?.map(str::to_owned),
             effect,
         };
@@ -278,7 +305,49 @@ impl FailPoints {
         let steps = [self.fail_write.lock(), self.fail_get_more.lock()];
         let is_on = command.as_ref().is_some_and(|point| is_set(point.mode))
             || (steps.iter()).any(|step| step.as_ref().is_some_and(|step| is_set(step.mode)));
+        let is_on = is_on || self.switches.any_is_on();
         self.on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Sets a switch. Returns how often it acted before.
+    ///
+    /// # Errors
+    /// `BadValue` and `TypeMismatch` for data that it does not accept.
+    pub fn set_switch(&self, name: SwitchName, mode: Mode, data: Option<&Doc>) -> Result<u64> {
+        let acted = self.switches.set(name, mode, data)?;
+        self.note();
+        Ok(acted)
+    }
+
+    /// Whether a switch acts now, on an operation of a namespace.
+    #[inline]
+    pub fn acts(&self, name: SwitchName, namespace: &str) -> Option<Waits> {
+        if !self.is_on() {
+            return None;
+        }
+        self.switches.acts(name, namespace)
+    }
+
+    /// Whether a switch is still on, for those who wait for its end.
+    pub fn is_still_on(&self, name: SwitchName) -> bool {
+        self.is_on() && self.switches.is_on(name)
+    }
+
+    /// How often a fail point acted since it was set. None for an unknown name.
+    pub fn times(&self, name: &str) -> Option<u64> {
+        let of_step = |step: &Mutex<Option<FailStep>>| {
+            let step = step.lock();
+            step.as_ref().map_or(0, |step| step.acted)
+        };
+        match name {
+            "failCommand" => {
+                let point = self.fail_command.lock();
+                Some(point.as_ref().map_or(0, |point| point.acted))
+            }
+            "onPrimaryTransactionalWrite" => Some(of_step(&self.fail_write)),
+            "failGetMoreAfterCursorCheckout" => Some(of_step(&self.fail_get_more)),
+            name => SwitchName::find(name).map(|name| self.switches.times(name)),
+        }
     }
 
     /// The effect on a statement of a retryable write.
@@ -307,6 +376,7 @@ impl FailPoints {
         &self,
         names: &[&str],
         application: Option<&str>,
+        thread: &str,
         namespace: impl FnOnce() -> String,
     ) -> Option<Effect> {
         if !self.is_on() {
@@ -314,10 +384,10 @@ impl FailPoints {
         }
         let mut current = self.fail_command.lock();
         let point = current.as_mut()?;
-        let meant = point
-            .commands
-            .iter()
-            .any(|command| names.contains(&command.as_str()))
+        let is_named = |command: &String| names.contains(&command.as_str());
+        let is_about_all = point.is_about_all && !names.contains(&"configureFailPoint");
+        let meant = (is_about_all || point.commands.iter().any(is_named))
+            && (point.thread.is_none() || point.thread.as_deref() == Some(thread))
             && (point.application.is_none() || point.application.as_deref() == application)
             && point
                 .namespace
@@ -370,24 +440,37 @@ mod tests {
     fn only_what_is_meant_fails() {
         let points = FailPoints::default();
         let name = || "test.c".to_owned();
-        assert_eq!(points.of(&["find"], None, name), None);
+        assert_eq!(points.of(&["find"], None, "conn1", name), None);
         let data = doc! {"failCommands": ["find"], "errorCode": 91, "appName": "a"};
         assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 0);
-        assert_eq!(points.of(&["insert"], Some("a"), name), None);
-        assert_eq!(points.of(&["find"], None, name), None);
-        let effect = points.of(&["find"], Some("a"), name).unwrap();
+        assert_eq!(points.of(&["insert"], Some("a"), "conn1", name), None);
+        assert_eq!(points.of(&["find"], None, "conn1", name), None);
+        let effect = points.of(&["find"], Some("a"), "conn1", name).unwrap();
         assert_eq!(effect.failure().unwrap().code().code(), 91);
         let data = doc! {"failCommands": ["find"], "closeConnection": true, "namespace": "test.d"};
         assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 1);
-        assert_eq!(points.of(&["find"], None, name), None);
+        assert_eq!(points.of(&["find"], None, "conn1", name), None);
         assert!(
             points
-                .of(&["find"], None, || "test.d".into())
+                .of(&["find"], None, "conn1", || "test.d".into())
                 .unwrap()
                 .close
         );
         points.set(Mode::Off, None).unwrap();
-        assert_eq!(points.of(&["find"], None, || "test.d".into()), None);
+        assert_eq!(
+            points.of(&["find"], None, "conn1", || "test.d".into()),
+            None
+        );
+        let data = doc! {"failAllCommands": true, "errorCode": 91, "threadName": "conn1"};
+        points.set(Mode::AlwaysOn, Some(&data)).unwrap();
+        assert!(points.of(&["find"], None, "conn1", name).is_some());
+        assert_eq!(points.of(&["find"], None, "conn2", name), None);
+        assert_eq!(
+            points.of(&["configureFailPoint"], None, "conn1", name),
+            None
+        );
+        assert_eq!(points.times("failCommand"), Some(1));
+        assert_eq!(points.times("nonsense"), None);
         for wrong in [
             doc! {"failCommands": [1]},
             doc! {"blockConnection": true},

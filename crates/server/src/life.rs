@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{ClusterOptions, Damage, DocumentStore, EventListener, LogCut, StorageOptions, StoreOptions};
+use frond_store::{
+    ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions, StorageOptions,
+    StoreOptions,
+};
 use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -26,6 +29,7 @@ use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
 use crate::service_manager;
 use crate::settings::{Settings, resolve};
 use crate::standby;
+use crate::startup_log;
 use crate::startup_warnings;
 use crate::state::{Server, StartError};
 use crate::tls::Tls;
@@ -228,6 +232,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
             StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
         })?;
+    tokio::task::block_in_place(|| startup_log::write(&server));
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;
@@ -235,6 +240,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         accept_http(&server, addresses).map_err(|error| FatalError::address(&error))?;
     }
     tokio::spawn(background::expire(server.clone()));
+    tokio::spawn(background::write_checkpoints(server.clone()));
     tokio::spawn(background::record_history(server.clone()));
     tokio::spawn(background::write_profiles(server.clone()));
     tokio::spawn(background::watch_disk_space(server.clone()));
@@ -285,6 +291,8 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     signals.until_stop(&server).await;
     service_manager::stopping();
     server.stop();
+    // Writes that wait are interrupted, and the last checkpoint is written.
+    tokio::task::block_in_place(|| server.fsync_lock.release());
     drain_connections(&server).await;
     index_builds.stop();
     ttl.stop();
@@ -369,6 +377,11 @@ fn open_cluster(
     // There is no cache of pages that would need the rest.
     let for_clients = usable_bytes() / 2;
     cluster.client_bytes = usize::try_from(for_clients).unwrap_or(usize::MAX);
+    let uname = rustix::system::uname();
+    let options = options.sharing(SharedOptions {
+        address: settings.reached_at(&uname.nodename().to_string_lossy(), port),
+        ..SharedOptions::default()
+    });
     let store = DocumentStore::open_cluster(cluster, options).map_err(|error| {
         let text = format!(
             "opening the store in the TiKV cluster of the PD at {}: {error}",

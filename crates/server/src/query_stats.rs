@@ -256,6 +256,9 @@ impl Entry {
     fn to_doc(&self, hash: &ShapeHash, as_of: Timestamp) -> DocBuf {
         let long = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let hex = frond_bson::hex(hash);
+        let shape = self.key.get_doc("queryShape").unwrap_or(Doc::empty());
+        let shape: ShapeHash = Sha256::digest(without_hint(shape).as_bytes()).into();
+        let shape_hash = frond_bson::hex(&shape).to_uppercase();
         let told = |n: u64| {
             let rest = self.executions.saturating_sub(n);
             doc! {"true": long(n), "false": long(rest)}
@@ -263,7 +266,7 @@ impl Entry {
         doc! {
             "key": &self.key,
             "keyHash": hex.as_str(),
-            "queryShapeHash": hex.as_str(),
+            "queryShapeHash": shape_hash.as_str(),
             "metrics": {
                 "lastExecutionMicros": long(self.last),
                 "execCount": long(self.executions),
@@ -363,6 +366,21 @@ pub fn shape_of(
     key.push("collectionType", "collection");
     let hash = Sha256::digest(key.as_bytes());
     Some((hash.into(), key))
+}
+
+/// The shape of a query as query settings know it, and its hash: hints and applications do not belong to it.
+pub fn query_shape(db: &str, command: &str, body: &Doc) -> Option<(ShapeHash, DocBuf)> {
+    let (_, key) = shape_of(db, command, body, None)?;
+    let shape = without_hint(key.get_doc("queryShape")?);
+    Some((Sha256::digest(shape.as_bytes()).into(), shape))
+}
+
+fn without_hint(shape: &Doc) -> DocBuf {
+    let mut out = DocBuf::new();
+    for (name, value) in shape.iter().filter(|(name, _)| *name != "hint") {
+        out.push(name, value);
+    }
+    out
 }
 
 fn without_constants(doc: &Doc) -> DocBuf {

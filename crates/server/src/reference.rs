@@ -58,9 +58,11 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
 | sharding with data files | the commands reply as a mongod without shards does. Servers over a [TiKV cluster](scale-out.md) have them: TiKV divides the data |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
-| `normalization: false` of collations | text is always normalized |
+| `normalization: false` of collations | taken, and text is normalized all the same: MongoDB's order differs only for text with several marks on one letter that are not in canonical order |
+| `autoIndexId: false` | error 72: each collection has its index on `_id` |
+| `planCacheListPlans`, `planCacheListQueryShapes` of shells before MongoDB 4.4 | error 59, as in MongoDB since 4.4: `$planCacheStats` shows the cache |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |
-| buckets of time series | measurements are stored as ordinary documents, in insertion order; they can be updated and deleted like others |
+| buckets of time series | measurements are stored as ordinary documents, in insertion order. They are deleted like others; updates change the metadata of all that a filter on it matches, as in MongoDB, or are error 72 |
 | every command that is not listed below | error 59, as for an unknown command |
 
 ## Security
@@ -116,6 +118,20 @@ the default of new collections. [Natural order](natural-order.md) describes its 
 `$currentOp` and `currentOp` show commands up to 64 KiB in full, and only the short fields of longer ones. With `truncateOps: true`, and
 in the command unless `$truncateOps` is false, the limit is 1 KiB. `backtrace` is accepted and adds nothing: no
 operation waits for a latch whose holder could be shown.
+
+The command `compact` moves the pending messages of a collection's trees to their leaves, so it also makes reads faster where there is
+nothing to free; `bytesFreed` is by how much the trees have become smaller. Without `freeSpaceTargetMB` there is no least amount (MongoDB's
+default is 20). While `fsync` holds a lock, writes of clients, `compact`, the TTL monitor, the trimming of the oplog and the
+profiler wait, and the data files do not change; backups are an error (20). `lockInfo` shows this lock and the operations that run or wait for it:
+there are no locks of databases and collections. `connPoolStats` shows the connection of a standby to its primary. Index filters and query
+settings bound the indexes of a query, except for `$text` and `$near`, which need an index of their kind, and for a look-up by `_id`; a query
+shape of `setQuerySettings` is Frond's own, so hashes differ from MongoDB's, and `queryFramework` is kept and has no effect. With
+`notablescan` queries with conditions that would read a whole collection are error 291, also if a hint asks for it. `syncdelay` is 0 by
+default: the engine decides when checkpoints are written.
+
+Of MongoDB's fail points (with `enableTestCommands`) there are `failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`,
+`maxTimeAlwaysTimeOut`, `maxTimeNeverTimeOut`, `waitInFindBeforeMakingBatch`, `waitAfterPinningCursorBeforeGetMoreBatch` and
+`waitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch`; others are error 193.
 
 The stage `$operationMetrics` and the section `indexBulkBuilder` of `serverStatus` are not there. In entries of `system.profile` the fields
 `numYield`, `storage` and `flowControl` are 0 or empty, because no operation yields, and `executionTimeMillisEstimate` of `execStats` is 0: use

@@ -21,12 +21,14 @@ use crate::cursors::Cursors;
 use crate::exec::Executor;
 use crate::fail_points::FailPoints;
 use crate::figures::{self, Sources};
+use crate::fsync_lock::FsyncLock;
 use crate::log::{Component, Log, Severity};
 use crate::logins::Logins;
 use crate::memory::usable_bytes;
 use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
 use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
+use crate::query_settings::AllQuerySettings;
 use crate::query_stats::QueryStats;
 use crate::replication::{Replication, stored_name};
 use crate::room::Rooms;
@@ -59,6 +61,12 @@ pub struct Server {
     pub standby: Option<Arc<Standby>>,
     /// Parameters that are stored.
     pub cluster_parameters: ClusterParameters,
+    /// Settings of queries by their shape.
+    pub query_settings: AllQuerySettings,
+    /// Whether queries with conditions must not read whole collections.
+    pub no_collection_scans: AtomicBool,
+    /// Seconds after which a checkpoint is written if there were commits; 0 leaves it to the engine.
+    pub checkpoint_secs: AtomicU64,
     /// Settings and counters of the upkeep of the oplog.
     pub oplog: OplogUpkeep,
     /// Logical sessions.
@@ -89,6 +97,8 @@ pub struct Server {
     pub executor: Executor,
     /// Turns of readers that follow the end of a collection or of the oplog.
     pub tail_turns: TailTurns,
+    /// The lock of `fsync`.
+    pub fsync_lock: FsyncLock,
     /// Fail points, for tests.
     pub fail_points: FailPoints,
     /// When it started.
@@ -177,6 +187,7 @@ impl Server {
         let replication = replication.transpose().map_err(StartError::ReplicaSet)?;
         let cluster_parameters = ClusterParameters::load(&store).map_err(StartError::Store)?;
         let is_member = (replication.as_ref()).is_some_and(|set| set.member().is_some());
+        let query_settings = AllQuerySettings::load(&store).map_err(StartError::Store)?;
         let opened = oplog::open(&store, &settings, is_member).map_err(StartError::Store)?;
         if let Some(what) = opened {
             let bytes = i64::try_from(store.oplog().settings().bytes_max).unwrap_or(i64::MAX);
@@ -208,6 +219,8 @@ impl Server {
                 .map_err(StartError::ProfileFilter)?,
         };
         let sample_rate = settings.profiling.sample_rate;
+        let checkpoint_secs = settings.checkpoint_secs;
+        let no_collection_scans = settings.no_collection_scans;
         let query_stats_rate = settings.query_stats_rate;
         let mut cursors = Cursors::new(store.memory());
         if settings.tikv.is_on {
@@ -232,6 +245,9 @@ impl Server {
             replication,
             standby,
             cluster_parameters,
+            query_settings,
+            no_collection_scans: AtomicBool::new(no_collection_scans),
+            checkpoint_secs: AtomicU64::new(checkpoint_secs),
             oplog,
             logins,
             sessions: Sessions::new(session_timeout, transaction_lifetime),
@@ -243,6 +259,7 @@ impl Server {
             tls,
             tracing,
             tail_turns: TailTurns::of_this_machine(),
+            fsync_lock: FsyncLock::default(),
             fail_points: FailPoints::default(),
             started: Instant::now(),
             process_id: ObjectId::new(),

@@ -8,6 +8,7 @@ use frond_error::ErrorCode;
 use parking_lot::Mutex;
 
 use crate::error::{Result, command};
+use crate::plan_rules::PlanRules;
 
 /// Steps between two checks of the clock.
 const STEPS_BETWEEN_CHECKS: u32 = 128;
@@ -21,6 +22,8 @@ pub struct OpContext {
     pub killed: Arc<AtomicBool>,
     /// The progress of a long operation.
     pub progress: Option<Arc<Progress>>,
+    /// Rules for the planner, besides what the queries say.
+    pub rules: Option<Arc<PlanRules>>,
     /// Steps since the last check.
     steps: u32,
 }

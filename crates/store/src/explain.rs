@@ -171,7 +171,12 @@ impl DocumentStore {
         reply.push_doc("queryPlanner", |planner| {
             planner.push("namespace", ns.as_str());
             room.push(planner, "parsedQuery", filter);
-            planner.push("indexFilterSet", false);
+            let is_filtered = planned.as_ref().is_some_and(|planned| planned.is_filtered);
+            planner.push("indexFilterSet", is_filtered);
+            let rules = context.rules.as_ref();
+            if let Some(settings) = rules.and_then(|rules| rules.shown.as_ref()) {
+                planner.push("querySettings", settings);
+            }
             if let Some(collation) = collator.spec() {
                 planner.push("collation", collation);
             }

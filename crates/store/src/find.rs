@@ -33,9 +33,11 @@ use crate::figures;
 use crate::keyspace::{Engine, Snapshot};
 use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
+use crate::plan::cache;
 use crate::plan::choose::{Candidate, Query, choose};
 use crate::plan::summary::Summary;
-use crate::plan::{Hint, KeyLimits, Plan};
+use crate::plan::{Access, Hint, KeyLimits, Plan};
+use crate::plan_rules::AllowedIndexes;
 use crate::store::DocumentStore;
 pub(crate) use by_id::{IdLookUp, note_look_up, one_id};
 pub(crate) use distinct::Distinct;
@@ -174,6 +176,39 @@ impl Question {
         }
     }
 
+    /// Whether the server itself has chosen the index.
+    fn is_own_choice(&self) -> bool {
+        matches!(self.hint, Some(Hint::Tree(_)))
+    }
+
+    /// The hash of the shape that index filters are for.
+    pub fn filter_shape(&self) -> u64 {
+        let shape = cache::shape(&self.filter, &self.sort);
+        // Those that need no fields at all, such as counts, have no projection.
+        let fields = self.shown.as_ref().filter(|_| self.distinct.is_none());
+        cache::shape_with_fields(shape, fields.iter().flat_map(|fields| fields.iter()))
+    }
+
+    /// Refuses to read a whole collection for a query that has conditions.
+    fn check_scan(&self, ns: &Namespace, plan: &Plan) -> Result<()> {
+        let is_own = matches!(ns.db(), "admin" | "config" | "local");
+        if is_own || ns.coll().starts_with("system.") || self.filter.is_empty() {
+            return Ok(());
+        }
+        if !matches!(plan.access, Access::CollScan(_)) {
+            return Ok(());
+        }
+        let is_asked = matches!(self.hint, Some(Hint::Natural(_))) || self.sort.natural().is_some();
+        let why = match is_asked {
+            true => "hint $natural is not allowed, because 'notablescan' is enabled",
+            false => "No indexed plans available, and running with 'notablescan'",
+        };
+        Err(command(
+            ErrorCode::NoQueryExecutionPlans,
+            format!("error processing query: ns={ns} planner returned error :: caused by :: {why}"),
+        ))
+    }
+
     /// Plans on the current snapshot. `None` if there is no such collection.
     pub fn plan(
         self,
@@ -204,11 +239,29 @@ impl Question {
         let memory = OperationMemory::new(catalog.engine().memory());
         self.budget.memory.get_or_insert_with(|| memory.shared());
         let merge_limit_reached = Cell::new(false);
+        let rules = context.rules.as_deref().filter(|_| !self.is_own_choice());
+        let hints = rules.and_then(|rules| rules.hints_for(ns.as_str()));
+        let filtered = match hints {
+            None if !self.is_own_choice() => {
+                let filters = collection.index_filters();
+                filters.of(|| self.filter_shape())
+            }
+            _ => None,
+        };
+        let allowed = hints
+            .or(filtered.as_deref())
+            .filter(|_| self.limits.is_empty());
+        let is_id_allowed = |allowed: &AllowedIndexes| {
+            allowed.has(collection.id_index_name(), &frond_bson::doc! {"_id": 1})
+        };
         let query = Query {
             filter: &self.filter,
             sort: &self.sort,
             id_collator: collection.collator(),
-            hint: self.hint.as_ref(),
+            // They take precedence over the hint of the query.
+            hint: self.hint.as_ref().filter(|_| allowed.is_none()),
+            allowed,
+            allows_id: allowed.is_none_or(is_id_allowed),
             shown: self.shown.as_deref(),
             limits: &self.limits,
             by_record: collection.is_by_record(),
@@ -225,6 +278,9 @@ impl Question {
             kept,
         };
         let plan = choose(&collection, query, |several| trial.best(several))?;
+        if rules.is_some_and(|rules| rules.no_collection_scans) {
+            self.check_scan(ns, &plan)?;
+        }
         let reports = figures::note_plan(|| {
             let summary = Summary::of(&plan.access);
             (
@@ -246,6 +302,7 @@ impl Question {
             plan,
             question: self,
             merge_limit_reached: merge_limit_reached.get(),
+            is_filtered: filtered.is_some(),
         }))
     }
 }
@@ -264,6 +321,8 @@ pub(crate) struct Planned {
     pub reports: bool,
     /// Whether a sort is not done by merging scans because there are too many of them.
     pub merge_limit_reached: bool,
+    /// Whether an index filter says which indexes it may use.
+    pub is_filtered: bool,
 }
 
 impl Planned {

@@ -25,6 +25,7 @@ mod namespace;
 pub mod oplog;
 pub mod options;
 pub mod plan;
+mod plan_rules;
 mod points;
 mod queries;
 mod record;
@@ -41,14 +42,14 @@ pub mod views;
 pub mod write;
 
 pub use admin::{
-    CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats, DamagedBlock,
-    DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport, ResumedBuild, TtlPass, VerifyReport,
-    backup, offline,
+    CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats,
+    CompactionEstimate, DamagedBlock, DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport,
+    ResumedBuild, ShapeExample, TtlPass, VerifyReport, backup, offline,
 };
 pub use aggregate::{AggregateRequest, StageFigures};
 pub use catalog::{
-    CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexSelector,
-    LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
+    CreateIndexesInfo, DropInfo, ExecutedStatements, IndexChange, IndexChanged, IndexFilter,
+    IndexSelector, LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
 pub use change_stream::is_change_stream;
 pub use cluster::{ServerInfo, SharedOptions};
@@ -62,15 +63,16 @@ pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_p
 pub use find::{CountRequest, FindRequest};
 pub use follow::{Applied, Follower};
 pub use keyspace::{
-    Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,
-    Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, Waits,
-    default_disk_reserve, disk,
+    ClusterOptions, Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats,
+    EventListener, FlushPause, Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener,
+    Reservation, Waits, default_disk_reserve, disk,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};
 pub use oplog::{Oplog, OplogSettings, Trimmed};
 pub use options::NaturalOrder;
 pub use plan::Hint;
+pub use plan_rules::{AllowedIndex, AllowedIndexes, PlanRules};
 #[doc(hidden)]
 pub use points::{ActsAtPoints, at_points};
 pub use queries::{QueryLimit, QuerySettings};

@@ -119,21 +119,6 @@ impl Keys {
         self.make(&[b"r", &writer.to_bytes()])
     }
 
-    /// The records of all writers.
-    pub(crate) fn records(&self) -> (Vec<u8>, Vec<u8>) {
-        (self.make(&[b"r"]), self.make(&[b"s"]))
-    }
-
-    /// The instance, of the key of a record.
-    pub(crate) fn split_record(&self, key: &[u8]) -> Option<Writer> {
-        let writer: [u8; Writer::BYTES] = key.get(self.prefix.len() + 1..)?.try_into().ok()?;
-        let writer = u64::from_be_bytes(writer);
-        Some(Writer {
-            instance: (writer >> 32) as u32,
-            slot: writer as u32,
-        })
-    }
-
     /// A part of a large value. `place` tells apart the large values of one commit.
     pub(crate) fn part(&self, tree: TreeId, at: u64, place: u32, number: u16) -> Vec<u8> {
         self.make(&[
@@ -143,34 +128,6 @@ impl Keys {
             &place.to_be_bytes(),
             &number.to_be_bytes(),
         ])
-    }
-
-    /// All parts of the large values of a tree.
-    pub(crate) fn parts(&self, tree: TreeId) -> (Vec<u8>, Vec<u8>) {
-        (
-            self.make(&[b"p", &tree.0.to_be_bytes()]),
-            self.end_of(b"p", tree),
-        )
-    }
-
-    /// All parts of all trees.
-    pub(crate) fn all_parts(&self) -> (Vec<u8>, Vec<u8>) {
-        (self.make(&[b"p"]), self.make(&[b"q"]))
-    }
-
-    /// The tree, timestamp, place and number, of the key of a part.
-    pub(crate) fn split_part(&self, key: &[u8]) -> Option<(TreeId, u64, u32, u16)> {
-        let rest = key.get(self.prefix.len() + 1..)?;
-        let (tree, rest) = rest.split_first_chunk()?;
-        let (at, rest) = rest.split_first_chunk()?;
-        let (place, rest) = rest.split_first_chunk()?;
-        let number = rest.try_into().ok()?;
-        Some((
-            TreeId(u32::from_be_bytes(*tree)),
-            u64::from_be_bytes(*at),
-            u32::from_be_bytes(*place),
-            u16::from_be_bytes(number),
-        ))
     }
 
     pub(crate) fn tree_entry(&self, tree: TreeId) -> Vec<u8> {
@@ -183,10 +140,6 @@ impl Keys {
 
     pub(crate) fn dropped_entry(&self, tree: TreeId) -> Vec<u8> {
         self.make(&[b"md", &tree.0.to_be_bytes()])
-    }
-
-    pub(crate) fn dropped_entries(&self) -> (Vec<u8>, Vec<u8>) {
-        (self.make(&[b"md"]), self.make(&[b"me"]))
     }
 
     /// The tree of one of the entries above.
@@ -225,9 +178,7 @@ mod tests {
         assert!(from <= key && key < to);
         let (from, to) = keys.all_counters(TreeId(0));
         assert!(from <= key && key < to);
-        assert_eq!(keys.split_record(&keys.record(writer)), Some(writer));
         let key = keys.part(TreeId(9), 1 << 50, 2, 3);
-        assert_eq!(keys.split_part(&key), Some((TreeId(9), 1 << 50, 2, 3)));
         assert_eq!(keys.split(&key), None);
         assert_eq!(
             keys.split_entry(&keys.tree_entry(TreeId(8))),

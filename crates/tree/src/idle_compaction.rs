@@ -84,7 +84,7 @@ impl Engine {
     }
 
     /// Returns unused space to the file system.
-    fn give_back_space(&self) -> Result<()> {
+    pub(crate) fn give_back_space(&self) -> Result<()> {
         self.runs.data.punch_free();
         if let Some(log) = self.log.get() {
             // Once both superblocks describe the current trees, no older log is needed.

@@ -2,7 +2,8 @@
 //!
 //! [`Language`] knows the stop words and stems of a language, [`tokenizer`](self) cuts text into
 //! words, [`TextSpec`] says which fields of a document are searched and scores their terms,
-//! [`TextQuery`] is the argument of `$text`. All of it follows version 3 of MongoDB's text indexes.
+//! [`TextQuery`] is the argument of `$text`. All of it follows MongoDB's text indexes of
+//! version 3; [`TextVersion`] tells what is different in older ones.
 
 mod english;
 mod language;
@@ -14,4 +15,4 @@ mod tokenizer;
 
 pub use language::Language;
 pub use query::{TextMatch, TextQuery};
-pub use spec::{TextSpec, WEIGHT_LIMIT, WILDCARD};
+pub use spec::{TextSpec, TextVersion, WEIGHT_LIMIT, WILDCARD};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, Value};
 
 use super::tokenizer::{Fold, Tokenizer, fold};
-use super::{Language, TextSpec};
+use super::{Language, TextSpec, TextVersion};
 use frond_error::{Error, ErrorCode, Result};
 
 /// A parsed `$text`, before the text index is known.
@@ -47,6 +47,7 @@ impl TextQuery {
         let fold = Fold {
             keep_case: flag(doc, "$caseSensitive")?,
             keep_diacritics: flag(doc, "$diacriticSensitive")?,
+            is_of_ascii: false,
         };
         let known = [
             "$search",
@@ -67,6 +68,10 @@ impl TextQuery {
     /// The query over the texts that an index covers.
     pub fn bind(&self, spec: Arc<TextSpec>) -> TextMatch {
         let language = self.language.unwrap_or(spec.default_language());
+        let fold = Fold {
+            is_of_ascii: spec.fold().is_of_ascii,
+            ..self.fold
+        };
         let parts = Parts::of(&self.search);
         let tokenizer = Tokenizer::new(language);
         let collect = |text: &str, options: Fold| {
@@ -78,12 +83,12 @@ impl TextQuery {
             terms
         };
         TextMatch {
-            terms: collect(&parts.positive, Fold::default()),
-            positive: collect(&parts.positive, self.fold),
-            negated: collect(&parts.negative, self.fold),
+            terms: collect(&parts.positive, spec.fold()),
+            positive: collect(&parts.positive, fold),
+            negated: collect(&parts.negative, fold),
             phrases: parts.phrases,
             negated_phrases: parts.negated_phrases,
-            fold: self.fold,
+            fold,
             spec,
         }
     }
@@ -175,6 +180,11 @@ impl Parts {
 }
 
 impl TextMatch {
+    /// The version of the index.
+    pub fn version(&self) -> TextVersion {
+        self.spec.version()
+    }
+
     /// The terms to search an index for.
     pub fn terms(&self) -> impl ExactSizeIterator<Item = &str> {
         self.terms.iter().map(String::as_str)

@@ -22,6 +22,40 @@ pub struct TextSpec {
     wildcard: bool,
     default_language: &'static Language,
     language_override: String,
+    version: TextVersion,
+}
+
+/// The version of a text index, which decides how texts become terms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextVersion {
+    /// Of MongoDB 2.4: as the second, and only the document as a whole names a language.
+    One,
+    /// Of MongoDB 2.6: only the letters of ASCII have cases, and diacritics matter.
+    Two,
+    /// Of MongoDB 3.2 and later.
+    #[default]
+    Three,
+}
+
+impl TextVersion {
+    /// The version with this number.
+    pub fn of(number: i64) -> Option<TextVersion> {
+        match number {
+            1 => Some(TextVersion::One),
+            2 => Some(TextVersion::Two),
+            3 => Some(TextVersion::Three),
+            _ => None,
+        }
+    }
+
+    /// Its number.
+    pub fn number(self) -> i32 {
+        match self {
+            TextVersion::One => 1,
+            TextVersion::Two => 2,
+            TextVersion::Three => 3,
+        }
+    }
 }
 
 impl TextSpec {
@@ -42,6 +76,27 @@ impl TextSpec {
             wildcard,
             default_language,
             language_override: language_override.to_owned(),
+            version: TextVersion::default(),
+        }
+    }
+
+    /// The same in another version.
+    #[must_use]
+    pub fn with_version(mut self, version: TextVersion) -> TextSpec {
+        self.version = version;
+        self
+    }
+
+    /// The version.
+    pub fn version(&self) -> TextVersion {
+        self.version
+    }
+
+    /// How the texts of documents are folded.
+    pub(super) fn fold(&self) -> Fold {
+        Fold {
+            is_of_ascii: self.version != TextVersion::Three,
+            ..Fold::default()
         }
     }
 
@@ -74,7 +129,7 @@ impl TextSpec {
     pub fn scores(&self, doc: &Doc) -> Result<BTreeMap<String, f64>> {
         let mut scores = BTreeMap::new();
         self.for_each_text(doc, &mut |text, language, weight| {
-            score(text, language, weight, &mut scores);
+            score(text, language, weight, self.fold(), &mut scores);
             true
         })?;
         Ok(scores)
@@ -95,9 +150,15 @@ impl TextSpec {
     fn language(&self, doc: &Doc, outer: &'static Language) -> Result<&'static Language> {
         match doc.get(&self.language_override) {
             None => Ok(outer),
-            Some(Value::String(name)) => Language::find(name).map_err(|_| {
-                Error::location(17262, format!("language override unsupported: {name}"))
-            }),
+            Some(Value::String(name)) => match (Language::find(name), self.version) {
+                (Ok(language), _) => Ok(language),
+                // Such texts have neither stop words nor stems.
+                (Err(_), TextVersion::One) => Language::find("none"),
+                (Err(_), _) => Err(Error::location(
+                    17262,
+                    format!("language override unsupported: {name}"),
+                )),
+            },
             Some(name) if name.is_string() => Err(Error::location(
                 17262,
                 "language override unsupported: it has to be valid UTF-8",
@@ -153,7 +214,10 @@ impl TextSpec {
                 Ok(found(&text, language, weight.copied().unwrap_or(1.0)))
             }
             Value::Document(inner) if self.wildcard || self.leads_further(path) => {
-                let language = self.language(inner, language)?;
+                let language = match self.version {
+                    TextVersion::One => language,
+                    _ => self.language(inner, language)?,
+                };
                 self.document(inner, path, language, found)
             }
             Value::Array(items)
@@ -191,10 +255,16 @@ struct Count {
 }
 
 /// Adds the scores of the terms of one text.
-fn score(text: &str, language: &'static Language, weight: f64, scores: &mut BTreeMap<String, f64>) {
+fn score(
+    text: &str,
+    language: &'static Language,
+    weight: f64,
+    fold: Fold,
+    scores: &mut BTreeMap<String, f64>,
+) {
     let mut terms: BTreeMap<String, Count> = BTreeMap::new();
     let mut tokens = 0.0;
-    Tokenizer::new(language).for_each(text, Fold::default(), true, |term| {
+    Tokenizer::new(language).for_each(text, fold, true, |term| {
         let count = terms.entry(term).or_default();
         count.next = if count.next == 0.0 {
             1.0

@@ -50,7 +50,24 @@ fn words_are_stemmed_and_folded() {
     let keep = Fold {
         keep_case: true,
         keep_diacritics: true,
+        is_of_ascii: false,
     };
+    let old = Fold {
+        is_of_ascii: true,
+        ..Fold::default()
+    };
+    // Versions 1 and 2: only letters of ASCII have cases, and only characters of ASCII divide words.
+    for (language, text, expected) in [
+        (
+            "english",
+            "Café CAFÉ cafe RUNNING",
+            &["café", "cafÉ", "cafe", "run"][..],
+        ),
+        ("none", "«déjà» vu… it's", &["«déjà»", "vu…", "it", "s"]),
+        ("none", "日本 語、テスト", &["日本", "語、テスト"]),
+    ] {
+        assert_eq!(words(text, language, old), expected, "{language}: {text}");
+    }
     assert_eq!(words("Café", "none", keep), ["Café"]);
     let error = Language::find("klingon").unwrap_err();
     assert_eq!(error.code().code(), 2);
@@ -228,4 +245,47 @@ fn wrong_searches_are_refused() {
         let error = TextQuery::parse(value(argument).as_value()).unwrap_err();
         assert_eq!((error.code().code(), error.message()), (code, message));
     }
+}
+
+#[test]
+fn old_versions_differ_in_diacritics_and_in_the_languages_of_inner_documents() {
+    let of = |version| {
+        let spec = spec(&[("a", 1.0), ("b.c", 1.0)]).with_version(version);
+        Arc::new(spec)
+    };
+    let matches = |version, query: &str, doc: &str| {
+        let query = TextQuery::parse(frond_bson::Value::Document(&json(query))).unwrap();
+        query.bind(of(version)).matches(&json(doc)).unwrap()
+    };
+    use super::TextVersion::{One, Three, Two};
+    for (query, doc, expected) in [
+        (r#"{"$search": "CAFE"}"#, r#"{"a": "cafe"}"#, [true; 3]),
+        (
+            r#"{"$search": "cafe"}"#,
+            r#"{"a": "café"}"#,
+            [false, false, true],
+        ),
+        (r#"{"$search": "É"}"#, r#"{"a": "é"}"#, [false, false, true]),
+        (
+            r#"{"$search": "\"la caf\""}"#,
+            r#"{"a": "La café"}"#,
+            [true; 3],
+        ),
+        (
+            r#"{"$search": "gehen", "$language": "german"}"#,
+            r#"{"b": {"language": "german", "c": "gehe"}}"#,
+            [false, true, true],
+        ),
+    ] {
+        for (version, expected) in [One, Two, Three].into_iter().zip(expected) {
+            assert_eq!(
+                matches(version, query, doc),
+                expected,
+                "{version:?} {query} {doc}"
+            );
+        }
+    }
+    let unknown = json(r#"{"language": "klingon", "a": "running"}"#);
+    assert!(of(Two).scores(&unknown).is_err());
+    assert_eq!(of(One).scores(&unknown).unwrap().len(), 1);
 }

@@ -14,6 +14,9 @@ use super::Language;
 pub(super) struct Fold {
     pub(super) keep_case: bool,
     pub(super) keep_diacritics: bool,
+    /// As version 1 and 2 of text indexes: only the letters of ASCII have cases, only characters of ASCII divide words, and all
+    /// diacritics matter.
+    pub(super) is_of_ascii: bool,
 }
 
 /// What stands between words: space, dashes, quotation marks, punctuation and symbols.
@@ -35,7 +38,10 @@ fn is_one_of(class: &LazyLock<Option<Regex>>, c: char) -> bool {
         .is_some_and(|regex| regex.is_match(text).unwrap_or(false))
 }
 
-fn is_delimiter(c: char, language: &Language) -> bool {
+fn is_delimiter(c: char, language: &Language, fold: Fold) -> bool {
+    if fold.is_of_ascii && !c.is_ascii() {
+        return false;
+    }
     if language.is_english() && matches!(c, '\'' | '\u{2018}' | '\u{2019}') {
         return false;
     }
@@ -51,8 +57,9 @@ fn is_delimiter(c: char, language: &Language) -> bool {
     is_one_of(&DELIMITER, c)
 }
 
-fn lower(c: char, language: &Language) -> char {
+fn lower(c: char, language: &Language, fold: Fold) -> char {
     match c {
+        c if fold.is_of_ascii => c.to_ascii_lowercase(),
         'I' if language.is_turkish() => 'ı',
         'İ' => 'i',
         c if c.is_ascii() => c.to_ascii_lowercase(),
@@ -65,9 +72,9 @@ pub(super) fn fold(text: &str, fold: Fold, language: &Language) -> String {
     let cased: Cow<'_, str> = if fold.keep_case {
         text.into()
     } else {
-        text.chars().map(|c| lower(c, language)).collect()
+        text.chars().map(|c| lower(c, language, fold)).collect()
     };
-    if fold.keep_diacritics || cased.is_ascii() {
+    if fold.keep_diacritics || fold.is_of_ascii || cased.is_ascii() {
         return cased.into_owned();
     }
     // The dotless i of Turkish is a letter of its own.
@@ -101,11 +108,12 @@ impl Tokenizer {
         skip_stop_words: bool,
         mut found: impl FnMut(String) -> bool,
     ) {
-        for word in text.split(|c| is_delimiter(c, self.language)) {
+        for word in text.split(|c| is_delimiter(c, self.language, options)) {
             if word.is_empty() {
                 continue;
             }
-            let lowered: String = word.chars().map(|c| lower(c, self.language)).collect();
+            let lower = |c| lower(c, self.language, options);
+            let lowered: String = word.chars().map(lower).collect();
             if skip_stop_words && self.language.is_stop_word(&lowered) {
                 continue;
             }
@@ -114,12 +122,13 @@ impl Tokenizer {
                 Some(stemmer) => stemmer.stem(cased),
                 None => Cow::Borrowed(cased),
             };
-            let term = if options.keep_diacritics {
+            let term = if options.keep_diacritics || options.is_of_ascii {
                 stem.into_owned()
             } else {
                 let keep_case = Fold {
                     keep_case: true,
                     keep_diacritics: false,
+                    is_of_ascii: false,
                 };
                 fold(&stem, keep_case, self.language)
             };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::doc;
+use frond_error::{Error, ErrorCode};
 use frond_store::OpContext;
 
 use super::Job;
@@ -36,6 +37,15 @@ pub fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<Job> {
 
 /// Builds them.
 fn resume(server: &Server, limits: &OpContext) {
+    let writing = server
+        .fsync_lock
+        .write(|| match Job::is_interrupted(limits) {
+            true => Err(Error::new(ErrorCode::Interrupted, "the server stops")),
+            false => Ok(()),
+        });
+    let Ok(_writing) = writing else {
+        return;
+    };
     for build in server.store.resume_index_builds(limits) {
         let mut attributes = doc! {"namespace": build.ns.as_str()};
         attributes.push_array("indexes", |names| {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use frond_store::OpContext;
 
 mod certificates;
+mod checkpoints;
 mod disk_space;
 mod expire;
 mod follow;
@@ -19,6 +20,7 @@ mod transactions;
 mod ttl;
 
 pub use certificates::watch_certificates;
+pub use checkpoints::write_checkpoints;
 pub use disk_space::watch_disk_space;
 pub use expire::expire;
 pub use follow::follow;

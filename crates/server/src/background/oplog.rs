@@ -21,7 +21,9 @@ pub async fn trim_oplog(server: Arc<Server>) {
             _ = stop.wait_for(|stop| *stop) => return,
             () = tokio::time::sleep(PERIOD) => {}
         }
-        if server.store.oplog().is_on() {
+        // While fsync holds its lock, nothing is removed.
+        let writing = server.fsync_lock.try_write();
+        if writing.is_some() && server.store.oplog().is_on() {
             tokio::task::block_in_place(|| {
                 // Of several servers over one keyspace one removes for all.
                 if server.store.leads("oplog").unwrap_or(false) {

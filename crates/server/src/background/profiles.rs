@@ -12,7 +12,13 @@ pub async fn write_profiles(server: Arc<Server>) {
             () = server.profiler.wait() => false,
             _ = stop.wait_for(|stop| *stop) => true,
         };
-        tokio::task::block_in_place(|| server.profiler.flush(&server.store));
+        tokio::task::block_in_place(|| {
+            // While fsync holds its lock, records wait.
+            let writing = server.fsync_lock.try_write();
+            if is_last || writing.is_some() {
+                server.profiler.flush(&server.store);
+            }
+        });
         if is_last {
             return;
         }

@@ -50,6 +50,10 @@ impl Monitor {
 
 /// One pass over all indexes.
 fn pass(server: &Server, limits: &OpContext) {
+    // While fsync holds its lock, documents stay.
+    let Some(_writing) = server.fsync_lock.try_write() else {
+        return;
+    };
     let done = server.store.delete_expired(now_ms(), limits);
     server.ttl.deleted.add(done.deleted);
     if let Some(set) = &server.replication

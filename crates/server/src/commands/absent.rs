@@ -33,12 +33,8 @@ static ABSENT: &[Absent] = &[
         advice: "MongoDB has removed it, too; use $group in a pipeline, or mapReduce",
     },
     Absent {
-        names: &["autoCompact", "compact"],
-        advice: "space is returned to the file system without it",
-    },
-    Absent {
-        names: &["removeQuerySettings", "setQuerySettings"],
-        advice: "query settings are not supported; name an index with hint",
+        names: &["autoCompact"],
+        advice: "space is returned to the file system without it; compact does so at once for one collection",
     },
     Absent {
         names: &[

@@ -165,7 +165,8 @@ pub fn reach(pipeline: &Doc) -> Reach {
 }
 
 /// Stages whose documents the server makes.
-const SERVER_STAGES: [&str; 4] = [
+const SERVER_STAGES: [&str; 5] = [
+    "$querySettings",
     "$currentOp",
     "$listLocalSessions",
     "$listSessions",
@@ -177,7 +178,8 @@ const SERVER_STAGES: [&str; 4] = [
 /// # Errors
 /// `OperationNotSupportedInTransaction` (263).
 fn check_in_transaction(pipeline: &Doc) -> Result<()> {
-    const FORBIDDEN: [&str; 12] = [
+    const FORBIDDEN: [&str; 13] = [
+        "$querySettings",
         backup_stream::STAGE,
         "$changeStream",
         "$collStats",
@@ -225,6 +227,7 @@ fn check_stable_api(pipeline: &Doc) -> Result<()> {
             | "$listLocalSessions"
             | "$listSessions"
             | "$planCacheStats"
+            | "$querySettings"
             | "$queryStats"
             | "$search"
             | "$searchMeta"
@@ -349,7 +352,7 @@ fn server_documents(
         return Ok(Some(sessions));
     }
     let on_database = namespace.is_none();
-    let of_admin = matches!(name, "$currentOp" | "$queryStats");
+    let of_admin = matches!(name, "$currentOp" | "$querySettings" | "$queryStats");
     if !on_database || (of_admin && cx.db != "admin") {
         return Err(Error::new(
             ErrorCode::InvalidNamespace,
@@ -364,6 +367,12 @@ fn server_documents(
             ));
         }
         return Ok(Some(cx.server.query_stats.to_docs()));
+    }
+    if name == "$querySettings" {
+        let args = Arguments::new(name, spec);
+        args.only(&["showDebugQueryShape"])?;
+        let shows_shape = args.bool("showDebugQueryShape")?.unwrap_or(false);
+        return Ok(Some(cx.server.query_settings.to_docs(shows_shape)));
     }
     if name == "$currentOp" {
         return current_op::stage(cx.server, cx.caller, spec).map(Some);

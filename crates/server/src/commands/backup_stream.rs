@@ -52,6 +52,7 @@ pub fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
             format!("{STAGE} must be the only stage of its pipeline"),
         ));
     }
+    cx.server.fsync_lock.check_unlocked("a backup")?;
     let options = BackupRequest::parse(options(request.pipeline).unwrap_or(Doc::empty()))?;
     let stream = cx.store().backup_stream(options)?;
     cx.server.backups.add(stream.figures());

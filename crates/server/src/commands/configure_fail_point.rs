@@ -1,4 +1,6 @@
-//! `configureFailPoint`
+//! `configureFailPoint` and `waitForFailPoint`
+
+use std::time::Duration;
 
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
@@ -6,11 +8,15 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
-use crate::fail_points::{FailPoints, Mode};
+use crate::exec::Work;
+use crate::fail_points::{Mode, SwitchName};
 use crate::reply::push_count;
 
 /// Makes commands fail on demand.
 pub struct ConfigureFailPoint;
+
+/// Waits until a fail point has acted.
+pub struct WaitForFailPoint;
 
 impl Command for ConfigureFailPoint {
     fn names(&self) -> &'static [&'static str] {
@@ -18,8 +24,8 @@ impl Command for ConfigureFailPoint {
     }
 
     fn doc(&self) -> &'static str {
-        "Makes commands fail on demand (`failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`), for \
-         tests; only with `enableTestCommands`."
+        "Makes commands fail or wait on demand (`failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`, \
+         `maxTimeAlwaysTimeOut` and others), for tests; only with `enableTestCommands`."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -36,37 +42,101 @@ impl Command for ConfigureFailPoint {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        if !cx.server.settings.test_commands {
-            return Err(Error::new(
-                ErrorCode::CommandNotFound,
-                "no such command: 'configureFailPoint' (start the server with --setParameter \
-                 enableTestCommands=1)",
-            ));
-        }
+        check_test_commands(cx)?;
         let args = cx.args();
         let points = &cx.server.fail_points;
-        let set = match cx.body.first() {
-            Some((_, Value::String("failCommand"))) => FailPoints::set,
-            Some((_, Value::String("onPrimaryTransactionalWrite"))) => FailPoints::set_on_write,
-            Some((_, Value::String("failGetMoreAfterCursorCheckout"))) => {
-                FailPoints::set_on_get_more
-            }
-            Some((_, Value::String(name))) => {
-                return Err(Error::new(
-                    ErrorCode::FailPointSetFailed,
-                    format!(
-                        "{name} not found; this server has the fail points 'failCommand', \
-                         'onPrimaryTransactionalWrite' and 'failGetMoreAfterCursorCheckout'"
-                    ),
-                ));
-            }
+        let name = match cx.body.first() {
+            Some((_, Value::String(name))) => name,
             _ => return Err(Error::bad_value("the fail point's name must be a string")),
         };
+        // It is known before its mode is looked at.
+        points.times(name).ok_or_else(|| unknown(name))?;
         let mode = args.get("mode").ok_or_else(|| args.missing("mode"))?;
-        let acted = set(points, Mode::parse(&mode)?, args.doc_field("data")?)?;
+        let (mode, data) = (Mode::parse(&mode)?, args.doc_field("data")?);
+        let acted = match name {
+            "failCommand" => points.set(mode, data)?,
+            "onPrimaryTransactionalWrite" => points.set_on_write(mode, data)?,
+            "failGetMoreAfterCursorCheckout" => points.set_on_get_more(mode, data)?,
+            name => {
+                let switch = SwitchName::find(name).ok_or_else(|| unknown(name))?;
+                points.set_switch(switch, mode, data)?
+            }
+        };
         let mut reply = DocBuf::new();
         push_count(&mut reply, "count", acted);
         Ok(reply)
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    let mut known = vec![
+        "failCommand",
+        "onPrimaryTransactionalWrite",
+        "failGetMoreAfterCursorCheckout",
+    ];
+    known.extend(SwitchName::ALL.iter().map(|(_, text)| *text));
+    Error::new(
+        ErrorCode::FailPointSetFailed,
+        format!(
+            "{name} not found; this server has the fail points {}",
+            known.join(", ")
+        ),
+    )
+}
+
+/// Refuses a command that is there for tests only, unless these are enabled.
+pub fn check_test_commands(cx: &Context<'_>) -> Result<()> {
+    if cx.server.settings.test_commands {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::CommandNotFound,
+        format!(
+            "no such command: '{}' (start the server with --setParameter enableTestCommands=1)",
+            cx.name
+        ),
+    ))
+}
+
+impl Command for WaitForFailPoint {
+    fn names(&self) -> &'static [&'static str] {
+        &["waitForFailPoint"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Waits until a fail point has acted so often; only with `enableTestCommands`."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["timesEntered"]
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            work: Work::Long,
+            ..Traits::CHEAP.admin()
+        }
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::SetParameter))
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        check_test_commands(cx)?;
+        let args = cx.args();
+        let name = args.str(cx.name)?.ok_or_else(|| args.missing(cx.name))?;
+        let wanted = args
+            .u64("timesEntered")?
+            .ok_or_else(|| args.missing("timesEntered"))?;
+        loop {
+            let acted = cx.server.fail_points.times(name);
+            if acted.ok_or_else(|| unknown(name))? >= wanted {
+                return Ok(DocBuf::new());
+            }
+            cx.limits.check()?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
@@ -245,5 +315,92 @@ mod tests {
         let name = "onPrimaryTransactionalWrite";
         server.run("admin", doc! {"configureFailPoint": name, "mode": "off"});
         assert!(!server.server.fail_points.is_on());
+    }
+
+    /// As PyMongo's tests use it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn limits_of_time_end_at_once_or_never() {
+        let mut server = TestServer::with(|settings| settings.test_commands = true);
+        server.fill("c", 30);
+        let set = |name: &str, mode: &str| doc! {"configureFailPoint": name, "mode": mode};
+        let limited = doc! {"find": "c", "batchSize": 2, "maxTimeMS": 60_000};
+        let reply = server.run("test", limited.clone());
+        let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
+        server.run("admin", set("maxTimeAlwaysTimeOut", "alwaysOn"));
+        assert_eq!(server.code("test", limited), 50);
+        assert_eq!(
+            server.code("test", doc! {"count": "c", "maxTimeMS": 60_000}),
+            50
+        );
+        assert_eq!(
+            server.code("test", doc! {"getMore": id, "collection": "c"}),
+            50
+        );
+        server.run("test", doc! {"count": "c"});
+        server.run("test", doc! {"count": "c", "maxTimeMS": 0});
+        server.run("admin", set("maxTimeAlwaysTimeOut", "off"));
+        server.run("admin", set("maxTimeNeverTimeOut", "alwaysOn"));
+        let long = doc! {"aggregate": "c", "pipeline": [{"$match": {"$expr": {"$gt": ["$_id", 1]}}}], "cursor": {}, "maxTimeMS": 1};
+        server.run("test", long);
+        server.run("admin", set("maxTimeNeverTimeOut", "off"));
+        assert!(!server.server.fail_points.is_on());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn reads_wait_as_long_as_the_fail_point_is_on() {
+        let mut server = TestServer::with(|settings| settings.test_commands = true);
+        server.fill("c", 30);
+        let data = doc! {"nss": "test.c", "shouldCheckForInterrupt": true};
+        let name = "waitInFindBeforeMakingBatch";
+        let set = doc! {"configureFailPoint": name, "mode": "alwaysOn", "data": &data};
+        server.run("admin", set);
+        // Other namespaces do not wait, and this one as long as its limit is.
+        server.run("test", doc! {"find": "d"});
+        assert_eq!(server.code("test", doc! {"find": "c", "maxTimeMS": 20}), 50);
+        let waited = doc! {"waitForFailPoint": name, "timesEntered": 1, "maxTimeMS": 1000};
+        server.run("admin", waited);
+        let more = doc! {"waitForFailPoint": name, "timesEntered": 9, "maxTimeMS": 20};
+        assert_eq!(server.code("admin", more), 50);
+        let shared = server.server.clone();
+        let other = std::thread::spawn(move || {
+            while shared.fail_points.times(name) < Some(2) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            let connection = shared.connections.list().remove(0);
+            let waits_for = connection.running.lock().waits_for;
+            let off = crate::fail_points::Mode::Off;
+            let switch = crate::fail_points::SwitchName::find(name).unwrap();
+            shared.fail_points.set_switch(switch, off, None).unwrap();
+            waits_for
+        });
+        let reply = server.run("test", doc! {"find": "c", "batchSize": 2});
+        assert_eq!(other.join().unwrap(), Some(name));
+        let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
+        for name in [
+            "waitAfterPinningCursorBeforeGetMoreBatch",
+            "waitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch",
+        ] {
+            // One that acts once does not hold up who has passed it.
+            let mode = doc! {"times": 1};
+            let set = doc! {"configureFailPoint": name, "mode": &mode, "data": {"nss": "test.c"}};
+            server.run("admin", set);
+            server.run(
+                "test",
+                doc! {"getMore": id, "collection": "c", "batchSize": 2},
+            );
+        }
+        for (wrong, code) in [
+            (
+                doc! {"configureFailPoint": name, "mode": "alwaysOn", "data": {"x": 1}},
+                40415,
+            ),
+            (
+                doc! {"waitForFailPoint": "nonsense", "timesEntered": 1},
+                193,
+            ),
+            (doc! {"waitForFailPoint": name}, 40414),
+        ] {
+            assert_eq!(server.code("admin", wrong.clone()), code, "{wrong:?}");
+        }
     }
 }

@@ -103,6 +103,7 @@ fn copy(cx: &mut Context<'_>, path: &str) -> Result<DocBuf> {
             "Destination path must be absolute",
         ));
     }
+    cx.server.fsync_lock.check_unlocked("a backup")?;
     let source = cx.server.settings.db_path.display().to_string();
     let entry = cx.server.backups.begin_copy(source, path.to_owned())?;
     let progress = cx.limits.progress.insert(Arc::default()).clone();

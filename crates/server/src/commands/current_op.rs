@@ -13,6 +13,7 @@ use crate::authorization::{Action, Caller, Needs, Requested, UserName};
 use crate::clock::now_ms;
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
+use crate::fail_points::SwitchName;
 use crate::log;
 use crate::sessions::Open;
 use crate::state::Server;
@@ -91,6 +92,11 @@ impl Command for CurrentOp {
                 }
             }
         });
+        if cx.server.fsync_lock.count() > 0 {
+            reply.push("fsyncLock", true);
+            let info = "use db.fsyncUnlock() to terminate the fsync write/snapshot lock";
+            reply.push("info", info);
+        }
         Ok(reply)
     }
 }
@@ -282,6 +288,10 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown<'_>) -> Opti
         let waits_for = running.waits_for.or(connection.commit_waits.get());
         out.push("waitingForLock", waits_for.is_some());
         if let Some(what) = waits_for {
+            // At a fail point MongoDB shows its name here.
+            if SwitchName::find(what).is_some() {
+                out.push("msg", what);
+            }
             out.push("waitingFor", what);
         }
         out.push("ns", &running.namespace);

@@ -9,6 +9,7 @@ use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
+use crate::fail_points::SwitchName;
 use crate::reply::{BatchOptions, first_batch};
 
 /// Bytes of a reply with one document, so that its buffer rarely grows.
@@ -47,10 +48,16 @@ impl Command for Find {
         let variables = args.variables()?;
         let find = Finding::parse(&args, variables.as_deref())?;
         let namespace = cx.namespace()?;
-        if let Some(reply) = find.by_id(cx, &namespace)? {
+        if !cx.server.fail_points.is_on()
+            && let Some(reply) = find.by_id(cx, &namespace)?
+        {
             return Ok(reply);
         }
         let cursor = find.open(cx, &namespace)?;
+        cx.wait_at(
+            SwitchName::WaitInFindBeforeMakingBatch,
+            &cursor.namespace.clone(),
+        )?;
         first_batch(cx, cursor, find.batch)
     }
 }

@@ -74,6 +74,15 @@ impl Command for FindAndModify {
         let variables = args.variables()?;
         let request = parse(&args, variables.as_deref())?;
         let statement = Statements::parse(&args, 1)?.id(0);
+        if let Some(update) = &request.update {
+            let filter = request.filter.unwrap_or(Doc::empty());
+            cx.store().check_update_of_series(
+                &namespace,
+                filter,
+                update,
+                (false, request.upsert),
+            )?;
+        }
         cx.server.metrics.count(Op::Command, 1);
         let mut retry = cx.retryable_write()?;
         let replay = |recorded: &Recorded| match recorded {

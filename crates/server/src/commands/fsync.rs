@@ -1,16 +1,23 @@
-//! `fsync`
+//! `fsync` and `fsyncUnlock`
+
+use std::time::Duration;
 
 use frond_bson::{DocBuf, doc};
-use frond_error::Result;
+use frond_error::{Error, Result};
 
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
-use crate::context::unsupported_option;
-use crate::exec::{Lane, Work};
+use crate::exec::Work;
+
+/// How long a lock waits for the writes that have begun, unless the client says.
+const LOCK_WAIT_MS: i64 = 90_000;
 
 /// Syncs the journal and writes a checkpoint.
 pub struct Fsync;
+
+/// Ends what `fsync` with `lock` began.
+pub struct FsyncUnlock;
 
 impl Command for Fsync {
     fn names(&self) -> &'static [&'static str] {
@@ -18,7 +25,8 @@ impl Command for Fsync {
     }
 
     fn doc(&self) -> &'static str {
-        "Syncs the journal and writes a checkpoint."
+        "Syncs the journal and writes a checkpoint; with `lock: true` writes wait until `fsyncUnlock`, and the data files can be \
+         copied."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -26,9 +34,9 @@ impl Command for Fsync {
     }
 
     fn traits(&self) -> Traits {
+        // Without a ticket: others may be held by writes that wait for the end of a lock.
         Traits {
             work: Work::Long,
-            lane: Some(Lane::Maintenance),
             ..Traits::CHEAP
         }
         .admin()
@@ -39,12 +47,57 @@ impl Command for Fsync {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        if cx.args().flag("lock")?.unwrap_or(false) {
-            return Err(unsupported_option("fsync", "lock"));
+        let args = cx.args();
+        let timeout = args
+            .i64("fsyncLockAcquisitionTimeoutMillis")?
+            .unwrap_or(LOCK_WAIT_MS);
+        let timeout = u64::try_from(timeout).map_err(|_| {
+            Error::bad_value("fsyncLockAcquisitionTimeoutMillis must be a positive number")
+        })?;
+        let (server, store) = (cx.server, &cx.server.store);
+        if args.flag("lock")?.unwrap_or(false) {
+            let count = server
+                .fsync_lock
+                .lock(store, Duration::from_millis(timeout))?;
+            return Ok(doc! {
+                "info": "now locked against writes, use db.fsyncUnlock() to unlock",
+                "lockCount": count,
+                "seeAlso": "http://dochub.mongodb.org/core/fsynccommand",
+            });
         }
-        cx.server.store.flush_log()?;
-        cx.server.store.checkpoint()?;
+        store.flush_log()?;
+        // While it is locked, the last checkpoint has everything.
+        if server.fsync_lock.count() == 0 {
+            store.checkpoint()?;
+        }
         Ok(doc! {"numFiles": 1})
+    }
+}
+
+impl Command for FsyncUnlock {
+    fn names(&self) -> &'static [&'static str] {
+        &["fsyncUnlock"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Ends a lock of `fsync`: each lock needs one unlock."
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            work: Work::Long,
+            ..Traits::CHEAP
+        }
+        .admin()
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::Unlock))
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let count = cx.server.fsync_lock.unlock()?;
+        Ok(doc! {"info": "fsyncUnlock completed", "lockCount": count})
     }
 }
 
@@ -63,6 +116,73 @@ mod tests {
             server.run("admin", doc! {"fsync": 1}),
             doc! {"numFiles": 1, "ok": 1.0}
         );
-        assert_eq!(server.code("admin", doc! {"fsync": 1, "lock": true}), 238);
+        assert_eq!(server.code("test", doc! {"fsync": 1}), 13);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn writes_wait_until_it_is_unlocked_as_often_as_it_was_locked() {
+        let mut server = TestServer::new();
+        server.fill("c", 3);
+        assert_eq!(server.code("admin", doc! {"fsyncUnlock": 1}), 20);
+        let locked = server.run("admin", doc! {"fsync": 1, "lock": true});
+        assert_eq!(locked.get_i64("lockCount"), Some(1));
+        let again = server.run("admin", doc! {"fsync": 1, "lock": true});
+        assert_eq!(again.get_i64("lockCount"), Some(2));
+        // Reads go on; writes wait, here until their time is over.
+        assert_eq!(
+            server.run("test", doc! {"count": "c"}).get_i32("n"),
+            Some(3)
+        );
+        let writes = [
+            doc! {"insert": "c", "documents": [{"a": 1}]},
+            doc! {"update": "c", "updates": [{"q": {}, "u": {"$set": {"a": 1}}}]},
+            doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}]},
+            doc! {"findAndModify": "c", "remove": true},
+            doc! {"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}},
+            doc! {"create": "d"},
+            doc! {"drop": "c"},
+            doc! {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a"}]},
+            doc! {"compact": "c"},
+            doc! {"reIndex": "c"},
+        ];
+        for mut write in writes {
+            write.push("maxTimeMS", 30);
+            assert_eq!(server.code("test", write.clone()), 50, "{write:?}");
+        }
+        let reply = server.run("admin", doc! {"currentOp": 1});
+        assert_eq!(reply.get_bool("fsyncLock"), Some(true));
+        assert!(reply.get_str("info").unwrap().contains("fsyncUnlock"));
+        let target = doc! {"createBackup": 1, "backupDir": "/tmp/none"};
+        assert_eq!(server.code("admin", target), 20);
+        server.run("admin", doc! {"fsync": 1});
+        let left = server.run("admin", doc! {"fsyncUnlock": 1});
+        assert_eq!(left.get_i64("lockCount"), Some(1));
+        let write = doc! {"insert": "c", "documents": [{"a": 1}], "maxTimeMS": 30};
+        assert_eq!(server.code("test", write.clone()), 50);
+        let left = server.run("admin", doc! {"fsyncUnlock": 1});
+        assert_eq!(
+            left,
+            doc! {"info": "fsyncUnlock completed", "lockCount": 0i64, "ok": 1.0}
+        );
+        server.run("test", write);
+        let reply = server.run("admin", doc! {"currentOp": 1});
+        assert_eq!(reply.get_bool("fsyncLock"), None);
+    }
+
+    /// A write that runs already keeps the lock waiting, not for ever.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lock_that_cannot_be_had_times_out() {
+        let mut server = TestServer::new();
+        let shared = server.server.clone();
+        let write = shared.fsync_lock.try_write().unwrap();
+        let lock = doc! {"fsync": 1, "lock": true, "fsyncLockAcquisitionTimeoutMillis": 20};
+        assert_eq!(server.code("admin", lock.clone()), 24);
+        drop(write);
+        server.run("admin", lock);
+        assert!(shared.fsync_lock.try_write().is_none());
+        shared.fsync_lock.release();
+        assert!(shared.fsync_lock.try_write().is_some());
+        let wrong = doc! {"fsync": 1, "lock": true, "fsyncLockAcquisitionTimeoutMillis": -1};
+        assert_eq!(server.code("admin", wrong), 2);
     }
 }

@@ -6,7 +6,7 @@ use frond_error::Result;
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
-use crate::settings::{SHOWN, SettingValue};
+use crate::settings::{SHOWN, SettingValue, Settings};
 
 /// Shows the settings that the operator gave.
 pub struct GetCmdLineOpts;
@@ -29,28 +29,28 @@ impl Command for GetCmdLineOpts {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let mut parsed = DocBuf::new();
-        if let Some(file) = &cx.server.settings.config_file {
-            parsed.push("config", &*file.to_string_lossy());
-        }
-        // The keys are sorted, so the keys of a section are adjacent.
-        let given: Vec<(&str, &SettingValue)> = cx
-            .server
-            .settings
-            .given
-            .iter()
-            .map(|(key, value)| (*key, value))
-            .collect();
-        nest(&given, &mut parsed);
         let mut reply = DocBuf::new();
         reply.push_array("argv", |argv| {
             for argument in &cx.server.arguments {
                 argv.push(argument);
             }
         });
-        reply.push("parsed", &parsed);
+        reply.push("parsed", &parsed(&cx.server.settings));
         Ok(reply)
     }
+}
+
+/// The settings that the operator gave, as a document.
+pub fn parsed(settings: &Settings) -> DocBuf {
+    let mut parsed = DocBuf::new();
+    if let Some(file) = &settings.config_file {
+        parsed.push("config", &*file.to_string_lossy());
+    }
+    // The keys are sorted, so the keys of a section are adjacent.
+    let given = settings.given.iter();
+    let given: Vec<(&str, &SettingValue)> = given.map(|(key, value)| (*key, value)).collect();
+    nest(&given, &mut parsed);
+    parsed
 }
 
 /// Writes dotted keys as nested documents. The depth is that of the table of settings.

@@ -12,6 +12,7 @@ use super::{Command, InTransactions, Traits};
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::cursors::Cursor;
+use crate::fail_points::SwitchName;
 use crate::metrics::Op;
 use crate::parking::{AWAIT_DEFAULT, Parked, Pause, Tail};
 use crate::reply::CursorBatch;
@@ -220,6 +221,21 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
             ));
         }
     }
+    if cx.server.fail_points.is_on() {
+        let cursor = out.cursor()?;
+        let (has_limit, ns) = (cursor.time_left.is_some(), cursor.namespace.clone());
+        let points = &cx.server.fail_points;
+        if has_limit && points.acts(SwitchName::MaxTimeAlwaysTimeOut, "").is_some() {
+            return Err(Error::new(
+                ErrorCode::MaxTimeMSExpired,
+                "operation exceeded time limit",
+            ));
+        }
+        if has_limit && points.acts(SwitchName::MaxTimeNeverTimeOut, "").is_some() {
+            cursor.time_left = None;
+        }
+        cx.wait_at(SwitchName::WaitAfterPinningCursorBeforeGetMoreBatch, &ns)?;
+    }
     let batch = {
         let cursor = out.cursor()?;
         let mut limits = cx.limits.clone();
@@ -250,6 +266,11 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         }
     };
     cx.count_returned(batch.len());
+    if cx.server.fail_points.is_on() {
+        let ns = out.cursor()?.namespace.clone();
+        let name = SwitchName::WaitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch;
+        cx.wait_at(name, &ns)?;
+    }
     let cursor = out.cursor()?;
     cx.state.originating = Some(cursor.originating.clone());
     cx.state.query_shape = cursor.query_shape;

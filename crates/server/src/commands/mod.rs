@@ -30,7 +30,9 @@ pub mod coll_mod;
 mod coll_mod_index;
 pub mod coll_stats;
 pub mod commit_transaction;
+pub mod compact;
 pub mod configure_fail_point;
+pub mod conn_pool_stats;
 pub mod connection_status;
 pub mod convert_to_capped;
 pub mod count;
@@ -78,6 +80,7 @@ pub mod list_collections;
 pub mod list_commands;
 pub mod list_databases;
 pub mod list_indexes;
+pub mod lock_info;
 pub mod log_rotate;
 pub mod logout;
 pub mod map_reduce;
@@ -89,6 +92,7 @@ pub mod ping;
 pub mod plan_cache;
 pub mod privileges_of_role;
 pub mod profile;
+pub mod query_settings;
 pub mod re_index;
 pub mod refresh_sessions;
 pub mod rename_collection;
@@ -109,11 +113,13 @@ pub mod shutdown;
 pub mod start_session;
 mod statement_record;
 pub mod top;
+pub mod truncate_capped;
 pub mod update;
 pub mod update_role;
 pub mod update_user;
 pub mod users_info;
 pub mod validate;
+pub mod validate_db_metadata;
 pub mod watch;
 pub mod whatsmyuri;
 mod write;
@@ -133,11 +139,14 @@ pub static COMMANDS: &[&dyn Command] = &[
     &create_backup::BackupThrottle,
     &build_info::BuildInfo,
     &bulk_write::BulkWrite,
+    &truncate_capped::Captrunc,
     &clone_collection_as_capped::CloneCollectionAsCapped,
     &coll_mod::CollMod,
     &coll_stats::CollStats,
     &commit_transaction::CommitTransaction,
+    &compact::Compact,
     &configure_fail_point::ConfigureFailPoint,
+    &conn_pool_stats::ConnPoolStats,
     &connection_status::ConnectionStatus,
     &convert_to_capped::ConvertToCapped,
     &count::Count,
@@ -159,6 +168,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &drop_indexes::DropIndexes,
     &drop_role::DropRole,
     &drop_user::DropUser,
+    &truncate_capped::EmptyCapped,
     &end_sessions::EndSessions,
     &explain::Explain,
     &features::Features,
@@ -166,6 +176,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &find::Find,
     &find_and_modify::FindAndModify,
     &fsync::Fsync,
+    &fsync::FsyncUnlock,
     &get_cmd_line_opts::GetCmdLineOpts,
     &cluster_parameters::GetClusterParameter,
     &default_rw_concern::GetDefaultRwConcern,
@@ -192,6 +203,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &list_commands::ListCommands,
     &list_databases::ListDatabases,
     &list_indexes::ListIndexes,
+    &lock_info::LockInfo,
     &log_rotate::LogRotate,
     &logout::Logout,
     &map_reduce::MapReduce,
@@ -206,6 +218,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &profile::Profile,
     &re_index::ReIndex,
     &refresh_sessions::RefreshSessions,
+    &query_settings::RemoveQuerySettings,
     &rename_collection::RenameCollection,
     &repl_set_status::ReplSetFreeze,
     &repl_set_config::ReplSetGetConfig,
@@ -227,6 +240,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &server_status::ServerStatus,
     &cluster_parameters::SetClusterParameter,
     &default_rw_concern::SetDefaultRwConcern,
+    &query_settings::SetQuerySettings,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
     &sharding::BALANCER_START,
     &sharding::BALANCER_STATUS,
@@ -245,6 +259,8 @@ pub static COMMANDS: &[&dyn Command] = &[
     &update_user::UpdateUser,
     &users_info::UsersInfo,
     &validate::Validate,
+    &validate_db_metadata::ValidateDbMetadata,
+    &configure_fail_point::WaitForFailPoint,
     &whatsmyuri::WhatsMyUri,
 ];
 

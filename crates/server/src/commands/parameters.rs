@@ -21,8 +21,10 @@ use crate::scripting;
 use crate::settings::{self, ITERATIONS};
 use crate::state::Server;
 
+mod tooling;
+
 /// A parameter of the running server.
-struct Parameter {
+pub struct Parameter {
     name: &'static str,
     get: fn(&Server) -> OwnedValue,
     /// None if it can only be set at startup, or not at all.
@@ -435,6 +437,10 @@ static PARAMETERS: &[Parameter] = &[
     },
 ];
 
+fn all_parameters() -> impl Iterator<Item = &'static Parameter> {
+    PARAMETERS.iter().chain(tooling::TOOLING)
+}
+
 /// Reads parameters of the server.
 pub struct GetParameter;
 
@@ -469,7 +475,7 @@ impl Command for GetParameter {
             matches!(first, Value::String("*")) || options.flag("allParameters")?.unwrap_or(false);
         let details = options.flag("showDetails")?.unwrap_or(false);
         let mut reply = DocBuf::new();
-        for parameter in PARAMETERS {
+        for parameter in all_parameters() {
             if !all && !cx.body.contains_key(parameter.name) {
                 continue;
             }
@@ -533,8 +539,7 @@ impl Command for SetParameter {
                     format!("attempted to set unrecognized parameter [{name}]"),
                 )
             };
-            let parameter = PARAMETERS
-                .iter()
+            let parameter = all_parameters()
                 .find(|parameter| parameter.name == name)
                 .ok_or_else(unknown)?;
             let set = parameter.set.ok_or_else(|| {
@@ -595,7 +600,10 @@ mod tests {
             doc! {"getParameter": 1, "allParameters": true},
             doc! {"getParameter": {"allParameters": true}},
         ] {
-            assert_eq!(server.run("admin", command).count(), PARAMETERS.len() + 1);
+            assert_eq!(
+                server.run("admin", command).count(),
+                all_parameters().count() + 1
+            );
         }
         let reply = server.run(
             "admin",
@@ -650,7 +658,7 @@ mod tests {
         let mut server = TestServer::new();
         let all = doc! {"getParameter": {"showDetails": true, "allParameters": true}};
         let reply = server.run("admin", all);
-        for parameter in PARAMETERS {
+        for parameter in all_parameters() {
             let shown = reply.get_doc(parameter.name).unwrap();
             // A value that no parameter accepts: the error shows whether the parameter exists.
             let given = format!("{}=no value", parameter.name);

@@ -1,9 +1,11 @@
 //! `planCacheClear`, and the commands for index filters.
 
-use frond_bson::DocBuf;
+use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, Result};
+use frond_store::{AllowedIndexes, ShapeExample};
 
 use super::{Command, Traits};
+use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 
@@ -39,21 +41,49 @@ impl Command for PlanCacheClear {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let args = cx.args();
-        let query = args.doc_field("query")?;
-        for name in ["projection", "sort", "collation"] {
-            if args.doc_field(name)?.is_some() && query.is_none() {
-                return Err(Error::bad_value(
-                    "sort, projection or collation provided without query",
-                ));
-            }
-        }
+        example(&cx.args(), Given::Or)?;
         cx.server.store.forget_plans(&namespace)?;
         Ok(DocBuf::new())
     }
 }
 
-/// Lists index filters, of which there are none.
+/// Whether a command must have a query.
+#[derive(Clone, Copy, PartialEq)]
+enum Given {
+    Always,
+    /// Without one it is about all queries.
+    Or,
+}
+
+/// Reads the fields that give an example of a shape.
+fn example<'a>(args: &Arguments<'a>, given: Given) -> Result<Option<ShapeExample<'a>>> {
+    let object = |name: &str| match args.get(name) {
+        None => Ok(None),
+        Some(Value::Document(doc)) => Ok(Some(doc)),
+        Some(_) => Err(Error::bad_value(format!("{name} must be an object"))),
+    };
+    let (sort, projection) = (object("sort")?, object("projection")?);
+    let collation = object("collation")?;
+    let Some(query) = object("query")? else {
+        if given == Given::Always {
+            return Err(Error::bad_value("required field query missing"));
+        }
+        if sort.or(projection).or(collation).is_some() {
+            return Err(Error::bad_value(
+                "sort, projection or collation provided without query",
+            ));
+        }
+        return Ok(None);
+    };
+    Ok(Some(ShapeExample {
+        query,
+        sort: sort.unwrap_or(Doc::empty()),
+        projection: projection.unwrap_or(Doc::empty()),
+        collation,
+    }))
+}
+
+/// Lists index filters.
 pub struct PlanCacheListFilters;
 
 impl Command for PlanCacheListFilters {
@@ -62,7 +92,7 @@ impl Command for PlanCacheListFilters {
     }
 
     fn doc(&self) -> &'static str {
-        "Lists the index filters of a collection, of which there are none."
+        "Lists the index filters of a collection."
     }
 
     fn traits(&self) -> Traits {
@@ -74,14 +104,21 @@ impl Command for PlanCacheListFilters {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        cx.namespace()?;
+        let namespace = cx.namespace()?;
+        let filters = cx.server.store.index_filters(&namespace)?;
         let mut reply = DocBuf::new();
-        reply.push_array("filters", |_| ());
+        reply.push_array("filters", |list| {
+            for filter in &filters {
+                let mut shown = filter.query.clone();
+                shown.push("indexes", &filter.allowed.to_array());
+                list.push(&shown);
+            }
+        });
         Ok(reply)
     }
 }
 
-/// Clears index filters, of which there are none.
+/// Removes index filters.
 pub struct PlanCacheClearFilters;
 
 impl Command for PlanCacheClearFilters {
@@ -90,7 +127,7 @@ impl Command for PlanCacheClearFilters {
     }
 
     fn doc(&self) -> &'static str {
-        "Clears the index filters of a collection, of which there are none."
+        "Removes the index filter of a query shape, or all of a collection."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -106,12 +143,15 @@ impl Command for PlanCacheClearFilters {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        cx.namespace()?;
+        let namespace = cx.namespace()?;
+        let example = example(&cx.args(), Given::Or)?;
+        let store = &cx.server.store;
+        store.clear_index_filters(&namespace, example.as_ref())?;
         Ok(DocBuf::new())
     }
 }
 
-/// Refuses: there are no index filters.
+/// Sets an index filter.
 pub struct PlanCacheSetFilter;
 
 impl Command for PlanCacheSetFilter {
@@ -120,7 +160,7 @@ impl Command for PlanCacheSetFilter {
     }
 
     fn doc(&self) -> &'static str {
-        "Refuses: a query names its index with a hint."
+        "Says which indexes the queries of a shape may use, until the server stops."
     }
 
     fn fields(&self) -> &'static [&'static str] {
@@ -136,32 +176,143 @@ impl Command for PlanCacheSetFilter {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        cx.namespace()?;
-        Err(Error::not_supported("the command 'planCacheSetFilter'"))
+        let namespace = cx.namespace()?;
+        let args = cx.args();
+        let example = example(&args, Given::Always)?;
+        let missing = || Error::bad_value("required field query missing");
+        let indexes = match args.get("indexes") {
+            None => return Err(Error::bad_value("required field indexes missing")),
+            Some(Value::Array(indexes)) => indexes,
+            Some(_) => return Err(Error::bad_value("required field indexes must be an array")),
+        };
+        if indexes.is_empty() {
+            return Err(Error::bad_value(
+                "required field indexes must contain at least one index",
+            ));
+        }
+        let allowed = AllowedIndexes::parse(indexes)?;
+        let example = example.ok_or_else(missing)?;
+        cx.server
+            .store
+            .set_index_filter(&namespace, &example, allowed)?;
+        Ok(DocBuf::new())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use frond_bson::doc;
+    #![allow(clippy::unwrap_used)]
+
+    use frond_bson::{DocBuf, doc};
 
     use crate::testing::TestServer;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn plans_are_forgotten_and_filters_refused() {
+    async fn plans_are_forgotten() {
         let mut server = TestServer::new();
         server.fill("c", 3);
         let ok = doc! {"ok": 1.0};
-        assert_eq!(server.run("test", doc! {"planCacheClear": "c"}), ok);
-        assert_eq!(server.run("test", doc! {"planCacheClear": "none"}), ok);
-        assert_eq!(
-            server.code("test", doc! {"planCacheClear": "c", "sort": {"a": 1}}),
-            2
+        for command in [
+            doc! {"planCacheClear": "c"},
+            doc! {"planCacheClear": "c", "query": {"a": 1}, "sort": {"a": 1}},
+            doc! {"planCacheClear": "none"},
+            doc! {"planCacheClearFilters": "none"},
+        ] {
+            assert_eq!(server.run("test", command), ok);
+        }
+        for name in ["planCacheClear", "planCacheClearFilters"] {
+            assert_eq!(server.code("test", doc! {name: "c", "sort": {"a": 1}}), 2);
+        }
+    }
+
+    fn planner(server: &mut TestServer, find: &DocBuf) -> (bool, String) {
+        let explain = doc! {"explain": find, "verbosity": "queryPlanner"};
+        let reply = server.run("test", explain);
+        let planner = reply.get_doc("queryPlanner").unwrap();
+        let plan = format!("{:?}", planner.get_doc("winningPlan").unwrap());
+        (planner.get_bool("indexFilterSet").unwrap(), plan)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn queries_of_a_shape_use_the_indexes_of_its_filter() {
+        let mut server = TestServer::new();
+        server.fill("c", 50);
+        server.run(
+            "test",
+            doc! {"createIndexes": "c", "indexes": [
+                {"key": {"a": 1}, "name": "a_1"}, {"key": {"a": 1, "b": 1}, "name": "ab"},
+            ]},
         );
         let none = doc! {"filters": [], "ok": 1.0};
-        assert_eq!(server.run("test", doc! {"planCacheListFilters": "c"}), none);
-        assert_eq!(server.run("test", doc! {"planCacheClearFilters": "c"}), ok);
-        let set = doc! {"planCacheSetFilter": "c", "query": {"a": 1}, "indexes": ["a_1"]};
-        assert_eq!(server.code("test", set), 238);
+        let list = doc! {"planCacheListFilters": "c"};
+        assert_eq!(server.run("test", list.clone()), none);
+        let set = |query: DocBuf, index: &str| {
+            doc! {"planCacheSetFilter": "c", "query": query, "indexes": [index]}
+        };
+        server.run("test", set(doc! {"a": 1}, "ab"));
+        let find = |a: i32| doc! {"find": "c", "filter": {"a": a}, "hint": "a_1"};
+        let (is_set, plan) = planner(&mut server, &find(90));
+        assert!(is_set && plan.contains("\"ab\""), "{plan}");
+        // Another shape: other fields are returned, another order is wanted, or another operator is used.
+        for other in [
+            doc! {"find": "c", "filter": {"a": 1}, "projection": {"a": 1}},
+            doc! {"find": "c", "filter": {"a": 1}, "sort": {"b": 1}},
+            doc! {"find": "c", "filter": {"a": {"$gt": 1}}},
+        ] {
+            assert!(!planner(&mut server, &other).0, "{other:?}");
+        }
+        // An index that is not there leaves the scan of the collection.
+        server.run("test", set(doc! {"a": 1}, "none"));
+        let (is_set, plan) = planner(&mut server, &find(90));
+        assert!(is_set && plan.contains("COLLSCAN"), "{plan}");
+        let found = server.run("test", find(90));
+        assert_eq!(server.batch(&found, "firstBatch").len(), 1);
+        server.run(
+            "test",
+            doc! {"planCacheSetFilter": "c", "query": {"b": 1}, "sort": {"a": 1}, "indexes": [{"a": 1}]},
+        );
+        let filters = server.run("test", list.clone());
+        assert_eq!(filters.get_array("filters").unwrap().count(), 2);
+        server.run(
+            "test",
+            doc! {"planCacheClearFilters": "c", "query": {"a": 7}},
+        );
+        let filters = server.run("test", list.clone());
+        let filters = filters.get_array("filters").unwrap();
+        assert_eq!(
+            filters.get_doc("0"),
+            Some(
+                &*doc! {"query": {"b": 1}, "sort": {"a": 1}, "projection": {}, "indexes": [{"a": 1}]}
+            )
+        );
+        assert!(!planner(&mut server, &find(90)).0);
+        server.run("test", doc! {"planCacheClearFilters": "c"});
+        assert_eq!(server.run("test", list), none);
+        for (command, code) in [
+            (doc! {"planCacheSetFilter": "c", "indexes": ["a_1"]}, 2),
+            (
+                doc! {"planCacheSetFilter": "c", "query": 1, "indexes": ["a_1"]},
+                2,
+            ),
+            (doc! {"planCacheSetFilter": "c", "query": {}}, 2),
+            (
+                doc! {"planCacheSetFilter": "c", "query": {}, "indexes": []},
+                2,
+            ),
+            (
+                doc! {"planCacheSetFilter": "c", "query": {}, "indexes": 1},
+                2,
+            ),
+            (
+                doc! {"planCacheSetFilter": "c", "query": {}, "indexes": [1]},
+                2,
+            ),
+            (
+                doc! {"planCacheSetFilter": "none", "query": {}, "indexes": ["a_1"]},
+                2,
+            ),
+        ] {
+            assert_eq!(server.code("test", command.clone()), code, "{command:?}");
+        }
     }
 }

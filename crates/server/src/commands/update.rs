@@ -147,6 +147,9 @@ pub fn update_once(
             "Cannot use retryable writes with multi=true",
         ));
     }
+    let kind = (request.multi, request.upsert);
+    cx.store()
+        .check_update_of_series(namespace, request.filter, &request.update, kind)?;
     let replay = |recorded: &Recorded| match recorded {
         Recorded::Update(done) => Some(done.clone()),
         _ => None,
@@ -261,7 +264,7 @@ pub fn parse_statement<'a>(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use frond_bson::{DocBuf, doc};
+    use frond_bson::{DocBuf, Value, doc};
 
     use crate::sessions::SessionId;
     use crate::testing::TestServer;
@@ -284,6 +287,65 @@ mod tests {
             "n": 6, "upserted": [{"index": 2, "_id": 9}], "nModified": 4, "ok": 1.0,
         };
         assert_eq!(reply, expected);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_a_time_series_the_metadata_is_updated() {
+        let mut server = TestServer::new();
+        let series = doc! {"timeField": "t", "metaField": "m"};
+        server.run("test", doc! {"create": "s", "timeseries": &series});
+        server.run(
+            "test",
+            doc! {"create": "n", "timeseries": {"timeField": "t"}},
+        );
+        let document = doc! {"t": Value::DateTime(5), "m": {"a": 1}, "v": 1};
+        server.run("test", doc! {"insert": "s", "documents": [&document]});
+        let mut update = |collection: &str, statement: DocBuf| {
+            let reply = server.run("test", doc! {"update": collection, "updates": [&statement]});
+            let error = reply.get_array("writeErrors");
+            let error = error.and_then(|errors| errors.get_doc("0")?.get_i32("code"));
+            (error, reply.get_i32("nModified").unwrap())
+        };
+        let set = doc! {"$set": {"m.a": 2}, "$unset": {"m.b": 1}};
+        let filter = doc! {"m.a": 1};
+        assert_eq!(
+            update("s", doc! {"q": &filter, "u": &set, "multi": true}),
+            (None, 1)
+        );
+        for (collection, statement) in [
+            ("s", doc! {"q": &filter, "u": &set}),
+            (
+                "s",
+                doc! {"q": &filter, "u": &set, "multi": true, "upsert": true},
+            ),
+            ("s", doc! {"q": {"v": 1}, "u": &set, "multi": true}),
+            (
+                "s",
+                doc! {"q": &filter, "u": {"$set": {"v": 1}}, "multi": true},
+            ),
+            (
+                "s",
+                doc! {"q": &filter, "u": {"$rename": {"m.a": "v"}}, "multi": true},
+            ),
+            (
+                "s",
+                doc! {"q": &filter, "u": [{"$set": {"m.a": 1}}], "multi": true},
+            ),
+            ("s", doc! {"q": &filter, "u": {"m": 1}, "multi": true}),
+            ("n", doc! {"q": {}, "u": {"$set": {"m": 1}}, "multi": true}),
+        ] {
+            assert_eq!(
+                update(collection, statement.clone()),
+                (Some(72), 0),
+                "{statement:?}"
+            );
+        }
+        let change = doc! {"findAndModify": "s", "query": {"m.a": 2}, "update": &set};
+        assert_eq!(server.code("test", change), 72);
+        server.run(
+            "test",
+            doc! {"findAndModify": "s", "query": {"v": 1}, "remove": true},
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,14 @@
 //! From a request to a command: the arguments that all commands share, and the record of each operation.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::scripted;
+use frond_store::{PlanRules, scripted};
 use frond_wire::DocIter;
+use parking_lot::RwLockReadGuard;
 
 use crate::client::Client;
 use crate::commands::aggregate::Reach;
@@ -14,7 +16,8 @@ use crate::commands::{self, proper_name};
 use crate::context::Context;
 use crate::errors::{reply_too_large, truncated, write_error};
 use crate::exec::Lane;
-use crate::fail_points::Effect;
+use crate::fail_points::{Effect, SwitchName};
+use crate::fsync_lock;
 use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::parking::{JournalWait, Parked};
@@ -204,9 +207,12 @@ fn effect(client: &Client<'_>, request: &CommandRequest<'_>) -> Option<Effect> {
     let application = connection
         .application()
         .or_else(|| metadata?.get_doc("application")?.get_str("name"));
-    server.fail_points.of(&[proper, name], application, || {
-        format!("{}.{}", request.db, value.as_str().unwrap_or_default())
-    })
+    let thread = connection.name.as_str();
+    server
+        .fail_points
+        .of(&[proper, name], application, thread, || {
+            format!("{}.{}", request.db, value.as_str().unwrap_or_default())
+        })
 }
 
 /// The error of a command whose connection a fail point closes; it is not sent.
@@ -282,7 +288,24 @@ fn try_command(
             touch_session(client, session);
             client.connection.running.lock().session = Some(session);
         }
-        let context = limits.with_limit(common.time_limit);
+        let mut context = limits.with_limit(common.time_limit);
+        context.rules = rules(server, request)?;
+        if server.fail_points.is_on() && common.time_limit.is_some() {
+            if server
+                .fail_points
+                .acts(SwitchName::MaxTimeAlwaysTimeOut, "")
+                .is_some()
+            {
+                return Err(Error::new(
+                    ErrorCode::MaxTimeMSExpired,
+                    "operation exceeded time limit",
+                ));
+            }
+            let is_endless = server.fail_points.acts(SwitchName::MaxTimeNeverTimeOut, "");
+            if is_endless.is_some() {
+                context.deadline = None;
+            }
+        }
         let statement = match (&common.transaction, common.session) {
             (Some(asked), Some(session)) => {
                 let at = common.transaction_moment(server)?;
@@ -335,6 +358,10 @@ fn try_command(
                 None => failure,
             });
         }
+        let _writing = match waits_for_unlock(request) {
+            true => Some(begin_write(&cx)?),
+            false => None,
+        };
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
         let context = cx.limits.clone();
         let mut reply = scripted(&server.store, request.db, &context, || match traits.lane {
@@ -366,6 +393,62 @@ fn try_command(
         *more_to_come = cx.more_to_come;
         Ok(reply)
     })
+}
+
+/// The rules for the queries of a command: its query settings, and the parameter `notablescan`.
+fn rules(server: &Server, request: &CommandRequest<'_>) -> Result<Option<Arc<PlanRules>>> {
+    let (body, is_explained) = match request.body.first() {
+        Some(("explain", Value::Document(inner))) => (inner, true),
+        _ => (request.body, false),
+    };
+    let name = body.first().map_or("", |(name, _)| name);
+    let rules = match name {
+        "find" | "aggregate" | "distinct" => {
+            (server.query_settings).rules(request.db, name, body, is_explained)?
+        }
+        _ => None,
+    };
+    if !server.no_collection_scans.load(Ordering::Relaxed) {
+        return Ok(rules);
+    }
+    let rules = rules.map_or_else(PlanRules::default, |rules| PlanRules::clone(&rules));
+    Ok(Some(Arc::new(PlanRules {
+        no_collection_scans: true,
+        ..rules
+    })))
+}
+
+/// Whether a command waits while `fsync` holds its lock.
+fn waits_for_unlock(request: &CommandRequest<'_>) -> bool {
+    match request.body.first().map_or("", |(name, _)| name) {
+        "abortTransaction" => false,
+        "compact" => true,
+        _ => writes(request),
+    }
+}
+
+/// Waits until `fsync` holds no lock.
+fn begin_write<'s>(cx: &Context<'s>) -> Result<RwLockReadGuard<'s, ()>> {
+    let mut waits = false;
+    let server = cx.server;
+    let begun = server.fsync_lock.write(|| {
+        if !waits {
+            waits = true;
+            cx.connection.running.lock().waits_for = Some(fsync_lock::WAIT);
+            server.executor.pool.leave();
+        }
+        if cx.connection.gone.load(Ordering::Relaxed) {
+            return Err(Error::new(
+                ErrorCode::Interrupted,
+                "the client has disconnected",
+            ));
+        }
+        Ok(cx.limits.check()?)
+    });
+    if waits {
+        cx.connection.running.lock().waits_for = None;
+    }
+    begun
 }
 
 /// Ends a statement. One that failed aborts its transaction.

@@ -282,7 +282,10 @@ impl Operation {
             let filter = filter.or_else(|| request.body.get_doc("query"));
             figures.want_exec_stats(from, filter, request.body.get_doc("sort"));
         }
-        if server.profiler.is_pending() && self.reads_profile(request) {
+        if server.profiler.is_pending()
+            && self.reads_profile(request)
+            && let Some(_writing) = server.fsync_lock.try_write()
+        {
             server.profiler.flush(&server.store);
         }
         let mut new_shape = None;

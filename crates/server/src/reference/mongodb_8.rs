@@ -74,7 +74,7 @@ static CHANGES: &[Change] = &[
     },
     Change {
         what: "index filters are deprecated",
-        support: Support::No("they are refused; name an index with `hint`"),
+        support: Support::Yes,
     },
     Change {
         what: "statistics of queries by their shape as a stage",

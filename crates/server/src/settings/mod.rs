@@ -8,6 +8,7 @@ mod javascript;
 mod log_components;
 mod logins;
 mod network;
+mod planning;
 mod profiling;
 mod secret;
 mod security;
@@ -158,6 +159,10 @@ pub struct Settings {
     pub pid_file: Option<PathBuf>,
     /// Operations at least this long are logged.
     pub slow_operation: Duration,
+    /// Whether queries with conditions must not read whole collections.
+    pub no_collection_scans: bool,
+    /// Seconds after which a checkpoint is written if there were commits; 0 leaves it to the engine.
+    pub checkpoint_secs: u64,
     /// Queries a second that `$queryStats` counts.
     pub query_stats_rate: i64,
     /// See [`ProfilingSettings`].
@@ -245,6 +250,8 @@ impl Default for Settings {
             quiet: false,
             pid_file: None,
             slow_operation: Duration::from_millis(100),
+            no_collection_scans: false,
+            checkpoint_secs: 0,
             query_stats_rate: 100,
             profiling: ProfilingSettings::default(),
             cursor_timeout: Duration::from_secs(600),

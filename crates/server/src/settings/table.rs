@@ -13,6 +13,7 @@ use super::javascript;
 use super::log_components;
 use super::logins;
 use super::network;
+use super::planning;
 use super::profiling;
 use super::secret::{Secret, without_secrets};
 use super::security;
@@ -577,6 +578,8 @@ pub static SETTINGS: &[Setting] = &[
         help: "Seconds between passes of the TTL monitor (default 60)",
         apply: |s, v| integer(v).map(|secs| s.ttl_monitor_sleep = Duration::from_secs(secs)),
     },
+    planning::NO_TABLE_SCAN,
+    planning::SYNC_DELAY,
     logins::MECHANISMS,
     logins::SHA1_ITERATIONS,
     logins::SHA256_ITERATIONS,

@@ -200,7 +200,6 @@ pub(super) const KEY_PREFIX: Setting = Setting {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::*;
     use crate::settings::{Settings, command_line};
 
     fn settings(arguments: &[&str]) -> Result<Settings, String> {

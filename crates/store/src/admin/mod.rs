@@ -3,9 +3,11 @@
 pub mod backup;
 mod capped;
 mod collections;
+mod compact;
 mod counts;
 mod damage;
 mod hash;
+mod index_filters;
 mod indexes;
 pub mod offline;
 mod profile;
@@ -14,9 +16,11 @@ mod ttl;
 mod verify;
 
 pub use collections::{CollectionInfo, CollectionKind, DatabaseInfo};
+pub use compact::CompactionEstimate;
 pub use counts::CatalogCounts;
 pub use damage::DamagedBlock;
 pub use hash::{CollectionHash, DatabaseHash};
+pub use index_filters::ShapeExample;
 pub use indexes::ResumedBuild;
 pub use stats::{CollectionStats, DatabaseStats};
 pub use ttl::TtlPass;

@@ -168,7 +168,11 @@ impl DocStream for PipelineStream {
     }
 
     fn set_context(&mut self, context: OpContext) {
-        *self.limits.context.lock() = context;
+        let mut current = self.limits.context.lock();
+        // They are those of the command that has opened the cursor.
+        let rules = current.rules.take();
+        *current = context;
+        current.rules = rules;
     }
 
     fn rest(&mut self) -> Result<()> {

@@ -24,6 +24,7 @@ mod change;
 mod changes;
 mod definitions;
 mod hooks;
+mod index_filters;
 mod leaks;
 mod logged;
 mod modify;
@@ -66,6 +67,8 @@ pub(crate) use changes::{note, noted_id};
 pub use definitions::{ResolvedView, ViewDefinition};
 pub(crate) use definitions::{SYSTEM_PROFILE, SYSTEM_VIEWS, is_a_view};
 pub use hooks::Hooks;
+pub use index_filters::IndexFilter;
+use index_filters::IndexFilters;
 pub use logged::LastWritten;
 pub(crate) use logged::{check_same, name_in_oplog};
 pub(crate) use modify::ToUnique;
@@ -145,6 +148,8 @@ struct Shared {
     records: Records,
     /// The other servers, if there may be some.
     cluster: Option<Arc<Cluster>>,
+    /// Which indexes queries of a shape may use.
+    index_filters: IndexFilters,
 }
 
 impl Shared {
@@ -205,6 +210,11 @@ impl Collection {
     /// The plans that were chosen for queries.
     pub(crate) fn plans(&self) -> &PlanCache {
         &self.plans
+    }
+
+    /// The index filters, which all versions share.
+    pub(crate) fn index_filters(&self) -> &IndexFilters {
+        &self.shared.index_filters
     }
 
     /// The specification of the index on `_id`, as it is shown.

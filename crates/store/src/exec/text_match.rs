@@ -70,6 +70,6 @@ impl Operator for TextMatch {
         stage.push("indexName", spec.name.as_str());
         let query = self.text.describe();
         describer.room.push(stage, "parsedTextQuery", &query);
-        stage.push("textIndexVersion", 3);
+        stage.push("textIndexVersion", self.text.version().number());
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{
     ClusterOptions, ClusterStats, Committed, Damage, DiskSpace, Durability, Embedded, EngineError,
-    EngineOptions, EngineReport, EngineStats, EngineTransaction, MemoryBudget, Progress, Snapshot,
-    TreeId, TreeStats, WriteSet,
+    EngineOptions, EngineReport, EngineStats, EngineTransaction, FlushPause, MemoryBudget,
+    Progress, Snapshot, TreeId, TreeStats, WriteSet,
 };
 use crate::clock;
 
@@ -349,6 +349,23 @@ impl Engine {
     /// Errors of the disk; [`EngineError::Unsupported`] on a cluster.
     pub fn compact(&self) -> Result<()> {
         self.require_embedded()?.compact()
+    }
+
+    /// As [`Engine::compact`], of some trees, with what waits in their buffers; `go_on` is told how many bytes wait.
+    ///
+    /// # Errors
+    /// As [`Engine::compact`].
+    pub fn compact_trees(&self, trees: &[TreeId], go_on: impl FnMut(u64) -> bool) -> Result<()> {
+        self.require_embedded()?.compact_trees(trees, go_on)?;
+        Ok(())
+    }
+
+    /// Writes a checkpoint, and keeps the files as they are until the result is dropped.
+    ///
+    /// # Errors
+    /// As [`Engine::compact`].
+    pub fn pause_flushing(&self) -> Result<FlushPause> {
+        self.require_embedded()?.pause_flushing()
     }
 
     /// Position after the last frame of the log; 0 on a cluster.

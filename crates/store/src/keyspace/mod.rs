@@ -22,9 +22,9 @@ pub use frond_tikv::{ClusterOptions, ClusterStats};
 pub use frond_tree::{
     BulkLoader, Committed, Compression, Damage, DamagePlace, Direction,
     DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
-    IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed, MemoryBudget,
-    MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation, Stamps,
-    StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, ValueRef, Waits,
+    FlushPause, IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed,
+    MemoryBudget, MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation,
+    Stamps, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, ValueRef, Waits,
     default_reserve as default_disk_reserve, disk, key_hash,
 };
 pub use frond_tree::{

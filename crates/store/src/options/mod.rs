@@ -4,6 +4,7 @@ mod capped;
 mod clustered;
 mod modify;
 pub(crate) mod read;
+mod series_update;
 mod time_series;
 mod validator;
 

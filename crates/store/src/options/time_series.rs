@@ -45,7 +45,7 @@ impl Granularity {
     }
 }
 
-fn invalid(message: &str) -> crate::error::Error {
+pub(super) fn invalid(message: &str) -> crate::error::Error {
     command(ErrorCode::InvalidOptions, message)
 }
 

@@ -70,6 +70,17 @@ pub fn shape(filter: &Filter, sort: &SortSpec) -> u64 {
     hasher.digest()
 }
 
+/// A hash of the shape of a query and of the fields that it returns, if these are not all.
+pub fn shape_with_fields<'a>(shape: u64, fields: impl Iterator<Item = &'a String>) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(&shape.to_le_bytes());
+    for field in fields {
+        hasher.update(field.as_bytes());
+        hasher.update(b"\0");
+    }
+    hasher.digest()
+}
+
 /// A hash of the shape of a query and of the indexes that it may use.
 pub fn shape_with_indexes(shape: u64, trees: impl Iterator<Item = TreeId>) -> u64 {
     let mut hasher = Xxh3::new();

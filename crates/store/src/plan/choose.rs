@@ -25,6 +25,7 @@ use crate::index::{Index, covered};
 use crate::intervals::conditions::{Conditions, narrowness};
 use crate::intervals::{Interval, Intervals};
 use crate::keyspace::Direction;
+use crate::plan_rules::AllowedIndexes;
 
 /// The input of the planner.
 #[derive(Clone, Copy)]
@@ -37,6 +38,10 @@ pub struct Query<'a> {
     pub id_collator: &'a Collator,
     /// The index to use.
     pub hint: Option<&'a Hint>,
+    /// The indexes that may be used; `None` for all.
+    pub allowed: Option<&'a AllowedIndexes>,
+    /// Whether the one on `_id` may be used.
+    pub allows_id: bool,
     /// The fields that the query returns; `None` for all.
     pub shown: Option<&'a BTreeSet<String>>,
     /// Bounds of the hinted index.
@@ -109,6 +114,7 @@ pub fn choose(
         && query.sort.natural().is_none()
         && let Some(id) = query.filter.equality("_id")
         && has_id_order(&query, &id)
+        && (query.allows_id || is_one_equality(query.filter))
     {
         if query.by_id_only && is_one_equality(query.filter) {
             let mut encoded = Vec::new();
@@ -168,7 +174,12 @@ pub fn choose(
     }
     let Some(first) = candidates.first() else {
         return Ok(Plan {
-            access: Access::CollScan(Direction::Forward),
+            access: Access::CollScan(
+                query
+                    .allowed
+                    .and_then(AllowedIndexes::natural)
+                    .unwrap_or(Direction::Forward),
+            ),
             sorted: query.sort.is_empty(),
             rejected: Vec::new(),
         });
@@ -339,6 +350,10 @@ pub(super) fn through_index(
     let spec = &index.spec;
     // A hidden index is used only by the server's own hint.
     if spec.hidden && !hinted {
+        return Vec::new();
+    }
+    let is_allowed = |allowed: &AllowedIndexes| allowed.has(&spec.name, &spec.key);
+    if !hinted && !query.allowed.is_none_or(is_allowed) {
         return Vec::new();
     }
     let multikey = index.multikey();
@@ -524,7 +539,7 @@ fn without_foreign_order(
 
 /// A plan over ranges of `_id`, if it is of use.
 fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Option<Candidate> {
-    if query.by_record {
+    if query.by_record || !(hinted || query.allows_id) {
         return None;
     }
     let ranges = conditions

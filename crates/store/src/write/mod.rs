@@ -19,7 +19,7 @@ mod retry;
 pub mod staging;
 pub mod update;
 
-use frond_bson::Doc;
+use frond_bson::{Doc, Value};
 
 use crate::context::OpContext;
 use crate::error::{Error, Result};
@@ -84,6 +84,25 @@ impl DocumentStore {
         context: &OpContext,
     ) -> Result<u64> {
         delete::delete(self.catalog(), ns, request, durability, context, None)
+    }
+
+    /// Checks that a collection takes an update, if it is a time series.
+    ///
+    /// # Errors
+    /// `InvalidOptions` (72).
+    pub fn check_update_of_series(
+        &self,
+        ns: &Namespace,
+        filter: &Doc,
+        update: &Value<'_>,
+        (multi, upsert): (bool, bool),
+    ) -> Result<()> {
+        let collection = self.catalog().collection(ns);
+        let settings = collection.as_ref().map(|one| &one.settings);
+        match settings.and_then(|settings| settings.time_series.as_ref()) {
+            None => Ok(()),
+            Some(series) => series.check_update(filter, update, multi, upsert),
+        }
     }
 
     /// Updates or removes one document and returns it.

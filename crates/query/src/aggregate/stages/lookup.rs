@@ -1,14 +1,14 @@
 //! `$lookup`: documents of another collection as an array field.
 
-use super::Stage;
 use super::unwind::Unwind;
+use super::{Operator, Stage};
 use crate::aggregate::exec::{DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
 use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, Val, check_bytes, field_path};
 use crate::paths::{array_index, check_field_path};
 use crate::script::ScriptHost;
-use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, Result};
 use std::sync::Arc;
 
@@ -25,13 +25,56 @@ pub(crate) struct Lookup {
     /// Values of the command's `let`.
     outer: Option<DocBuf>,
     collator: Collator,
-    stages: DocBuf,
-    /// Read once where nothing depends on the document.
-    pipeline: Option<Pipeline>,
+    /// The pipeline, read once. Where it has variables of `let`, they are null in it.
+    pipeline: Pipeline,
+    /// Its stages, if there are variables.
+    parts: Vec<Part>,
     depth: usize,
     into: Vec<Box<str>>,
     /// Makes the functions of the pipeline.
     scripts: &'static dyn ScriptHost,
+}
+
+/// A stage of a pipeline with variables.
+#[derive(Debug)]
+enum Part {
+    /// It does not use them, so it was read once.
+    Fixed(Vec<Stage>),
+    /// Its name and its argument are read for each document, with the values of the variables.
+    Bound(&'static Operator, OwnedValue),
+}
+
+/// Whether a part of a stage may use a variable. A text that is none is taken for one that is.
+fn uses(value: &Value<'_>, variables: &[(String, Node)]) -> bool {
+    match value {
+        Value::String(text) => text.strip_prefix("$$").is_some_and(|path| {
+            let name = path.split('.').next().unwrap_or(path);
+            variables.iter().any(|(variable, _)| variable == name)
+        }),
+        Value::Document(inner) => inner.values().any(|value| uses(&value, variables)),
+        Value::Array(list) => list.values().any(|value| uses(&value, variables)),
+        _ => false,
+    }
+}
+
+/// Divides a pipeline that was read as a whole.
+fn parts_of(
+    stages: &Doc,
+    variables: &[(String, Node)],
+    context: &ParseContext<'_>,
+) -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for (name, argument) in stages.values().filter_map(|stage| stage.as_doc()?.first()) {
+        let operator = super::find(name)?;
+        if uses(&argument, variables) {
+            parts.push(Part::Bound(operator, OwnedValue::from(argument)));
+            continue;
+        }
+        let mut fixed = Vec::new();
+        (operator.parse)(argument, context, &mut fixed)?;
+        parts.push(Part::Fixed(fixed));
+    }
+    Ok(parts)
 }
 
 impl Lookup {
@@ -155,15 +198,19 @@ pub(super) fn parse(
             "must specify 'from' field for a $lookup",
         ));
     }
+    let parts = match nodes.is_empty() {
+        true => Vec::new(),
+        false => parts_of(stages, &nodes, &inner)?,
+    };
     out.push(Stage::Lookup(Arc::new(Lookup {
         database,
         collection,
         fields,
-        pipeline: nodes.is_empty().then_some(pipeline),
+        pipeline,
+        parts,
         bindings: nodes,
         outer: context.environment.variables.map(Doc::to_owned),
         collator: context.environment.collator.clone(),
-        stages: stages.to_owned(),
         depth,
         into: into.split('.').map(Into::into).collect(),
         scripts: context.environment.scripts,
@@ -287,9 +334,9 @@ impl Lookup {
 
     /// What to run over the other collection for one document.
     fn pipeline_for(&self, doc: &Doc, now_ms: i64) -> Result<Pipeline> {
-        let mut pipeline = match &self.pipeline {
-            Some(pipeline) => pipeline.clone(),
-            None => {
+        let mut pipeline = match self.bindings.is_empty() {
+            true => self.pipeline.clone(),
+            false => {
                 let context = Context::new(doc, now_ms);
                 let mut variables = DocBuf::new();
                 for (name, node) in &self.bindings {
@@ -310,7 +357,19 @@ impl Lookup {
                     },
                     depth: self.depth,
                 };
-                Pipeline::parse_in(&self.stages, &inner)?
+                let mut stages = Vec::with_capacity(self.pipeline.stages.len() + 1);
+                for part in &self.parts {
+                    match part {
+                        Part::Fixed(fixed) => stages.extend(fixed.iter().cloned()),
+                        Part::Bound(operator, argument) => {
+                            (operator.parse)(argument.as_value(), &inner, &mut stages)?;
+                        }
+                    }
+                }
+                Pipeline {
+                    stages,
+                    collator: self.pipeline.collator.clone(),
+                }
             }
         };
         if let Some((local, foreign)) = &self.fields {

@@ -218,6 +218,9 @@ pub(crate) const OPERATORS: &[Operator] = &[
     placed("$out", Position::Last, |v, c, out| {
         write::parse("$out", v, c, out)
     }),
+    placed("$querySettings", Position::First, |v, c, out| {
+        describe::parse("$querySettings", v, c, out)
+    }),
     placed("$queryStats", Position::First, |v, c, out| {
         describe::parse("$queryStats", v, c, out)
     }),
@@ -243,7 +246,6 @@ pub(crate) const OPERATORS: &[Operator] = &[
 pub(crate) const UNSUPPORTED: &[&str] = &[
     "$listSampledQueries",
     "$listSearchIndexes",
-    "$querySettings",
     "$search",
     "$searchMeta",
     "$shardedDataDistribution",

@@ -14,7 +14,7 @@ use frond_bson::{Doc, DocBuf, Value, key};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::hash64;
 use frond_query::paths::Path;
-use frond_query::text::{Language, TextMatch, TextSpec, WEIGHT_LIMIT, WILDCARD};
+use frond_query::text::{Language, TextMatch, TextSpec, TextVersion, WEIGHT_LIMIT, WILDCARD};
 
 use super::{
     Holds, IndexMethod, Kind, Parsed, Part, PlanRequest, Request, Slots, ordinary_field, refuse,
@@ -22,9 +22,6 @@ use super::{
 use crate::index::route::Route;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::intervals::{Interval, Intervals};
-
-/// The version of text indexes that is implemented.
-const VERSION: i32 = 3;
 
 /// Longer terms are truncated; a hash replaces the rest.
 const TERM_BYTES_MAX: usize = 256;
@@ -167,21 +164,21 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         }
         Some(_) => return Err(refuse("language_override is not valid")),
     };
-    match request.spec.get("textIndexVersion") {
-        None => {}
+    let version = match request.spec.get("textIndexVersion") {
+        None => TextVersion::default(),
         Some(version) if !version.is_number() => {
             return Err(refuse(
                 "text index option 'textIndexVersion' must be a number",
             ));
         }
-        Some(version) => match version.as_i64_lossless() {
-            Some(3) => {}
-            Some(1 | 2) => {
-                return Err(Error::not_supported("textIndexVersion 1 and 2"));
-            }
-            _ => return Err(refuse(format!("bad textIndexVersion: {version:?}"))),
-        },
-    }
+        Some(version) => version
+            .as_i64_lossless()
+            .and_then(TextVersion::of)
+            .ok_or_else(|| {
+                let shown = version.as_f64().unwrap_or_default();
+                refuse(format!("bad textIndexVersion: {shown}"))
+            })?,
+    };
     let mut options = DocBuf::new();
     options.push_doc("weights", |weights| {
         for (path, weight) in &pattern.weights {
@@ -190,13 +187,14 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
     });
     options.push("default_language", default_language.name());
     options.push("language_override", language_override);
-    options.push("textIndexVersion", VERSION);
+    options.push("textIndexVersion", version.number());
     let weights = pattern.weights.iter();
     let spec = TextSpec::new(
         weights.map(|(path, weight)| (path.as_str(), f64::from(*weight))),
         default_language,
         language_override,
-    );
+    )
+    .with_version(version);
     let position = pattern
         .fields
         .iter()
@@ -433,6 +431,10 @@ mod tests {
             (
                 doc! {"key": {"a": "text"}, "textIndexVersion": "x"},
                 "must be a number",
+            ),
+            (
+                doc! {"key": {"a": "text"}, "textIndexVersion": 4},
+                "bad textIndexVersion: 4",
             ),
             (doc! {"key": {"_fts": "text"}}, "expected _ftsx"),
         ] {

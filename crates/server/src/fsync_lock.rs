@@ -1,0 +1,158 @@
+//! The lock of `fsync` with `lock: true`: writes wait, and the data files stay as they are, so that they can be copied.
+//!
+//! Each write holds the lock shared while it runs. The lock itself is held by a thread of its own, because the client that asked
+//! for it may be gone when another one unlocks.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use frond_error::{Error, ErrorCode, Result};
+use frond_store::DocumentStore;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+/// How often a write that waits looks whether it is interrupted.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a write waits for, in `currentOp`.
+pub const WAIT: &str = "fsyncUnlock";
+
+/// The lock.
+#[derive(Default)]
+pub struct FsyncLock {
+    writes: Arc<RwLock<()>>,
+    holder: Mutex<Option<Holder>>,
+}
+
+/// Who holds the lock.
+struct Holder {
+    /// How often it was locked and not unlocked.
+    count: i64,
+    /// Dropping it ends the thread.
+    end: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Holder {
+    fn release(self) {
+        drop(self.end);
+        let _ = self.thread.join();
+    }
+}
+
+impl FsyncLock {
+    /// Begins a write. While the lock is held it waits, calling `check` again and again, the first time before it has waited.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub fn write(&self, mut check: impl FnMut() -> Result<()>) -> Result<RwLockReadGuard<'_, ()>> {
+        if let Some(guard) = self.writes.try_read() {
+            return Ok(guard);
+        }
+        loop {
+            check()?;
+            if let Some(guard) = self.writes.try_read_for(LOOK) {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Begins a write, unless the lock is held or wanted.
+    pub fn try_write(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.writes.try_read()
+    }
+
+    /// How often it was locked and not unlocked.
+    pub fn count(&self) -> i64 {
+        self.holder.lock().as_ref().map_or(0, |holder| holder.count)
+    }
+
+    /// Locks: waits for the writes that have begun, for `timeout` at most, and writes a checkpoint. One that is locked is locked
+    /// once more. Returns how often it is locked.
+    ///
+    /// # Errors
+    /// `LockTimeout` (24), errors of the store.
+    pub fn lock(&self, store: &DocumentStore, timeout: Duration) -> Result<i64> {
+        let mut holder = self.holder.lock();
+        if let Some(holder) = &mut *holder {
+            holder.count += 1;
+            return Ok(holder.count);
+        }
+        let (writes, store) = (self.writes.clone(), store.clone());
+        let (end, ended) = channel::<()>();
+        let (tell, told) = channel();
+        let thread = std::thread::Builder::new()
+            .name("fsync-lock".to_owned())
+            .spawn(move || {
+                let Some(_writes) = writes.try_write_for(timeout) else {
+                    let _ = tell.send(Err(Error::new(
+                        ErrorCode::LockTimeout,
+                        "Fsync lock timed out",
+                    )));
+                    return;
+                };
+                match store.pause_flushing() {
+                    Ok(_pause) => {
+                        let _ = tell.send(Ok(()));
+                        // Nothing is ever sent: this returns when the lock is released.
+                        let _ = ended.recv();
+                    }
+                    Err(error) => {
+                        let _ = tell.send(Err(error.into()));
+                    }
+                }
+            })
+            .map_err(|error| Error::new(ErrorCode::InternalError, error.to_string()))?;
+        let died = || Error::new(ErrorCode::InternalError, "the thread of the lock has ended");
+        told.recv().map_err(|_| died())??;
+        let count = 1;
+        *holder = Some(Holder { count, end, thread });
+        Ok(count)
+    }
+
+    /// Unlocks once. Returns how often it is still locked.
+    ///
+    /// # Errors
+    /// `IllegalOperation` (20) if it is not locked.
+    pub fn unlock(&self) -> Result<i64> {
+        let mut current = self.holder.lock();
+        let Some(holder) = &mut *current else {
+            return Err(Error::new(
+                ErrorCode::IllegalOperation,
+                "fsyncUnlock called when not locked",
+            ));
+        };
+        holder.count -= 1;
+        let count = holder.count;
+        if count == 0
+            && let Some(holder) = current.take()
+        {
+            holder.release();
+        }
+        Ok(count)
+    }
+
+    /// Unlocks at the shutdown of the server, however often it was locked.
+    pub fn release(&self) {
+        if let Some(holder) = self.holder.lock().take() {
+            holder.release();
+        }
+    }
+
+    /// Refuses what would write into the data files.
+    ///
+    /// # Errors
+    /// `IllegalOperation` (20) while it is locked.
+    pub fn check_unlocked(&self, what: &str) -> Result<()> {
+        match self.count() {
+            0 => Ok(()),
+            _ => Err(Error::new(
+                ErrorCode::IllegalOperation,
+                format!(
+                    "{what} is not possible while the server is locked by fsync; run fsyncUnlock first"
+                ),
+            )),
+        }
+    }
+}
