@@ -139,7 +139,7 @@ pub fn record(
     let bound = |value: Value<'static>| {
         let mut bound = DocBuf::new();
         for (field, _) in key.iter() {
-            bound.push(field, value.clone());
+            bound.push(field, value);
         }
         bound
     };

@@ -211,6 +211,13 @@ impl DocumentStore {
         self.catalog.engine()
     }
 
+    /// The last time before a change stream that begins now.
+    pub(crate) fn change_stream_start(&self) -> u64 {
+        // Of a cluster: others may have committed since this server did. If PD does not answer, reading fails as well.
+        let now = self.engine().stamp_now().and_then(|now| now.ok());
+        now.unwrap_or_else(|| self.oplog().last().to_u64())
+    }
+
     /// The memory budget of the process. What is held for clients is reserved in it.
     pub fn memory(&self) -> &MemoryBudget {
         self.engine().memory()

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 
 use frond_tree::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
 
+use tikv::TimestampExt;
+
 use crate::commit;
 use crate::connection::Connection;
 use crate::counters::Slots;
@@ -159,6 +161,15 @@ impl Cluster {
     /// [`frond_tree::Error::Unavailable`].
     pub fn stamps_bound(&self) -> Result<u64> {
         Ok(stamps::bound(stamps::settled(&self.shared)?))
+    }
+
+    /// A stamp that no commit acknowledged before is above, and that later commits are not below.
+    ///
+    /// # Errors
+    /// [`frond_tree::Error::Unavailable`].
+    pub fn stamp_now(&self) -> Result<u64> {
+        Ok(stamps::bound(self.shared.connection.timestamp()?.version())
+            | u64::from(stamps::STAMPS_MAX - 1))
     }
 
     /// Raises [`Cluster::durable_stamp`] to what is visible now.

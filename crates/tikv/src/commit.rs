@@ -398,11 +398,11 @@ fn check_key(stored: &[u8], key: &[u8]) -> Result<()> {
     }
 }
 
+/// Keys with their values, if they have some.
+type Values<'a> = HashMap<(TreeId, &'a [u8]), Option<Vec<u8>>>;
+
 /// The committed values of some keys.
-fn values_of<'a>(
-    base: &Base,
-    wanted: &[(TreeId, &'a [u8])],
-) -> Result<HashMap<(TreeId, &'a [u8]), Option<Vec<u8>>>> {
+fn values_of<'a>(base: &Base, wanted: &[(TreeId, &'a [u8])]) -> Result<Values<'a>> {
     let keys = &base.shared.keys;
     let stored: Vec<Vec<u8>> = wanted
         .iter()

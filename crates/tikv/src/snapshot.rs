@@ -17,6 +17,9 @@ use crate::overlay::{Change, Overlay, apply, value_after};
 use crate::shared::Shared;
 use crate::value::{self, Stored};
 
+/// What was added to counters, by their keys.
+pub(crate) type Additions = HashMap<Vec<u8>, Vec<Arc<[u8]>>>;
+
 /// So many keys are read with one request.
 const KEYS_AT_ONCE: usize = 2048;
 /// Parts of large values that are read with one request.
@@ -221,17 +224,13 @@ impl Base {
     }
 
     /// What was added to one counter of a tree, or to all.
-    pub(crate) fn added(
-        &self,
-        tree: TreeId,
-        key: Option<&[u8]>,
-    ) -> Result<HashMap<Vec<u8>, Vec<Arc<[u8]>>>> {
+    pub(crate) fn added(&self, tree: TreeId, key: Option<&[u8]>) -> Result<Additions> {
         let keys = &self.shared.keys;
         let (mut lower, upper) = match key {
             Some(key) => keys.counter_range(tree, key),
             None => keys.all_counters(tree),
         };
-        let mut added: HashMap<Vec<u8>, Vec<Arc<[u8]>>> = HashMap::new();
+        let mut added: Additions = HashMap::new();
         const AT_ONCE: u32 = 1024;
         loop {
             let pairs = self.scan_raw(&lower, &upper, AT_ONCE, Direction::Forward)?;

@@ -1,8 +1,9 @@
 //! Stamps of commits: BSON timestamps made of timestamps of PD.
 //!
 //! A timestamp of PD is a time in milliseconds and a number below 2^18. A stamp has 32 bits for the second and 31 for the rest,
-//! since MongoDB's counters are signed: 10 for the millisecond, 14 for the number, and 7 for the position of the key within its
-//! commit.
+//! since MongoDB's counters are signed: 10 for the millisecond, 11 for the number, and 10 for the position of the key within its
+//! commit. PD raises the millisecond only every `tso-update-physical-interval`; a commit whose number is too large for a stamp
+//! waits for that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use crate::shared::Shared;
 /// A commit may take so many stamps.
 pub(crate) const STAMPS_MAX: u32 = 1 << POSITION_BITS;
 
-const POSITION_BITS: u32 = 7;
-const NUMBER_BITS: u32 = 14;
+const POSITION_BITS: u32 = 10;
+const NUMBER_BITS: u32 = 11;
 const PHYSICAL_SHIFT: u32 = 18;
 
 /// The first stamp of a commit with this timestamp. `None` if PD has given out too many timestamps in the millisecond: then
@@ -147,11 +148,11 @@ mod tests {
     fn stamps_are_in_the_order_of_timestamps() {
         let at = |ms: u64, number: u64| ms << PHYSICAL_SHIFT | number;
         let order = [
-            at(999, 16383),
+            at(999, 2047),
             at(1000, 0),
             at(1000, 1),
             at(1001, 0),
-            at(1_999, 16383),
+            at(1_999, 2047),
             at(2_000, 0),
         ];
         let stamps: Vec<u64> = order.iter().map(|at| first(*at).unwrap()).collect();

@@ -94,7 +94,8 @@ impl TikvSettings {
             );
         }
         let files = [&self.ca_file, &self.cert_file, &self.key_file];
-        if files.iter().any(|file| file.is_some()) && files.iter().any(|file| file.is_none()) {
+        let given = files.iter().filter(|file| file.is_some()).count();
+        if given != 0 && given != files.len() {
             return refused(
                 "TLS to the cluster needs all three of --tikvCAFile (storage.tikv.CAFile), --tikvCertFile \
                  (storage.tikv.certFile) and --tikvKeyFile (storage.tikv.keyFile)"

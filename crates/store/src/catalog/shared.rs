@@ -21,7 +21,7 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 
 use super::{Catalog, CatalogState, Collection, DROPPED, Moment, Uuid, View, persist, reload};
 use crate::cluster::Done;
-use crate::cluster::{Closing, Cluster, NoReload, ServerInfo, State};
+use crate::cluster::{Closing, Cluster, NoReload, SETTLE_PAUSE, ServerInfo, State};
 use crate::error::{Result, Unannounced};
 use crate::keyspace::{Snapshot, TreeId, WriteSet};
 use crate::namespace::Namespace;
@@ -367,7 +367,15 @@ pub(super) fn start(state: &Arc<CatalogState>) -> Result<()> {
         let thread = std::thread::Builder::new().name(name.to_owned());
         thread.spawn(move || run(&weak, &cluster))
     };
-    let started = spawn("servers-lease", renew).and_then(|_| spawn("servers-follow", follow));
+    let mut started = spawn("servers-lease", renew).and_then(|_| spawn("servers-follow", follow));
+    if state.engine.is_remote() {
+        let weak = Arc::downgrade(cluster);
+        state.engine.set_stamp_combination(Arc::new(move |own| {
+            weak.upgrade()
+                .and_then(|cluster| cluster.settled_by_all(own))
+        }));
+        started = started.and_then(|_| spawn("servers-stamps", settle));
+    }
     started.map_err(|error| {
         crate::error::command(
             frond_error::ErrorCode::InternalError,
@@ -383,6 +391,17 @@ fn renew(state: &Weak<CatalogState>, cluster: &Cluster) {
         if !cluster.is_stalled() {
             // The next try comes soon; without success the lease ends.
             let _ = cluster.renew();
+        }
+    }
+}
+
+/// Tells the other servers which stamps this one takes no more, and looks what they tell, as long as the store is open.
+fn settle(state: &Weak<CatalogState>, cluster: &Cluster) {
+    while cluster.sleep(SETTLE_PAUSE) && state.strong_count() > 0 {
+        if !cluster.is_stalled() {
+            // Readers in the order of stamps wait for the next try.
+            let _ = cluster.say_settled();
+            let _ = cluster.engine().flush_log();
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | `0x20` | the state: `{version, seq, trees, lock, closing, announced}`, see [`State`] |
 //! | `0x21` server (4 bytes, big-endian), `0` | a registered server: `{id, address, startedMs, leaseEndMs, software, …}` |
 //! | `0x21` server, `1` | what it has done: `{id, closed, loaded, watched}` |
+//! | `0x21` server, `2` | in a cluster: `{id, stamp}`, the first stamp that its commits may still take |
 //! | `0x22` | `{next}`: tree numbers that transactions take |
 //! | `0x23` name | who leads a task: `{id, server, untilMs}` |
 //! | `0x24` uuid | `{last}`: the last record id of a capped collection |
@@ -75,6 +76,8 @@ pub(crate) type ServerId = [u8; 16];
 
 /// How long an operation waits for a server that has to register again, in leases.
 const PATIENCE_LEASES: u32 = 2;
+/// The time after which a server tells the others again which stamps its commits may take.
+pub(crate) const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time between two looks at the state, while nothing happens.
 const POLL_IDLE: Duration = Duration::from_millis(40);
 /// The time between two looks after a recent change, and for how long a change is recent.

@@ -15,9 +15,10 @@ const MARGIN_SHARE: u32 = 10;
 /// How long after the end of a lease others wait before they remove the server, as a share of the lease.
 const GRACE_SHARE: i64 = 10;
 
-/// The two records of a server.
+/// The records of a server.
 const LEASE: u8 = 0;
 const DONE: u8 = 1;
+const SETTLED: u8 = 2;
 
 /// A registered server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(super) struct Registered {
     started_ms: i64,
     software: String,
     pub done: Done,
+    /// In a cluster: the first stamp that its commits may still take.
+    settled: Option<i64>,
 }
 
 /// What a server has done.
@@ -136,9 +139,13 @@ impl Cluster {
                     started_ms: doc.get_i64("startedMs").unwrap_or(0),
                     software: doc.get_str("software").unwrap_or_default().to_owned(),
                     done: Done::default(),
+                    settled: None,
                 }),
                 (DONE, Some(last)) if last.number == number && last.id == id => {
                     last.done = Done::read(doc);
+                }
+                (SETTLED, Some(last)) if last.number == number && last.id == id => {
+                    last.settled = doc.get_i64("stamp");
                 }
                 _ => {}
             }
@@ -202,6 +209,7 @@ impl Cluster {
         batch.set_frees_space();
         batch.delete_guarded(CATALOG_TREE, &server_key(number, LEASE));
         batch.delete(CATALOG_TREE, &server_key(number, DONE));
+        batch.delete(CATALOG_TREE, &server_key(number, SETTLED));
         match self.commit(batch) {
             // It has renewed its lease, or somebody else has removed it.
             Err(error) if error.is_conflict() => Ok(()),
@@ -322,6 +330,38 @@ impl Cluster {
         self.update(&server_key(me.number, DONE), |stored| {
             let is_mine = stored.and_then(|stored| id_of(stored, "id")) == Some(me.id);
             Ok((is_mine.then(|| done.to_doc(&me.id)), ()))
+        })
+    }
+
+    /// Tells the others which stamps this server takes no more. Does nothing on an embedded engine.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn say_settled(&self) -> Result<()> {
+        let me = *self.me.lock();
+        let Some(bound) = self.engine.stamps_bound().filter(|_| me.is_registered) else {
+            return Ok(());
+        };
+        let doc = doc! {"id": binary(&me.id), "stamp": i64::try_from(bound?).unwrap_or(i64::MAX)};
+        let mut batch = WriteSet::new();
+        batch.set_frees_space();
+        batch.put(
+            CATALOG_TREE,
+            &server_key(me.number, SETTLED),
+            doc.as_bytes(),
+        );
+        self.commit(batch)
+    }
+
+    /// The first stamp that any server may still take, if this one takes none below `own`; `None` if a server has not told.
+    /// A server that registers later takes later ones.
+    pub fn settled_by_all(&self, own: u64) -> Option<u64> {
+        let me = self.id();
+        let servers = self.registered(&self.engine.snapshot()).ok()?;
+        let mut others = servers.iter().filter(|server| server.id != me);
+        others.try_fold(own, |least, server| {
+            let settled = server.settled.and_then(|stamp| u64::try_from(stamp).ok())?;
+            Some(least.min(settled))
         })
     }
 

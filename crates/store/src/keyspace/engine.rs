@@ -297,6 +297,35 @@ impl Engine {
         }
     }
 
+    /// Of a cluster: a stamp that no commit acknowledged before is above, and that later commits are not below.
+    ///
+    /// # Errors
+    /// Errors of the cluster.
+    pub fn stamp_now(&self) -> Option<Result<u64>> {
+        match self {
+            Engine::Tree(_) => None,
+            Engine::Tikv(cluster) => Some(cluster.stamp_now()),
+        }
+    }
+
+    /// Of a cluster: the first stamp that commits of this server may still take.
+    ///
+    /// # Errors
+    /// Errors of the cluster.
+    pub fn stamps_bound(&self) -> Option<Result<u64>> {
+        match self {
+            Engine::Tree(_) => None,
+            Engine::Tikv(cluster) => Some(cluster.stamps_bound()),
+        }
+    }
+
+    /// Of a cluster: sets how the first stamp that this server may take becomes the first one that any server may take.
+    pub fn set_stamp_combination(&self, combine: Arc<dyn Fn(u64) -> Option<u64> + Send + Sync>) {
+        if let Engine::Tikv(cluster) = self {
+            cluster.set_stamp_combination(combine);
+        }
+    }
+
     /// Sets the function that is called whenever [`Engine::durable_stamp`] has grown, with the stamp.
     pub fn set_stamp_listener(&self, listener: Arc<dyn Fn(u64) + Send + Sync>) {
         match self {

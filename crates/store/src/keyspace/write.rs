@@ -65,6 +65,8 @@ impl DerefMut for WriteSet {
 
 /// A transaction of the engine: a snapshot, and writes on it that only its own reads see until it is committed. Dropping it
 /// aborts it.
+// There is one for each transaction, and it is not moved.
+#[allow(clippy::large_enum_variant)]
 pub enum EngineTransaction {
     /// Of the embedded engine.
     Tree(frond_tree::Transaction),

@@ -518,6 +518,7 @@ impl Oplog {
         let last = first? + u64::from(added.stamps.max(1)) - 1;
         // In one order with what the readers do: a commit sees a new reader, or the reader sees the commit.
         self.last.fetch_max(last, Ordering::SeqCst);
+        self.cluster_time.saw(last);
         self.marks.add(last, added);
         Some(Timestamp::from_u64(last))
     }
