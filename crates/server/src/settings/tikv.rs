@@ -94,8 +94,8 @@ impl TikvSettings {
             );
         }
         let files = [&self.ca_file, &self.cert_file, &self.key_file];
-        let given = files.iter().filter(|file| file.is_some()).count();
-        if given != 0 && given != files.len() {
+        let named = files.iter().filter(|file| file.is_some()).count();
+        if named != 0 && named != files.len() {
             return refused(
                 "TLS to the cluster needs all three of --tikvCAFile (storage.tikv.CAFile), --tikvCertFile \
                  (storage.tikv.certFile) and --tikvKeyFile (storage.tikv.keyFile)"
