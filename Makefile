@@ -33,7 +33,10 @@ MINUTES ?= 10
 ROUNDS ?= 20000
 SEED ?= $(shell date +%s)
 
-.PHONY: help setup setup-build run test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate proof-large plan-fuzz loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
+SERVERS ?= 2
+STORES ?= 3
+
+.PHONY: help setup setup-build run cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate proof-large plan-fuzz loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,10 +45,24 @@ setup-build: ## Install what the build needs, if missing
 	@scripts/setup.sh build
 
 setup: ## Install what the build and the client suites need, if missing
-	@scripts/setup.sh build deny clients differential console
+	@scripts/setup.sh build deny clients differential console cluster
 
 run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017) and the console on HTTP_PORT (none), in the foreground
 	@DBPATH="$(DBPATH)" PORT="$(PORT)" HTTP_PORT="$(HTTP_PORT)" scripts/run.sh
+
+cluster: setup-build ## Start a TiKV cluster of STORES (3) nodes on this machine, for tests, and SERVERS (2) servers of Frond from PORT (27017) on
+	@scripts/setup.sh cluster
+	cargo build --release --locked
+	@scripts/cluster.sh start --stores $(STORES)
+	@scripts/cluster.sh start-servers --servers $(SERVERS) --port $(PORT)
+
+cluster-stop: ## Stop that cluster; its data stays in target/cluster
+	@scripts/cluster.sh stop
+
+test-cluster: setup ## Test servers over a TiKV cluster: clients, kills of servers, nodes and PD, schema changes, for MINUTES (5); SEED
+	@scripts/setup.sh cluster
+	cargo build --locked
+	MINUTES=$(if $(filter file,$(origin MINUTES)),5,$(MINUTES)) SEED=$(SEED) .cache/clients/venv/bin/python tests/cluster/run.py --server target/debug/frond
 
 test: setup ## Run everything that CI checks: format, clippy, Rust tests, client suites
 	@scripts/test.sh

@@ -6,6 +6,7 @@
 #   clients  the drivers and shells of tests/clients
 #   differential  the implementations that tests/differential compares with
 #   console  Chromium, which tests/console drives
+#   cluster  PD and the store of the test cluster (scripts/cluster.sh), built from their Go modules
 #   packages  Debian packages of the tools that check ours, which are downloaded only
 #   bench    the engines that benchmarks/engine compares Frond's with
 #   peers    the server that benchmarks/peers compares Frond with
@@ -350,6 +351,44 @@ setup_console() {
     once console tests/console/requirements.txt -- console_venv
 }
 
+# Builds the programs of the test cluster. The sources and the compiler's cache take gigabytes, so they are removed.
+cluster_programs() {
+    local to="$PWD/.cache/cluster"
+    rm -rf "$to"
+    mkdir -p "$to/work"
+    GOMODCACHE="${GOMODCACHE:-$to/work/modules}" GOCACHE="${GOCACHE:-$to/work/cache}" GOFLAGS="-mod=readonly -modcacherw -buildvcs=false" \
+        bash -euo pipefail -c "$(declare -f cluster_build); cluster_build '$to'" || return
+    rm -rf "$to/work"
+}
+
+cluster_build() {
+    local to=$1 unistore
+    # The store's libraries use functions of Go's runtime by name, and register two descriptions of one name.
+    local link="-s -w -checklinkname=0 -X google.golang.org/protobuf/reflect/protoregistry.conflictPolicy=ignore"
+    (cd cluster/pd && go build -trimpath -tags without_dashboard -ldflags "-s -w" -o "$to/pd-server" github.com/tikv/pd/cmd/pd-server)
+
+    # unistore clears entries that it has applied while messages with them may still wait to be sent. The followers end with
+    # "tocommit is out of range" then. The corrected copy takes the place of the module.
+    cd cluster/store
+    go mod download github.com/ngaut/unistore
+    unistore=$(go list -m -f '{{.Dir}}' github.com/ngaut/unistore)
+    cp -r "$unistore" "$to/work/unistore"
+    chmod -R u+w "$to/work/unistore"
+    sed -i 's/^\t\tapply\.entries\[i\] = eraftpb\.Entry{}$/\t\t_ = i/' "$to/work/unistore/raftstore/applier.go"
+    ! cmp -s "$unistore/raftstore/applier.go" "$to/work/unistore/raftstore/applier.go"
+    { cat go.mod; printf 'replace github.com/ngaut/unistore => %s\n' "$to/work/unistore"; } >"$to/work/go.mod"
+    cp go.sum "$to/work/go.sum"
+    go build -trimpath -modfile "$to/work/go.mod" -ldflags "$link" -o "$to/store" .
+}
+
+setup_cluster() {
+    mkdir -p "$cache"
+    setup_go
+    have curl || apt_install curl
+    [ -x .cache/cluster/pd-server ] && [ -x .cache/cluster/store ] || rm -f "$cache/stamps/cluster"
+    once cluster cluster/pd/go.sum cluster/store/go.sum cluster/store/main.go scripts/setup.sh -- cluster_programs
+}
+
 setup_differential() {
     mkdir -p "$cache"
     have javac || apt_install default-jdk-headless
@@ -361,7 +400,7 @@ setup_differential() {
         differential_server
 }
 
-[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|console|packages|bench|peers..."
+[ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|console|cluster|packages|bench|peers..."
 for group in "$@"; do
     case $group in
         build) setup_build ;;
@@ -369,6 +408,7 @@ for group in "$@"; do
         clients) setup_clients ;;
         differential) setup_differential ;;
         console) setup_console ;;
+        cluster) setup_cluster ;;
         packages) setup_packages ;;
         bench) setup_bench ;;
         peers) setup_peers ;;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// Which of our crates each crate may name in its `Cargo.toml`. An arrow goes down only.
 const ARROWS: &[(&str, &[&str])] = &[
     ("tree", &[]),
+    ("tikv", &["tree"]),
     ("bson", &[]),
     ("wire", &[]),
     ("error", &["bson"]),
@@ -25,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("telemetry", &["bson"]),
     ("query", &["bson", "error"]),
     ("javascript", &["bson", "error", "query"]),
-    ("store", &["bson", "error", "query", "tree"]),
+    ("store", &["bson", "error", "query", "tikv", "tree"]),
     (
         "server",
         &[

@@ -166,8 +166,13 @@ def count(line, totals):
         totals["planned"] = int(match[1])
 
 
-def run_suite(name, binary, say):
-    """Runs one suite, and says its lines; (passed, failed)."""
+def one_server(name, binary):
+    """The server of a suite."""
+    return Server(binary, replica_set="rs0" if name in REPLICA_SET else None)
+
+
+def run_suite(name, binary, say, make_server=None):
+    """Runs one suite, and says its lines; (passed, failed). `make_server` makes others than one server with files."""
     limit, make_command = ALL[name]
     totals = {"passed": 0, "failed": 0, "planned": None}
     say(f"\n# {name}")
@@ -181,7 +186,7 @@ def run_suite(name, binary, say):
         totals["failed"] += 1
         say(f"not ok - {name}: {text}")
 
-    with Server(binary, replica_set="rs0" if name in REPLICA_SET else None) as server:
+    with make_server(binary) if make_server else one_server(name, binary) as server:
         try:
             server.start()
         except ServerError as error:

@@ -78,6 +78,7 @@ error_codes! {
     BadValue = 2,
     NoSuchKey = 4,
     GraphContainsCycle = 5,
+    HostUnreachable = 6,
     FailedToParse = 9,
     UnsupportedFormat = 12,
     Unauthorized = 13,
@@ -198,7 +199,6 @@ fn name_of(code: i32) -> Option<&'static str> {
 
 /// Names of further codes that drivers and applications know, in the order of their numbers.
 const FURTHER_NAMES: &[(i32, &str)] = &[
-    (6, "HostUnreachable"),
     (7, "HostNotFound"),
     (8, "UnknownError"),
     (10, "CannotMutateObject"),

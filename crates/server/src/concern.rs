@@ -29,6 +29,9 @@ pub enum Reach {
     UnknownMode,
 }
 
+/// Copies that a TiKV cluster keeps of everything, unless it is configured otherwise.
+const CLUSTER_COPIES: i64 = 3;
+
 impl WriteConcern {
     /// The write is applied and logged; a crash may lose the last milliseconds.
     pub const DEFAULT: WriteConcern = WriteConcern {
@@ -40,6 +43,16 @@ impl WriteConcern {
     /// Whether the client asks for no result of the write. A write that waits for the journal gets a full reply.
     pub fn is_unacknowledged(&self) -> bool {
         !self.acknowledged && self.durability != Durability::Synced
+    }
+
+    /// The same for a server of a cluster, whose nodes keep this many copies of what is committed.
+    pub fn by_cluster(self, concern: &Doc) -> WriteConcern {
+        let copies = concern.get("w").filter(Value::is_number);
+        let is_enough = copies.is_some_and(|copies| whole(&copies) <= CLUSTER_COPIES);
+        WriteConcern {
+            reach: if is_enough { Reach::Enough } else { self.reach },
+            ..self
+        }
     }
 
     /// Reads a write concern. `journal` says whether there is a journal, `set` is the configuration of the replica set.

@@ -37,6 +37,12 @@ const REPLY_BYTES: usize = 1 << 10;
 /// A batch that grows beyond this is likely to become a full one.
 const LARGE_BATCH_BYTES: usize = 256 << 10;
 
+/// The bits of an id below its mark.
+const MARK_SHIFT: u32 = 48;
+
+/// The largest mark: ids are positive.
+const MARK_MAX: u16 = 0x7fff;
+
 /// Where a cursor's documents come from.
 pub enum Source {
     /// A query over collections. Boxed, because it is most of the size of an idle cursor.
@@ -373,6 +379,8 @@ impl Entry {
 /// All open cursors.
 #[derive(Default)]
 pub struct Cursors {
+    /// With what the ids of its cursors begin, so that a server of a cluster knows those of others.
+    mark: Option<u16>,
     all: Mutex<HashMap<i64, Entry>>,
     /// Woken when a cursor has moved to disk; used with the lock of the table.
     moved: Condvar,
@@ -506,6 +514,20 @@ impl Cursors {
         }
     }
 
+    /// The same, with ids that begin with these 15 bits.
+    pub fn marked(self, mark: u16) -> Cursors {
+        Cursors {
+            mark: Some(mark & MARK_MAX),
+            ..self
+        }
+    }
+
+    /// The first 15 bits of the id of a cursor, if it is that of another server.
+    pub fn mark_of_another(&self, id: i64) -> Option<u16> {
+        let mark = u16::try_from(id >> MARK_SHIFT).ok()?;
+        (self.mark.is_some_and(|own| own != mark)).then_some(mark)
+    }
+
     /// Counts what an idle cursor holds by itself.
     fn count(&self, cursor: &mut Cursor) {
         let bytes = cursor.own_bytes();
@@ -575,7 +597,10 @@ impl Cursors {
         self.count(&mut cursor);
         let mut all = self.all.lock();
         let id = loop {
-            let id = (crate::random::bits() >> 1) as i64;
+            let id = self.mark.map_or_else(
+                || (crate::random::bits() >> 1) as i64,
+                |mark| i64::from(mark) << MARK_SHIFT | (crate::random::bits() >> 16) as i64,
+            );
             if id != 0 && !all.contains_key(&id) {
                 break id;
             }

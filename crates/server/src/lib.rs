@@ -63,6 +63,7 @@ mod scripting;
 mod service_manager;
 mod sessions;
 mod settings;
+mod sharding;
 mod standby;
 mod startup_log;
 mod startup_warnings;

@@ -8,12 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use frond_store::{Damage, DocumentStore, EventListener, LogCut, StorageOptions, StoreOptions};
+use frond_store::{
+    ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions, StorageOptions,
+    StoreOptions,
+};
 use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
 use crate::commands::COMMANDS;
+use crate::commands::build_info::COMPATIBLE_VERSION;
 use crate::exec::panic_text;
 use crate::file_handles::HandleLimit;
 use crate::http::accept_http;
@@ -209,7 +213,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         return Ok(Ended::Stopped);
     };
     service_manager::status("Opening the data files");
-    let store = tokio::task::block_in_place(|| open_store(&settings, &log, follows))?;
+    let store = tokio::task::block_in_place(|| open_store(&settings, &log, follows, port))?;
     let _pid_file = settings
         .pid_file
         .clone()
@@ -244,6 +248,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     tokio::spawn(background::trim_oplog(server.clone()));
     tokio::spawn(background::expire_transactions(server.clone()));
     tokio::spawn(background::watch_certificates(server.clone()));
+    tokio::spawn(background::tell_life(server.clone(), COMPATIBLE_VERSION));
     background::follow(&server).map_err(|error| FatalError::thread(&error))?;
     let ttl = background::TtlMonitor::start(&server).map_err(|error| FatalError::thread(&error))?;
     for ip in &ips {
@@ -342,6 +347,68 @@ fn open_store(
     settings: &Settings,
     log: &Arc<Log>,
     follows: bool,
+    port: u16,
+) -> Result<DocumentStore, FatalError> {
+    let temporary = settings.db_path.join("_tmp");
+    let options = StoreOptions::with_temporary_files(temporary)
+        .with_large_documents(settings.large_documents)
+        .with_natural_order(settings.natural_order)
+        .following(follows);
+    match settings.tikv.is_on {
+        true => open_cluster(settings, log, options, port),
+        false => open_directory(settings, log, options),
+    }
+}
+
+/// Opens the store in a TiKV cluster.
+fn open_cluster(
+    settings: &Settings,
+    log: &Arc<Log>,
+    options: StoreOptions,
+    port: u16,
+) -> Result<DocumentStore, FatalError> {
+    let began = Instant::now();
+    let tikv = &settings.tikv;
+    let mut cluster = ClusterOptions::new(tikv.pd.clone());
+    cluster.ca_file.clone_from(&tikv.ca_file);
+    cluster.certificate_file.clone_from(&tikv.cert_file);
+    cluster.key_file.clone_from(&tikv.key_file);
+    cluster.key_prefix = tikv.key_prefix.clone().into_bytes();
+    // There is no cache of pages that would need the rest.
+    let for_clients = usable_bytes() / 2;
+    cluster.client_bytes = usize::try_from(for_clients).unwrap_or(usize::MAX);
+    let uname = rustix::system::uname();
+    let options = options.sharing(SharedOptions {
+        address: settings.reached_at(&uname.nodename().to_string_lossy(), port),
+        ..SharedOptions::default()
+    });
+    let store = DocumentStore::open_cluster(cluster, options).map_err(|error| {
+        let text = format!(
+            "opening the store in the TiKV cluster of the PD at {}: {error}",
+            tikv.pd.join(",")
+        );
+        FatalError::new(exit::DATA_ERROR, text)
+    })?;
+    log.info(
+        Component::Storage,
+        4795906,
+        "initandlisten",
+        "Storage engine opened",
+        &doc! {
+            "durationMillis": began.elapsed().as_millis() as i64,
+            "pd": tikv.pd.join(","),
+            "keyPrefix": &*tikv.key_prefix,
+            "clientMemoryBytes": i64::try_from(store.memory().client_limit()).unwrap_or(i64::MAX),
+        },
+    );
+    Ok(store)
+}
+
+/// Opens the store in files of this server.
+fn open_directory(
+    settings: &Settings,
+    log: &Arc<Log>,
+    options: StoreOptions,
 ) -> Result<DocumentStore, FatalError> {
     let began = Instant::now();
     let cache = settings.cache_bytes.unwrap_or_else(default_cache_bytes);
@@ -355,11 +422,6 @@ fn open_store(
         disk_reserve_bytes: settings.disk_reserve_bytes,
         log_recovery: settings.journal_recovery,
     };
-    let temporary = settings.db_path.join("_tmp");
-    let options = StoreOptions::with_temporary_files(temporary)
-        .with_large_documents(settings.large_documents)
-        .with_natural_order(settings.natural_order)
-        .following(follows);
     let store =
         DocumentStore::open_directory(&settings.db_path, &storage, options).map_err(|error| {
             let text = format!(
@@ -420,7 +482,7 @@ fn log_start(settings: &Settings, log: &Log) {
         "port": i32::from(settings.port),
         "dbPath": settings.db_path.to_string_lossy().into_owned(),
         "version": env!("CARGO_PKG_VERSION"),
-        "compatibleWith": crate::commands::build_info::COMPATIBLE_VERSION,
+        "compatibleWith": COMPATIBLE_VERSION,
         "memoryLimitBytes": i64::try_from(usable_bytes()).unwrap_or(i64::MAX),
     };
     log.info(

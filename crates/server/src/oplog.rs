@@ -77,7 +77,7 @@ pub fn initiate(store: &DocumentStore, settings: &Settings) -> Result<()> {
 }
 
 fn turn_on(store: &DocumentStore, settings: &Settings) -> Result<()> {
-    let free = store.disk_space().available_bytes;
+    let free = store.disk_space().map_or(0, |space| space.available_bytes);
     let bytes_max = settings.oplog_bytes.unwrap_or_else(|| default_bytes(free));
     Ok(store.turn_on_oplog(OplogSettings {
         bytes_max,

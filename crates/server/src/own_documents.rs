@@ -2,7 +2,9 @@
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::Result;
-use frond_store::{DocumentStore, Durability, FindRequest, Namespace, OpContext, UpdateRequest};
+use frond_store::{
+    DeleteRequest, DocumentStore, Durability, FindRequest, Namespace, OpContext, UpdateRequest,
+};
 
 /// The only, or the first, document of a collection that passes a filter.
 ///
@@ -28,13 +30,26 @@ pub fn find_one(
 /// Errors of the store.
 pub fn replace_one(
     store: &DocumentStore,
-    (db, coll): (&str, &str),
+    collection: (&str, &str),
     id: &str,
     document: &Doc,
 ) -> Result<()> {
-    let filter = doc! {"_id": id};
+    replace_first(store, collection, &doc! {"_id": id}, document)?;
+    Ok(store.flush_log()?)
+}
+
+/// Replaces the first document that passes a filter, or inserts it.
+///
+/// # Errors
+/// Errors of the store.
+pub fn replace_first(
+    store: &DocumentStore,
+    (db, coll): (&str, &str),
+    filter: &Doc,
+    document: &Doc,
+) -> Result<()> {
     let request = UpdateRequest {
-        filter: &filter,
+        filter,
         update: Value::Document(document),
         sort: None,
         upsert: true,
@@ -48,5 +63,22 @@ pub fn replace_one(
     };
     let ns = Namespace::new(db, coll)?;
     store.update(&ns, &request, Durability::Logged, &OpContext::new())?;
-    Ok(store.flush_log()?)
+    Ok(())
+}
+
+/// Deletes all documents that pass a filter.
+///
+/// # Errors
+/// Errors of the store.
+pub fn delete_all(store: &DocumentStore, (db, coll): (&str, &str), filter: &Doc) -> Result<()> {
+    let request = DeleteRequest {
+        filter,
+        limit_one: false,
+        hint: None,
+        variables: None,
+        collation: None,
+    };
+    let ns = Namespace::new(db, coll)?;
+    store.delete(&ns, &request, Durability::Logged, &OpContext::new())?;
+    Ok(())
 }

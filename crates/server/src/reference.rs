@@ -56,7 +56,7 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | the old commands `group` and `eval` | an error; use `$group`, and [functions](javascript.md) in pipelines |
 | a replica set with more than one member | `--replSet` makes a [replica set of one](replica-set.md); a configuration with two members is refused. [`--follow`](standby.md) makes an asynchronous standby |
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
-| sharding | the commands reply as a mongod without shards does |
+| sharding with data files | the commands reply as a mongod without shards does. Servers over a [TiKV cluster](scale-out.md) have them: TiKV divides the data |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | taken, and text is normalized all the same: MongoDB's order differs only for text with several marks on one letter that are not in canonical order |
 | `autoIndexId: false` | error 72: each collection has its index on `_id` |

@@ -35,6 +35,7 @@ use crate::room::Rooms;
 use crate::scripting;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, shown_arguments};
+use crate::sharding;
 use crate::standby::Standby;
 use crate::tail_turns::TailTurns;
 use crate::tls::Tls;
@@ -172,7 +173,9 @@ impl Server {
             )),
             _ => None,
         };
-        let replication = if standby.is_some() {
+        let replication = if settings.tikv.is_on {
+            Some(Replication::open_router(&store, reached))
+        } else if standby.is_some() {
             Some(Replication::open_standby(&store, given_name, reached))
         } else {
             // One that was a standby, and is a primary now, has the name in its configuration.
@@ -221,6 +224,10 @@ impl Server {
         let checkpoint_secs = settings.checkpoint_secs;
         let no_collection_scans = settings.no_collection_scans;
         let query_stats_rate = settings.query_stats_rate;
+        let mut cursors = Cursors::new(store.memory());
+        if settings.tikv.is_on {
+            cursors = cursors.marked(sharding::mark(&format!("{host}:{port}")));
+        }
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
         Ok(Server {
@@ -235,7 +242,7 @@ impl Server {
             javascript: scripting::start(&settings, &store, &log, usable_bytes()),
             settings,
             log,
-            cursors: Cursors::new(store.memory()),
+            cursors,
             functions: Arc::new(store.clone()),
             store,
             replication,

@@ -103,6 +103,8 @@ pub struct ClusterTime {
     /// Held while the bound is raised.
     raising: Mutex<()>,
     persist: Persist,
+    /// The cluster whose clock is used.
+    cluster: Option<Engine>,
 }
 
 impl ClusterTime {
@@ -114,7 +116,7 @@ impl ClusterTime {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn open(engine: &Engine, times: Arc<Times>) -> Result<ClusterTime> {
-        let stored = match engine.has_tree(CATALOG_TREE) {
+        let stored = match engine.has_tree(CATALOG_TREE)? {
             true => engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?,
             false => None,
         };
@@ -124,6 +126,7 @@ impl ClusterTime {
             Ok(Some(Value::Timestamp(bound))) => bound.to_u64(),
             _ => return Err(corrupt("the catalog entry of the cluster time")),
         };
+        let cluster = engine.is_remote().then(|| engine.clone());
         let engine = engine.clone();
         let persist = move |bound| {
             let mut batch = WriteSet::new();
@@ -134,7 +137,13 @@ impl ClusterTime {
             engine.commit(batch, Durability::Synced)?;
             Ok(())
         };
-        Ok(ClusterTime::new(bound, times, Box::new(persist)))
+        let mut clock = ClusterTime::new(bound, times, Box::new(persist));
+        if cluster.is_some() {
+            // PD sees to it that its clock does not go back.
+            clock.times.reserved.store(u64::MAX, Ordering::SeqCst);
+            clock.cluster = cluster;
+        }
+        Ok(clock)
     }
 
     fn new(bound: u64, times: Arc<Times>, persist: Persist) -> ClusterTime {
@@ -144,6 +153,14 @@ impl ClusterTime {
             times,
             raising: Mutex::new(()),
             persist,
+            cluster: None,
+        }
+    }
+
+    /// Notes the time of a commit whose stamps are not taken from here.
+    pub(crate) fn saw(&self, stamp: u64) {
+        if self.cluster.is_some() {
+            self.times.last.fetch_max(stamp, Ordering::SeqCst);
         }
     }
 
@@ -160,6 +177,11 @@ impl ClusterTime {
         // Those of a standby are its primary's.
         if self.is_following() {
             return Ok(self.last());
+        }
+        if let Some(now) = self.cluster.as_ref().and_then(Engine::stamp_now) {
+            let now = now?;
+            let last = self.times.last.fetch_max(now, Ordering::SeqCst);
+            return Ok(Timestamp::from_u64(last.max(now)));
         }
         loop {
             let last = self.times.last.load(Ordering::SeqCst);
@@ -254,6 +276,9 @@ impl ClusterTime {
     /// # Errors
     /// As [`ClusterTime::tick`].
     pub(crate) fn lower_bound(&self) -> Result<()> {
+        if self.cluster.is_some() {
+            return Ok(());
+        }
         let _one = self.raising.lock();
         let last = self.times.last.load(Ordering::SeqCst);
         let second = (last >> 32).max((self.times.seconds)());

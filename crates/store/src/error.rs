@@ -4,8 +4,9 @@ use std::fmt;
 
 use frond_bson::Doc;
 use frond_error::{Error as CommandError, ErrorCode};
+use frond_query::paths::MultikeyPaths;
 
-use crate::keyspace::EngineError;
+use crate::keyspace::{EngineError, TreeId};
 
 /// Result of every operation of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -21,6 +22,17 @@ pub enum Error {
     Command(CommandError),
     /// The engine failed: I/O, a checksum, a full disk, or a conflict that outlasted every retry.
     Engine(EngineError),
+    /// A commit needs multikey paths that other servers have to know first. The retry of the write announces them.
+    #[doc(hidden)]
+    Unannounced(Box<Unannounced>),
+}
+
+/// Multikey paths that other servers have to know before a commit.
+#[derive(Clone, Debug)]
+pub struct Unannounced {
+    pub(crate) uuid: [u8; 16],
+    /// The trees of the indexes, and their new paths.
+    pub(crate) paths: Vec<(TreeId, MultikeyPaths)>,
 }
 
 impl Error {
@@ -33,6 +45,7 @@ impl Error {
     pub fn code(&self) -> ErrorCode {
         match self {
             Error::Command(error) => error.code(),
+            Error::Unannounced(_) => ErrorCode::WriteConflict,
             Error::Engine(error) => match error {
                 // The commit has waited for longer than stamps are reserved ahead.
                 EngineError::Conflict { .. } | EngineError::NoStamp => ErrorCode::WriteConflict,
@@ -46,6 +59,11 @@ impl Error {
                 EngineError::LogGone { .. } => ErrorCode::ChangeStreamHistoryLost,
                 error if error.is_disk_full() => ErrorCode::OutOfDiskSpace,
                 EngineError::Stalled { .. } => ErrorCode::ExceededTimeLimit,
+                // Drivers try both again: the records of retryable writes tell what was done.
+                EngineError::Unavailable(_) | EngineError::OutcomeUnknown(_) => {
+                    ErrorCode::HostUnreachable
+                }
+                EngineError::Unsupported(_) => ErrorCode::CommandNotSupported,
                 EngineError::Interrupted { timed_out: true } => ErrorCode::MaxTimeMSExpired,
                 EngineError::Interrupted { timed_out: false } => ErrorCode::Interrupted,
                 EngineError::Closed(_)
@@ -62,6 +80,7 @@ impl Error {
     pub fn message(&self) -> String {
         match self {
             Error::Command(error) => error.message().to_owned(),
+            Error::Unannounced(_) => CONFLICT.to_owned(),
             Error::Engine(EngineError::Conflict { .. } | EngineError::NoStamp) => {
                 CONFLICT.to_owned()
             }
@@ -80,7 +99,7 @@ impl Error {
     pub fn details(&self) -> Option<&Doc> {
         match self {
             Error::Command(error) => error.details(),
-            Error::Engine(_) => None,
+            Error::Engine(_) | Error::Unannounced(_) => None,
         }
     }
 
@@ -110,6 +129,7 @@ impl fmt::Display for Error {
         match self {
             Error::Command(error) => error.fmt(f),
             Error::Engine(error) => error.fmt(f),
+            Error::Unannounced(_) => f.write_str(CONFLICT),
         }
     }
 }
@@ -117,7 +137,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Command(_) => None,
+            Error::Command(_) | Error::Unannounced(_) => None,
             Error::Engine(error) => Some(error),
         }
     }
@@ -133,7 +153,9 @@ impl From<Error> for CommandError {
     fn from(error: Error) -> CommandError {
         match error {
             Error::Command(error) => error,
-            Error::Engine(_) => CommandError::new(error.code(), error.message()),
+            Error::Engine(_) | Error::Unannounced(_) => {
+                CommandError::new(error.code(), error.message())
+            }
         }
     }
 }

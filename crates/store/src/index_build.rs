@@ -17,7 +17,11 @@
 //! final, until little is left. The last one is merged while the collection has no writers. If two
 //! documents have the same fields then, the build fails.
 //!
+//! With several servers over one keyspace, [`backfill`] fills the indexes instead of the bulk loader.
+//!
 //! If a build fails, its indexes are dropped. If the process ends, it is resumed from the start.
+
+mod backfill;
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -37,8 +41,8 @@ use crate::index::keys::IndexKeys;
 use crate::index::spec::IndexSpec;
 use crate::index::{Index, entry, side};
 use crate::keyspace::{
-    BulkLoader, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Duplicates, Durability,
-    Engine, EngineError, Snapshot, TreeId, WriteSet,
+    BulkLoader, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Duplicates, Engine,
+    EngineError, Snapshot, TreeId, WriteSet,
 };
 use crate::namespace::Namespace;
 use crate::points::point;
@@ -156,11 +160,65 @@ fn run(
     };
     build.run().or_else(|error| {
         if keep_interrupted && error.code() == ErrorCode::Interrupted {
+            give_up(catalog, uuid, indexes);
+            return Err(error);
+        }
+        if is_for_others(catalog, &error) {
+            give_up(catalog, uuid, indexes);
             return Err(error);
         }
         catalog.abandon_indexes(uuid, indexes)?;
         Err(in_build(ns, error))
     })
+}
+
+/// Whether another server can go on with a build that has failed with this error: it is not about the documents.
+fn is_for_others(catalog: &Catalog, error: &Error) -> bool {
+    let is_of_server = || {
+        matches!(error, Error::Engine(_) | Error::Unannounced(_))
+            || matches!(
+                error.code(),
+                ErrorCode::NotWritablePrimary | ErrorCode::WriteConflict
+            )
+    };
+    catalog.cluster().is_some() && is_of_server()
+}
+
+/// Leaves a build to other servers, or to a later try.
+fn give_up(catalog: &Catalog, uuid: &Uuid, indexes: &[Arc<Index>]) {
+    if let Some(cluster) = catalog.cluster() {
+        for index in indexes {
+            // If it fails, others go on when the lease of this server is over.
+            let _ = cluster.give_up_build(uuid, index.tree);
+        }
+    }
+}
+
+/// Goes on with builds whose server is gone: of the indexes that this one may take. Returns them. One that is to come in the
+/// place of another one is dropped: nobody waits for it.
+///
+/// # Errors
+/// Errors of the engine.
+pub(crate) fn take_over(
+    catalog: &Catalog,
+    collection: &Collection,
+    indexes: &[Arc<Index>],
+) -> Result<Vec<Arc<Index>>> {
+    let Some(cluster) = catalog.cluster() else {
+        return Ok(indexes.to_vec());
+    };
+    let mut taken = Vec::new();
+    for index in indexes {
+        if cluster.take_build(&collection.uuid, index.tree)? {
+            taken.push(index.clone());
+        }
+    }
+    let (dropped, taken): (Vec<_>, Vec<_>) =
+        (taken.into_iter()).partition(|index| index.replaces.is_some());
+    if !dropped.is_empty() {
+        catalog.abandon_indexes(&collection.uuid, &dropped)?;
+    }
+    Ok(taken)
 }
 
 /// Keeps the writers of a collection waiting, except for short pauses.
@@ -314,10 +372,18 @@ struct Build<'a> {
 
 impl Build<'_> {
     fn run(&self) -> Result<usize> {
-        let multikey = self.load()?;
+        let multikey = match self.catalog.cluster() {
+            None => self.load()?,
+            Some(cluster) => {
+                self.backfill(cluster)?;
+                // They are announced.
+                Vec::new()
+            }
+        };
         point("the entries of an index are loaded");
         self.work_in_sides()?;
         let last = |collection: &Collection, built: &[Arc<Index>]| {
+            self.check_builder()?;
             built.iter().try_for_each(|index| match index.side() {
                 Some(side) => self.work_in(collection, index, side, false),
                 None => Ok(()),
@@ -354,7 +420,9 @@ impl Build<'_> {
             })
             .collect();
         let loaded = || {
-            let mut loader = self.catalog.engine().bulk_loader(&loads, None)?;
+            // Servers over a cluster fill indexes otherwise.
+            let engine = self.catalog.engine().require_embedded()?;
+            let mut loader = engine.bulk_loader(&loads, None)?;
             let multikey = self.scan(&collection, &mut loader)?;
             let go_on = |done, total| {
                 self.show(LOADING, done, total);
@@ -402,14 +470,18 @@ impl Build<'_> {
 
     /// Merges side trees into the unique indexes until the last ones are small.
     fn work_in_sides(&self) -> Result<()> {
-        for round in 0..SIDES_MAX {
+        let rounds = match self.catalog.cluster() {
+            None => SIDES_MAX,
+            // Writers of other servers are not slowed down.
+            Some(_) => SIDES_FREE,
+        };
+        for round in 0..rounds {
             let (collection, built) = self.catalog.built(self.uuid, self.indexes)?;
-            let entries = |index: &Arc<Index>| {
-                let side = index.side()?;
-                Some(self.catalog.engine().tree_stats(side).entries_estimate)
-            };
-            let most = built.iter().filter_map(entries).max();
-            if most.is_none_or(|most| most <= LAST_ENTRIES) {
+            let mut most = 0;
+            for side in built.iter().filter_map(|index| index.side()) {
+                most = self.side_entries(side)?.max(most);
+            }
+            if most <= LAST_ENTRIES {
                 return Ok(());
             }
             for (index, side) in self.catalog.change_sides(self.uuid, self.indexes)? {
@@ -428,7 +500,10 @@ impl Build<'_> {
         slows: bool,
     ) -> Result<()> {
         let engine = self.catalog.engine();
-        let total = engine.tree_stats(side).entries_estimate;
+        let total = match self.catalog.cluster() {
+            None => engine.tree_stats(side).entries_estimate,
+            Some(_) => 0,
+        };
         let snapshot = engine.snapshot();
         let mut cursor = all(&snapshot, side)?;
         let mut change = KeyChange::default();
@@ -451,7 +526,7 @@ impl Build<'_> {
                 change.stage(collection, index, &snapshot, &mut batch)?;
                 change.fields.extend_from_slice(fields);
                 if batch.bytes() > COMMIT_BYTES_MAX {
-                    engine.commit(std::mem::take(&mut batch), Durability::Logged)?;
+                    self.commit_part(std::mem::take(&mut batch))?;
                 }
             }
             match side::payload(value).ok_or_else(damaged)? {
@@ -460,8 +535,7 @@ impl Build<'_> {
             }
         }
         change.stage(collection, index, &snapshot, &mut batch)?;
-        engine.commit(batch, Durability::Logged)?;
-        Ok(())
+        self.commit_part(batch)
     }
 }
 

@@ -6,6 +6,7 @@ mod aggregate;
 pub mod catalog;
 mod change_stream;
 mod clock;
+mod cluster;
 mod cluster_time;
 mod context;
 mod error;
@@ -51,6 +52,7 @@ pub use catalog::{
     IndexSelector, LastWritten, ResolvedView, SessionHistory, SessionKey, StatementId,
 };
 pub use change_stream::is_change_stream;
+pub use cluster::{ServerInfo, SharedOptions};
 pub use cluster_time::ClusterTime;
 pub use context::{OpContext, Progress};
 pub use error::{Error, Result};
@@ -61,9 +63,9 @@ pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_p
 pub use find::{CountRequest, FindRequest};
 pub use follow::{Applied, Follower};
 pub use keyspace::{
-    Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener,
-    FlushPause, Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation,
-    Waits, default_disk_reserve, disk,
+    ClusterOptions, Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats,
+    EventListener, FlushPause, Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener,
+    Reservation, Waits, default_disk_reserve, disk,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

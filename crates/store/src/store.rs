@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Catalog, LastWritten};
+use crate::cluster::{Cluster, ServerInfo, SharedOptions};
 use crate::cluster_time::{ClusterTime, Times};
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
 use crate::keyspace::{
-    DiskSpace, Engine, EngineOptions, EngineStats, EventListener, LogRecovery, MemoryBudget,
+    CATALOG_TREE, ClusterOptions, DiskSpace, Engine, EngineOptions, EngineStats, EventListener,
+    LogRecovery, MemoryBudget,
 };
-use crate::merge::merge_operator;
+use crate::merge::{kind, merge_operator};
 use crate::oplog::{Oplog, OplogSettings};
 use crate::options::NaturalOrder;
 use crate::queries::QuerySettings;
@@ -32,6 +34,8 @@ pub struct StoreOptions {
     pub natural_order: NaturalOrder,
     /// Whether the store takes over the oplog of another one ([`DocumentStore::follower`]), and writes none of its own.
     pub follows: bool,
+    /// Set if other servers may use the same keyspace at the same time: what this one tells them.
+    pub shared: Option<SharedOptions>,
 }
 
 impl StoreOptions {
@@ -55,6 +59,14 @@ impl StoreOptions {
     pub fn with_natural_order(self, natural_order: NaturalOrder) -> StoreOptions {
         StoreOptions {
             natural_order,
+            ..self
+        }
+    }
+
+    /// The same, sharing the keyspace with other servers.
+    pub fn sharing(self, shared: SharedOptions) -> StoreOptions {
+        StoreOptions {
+            shared: Some(shared),
             ..self
         }
     }
@@ -114,6 +126,7 @@ impl DocumentStore {
         if options.follows {
             cluster_time.follow(oplog.last());
         }
+        let cluster = (options.shared).map(|shared| Cluster::new(engine.clone(), shared));
         Ok(DocumentStore {
             queries: Arc::new(queries),
             cluster_time,
@@ -122,6 +135,7 @@ impl DocumentStore {
                 oplog,
                 options.large_documents,
                 options.natural_order,
+                cluster,
             )?),
         })
     }
@@ -140,11 +154,26 @@ impl DocumentStore {
         })?;
         let store = DocumentStore::open_with(engine, times, options)?;
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
-        if !store.engine().was_log_cut() {
+        if !store.is_shared() && !store.engine().was_log_cut() {
             // A server must start on a full disk. What stays is dropped by a later start.
             let _ = store.catalog.drop_leaked_trees();
         }
         Ok(store)
+    }
+
+    /// Opens the store in a TiKV cluster, beside other servers, and creates it if there is none.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::open`]; `HostUnreachable` (6) if the cluster does not answer.
+    pub fn open_cluster(cluster: ClusterOptions, options: StoreOptions) -> Result<DocumentStore> {
+        let engine = Engine::connect(ClusterOptions {
+            merge: merge_operator(),
+            counters: Some((CATALOG_TREE, vec![kind::COUNTER])),
+            ..cluster
+        })?;
+        // Others may be there, or come.
+        let shared = Some(options.shared.clone().unwrap_or_default());
+        DocumentStore::open_with(engine, Times::new(), StoreOptions { shared, ..options })
     }
 
     /// Opens the store in a directory, and creates it if there is none.
@@ -182,6 +211,13 @@ impl DocumentStore {
         self.catalog.engine()
     }
 
+    /// The last time before a change stream that begins now.
+    pub(crate) fn change_stream_start(&self) -> u64 {
+        // Of a cluster: others may have committed since this server did. If PD does not answer, reading fails as well.
+        let now = self.engine().stamp_now().and_then(|now| now.ok());
+        now.unwrap_or_else(|| self.oplog().last().to_u64())
+    }
+
     /// The memory budget of the process. What is held for clients is reserved in it.
     pub fn memory(&self) -> &MemoryBudget {
         self.engine().memory()
@@ -203,8 +239,8 @@ impl DocumentStore {
         self.engine().stats()
     }
 
-    /// The room of the file system that holds the files.
-    pub fn disk_space(&self) -> DiskSpace {
+    /// The room of the file system that holds the files; `None` if the data is in a cluster.
+    pub fn disk_space(&self) -> Option<DiskSpace> {
         self.engine().disk_space()
     }
 
@@ -237,9 +273,57 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn close(&self) -> Result<()> {
+        let left = self.leave();
         let lowered = self.cluster_time.lower_bound();
         self.engine().close()?;
-        lowered
+        lowered.and(left)
+    }
+
+    /// Whether other servers may use the same keyspace.
+    pub fn is_shared(&self) -> bool {
+        self.catalog.cluster().is_some()
+    }
+
+    /// The servers that share the keyspace, this one included; none if no others can.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn servers(&self) -> Result<Vec<ServerInfo>> {
+        self.catalog.servers()
+    }
+
+    /// The number of this server, which no other live server has; 0 if no others can share the keyspace. A server that has
+    /// lost its lease may get another one.
+    pub fn server_number(&self) -> u32 {
+        (self.catalog.cluster()).map_or(0, |cluster| cluster.number())
+    }
+
+    /// Whether this server does a task that only one of all servers does, until it ends: always, if no others can share the
+    /// keyspace.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn leads(&self, task: &str) -> Result<bool> {
+        match self.catalog.cluster() {
+            None => Ok(true),
+            Some(cluster) => cluster.leads(task),
+        }
+    }
+
+    /// Leaves the other servers, so that they do not wait for this one. Later requests fail with `NotWritablePrimary` (10107).
+    ///
+    /// # Errors
+    /// Errors of the engine. The others go on without this server when its lease is over.
+    pub fn leave(&self) -> Result<()> {
+        self.catalog.leave()
+    }
+
+    /// For tests: while it is stalled, the server neither renews its lease nor follows other servers.
+    #[doc(hidden)]
+    pub fn stall(&self, stalled: bool) {
+        if let Some(cluster) = self.catalog.cluster() {
+            cluster.stall(stalled);
+        }
     }
 
     /// The settings of queries.

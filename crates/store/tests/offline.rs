@@ -252,7 +252,7 @@ fn a_salvaged_store_has_no_oplog() {
     assert_eq!(names, ["shop.c"]);
     let store = open(&to);
     assert!(!store.oplog().is_on());
-    let trees = store.engine().trees().len();
+    let trees = store.engine().trees().unwrap().len();
     // Those of the catalog and of the collection.
     assert_eq!(trees, 3);
 }

@@ -64,14 +64,14 @@ fn places(store: &DocumentStore) -> Vec<(i32, u32)> {
 fn a_store_without_retryable_writes_has_no_tree_for_them() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
-    let before = store.engine().trees().len();
+    let before = store.engine().trees().unwrap().len();
     assert_eq!(store.session_history(&SESSION).unwrap(), Default::default());
     store.forget_sessions(&[SESSION]).unwrap();
     assert_eq!(
         store.idle_sessions(None, i64::MAX, 10).unwrap(),
         (vec![], None)
     );
-    assert_eq!(store.engine().trees().len(), before);
+    assert_eq!(store.engine().trees().unwrap().len(), before);
 }
 
 #[test]

@@ -500,14 +500,14 @@ fn a_crash_during_a_change_leaves_no_trees_behind() {
         let disk = MemDisk::default();
         let store = open_with(EngineOptions::with_disk(Arc::new(disk.clone())));
         filled(&store);
-        let trees = store.engine().trees().len();
+        let trees = store.engine().trees().unwrap().len();
         let images = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (stopped, taken, running) = (disk.clone(), images.clone(), store.clone());
         let act = at_points(move |name| {
             if name == point {
                 running.flush_log().unwrap();
                 assert_eq!(working_trees(&running), 2);
-                assert!(running.engine().trees().len() > trees);
+                assert!(running.engine().trees().unwrap().len() > trees);
                 let mut random = StdRng::seed_from_u64(1);
                 taken.lock().unwrap().push(stopped.image(&mut random));
                 running.checkpoint().unwrap();
@@ -532,7 +532,7 @@ fn a_crash_during_a_change_leaves_no_trees_behind() {
         for image in images {
             let store = open_with(EngineOptions::with_disk(Arc::new(image)));
             assert_eq!(working_trees(&store), 0);
-            assert_eq!(store.engine().trees().len(), trees, "{point}");
+            assert_eq!(store.engine().trees().unwrap().len(), trees, "{point}");
             let report = store.verify(&ns("db.c")).unwrap();
             assert_eq!(
                 (report.errors.len(), report.documents),
@@ -559,7 +559,7 @@ fn trees_of_a_collection_that_the_catalog_lost_are_kept() {
     let large = doc! {"_id": 1, "part": &part};
     insert(&f.store, "db.large", &large);
     filled(&f.store);
-    let trees = f.store.engine().trees();
+    let trees = f.store.engine().trees().unwrap();
     let segments = f
         .store
         .catalog()
@@ -575,5 +575,5 @@ fn trees_of_a_collection_that_the_catalog_lost_are_kept() {
     f.store.engine().commit(batch, Durability::Logged).unwrap();
     let f = f.reopen();
     assert!(!f.store.collection_exists(&ns("db.large")));
-    assert_eq!(f.store.engine().trees(), trees);
+    assert_eq!(f.store.engine().trees().unwrap(), trees);
 }

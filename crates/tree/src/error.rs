@@ -115,6 +115,14 @@ pub enum Error {
         /// Whether its time was over; otherwise it was killed.
         timed_out: bool,
     },
+    /// The servers that hold the data cannot be reached, or have no leader for now. Nothing is stored. Only an engine whose data
+    /// is elsewhere has this error.
+    Unavailable(String),
+    /// The servers that hold the data did not say whether a commit has taken place. Only an engine whose data is elsewhere
+    /// has this error.
+    OutcomeUnknown(String),
+    /// The engine cannot do this.
+    Unsupported(&'static str),
     /// A panic interrupted background work, which had changed nothing yet; it is repeated.
     Internal(&'static str),
     /// The store was closed, or stopped after a background failure that this text names.
@@ -280,7 +288,11 @@ impl fmt::Display for Error {
             }
             Error::Interrupted { timed_out: true } => f.write_str("operation exceeded time limit"),
             Error::Interrupted { timed_out: false } => f.write_str("operation was interrupted"),
-            Error::Internal(text) => f.write_str(text),
+            Error::Unavailable(text) => write!(f, "the storage cluster is not available: {text}"),
+            Error::OutcomeUnknown(text) => {
+                write!(f, "whether the commit has taken place is not known: {text}")
+            }
+            Error::Unsupported(text) | Error::Internal(text) => f.write_str(text),
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }
     }

@@ -99,6 +99,19 @@ impl Interrupt {
         run_with(None, part)
     }
 
+    /// Fails if the operation on this thread is interrupted.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn check_current() -> Result<()> {
+        check()
+    }
+
+    /// When the time of the operation on this thread is over.
+    pub fn current_deadline() -> Option<Instant> {
+        CURRENT.with_borrow(|current| current.as_ref().and_then(|current| current.deadline))
+    }
+
     fn check(&self) -> Result<()> {
         let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
         if is_set(&self.killed) || self.abandoned.as_ref().is_some_and(is_set) {

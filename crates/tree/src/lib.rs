@@ -51,6 +51,7 @@ mod fail_stop;
 mod filter;
 mod flush_pause;
 mod flusher;
+mod foreign;
 mod format_version;
 mod free_map;
 mod free_ranges;
@@ -118,6 +119,7 @@ pub use error::{Error, Result};
 #[doc(hidden)]
 pub use fail_stop::simulate_fail_stops;
 pub use flush_pause::FlushPause;
+pub use foreign::WriteOperation;
 pub use format_version::{FormatVersion, format_version};
 pub use hold::ConflictHold;
 pub use identity_hasher::IdentityHasher;

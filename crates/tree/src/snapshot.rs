@@ -41,9 +41,17 @@ enum Held {
     Bytes(Vec<u8>),
 }
 
+/// A value that was read elsewhere.
+impl From<Vec<u8>> for ValueRef {
+    fn from(bytes: Vec<u8>) -> ValueRef {
+        ValueRef(Held::Bytes(bytes))
+    }
+}
+
 impl Deref for ValueRef {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Held::Page(page, index) => page.message(*index).1,

@@ -15,6 +15,7 @@ mod index_builds;
 mod memory;
 mod oplog;
 mod profiles;
+mod router;
 mod transactions;
 mod ttl;
 
@@ -28,6 +29,7 @@ pub use index_builds::resume_index_builds;
 pub use memory::release_memory;
 pub use oplog::trim_oplog;
 pub use profiles::write_profiles;
+pub use router::tell_life;
 pub use transactions::expire_transactions;
 pub use ttl::Monitor as TtlMonitor;
 

@@ -24,7 +24,12 @@ pub async fn trim_oplog(server: Arc<Server>) {
         // While fsync holds its lock, nothing is removed.
         let writing = server.fsync_lock.try_write();
         if writing.is_some() && server.store.oplog().is_on() {
-            tokio::task::block_in_place(|| upkeep.step(&server, Instant::now()));
+            tokio::task::block_in_place(|| {
+                // Of several servers over one keyspace one removes for all.
+                if server.store.leads("oplog").unwrap_or(false) {
+                    upkeep.step(&server, Instant::now());
+                }
+            });
         }
     }
 }

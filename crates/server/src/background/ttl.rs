@@ -27,7 +27,9 @@ impl Monitor {
             while !Job::is_interrupted(limits) {
                 // On a standby documents expire as its primary says.
                 let is_due = watched.ttl.sleep(&limits.killed) && watched.ttl.is_enabled();
-                if is_due && !watched.store.is_following() {
+                // Of several servers over one keyspace one deletes for all.
+                let leads = is_due && watched.store.leads("ttl").unwrap_or(false);
+                if leads && !watched.store.is_following() {
                     pass(&watched, limits);
                 }
             }

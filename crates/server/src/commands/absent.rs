@@ -10,13 +10,19 @@ static ABSENT: &[Absent] = &[
     Absent {
         names: &[
             "addShard",
-            "enableSharding",
+            "addShardToZone",
+            "mergeChunks",
+            "moveChunk",
             "moveCollection",
+            "moveRange",
+            "refineCollectionShardKey",
+            "removeShard",
             "reshardCollection",
-            "shardCollection",
+            "split",
             "unshardCollection",
+            "updateZoneKeyRange",
         ],
-        advice: "this server is not sharded; collections are used without it",
+        advice: "there is nothing to place: collections are used without it, and a TiKV cluster divides and places them by itself",
     },
     Absent {
         names: &["$eval", "eval"],

@@ -6,6 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
+use crate::sharding;
 
 /// Drops a collection and its indexes.
 pub struct Drop;
@@ -55,6 +56,9 @@ impl Command for Drop {
             }
             Err(error) => return Err(error.into()),
         };
+        if cx.server.settings.tikv.is_on {
+            sharding::forget(&cx.server.store, &namespace)?;
+        }
         cx.server.cursors.kill_namespace(namespace.as_str());
         cx.server.metrics.forget(namespace.as_str());
         let mut reply = DocBuf::new();

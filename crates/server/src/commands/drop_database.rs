@@ -6,6 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
+use crate::sharding;
 
 /// Drops a database and all its collections.
 pub struct DropDatabase;
@@ -44,6 +45,9 @@ impl Command for DropDatabase {
         }
         cx.server.profiler.forget(cx.db);
         let existed = cx.store().drop_database(cx.db)?;
+        if cx.server.settings.tikv.is_on {
+            sharding::forget_database(&cx.server.store, cx.db)?;
+        }
         let prefix = format!("{}.", cx.db);
         cx.server.cursors.kill_namespace(&prefix);
         cx.server.metrics.forget(&prefix);

@@ -17,6 +17,7 @@ use crate::metrics::Op;
 use crate::parking::{AWAIT_DEFAULT, Parked, Pause, Tail};
 use crate::reply::CursorBatch;
 use crate::reply_room::ReplyRoom;
+use crate::sharding;
 
 /// Fetches the next batch of a cursor.
 pub struct GetMore;
@@ -87,7 +88,7 @@ impl Command for GetMore {
             return Err(killed());
         }
         let described = cx.server.cursors.describe(id);
-        let described = described.ok_or_else(|| cx.server.cursors.missing(id))?;
+        let described = described.ok_or_else(|| missing(cx, id))?;
         cx.state.reads_change_stream = described.is_change_stream;
         let awaits = described.awaits;
         if cx.max_time.is_some() && !awaits {
@@ -333,6 +334,28 @@ fn check_session(cx: &Context<'_>, id: i64, cursor: &Cursor) -> Result<()> {
         code,
         format!("Cannot run getMore on cursor {id}, {text}"),
     ))
+}
+
+/// The error for a cursor that is not here. If another server of the cluster has it, the error says which.
+fn missing(cx: &Context<'_>, id: i64) -> Error {
+    let server = cx.server;
+    let mark = server.cursors.mark_of_another(id);
+    let other = mark.and_then(|mark| {
+        sharding::server_with_mark(&server.store, mark)
+            .ok()
+            .flatten()
+    });
+    match other {
+        Some(other) => Error::new(
+            ErrorCode::CursorNotFound,
+            format!(
+                "cursor id {id} not found: it is a cursor of the server {other}, and this is {}. Read a cursor from the server that \
+                 opened it",
+                server.host_and_port()
+            ),
+        ),
+        None => server.cursors.missing(id),
+    }
 }
 
 #[cfg(test)]

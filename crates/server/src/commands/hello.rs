@@ -160,6 +160,10 @@ pub fn describe_role(server: &Server, role: &str, reply: &mut DocBuf) {
         return;
     };
     match set.member() {
+        Some(_) if set.is_router() => {
+            reply.push(role, true);
+            reply.push("msg", "isdbgrid");
+        }
         Some(member) if set.is_standby() => set.describe_standby(&member, role, reply),
         Some(member) => {
             member.describe_set(reply);

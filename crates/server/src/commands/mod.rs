@@ -108,6 +108,7 @@ pub mod rotate_certificates;
 pub mod sasl;
 pub mod server_status;
 pub mod set_feature_compatibility_version;
+pub mod sharding;
 pub mod shutdown;
 pub mod start_session;
 mod statement_record;
@@ -241,6 +242,15 @@ pub static COMMANDS: &[&dyn Command] = &[
     &default_rw_concern::SetDefaultRwConcern,
     &query_settings::SetQuerySettings,
     &set_feature_compatibility_version::SetFeatureCompatibilityVersion,
+    &sharding::BALANCER_START,
+    &sharding::BALANCER_STATUS,
+    &sharding::BALANCER_STOP,
+    &sharding::ENABLE_SHARDING,
+    &sharding::FLUSH_ROUTER_CONFIG,
+    &sharding::GET_SHARD_MAP,
+    &sharding::IS_DB_GRID,
+    &sharding::LIST_SHARDS,
+    &sharding::SHARD_COLLECTION,
     &shutdown::Shutdown,
     &start_session::StartSession,
     &top::Top,

@@ -29,7 +29,8 @@ const CHANGES: Traits = Traits {
 
 /// The replica set, or the error of a standalone server.
 pub fn replica_set(server: &Server) -> Result<&Replication> {
-    server.replication.as_ref().ok_or_else(|| {
+    let set = server.replication.as_ref().filter(|set| !set.is_router());
+    set.ok_or_else(|| {
         Error::new(
             ErrorCode::NoReplicationEnabled,
             "not running with --replSet",

@@ -75,12 +75,16 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
         "uptimeEstimate": uptime.as_secs() as i64,
         "localTime": Value::DateTime(now_ms()),
     };
-    if server.replication.is_some() && is_on("repl") {
+    let set = server.replication.as_ref();
+    if set.is_some_and(|set| !set.is_router()) && is_on("repl") {
         reply.push_doc("repl", |repl| {
             let mut role = doc! {"topologyVersion": server.topology_version()};
             describe_role(server, "isWritablePrimary", &mut role);
             repl.push_all(&role);
         });
+    }
+    if set.is_some_and(|set| set.is_router()) && is_on("sharding") {
+        reply.push("sharding", &doc! {"configsvrConnectionString": crate::sharding::shard_host(&server.settings.tikv.pd)});
     }
     for (name, section) in SECTIONS {
         if is_on(name) {

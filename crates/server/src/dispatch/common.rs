@@ -175,7 +175,13 @@ impl Common {
             };
             common.read_concern = ReadConcern::parse(concern, place)?;
         }
-        let parse = |concern: &Doc| WriteConcern::parse(concern, server.settings.journal, set);
+        let parse = |concern: &Doc| {
+            let parsed = WriteConcern::parse(concern, server.settings.journal, set);
+            match &server.replication {
+                Some(set) if set.is_router() => parsed.map(|parsed| parsed.by_cluster(concern)),
+                _ => parsed,
+            }
+        };
         if let Some(concern) = write_concern {
             common.write_concern = parse(concern)?;
         } else if let Some(replication) = &server.replication

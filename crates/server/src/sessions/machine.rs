@@ -64,6 +64,28 @@ impl<T> Machine<T> {
         }
     }
 
+    /// Takes over what another server has done with the session. Returns whether its number is newer than the one here.
+    /// A transaction that is open here goes on, and fails at its commit if need be.
+    pub fn follow(&mut self, number: i64, is_committed: bool) -> bool {
+        let is_newer = number > self.number;
+        if matches!(self.phase, Phase::Open(_)) || number < self.number {
+            return false;
+        }
+        if is_newer || is_committed {
+            self.number = number;
+            self.phase = match is_committed {
+                true => Phase::Committed,
+                false => Phase::Write,
+            };
+        }
+        is_newer
+    }
+
+    /// The number; none if nothing is known.
+    pub fn number(&self) -> Option<i64> {
+        (self.number >= 0).then_some(self.number)
+    }
+
     /// What the open transaction holds.
     pub fn open(&self) -> Option<&T> {
         match &self.phase {

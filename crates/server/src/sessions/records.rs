@@ -72,28 +72,41 @@ impl Recorded {
 }
 
 impl Session {
-    /// Reads the stored records, once.
+    /// Reads the stored records, once; if other servers may write some, each time.
     ///
     /// # Errors
     /// Errors of the store.
     pub fn load(&mut self, id: SessionId, store: &DocumentStore) -> Result<()> {
-        if self.is_loaded {
+        if self.is_loaded && !store.is_shared() {
             return Ok(());
         }
         let history = store.session_history(&id.key())?;
-        self.is_loaded = true;
+        let was_loaded = std::mem::replace(&mut self.is_loaded, true);
         let Some(number) = history.number else {
             return Ok(());
         };
         self.is_stored = true;
-        self.has_more = history.has_more;
-        self.machine.restore(number, history.is_committed);
+        self.has_more |= history.has_more;
+        match was_loaded {
+            false => self.machine.restore(number, history.is_committed),
+            true => {
+                if self.machine.follow(number, history.is_committed) {
+                    self.forget();
+                }
+                if self.machine.number() != Some(number) {
+                    // What is stored is older than what was begun here.
+                    return Ok(());
+                }
+            }
+        }
         for done in history.executed {
             let Some(result) = Recorded::read(&done.result) else {
                 continue;
             };
             for statement in (done.first..=i32::MAX).take(done.count as usize) {
-                self.executed(statement, result.clone());
+                if !self.executed.contains_key(&statement) {
+                    self.executed(statement, result.clone());
+                }
             }
         }
         Ok(())

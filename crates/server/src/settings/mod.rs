@@ -18,6 +18,7 @@ mod table;
 mod telemetry;
 #[cfg(test)]
 mod tests;
+mod tikv;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ pub use security::SecuritySettings;
 pub use table::{
     Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve, shown_arguments,
 };
+pub use tikv::TikvSettings;
 pub use tls::{TlsMode, TlsSettings};
 
 /// The format of log lines.
@@ -183,6 +185,8 @@ pub struct Settings {
     pub large_documents: LargeDocuments,
     /// The natural order of new collections, unless `create` sets it.
     pub natural_order: NaturalOrder,
+    /// See [`TikvSettings`].
+    pub tikv: TikvSettings,
     /// The name of the replica set that this server is the only member of; none for a standalone server.
     pub replica_set: Option<String>,
     /// The connection string of the primary that this server is a standby of; none if it is no standby.
@@ -259,6 +263,7 @@ impl Default for Settings {
             test_commands: false,
             large_documents: LargeDocuments::default(),
             natural_order: NaturalOrder::default(),
+            tikv: TikvSettings::default(),
             replica_set: None,
             follow: None,
             follow_anew: false,
@@ -374,6 +379,9 @@ impl Settings {
             settings.given.insert(setting.key, shown);
         }
         settings.tls.check(|key| settings.given.contains_key(key))?;
+        settings
+            .tikv
+            .check(|key| settings.given.contains_key(key))?;
         if settings.log_append && settings.log_path.is_none() {
             return Err(SettingsError(
                 "systemLog.logAppend needs a log file: set systemLog.path".into(),

@@ -20,7 +20,7 @@ use super::security;
 use super::syslog;
 use super::telemetry;
 use super::{LogFormat, LogRotate, OplogMode, Settings, SettingsError, UnixSocket};
-use super::{standby, tls};
+use super::{standby, tikv, tls};
 
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -356,14 +356,12 @@ pub static SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
-    Setting {
-        flag: "",
-        key: "storage.engine",
-        aliases: &[],
-        kind: Kind::Choice(&["frond"]),
-        help: "There is one engine",
-        apply: |_, v| text(v).map(drop),
-    },
+    tikv::STORAGE_ENGINE,
+    tikv::PD,
+    tikv::CA_FILE,
+    tikv::CERT_FILE,
+    tikv::KEY_FILE,
+    tikv::KEY_PREFIX,
     Setting {
         flag: "logpath",
         key: "systemLog.path",

@@ -168,7 +168,7 @@ fn errors_name_the_setting() {
         ("net:\n  bindIp: [a, b]", "'net.bindIp' must be one value"),
         (
             "storage:\n  engine: wiredTiger",
-            "'storage.engine' must be one of frond, not 'wiredTiger'",
+            "'storage.engine' must be one of frond, tikv, not 'wiredTiger'",
         ),
         (
             "storage:\n  cacheSizeGB: 1\n  wiredTiger:\n    engineConfig:\n      cacheSizeGB: 2",

@@ -32,6 +32,8 @@ const LAST_NOTES: u64 = 64;
 const ROUNDS_FREE: usize = 3;
 /// The most trees of notes before the last one.
 const ROUNDS_MAX: usize = 64;
+/// The same with several servers over one keyspace, where writers of others are not slowed down.
+const ROUNDS_OF_SEVERAL: usize = 1;
 /// Work while writers wait, and the pause after it.
 const SLICE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(2);
@@ -213,7 +215,11 @@ impl Conversion<'_> {
         let uuid = &self.from.uuid;
         self.store
             .copy_documents(&self.from, &self.snapshot, &self.to, self.context)?;
-        for round in 0..ROUNDS_MAX {
+        let rounds = match self.store.is_shared() {
+            true => ROUNDS_OF_SEVERAL,
+            false => ROUNDS_MAX,
+        };
+        for round in 0..rounds {
             let now = catalog.by_uuid(uuid).ok_or_else(dropped)?;
             let notes = now.changes.ok_or_else(dropped)?;
             if engine.tree_stats(notes).entries_estimate <= LAST_NOTES {

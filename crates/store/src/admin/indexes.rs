@@ -85,8 +85,18 @@ impl DocumentStore {
     /// Resumes the index builds that a crash or a shutdown interrupted. Call it once after opening the store; until it
     /// is done, no query uses these indexes. Returns the result for each collection. An index that cannot be built
     /// is dropped, unless the build was interrupted again.
+    ///
+    /// With several servers over one keyspace it goes on with the builds of servers that are gone. Call it every few seconds then.
     pub fn resume_index_builds(&self, context: &OpContext) -> Vec<ResumedBuild> {
-        let unfinished = self.catalog().unfinished_indexes();
+        let mut unfinished = self.catalog().unfinished_indexes();
+        if self.is_shared() {
+            unfinished.retain_mut(|(collection, indexes)| {
+                // The next look comes soon.
+                let taken = index_build::take_over(self.catalog(), collection, indexes);
+                *indexes = taken.unwrap_or_default();
+                !indexes.is_empty()
+            });
+        }
         let resume = |(collection, indexes): (Arc<Collection>, Vec<Arc<Index>>)| {
             let outcome = index_build::resume(self.catalog(), &collection, &indexes, context);
             ResumedBuild {

@@ -17,8 +17,8 @@ use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry};
 use crate::keyspace::disk::{Disk, FsDisk, OverlayDisk};
 use crate::keyspace::{
-    CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, ProblemKind,
-    TreeId, WriteSet,
+    CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Embedded, Engine, EngineOptions,
+    ProblemKind, TreeId, WriteSet,
 };
 pub use crate::keyspace::{EngineReport, EngineSalvage, Lost, Problem, Progress};
 pub use crate::keyspace::{FormatVersion, format_version};
@@ -143,7 +143,7 @@ pub fn salvage(
         ..EngineOptions::new(to)
     };
     let mut report = SalvageReport {
-        engine: Engine::salvage(&source, target(), progress)?,
+        engine: Embedded::salvage(&source, target(), progress)?,
         ..SalvageReport::default()
     };
     let engine = Engine::open(target())?;
@@ -198,7 +198,7 @@ fn adopt(store: &DocumentStore, report: &mut SalvageReport) -> Result<()> {
         known.extend(collection.trees());
         known.extend(collection.indexes.iter().map(|index| index.tree));
     }
-    for tree in store.engine().trees() {
+    for tree in store.engine().trees()? {
         if known.contains(&tree) {
             continue;
         }
@@ -251,14 +251,16 @@ fn repair(
     report: &mut SalvageReport,
 ) -> Result<SalvagedCollection> {
     let (engine, tree) = (store.engine(), collection.primary);
-    if !engine.has_tree(tree) {
+    if !engine.has_tree(tree)? {
         let text = format!("the documents of {} are lost, all of them", collection.ns);
         report.errors.push(text);
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &collection.settings.tree);
         engine.commit(batch, Durability::Logged)?;
     }
-    if let Some(segments) = collection.segments.filter(|tree| !engine.has_tree(*tree)) {
+    if let Some(segments) = collection.segments
+        && !engine.has_tree(segments)?
+    {
         let text = format!("the large documents of {} are lost", collection.ns);
         report.errors.push(text);
         let mut batch = WriteSet::new();
@@ -341,7 +343,7 @@ fn repair(
 fn repair_id_index(store: &DocumentStore, collection: &Collection, index: &Index) -> Result<()> {
     let engine = store.engine();
     let mut batch = WriteSet::new();
-    if engine.has_tree(index.tree) {
+    if engine.has_tree(index.tree)? {
         batch.delete_range(index.tree, &[], None);
     } else {
         batch.create_tree(index.tree, &index.spec.tree);

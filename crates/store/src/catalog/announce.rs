@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::{CatalogState, Collection, View};
+use crate::error::Result;
 use crate::keyspace::Snapshot;
 use crate::namespace::Namespace;
 use crate::points::point;
@@ -19,24 +20,32 @@ pub(super) struct Announced<'a> {
 
 impl CatalogState {
     /// Announces collections. The lock on changes is held, if there are any.
-    pub(super) fn announce(&self, collections: Vec<Arc<Collection>>) -> Announced<'_> {
+    ///
+    /// # Errors
+    /// With other servers: as [`crate::cluster::Cluster::announce`].
+    pub(super) fn announce(&self, collections: Vec<Arc<Collection>>) -> Result<Announced<'_>> {
         if !collections.is_empty() {
+            if let Some(cluster) = &self.cluster {
+                cluster.announce()?;
+            }
             for collection in &collections {
                 *collection.shared.gate.write() = collection.version;
             }
             self.announced.store(Some(Arc::new(collections.clone())));
         }
-        Announced {
+        Ok(Announced {
             state: self,
             collections,
-        }
+        })
     }
 
     /// The announced collection of this name, if its commit is done.
     pub(super) fn announced(&self, ns: &Namespace) -> Option<Arc<Collection>> {
         let announced = self.announced.load();
         let found = announced.as_ref()?.iter().find(|one| one.ns == *ns)?;
-        self.engine.has_tree(found.primary).then(|| found.clone())
+        // While a cluster does not answer, the reads and writes that follow tell.
+        let is_done = self.engine.has_tree(found.primary).unwrap_or(false);
+        is_done.then(|| found.clone())
     }
 
     /// A collection that a view loaded before does not have: announced, or published since.

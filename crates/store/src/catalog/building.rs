@@ -12,6 +12,7 @@ use frond_query::paths::MultikeyPaths;
 use super::change::index_count;
 use super::scope::unsupported;
 use super::{Catalog, Collection, INDEXES_MAX, OpenTransaction, Uuid, logged, persist};
+use crate::cluster::stage_end_of_build;
 use crate::error::{Result, command};
 use crate::index::Index;
 use crate::index::spec::IndexSpec;
@@ -54,7 +55,7 @@ impl Catalog {
         let mut new: Vec<Arc<Index>> = Vec::new();
         for spec in specs {
             if self.is_new(&collection, &new, &spec)? {
-                let tree = self.state.engine.allocate_tree();
+                let tree = self.allocate_tree()?;
                 new.push(Arc::new(Index::new(spec, tree, false)));
             }
         }
@@ -82,7 +83,7 @@ impl Catalog {
             } else {
                 batch.clear();
                 for index in &mut new {
-                    *index = Arc::new(self.begin_building(&mut batch, index));
+                    *index = Arc::new(self.begin_building(&mut batch, &collection.uuid, index)?);
                 }
                 registered.building.clone_from(&new);
             }
@@ -153,12 +154,16 @@ impl Catalog {
             return Err(aborted());
         }
         check_not_replaced(&collection, replaced)?;
-        let mut new = Index::new(spec, self.state.engine.allocate_tree(), false);
+        let mut new = Index::new(spec, self.allocate_tree()?, false);
         new.replaces = Some(replaced.tree);
         let mut batch = Batch::new(None);
-        let new = Arc::new(self.begin_building(&mut batch, &new));
-        // The catalog on disk has only the index that it replaces.
-        (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree));
+        let new = Arc::new(self.begin_building(&mut batch, uuid, &new)?);
+        match self.state.cluster.is_some() {
+            // Other servers have to know it.
+            true => persist::put_index(&mut batch, uuid, &new),
+            // The catalog on disk has only the index that it replaces.
+            false => (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree)),
+        }
         let all = collection.indexes.iter().chain([&new]).cloned().collect();
         self.replace(&collection, Some(collection.with_indexes(all)), batch)?;
         Ok(new)
@@ -188,11 +193,15 @@ impl Catalog {
             return Ok((collection, building));
         }
         let fresh = |index: &Arc<Index>| {
-            let tree = self.state.engine.allocate_tree();
-            Arc::new(Index::new(index.spec.clone(), tree, false))
+            let tree = self.allocate_tree()?;
+            Ok(Arc::new(Index::new(index.spec.clone(), tree, false)))
         };
         self.replace_with(&collection, || {
-            let mut new: Vec<Arc<Index>> = collection.indexes.iter().map(fresh).collect();
+            let mut new: Vec<Arc<Index>> = collection
+                .indexes
+                .iter()
+                .map(fresh)
+                .collect::<Result<_>>()?;
             let mut batch = Batch::new(None);
             for index in &new {
                 batch.create_tree(index.tree, &index.spec.tree);
@@ -203,7 +212,7 @@ impl Catalog {
             } else {
                 batch.clear();
                 for index in &mut new {
-                    *index = Arc::new(self.begin_building(&mut batch, index));
+                    *index = Arc::new(self.begin_building(&mut batch, &collection.uuid, index)?);
                 }
                 building.clone_from(&new);
             }
@@ -218,16 +227,22 @@ impl Catalog {
     }
 
     /// Creates the trees of an index that is to be built.
-    fn begin_building(&self, batch: &mut WriteSet, index: &Index) -> Index {
-        batch.create_tree_to_load(index.tree, &index.spec.tree);
+    fn begin_building(&self, batch: &mut WriteSet, uuid: &Uuid, index: &Index) -> Result<Index> {
+        match &self.state.cluster {
+            None => batch.create_tree_to_load(index.tree, &index.spec.tree),
+            Some(cluster) => {
+                batch.create_tree(index.tree, &index.spec.tree);
+                cluster.stage_build(batch, uuid, index.tree);
+            }
+        }
         let mut sides = Vec::new();
         if index.spec.unique {
-            sides.push(self.state.engine.allocate_tree());
+            sides.push(self.allocate_tree()?);
         }
         for side in &sides {
             batch.create_tree(*side, &index.spec.tree);
         }
-        index.with_sides(sides)
+        Ok(index.with_sides(sides))
     }
 
     /// Whether an index does not exist yet and may be created.
@@ -322,10 +337,10 @@ impl Catalog {
                     continue;
                 }
                 older.iter().for_each(|side| batch.drop_tree(*side));
-                let side = self.state.engine.allocate_tree();
+                let side = self.allocate_tree()?;
                 batch.create_tree(side, &index.spec.tree);
                 let after = Arc::new(index.with_sides(vec![*last, side]));
-                if after.replaces.is_none() {
+                if after.replaces.is_none() || self.state.cluster.is_some() {
                     persist::put_index(&mut batch, uuid, &after);
                 } else {
                     (older.iter()).for_each(|side| persist::delete_working(&mut batch, *side));
@@ -383,6 +398,9 @@ impl Catalog {
                 if index.replaces.is_some() {
                     (index.trees()).for_each(|tree| persist::delete_working(&mut batch, tree));
                 }
+                if self.state.cluster.is_some() {
+                    stage_end_of_build(&mut batch, uuid, index.tree);
+                }
                 persist::put_index(&mut batch, uuid, &ready);
                 gone.extend(index.replaces);
                 *index = Arc::new(ready);
@@ -431,9 +449,9 @@ impl Catalog {
             for index in all.iter_mut().filter(|index| !is_whole(index)) {
                 index.trees().for_each(|tree| batch.drop_tree(tree));
                 persist::delete_index(&mut batch, &collection.uuid, index);
-                let tree = self.state.engine.allocate_tree();
+                let tree = self.allocate_tree()?;
                 let fresh = Index::new(index.spec.clone(), tree, false);
-                *index = Arc::new(self.begin_building(&mut batch, &fresh));
+                *index = Arc::new(self.begin_building(&mut batch, &collection.uuid, &fresh)?);
                 persist::put_index(&mut batch, &collection.uuid, index);
             }
             self.replace(&collection, Some(collection.with_indexes(all)), batch)?;
@@ -455,7 +473,9 @@ impl Catalog {
         let view = self.view();
         let unfinished = |collection: &Arc<Collection>| -> Vec<Arc<Index>> {
             let indexes = collection.indexes.iter();
-            let waits = |index: &&Arc<Index>| !index.ready && index.replaces.is_none();
+            let is_shared = self.state.cluster.is_some();
+            let waits =
+                |index: &&Arc<Index>| !index.ready && (is_shared || index.replaces.is_none());
             indexes.filter(waits).cloned().collect()
         };
         let mut found: Vec<_> = view

@@ -126,8 +126,11 @@ impl Catalog {
     /// Commits a change, then publishes it.
     fn commit(&self, batch: Batch, publish: impl FnOnce(&mut View)) -> Result<()> {
         let (set, log) = batch.into_parts();
-        self.commit_logged(set, log.as_ref())?;
-        self.publish(publish);
+        let version = self.commit_change(set, log.as_ref())?;
+        self.publish(|view| {
+            view.version = version;
+            publish(view);
+        });
         Ok(())
     }
 
@@ -154,6 +157,7 @@ impl Catalog {
         change: impl FnOnce() -> Result<(Option<Collection>, Batch)>,
     ) -> Result<()> {
         let shared = before.shared.clone();
+        self.state.close_gates(&[before.uuid])?;
         self.replace_held(before, &mut shared.gate.write(), change)
     }
 
@@ -304,19 +308,22 @@ impl Catalog {
     ) -> Result<()> {
         let mut batch = self.batch(ns);
         let uuid = self.given_uuid.unwrap_or_else(random_uuid);
-        let primary = self.state.engine.allocate_tree();
+        let primary = self.allocate_tree()?;
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
-        let segments = has_segments.then(|| self.state.engine.allocate_tree());
+        let segments = match has_segments {
+            true => Some(self.allocate_tree()?),
+            false => None,
+        };
         let mut indexes = Vec::new();
         if settings.has_id_index() {
-            let tree = self.state.engine.allocate_tree();
+            let tree = self.allocate_tree()?;
             let index = Index::new(records::id_index(&settings.collator)?, tree, true);
             batch.create_tree(tree, &settings.tree);
             persist::put_index(&mut batch, &uuid, &index);
             indexes.push(Arc::new(index));
         }
         if let Some(spec) = system_index(ns) {
-            let tree = self.state.engine.allocate_tree();
+            let tree = self.allocate_tree()?;
             let index = Index::new(IndexSpec::parse(&spec)?, tree, true);
             batch.create_tree(tree, &index.spec.tree);
             persist::put_index(&mut batch, &uuid, &index);
@@ -338,6 +345,7 @@ impl Catalog {
                 gate: RwLock::new(0),
                 hooks: self.state.hooks.clone(),
                 large: self.state.large,
+                cluster: self.state.cluster.clone(),
                 ..Shared::default()
             }),
         };
@@ -398,13 +406,15 @@ impl Catalog {
         let collection = self.existing(ns)?;
         let shared = collection.shared.clone();
         {
+            let other = self.existing(other)?;
+            self.state.close_gates(&[collection.uuid, other.uuid])?;
             // Later writers find that the collection is another one, and retry.
             let mut gate = shared.gate.write();
             let version = *gate;
             finish(&collection)?;
             *gate = DROPPED;
             drop(gate);
-            let renamed = self.rename_locked(other, ns, true);
+            let renamed = self.rename_locked(&other.ns, ns, true);
             if renamed.is_err() {
                 *shared.gate.write() = version;
             }
@@ -561,6 +571,7 @@ impl Catalog {
         match &target {
             None => self.replace_with(&source, change),
             Some(target) => {
+                self.state.close_gates(&[source.uuid, target.uuid])?;
                 // Both collections change. Transactions hold gates in the same order.
                 let (first, second) = match source.uuid < target.uuid {
                     true => (&source, target),
@@ -685,6 +696,9 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     batch.set_frees_space();
     persist::delete_collection(batch, &collection.ns);
     persist::delete_counter(batch, &collection.uuid);
+    if collection.shared.cluster.is_some() && collection.settings.capped.is_some() {
+        crate::cluster::stage_forget_record(batch, &collection.uuid);
+    }
     collection.trees().for_each(|tree| batch.drop_tree(tree));
     if let Some(changes) = collection.changes {
         batch.drop_tree(changes);

@@ -74,15 +74,15 @@ impl Catalog {
         if !may(collection.changes) {
             return Ok(Switched::Refused);
         }
-        let tree = self.state.engine.allocate_tree();
+        let tree = self.allocate_tree()?;
         let mut batch = Batch::new(None);
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_working(&mut batch, tree);
-        self.replace(
-            &collection,
-            Some(collection.with_changes(Some(tree))),
-            batch,
-        )?;
+        let after = collection.with_changes(Some(tree));
+        if self.state.cluster.is_some() {
+            persist::put_collection(&mut batch, &after);
+        }
+        self.replace(&collection, Some(after), batch)?;
         Ok(Switched::Done(collection.changes))
     }
 
@@ -102,7 +102,11 @@ impl Catalog {
         batch.set_frees_space();
         batch.drop_tree(tree);
         persist::delete_working(&mut batch, tree);
-        self.replace(&collection, Some(collection.with_changes(None)), batch)
+        let after = collection.with_changes(None);
+        if self.state.cluster.is_some() {
+            persist::put_collection(&mut batch, &after);
+        }
+        self.replace(&collection, Some(after), batch)
     }
 }
 
@@ -112,11 +116,12 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn create_working_tree(&self) -> Result<TreeId> {
-        let tree = self.state.engine.allocate_tree();
+        let _changing = self.begin_change()?;
+        let tree = self.allocate_tree()?;
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_working(&mut batch, tree);
-        self.state.engine.commit(batch, Durability::Logged)?;
+        self.commit_beside_view(batch, None)?;
         Ok(tree)
     }
 

@@ -10,7 +10,7 @@ use frond_query::aggregate::Pipeline;
 use super::{Catalog, View, logged, persist};
 use crate::clock::environment;
 use crate::error::{Error, Result, command, corrupt};
-use crate::keyspace::Engine;
+use crate::keyspace::Snapshot;
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, ViewOptions};
@@ -351,7 +351,7 @@ impl Catalog {
                 logged::log_view(&mut batch, collection, before.as_deref(), after.as_deref());
             }
             let (set, log) = batch.into_parts();
-            self.commit_logged(set, log.as_ref())?;
+            self.commit_beside_view(set, log.as_ref())?;
             collection.count(change);
             Ok(())
         });
@@ -400,13 +400,12 @@ fn check_graph(view: &View, definition: &ViewDefinition, path: &mut Vec<Namespac
 }
 
 /// Loads the views of all databases. A damaged definition is skipped.
-pub(super) fn load(engine: &Engine, view: &mut View) -> Result<()> {
+pub(super) fn load(snapshot: &Snapshot, view: &mut View) -> Result<()> {
     let holders: Vec<_> = view
         .iter()
         .filter(|collection| collection.ns.coll() == SYSTEM_VIEWS)
         .cloned()
         .collect();
-    let snapshot = engine.snapshot();
     for collection in holders {
         let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         let forward = crate::keyspace::Direction::Forward;

@@ -25,7 +25,7 @@ impl Catalog {
                 let mut of_indexes = collection.indexes.iter().flat_map(|index| index.trees());
                 collection.trees().any(|used| used == tree) || of_indexes.any(|used| used == tree)
             });
-            if !is_used && self.state.engine.has_tree(tree) {
+            if !is_used && self.state.engine.has_tree(tree)? {
                 batch.drop_tree(tree);
                 dropped += 1;
             }

@@ -310,16 +310,50 @@ impl Catalog {
         Batch::new(self.log(ns))
     }
 
-    /// Commits documents, or a change of the catalog. Outside of transactions.
+    /// Commits documents. Outside of transactions.
     ///
     /// # Errors
     /// As [`Oplog::commit`].
     pub(crate) fn commit_logged(&self, set: WriteSet, log: Option<&Log>) -> Result<()> {
-        let last = self.state.commit(set, log)?;
+        self.state.check_lease()?;
+        self.note_written(self.state.commit(set, log)?);
+        Ok(())
+    }
+
+    fn note_written(&self, last: Option<Timestamp>) {
         if let (Some(last), Some(written)) = (last, &self.written) {
             written.note(last);
         }
+    }
+
+    /// Commits a change of the catalog. Returns the version of the catalog then, if several servers share it, otherwise 0.
+    ///
+    /// # Errors
+    /// As [`Oplog::commit`].
+    pub(super) fn commit_change(&self, set: WriteSet, log: Option<&Log>) -> Result<i64> {
+        let (set, version) = match &self.state.cluster {
+            None => (set, 0),
+            Some(cluster) => cluster.next_version(&set)?,
+        };
+        self.note_written(self.state.commit(set, log)?);
+        Ok(version)
+    }
+
+    /// As [`Catalog::commit_change`], of what is not in a view.
+    pub(super) fn commit_beside_view(&self, set: WriteSet, log: Option<&Log>) -> Result<()> {
+        let version = self.commit_change(set, log)?;
+        if self.state.cluster.is_some() {
+            self.publish(|view| view.version = version);
+        }
         Ok(())
+    }
+
+    /// Lets other servers hear that the oplog was turned on or off.
+    fn note_change_of_oplog(&self) -> Result<()> {
+        match self.state.cluster.is_some() {
+            true => self.commit_beside_view(WriteSet::new(), None),
+            false => Ok(()),
+        }
     }
 
     /// A handle of the current state whose next commit has these entries of another server.
@@ -346,7 +380,10 @@ impl Catalog {
     pub(crate) fn turn_on_oplog(&self, settings: OplogSettings) -> Result<()> {
         self.while_nothing_is_written(|oplog| match oplog.is_on() {
             true => Ok(()),
-            false => oplog.turn_on(settings),
+            false => {
+                let trees = [self.allocate_tree()?, self.allocate_tree()?];
+                oplog.turn_on(settings, trees)
+            }
         })
     }
 
@@ -365,6 +402,7 @@ impl Catalog {
     /// at the oplog again under their collection's gate, and begin anew if it is another one.
     fn while_nothing_is_written(&self, change: impl FnOnce(&Oplog) -> Result<()>) -> Result<()> {
         let _changing = self.begin_change()?;
+        self.state.close_all_gates()?;
         let view = self.view();
         let mut collections: Vec<_> = view.iter().collect();
         // Transactions hold gates in the same order.
@@ -372,7 +410,8 @@ impl Catalog {
         let _gates: Vec<RwLockWriteGuard<'_, u64>> = (collections.iter())
             .map(|collection| collection.shared.gate.write())
             .collect();
-        change(&self.state.oplog)
+        change(&self.state.oplog)?;
+        self.note_change_of_oplog()
     }
 
     /// Appends the entry of a dropped database, whose collections are gone already: unless it exists again.

@@ -32,8 +32,10 @@ mod oplog;
 mod persist;
 mod plan_cache;
 mod records;
+mod reload;
 mod scope;
 mod session_records;
+mod shared;
 mod transaction;
 mod view;
 
@@ -44,12 +46,13 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use frond_bson::{Collator, DocBuf};
 use frond_error::ErrorCode;
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
-use crate::error::{Result, command};
+use crate::cluster::Cluster;
+use crate::error::{Result, command, corrupt};
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::index::{Index, Usage};
-use crate::keyspace::{Engine, Snapshot, TreeId};
+use crate::keyspace::{CATALOG_TREE, Engine, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::oplog::{Copied, Oplog};
@@ -75,12 +78,13 @@ pub(crate) use persist::{
 };
 pub(crate) use plan_cache::PlanCache;
 use records::Records;
-pub(crate) use records::{Insertion, record_of_key};
+pub(crate) use records::{Insertion, record_key, record_of_key};
 pub(crate) use scope::Moment;
 use scope::Scope;
 pub(crate) use session_records::Records as SessionRecords;
 use session_records::SessionTree;
 pub use session_records::{ExecutedStatements, SessionHistory, SessionKey, StatementId};
+use shared::Changing;
 pub(crate) use transaction::{Effects, OpenTransaction};
 pub use view::View;
 
@@ -142,6 +146,8 @@ struct Shared {
     large: LargeDocuments,
     /// Of a collection in the order of insertion: its record ids.
     records: Records,
+    /// The other servers, if there may be some.
+    cluster: Option<Arc<Cluster>>,
     /// Which indexes queries of a shape may use.
     index_filters: IndexFilters,
 }
@@ -160,9 +166,34 @@ impl Collection {
         if let Some(oplog) = &self.oplog {
             return oplog.counts();
         }
+        if let Some(cluster) = &self.shared.cluster {
+            // Other servers write, too. What was read last is near it, should the keyspace not be readable.
+            if let Ok(counts) = self.counts_in(&cluster.engine().snapshot()) {
+                self.shared
+                    .documents
+                    .store(counts.documents, Ordering::Relaxed);
+                self.shared.bytes.store(counts.bytes, Ordering::Relaxed);
+                return counts;
+            }
+        }
         Counts {
             documents: self.shared.documents.load(Ordering::Relaxed),
             bytes: self.shared.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Documents and bytes for a commit that is based on a snapshot. With other servers, as of the snapshot.
+    ///
+    /// # Errors
+    /// With other servers: errors of the engine, `DataCorruptionDetected` (301).
+    pub(crate) fn counts_in(&self, snapshot: &Snapshot) -> Result<Counts> {
+        if self.shared.cluster.is_none() {
+            return Ok(self.counts());
+        }
+        match snapshot.get(CATALOG_TREE, &counter_key(&self.uuid))? {
+            None => Ok(Counts::default()),
+            Some(stored) => Counts::from_bytes(&stored)
+                .ok_or_else(|| corrupt(format!("the counter of collection {}", self.ns))),
         }
     }
 
@@ -286,7 +317,8 @@ impl Collection {
     fn is_in(&self, snapshot: &Snapshot) -> bool {
         let of_indexes = self.ready_indexes().map(|index| index.tree);
         let mut trees = self.trees().chain(of_indexes);
-        trees.all(|tree| snapshot.has_tree(tree))
+        // If a cluster does not answer, the reads that follow tell.
+        trees.all(|tree| snapshot.has_tree(tree).unwrap_or(true))
     }
 
     /// Number of this version of the definition.
@@ -338,6 +370,10 @@ struct CatalogState {
     current: ArcSwap<View>,
     /// Held during a change of the catalog.
     changing: Mutex<()>,
+    /// The other servers, if there may be some.
+    cluster: Option<Arc<Cluster>>,
+    /// With other servers: held by whoever changes the view.
+    reloading: Mutex<()>,
     /// New collections whose commit is under way ([`announce`]).
     announced: ArcSwapOption<Vec<Arc<Collection>>>,
     /// Odd while the definition of some collection changes.
@@ -354,20 +390,17 @@ struct CatalogState {
 }
 
 impl CatalogState {
-    /// Begins a change of the catalog.
-    fn lock_changes(&self) -> MutexGuard<'_, ()> {
-        // The commit tells what is wrong.
-        let _ = self.engine.await_room();
-        self.changing.lock()
-    }
-
     /// Publishes a change of the view in memory.
     fn publish(&self, change: impl FnOnce(&mut View)) {
-        let before = self.current.load_full();
-        let mut view = View::clone(&before);
+        let mut view = View::clone(&self.current.load_full());
         change(&mut view);
+        self.show(view);
+    }
+
+    /// Makes this the current view.
+    fn show(&self, view: View) {
         let after = Arc::new(view);
-        self.current.store(after.clone());
+        let before = self.current.swap(after.clone());
         let mut watched = self.hooks.watched().iter();
         if watched.any(|name| !before.has_same(&after, name)) {
             self.hooks.changed();
@@ -392,15 +425,23 @@ impl CatalogState {
 impl Catalog {
     /// Reads the catalog of an engine; writes the first entry if it is new. Interrupted index builds
     /// restart, see [`crate::DocumentStore::resume_index_builds`].
-    pub fn open(
+    pub(crate) fn open(
         engine: Engine,
         oplog: Arc<Oplog>,
         large: LargeDocuments,
         natural_order: NaturalOrder,
+        cluster: Option<Arc<Cluster>>,
     ) -> Result<Catalog> {
         let hooks = Arc::new(Hooks::default());
-        let mut view = persist::load(&engine, &hooks, large)?;
-        definitions::load(&engine, &mut view)?;
+        let view = match &cluster {
+            None => {
+                let mut view = persist::load(&engine, &hooks, large)?;
+                definitions::load(&engine.snapshot(), &mut view)?;
+                view
+            }
+            // It is loaded when this server is registered.
+            Some(_) => persist::begin_shared(&engine)?,
+        };
         let session_tree = SessionTree::load(&engine)?;
         let catalog = Catalog {
             state: Arc::new(CatalogState {
@@ -410,6 +451,8 @@ impl Catalog {
                 natural_order,
                 current: ArcSwap::from_pointee(view),
                 changing: Mutex::new(()),
+                cluster,
+                reloading: Mutex::new(()),
                 announced: ArcSwapOption::empty(),
                 epoch: AtomicU64::new(0),
                 session_tree,
@@ -421,6 +464,11 @@ impl Catalog {
             copied: None,
             given_uuid: None,
         };
+        if catalog.state.cluster.is_some() {
+            // What was left unfinished may be the work of a server that lives.
+            shared::start(&catalog.state)?;
+            return Ok(catalog);
+        }
         if catalog.oplog().is_following() {
             // An index that the primary has not finished arrives as an entry when it is finished.
             catalog.drop_unfinished_indexes()?;
@@ -450,9 +498,9 @@ impl Catalog {
     ///
     /// # Errors
     /// As [`Catalog::check_live`].
-    fn begin_change(&self) -> Result<MutexGuard<'_, ()>> {
+    fn begin_change(&self) -> Result<Changing<'_>> {
         self.check_live()?;
-        Ok(self.state.lock_changes())
+        self.state.lock_changes()
     }
 
     /// The view of this handle: the current one, or that of its transaction or moment.
@@ -460,9 +508,20 @@ impl Catalog {
         self.views().load()
     }
 
+    /// As [`Catalog::collection_here`]; if there is none, other servers may have created it meanwhile.
+    pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        if let Some(found) = self.collection_here(ns) {
+            return Some(found);
+        }
+        match self.state.cluster.is_some() && self.is_live() && self.state.refresh() {
+            true => self.collection_here(ns),
+            false => None,
+        }
+    }
+
     /// The current definition of a collection. Tools address a time series by the name that its buckets
     /// have in MongoDB: here it is an alias of the collection.
-    pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+    fn collection_here(&self, ns: &Namespace) -> Option<Arc<Collection>> {
         if let Some(oplog) = self.state.oplog_collection(ns) {
             return Some(oplog);
         }

@@ -3,14 +3,15 @@
 //! | key | value |
 //! | --- | --- |
 //! | `0x01` | `{format: 2}`; format 1 had no segments |
-//! | `0x02` database `0x00` collection | `{uuid, tree, segments, options}`; some have no segments |
-//! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}`, while it is built also `sides` |
+//! | `0x02` database `0x00` collection | `{uuid, tree, segments, options}`; some have no segments; with several servers also `changes` |
+//! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}`, while it is built also `sides`; with several servers also `replaces` |
 //! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
 //! | `0x05` uuid, number of the index | its multikey paths, see [`crate::merge::kind::MULTIKEY`] |
 //! | `0x06` tree (4 bytes, big-endian) | `{}`: a command needs the tree while it runs; after a crash it is dropped |
 //! | `0x07` | `{reserved}`: the bound of the cluster time, see [`crate::cluster_time`] |
 //! | `0x08` | `{tree}`: the tree of [`super::session_records`] |
 //! | `0x09` | `{tree, preImages, bytesMax, minRetentionHours}`: the oplog, see [`crate::oplog`] |
+//! | `0x20` and above | several servers over one keyspace, see [`crate::cluster`] |
 //! | `0x0a` timestamp (8 bytes, big-endian) | `{entries, bytes, endedMs}`: a section of the oplog, see [`crate::oplog::marks`] |
 //!
 //! Values are BSON documents, except those of `0x04` and `0x05`. The number of an index is that of its tree, so
@@ -26,6 +27,7 @@ use parking_lot::RwLock;
 
 use super::records::unique_id;
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View};
+use crate::cluster::stage_end_of_build;
 use crate::cluster_time::{ClusterTime, Times};
 use crate::error::{Result, command, corrupt};
 use crate::index::Index;
@@ -45,10 +47,10 @@ const FORMAT_KEY: &[u8] = &[1];
 const FORMAT: i32 = 2;
 /// The previous format, which is upgraded.
 const FORMAT_BEFORE: i32 = 1;
-const COLLECTION: u8 = 2;
-const INDEX: u8 = 3;
+pub(super) const COLLECTION: u8 = 2;
+pub(super) const INDEX: u8 = 3;
 const COUNTER: u8 = merge::kind::COUNTER;
-const MULTIKEY: u8 = merge::kind::MULTIKEY;
+pub(super) const MULTIKEY: u8 = merge::kind::MULTIKEY;
 const WORKING: u8 = 6;
 const SESSIONS_KEY: &[u8] = &[8];
 
@@ -88,6 +90,10 @@ pub(super) fn put_collection(batch: &mut WriteSet, collection: &Collection) {
     if let Some(segments) = collection.segments {
         value.push("segments", i64::from(segments.0));
     }
+    // In one process the catalog on disk does not know it.
+    if let (Some(changes), Some(_)) = (collection.changes, &collection.shared.cluster) {
+        value.push("changes", i64::from(changes.0));
+    }
     value.push("options", &collection.options);
     batch.put(
         CATALOG_TREE,
@@ -113,7 +119,7 @@ pub(crate) fn put_counter(batch: &mut WriteSet, uuid: &Uuid, counts: Counts) {
 
 /// Restores the format entry of a damaged catalog, and removes entries that cannot be read, so that it can be loaded.
 pub(crate) fn repair(engine: &Engine) -> Result<()> {
-    if !engine.has_tree(CATALOG_TREE) {
+    if !engine.has_tree(CATALOG_TREE)? {
         // An empty one is made when it is loaded.
         return Ok(());
     }
@@ -150,6 +156,9 @@ pub(super) fn put_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
             }
         });
     }
+    if let Some(replaces) = index.replaces {
+        value.push("replaces", i64::from(replaces.0));
+    }
     let key = index_key(INDEX, uuid, index.tree);
     batch.put(CATALOG_TREE, &key, value.as_bytes());
 }
@@ -183,6 +192,9 @@ pub(crate) fn read_multikey(
 pub(super) fn delete_index(batch: &mut WriteSet, uuid: &Uuid, index: &Index) {
     for kind in [INDEX, MULTIKEY] {
         batch.delete(CATALOG_TREE, &index_key(kind, uuid, index.tree));
+    }
+    if !index.ready {
+        stage_end_of_build(batch, uuid, index.tree);
     }
 }
 
@@ -246,7 +258,7 @@ pub(super) fn drop_index_trees(batch: &mut WriteSet, index: &Index) {
 
 /// Reads the whole catalog.
 pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -> Result<View> {
-    if !engine.has_tree(CATALOG_TREE) {
+    if !engine.has_tree(CATALOG_TREE)? {
         return create(engine);
     }
     let snapshot = engine.snapshot();
@@ -290,9 +302,9 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -
             && !settings.is_by_record()
             && !ns.coll().starts_with("system.");
         if upgrades {
-            segments = Some(engine.allocate_tree());
+            segments = Some(engine.allocate_tree()?);
         }
-        if settings.is_by_record() && engine.has_tree(primary) {
+        if settings.is_by_record() && engine.has_tree(primary)? {
             shared.records.load(&snapshot, primary)?;
         }
         let collection = Collection {
@@ -322,8 +334,25 @@ pub(super) fn load(engine: &Engine, hooks: &Arc<Hooks>, large: LargeDocuments) -
     Ok(view)
 }
 
-fn tree_id(entry: &Doc, name: &str) -> Option<TreeId> {
+pub(super) fn tree_id(entry: &Doc, name: &str) -> Option<TreeId> {
     u32::try_from(entry.get_i64(name)?).ok().map(TreeId)
+}
+
+/// The view of a server that is not registered yet among the others: of no version. The first server begins the catalog.
+pub(super) fn begin_shared(engine: &Engine) -> Result<View> {
+    while !engine.has_tree(CATALOG_TREE)? {
+        match create(engine) {
+            // Another server was faster.
+            Err(error) if error.is_conflict() => {}
+            created => {
+                created?;
+            }
+        }
+    }
+    check_format(&engine.snapshot())?;
+    let mut view = View::empty();
+    view.version = -1;
+    Ok(view)
 }
 
 /// The empty catalog of a new engine.
@@ -390,7 +419,7 @@ fn load_indexes(snapshot: &Snapshot) -> Result<HashMap<Uuid, Vec<Arc<Index>>>> {
 }
 
 /// All entries of one kind: the key without its kind, and the document.
-fn scan(snapshot: &Snapshot, kind: u8) -> Result<Vec<(Vec<u8>, DocBuf)>> {
+pub(super) fn scan(snapshot: &Snapshot, kind: u8) -> Result<Vec<(Vec<u8>, DocBuf)>> {
     let mut cursor = snapshot.cursor(
         CATALOG_TREE,
         Bound::Included(&[kind]),

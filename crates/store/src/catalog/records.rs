@@ -16,6 +16,7 @@ use frond_bson::{Collator, DocBuf, Value, key};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Collection;
+use crate::cluster::Cluster;
 use crate::error::{Result, corrupt};
 use crate::index::spec::IndexSpec;
 use crate::keyspace::{Direction, Snapshot, TreeId};
@@ -96,7 +97,22 @@ impl Collection {
 
     /// The key for a new document of a collection in the order of insertion.
     pub(crate) fn next_record(&self) -> Vec<u8> {
+        if let Some(cluster) = &self.shared.cluster {
+            return record_key(cluster.next_record());
+        }
         record_key(self.shared.records.last.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    /// The last record id of a capped collection that several servers write to.
+    ///
+    /// # Errors
+    /// Errors of the engine, `DataCorruptionDetected` (301).
+    pub(crate) fn last_record(&self, cluster: &Cluster, snapshot: &Snapshot) -> Result<i64> {
+        if let Some(last) = cluster.stored_record(snapshot, &self.uuid)? {
+            return Ok(last);
+        }
+        self.shared.records.load(snapshot, self.primary)?;
+        Ok(self.shared.records.last.load(Ordering::SeqCst))
     }
 
     /// Waits until no other insert into this capped collection is under way. The caller holds the gate.

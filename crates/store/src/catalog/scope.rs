@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use frond_error::ErrorCode;
 
 use super::{Catalog, Collection, Effects, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS, View};
+use crate::cluster::AtGate;
 use crate::error::{Result, command};
 use crate::keyspace::{Snapshot, WriteSet};
 use crate::merge::Counts;
@@ -229,6 +230,9 @@ impl Catalog {
     /// It waits for no change of a definition, for the reasons of [`Catalog::read`].
     pub(crate) fn moment(&self) -> Moment {
         let state = &self.state;
+        if let Some(cluster) = &state.cluster {
+            return self.moment_shared(cluster);
+        }
         loop {
             let before = state.epoch.load(Ordering::SeqCst);
             let view = state.current.load_full();
@@ -270,6 +274,9 @@ impl Catalog {
             };
             return Ok(Some((collection, self.snapshot()?)));
         }
+        if let Some(cluster) = &self.state.cluster {
+            return self.read_shared(ns, cluster);
+        }
         loop {
             let Some(collection) = self.collection(ns) else {
                 return Ok(None);
@@ -297,8 +304,16 @@ impl Catalog {
             return Some(commit());
         }
         point("staged documents are about to be committed");
+        let _here = self.before_gate();
         let gate = collection.shared.gate.read();
         (*gate == collection.version).then(commit)
+    }
+
+    /// With other servers, waits for the lease. The result is dropped behind the gate.
+    fn before_gate(&self) -> Option<AtGate<'_>> {
+        let cluster = self.state.cluster.as_ref()?;
+        self.await_lease();
+        Some(cluster.at_gate())
     }
 
     /// Runs `write` with the current definition of a collection, which cannot change meanwhile.
@@ -309,6 +324,7 @@ impl Catalog {
             if !self.is_live() {
                 return Some(write(&collection));
             }
+            let _here = self.before_gate();
             let gate = collection.shared.gate.read();
             if *gate == collection.version {
                 return Some(write(&collection));

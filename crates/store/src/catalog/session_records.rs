@@ -16,11 +16,14 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_error::ErrorCode;
 
 use super::{Catalog, persist};
 use crate::clock::now_ms;
-use crate::error::{Result, corrupt};
-use crate::keyspace::{Direction, Durability, Engine, TreeId, TreeOptions, WriteSet, after_prefix};
+use crate::error::{Result, command, corrupt};
+use crate::keyspace::{
+    Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet, after_prefix,
+};
 
 /// The UUID of a session.
 pub type SessionKey = [u8; 16];
@@ -43,10 +46,19 @@ impl SessionTree {
     pub fn load(engine: &Engine) -> Result<SessionTree> {
         let tree = persist::session_tree(&engine.snapshot())?;
         // An older version may have dropped it.
-        let tree = tree.filter(|tree| engine.has_tree(*tree));
+        let tree = match tree {
+            Some(tree) if engine.has_tree(tree)? => Some(tree),
+            _ => None,
+        };
         Ok(SessionTree(AtomicU32::new(
             tree.map_or(NONE, |tree| tree.0),
         )))
+    }
+
+    /// Another server may have made it.
+    pub fn set(&self, tree: Option<TreeId>) {
+        let tree = tree.map_or(NONE, |tree| tree.0);
+        self.0.store(tree, Ordering::Release);
     }
 
     fn get(&self) -> Option<TreeId> {
@@ -118,6 +130,41 @@ impl Records {
         batch.put(self.0, &key(&first.session, place), value.as_bytes());
     }
 
+    /// Fails if another server has executed a statement whose record is in a commit, and makes the commit fail if one does
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// `TransactionTooOld` (225) for a session that has gone on; `NotWritablePrimary` (10107) if the same statement was
+    /// executed: the next try of the client finds its result.
+    pub fn guard(
+        self,
+        batch: &mut WriteSet,
+        snapshot: &Snapshot,
+        statement: &StatementId,
+    ) -> Result<()> {
+        let key = key(&statement.session, statement.statement as u32);
+        batch.guard(self.0, &key);
+        let Some(stored) = snapshot.get(self.0, &key)? else {
+            return Ok(());
+        };
+        let newest = Record::read(&key, &stored)?.number;
+        match newest.cmp(&statement.number) {
+            std::cmp::Ordering::Less => Ok(()),
+            std::cmp::Ordering::Equal => Err(command(
+                ErrorCode::NotWritablePrimary,
+                "another server has just executed this statement of a retryable write; try again, to get its result",
+            )),
+            std::cmp::Ordering::Greater => Err(command(
+                ErrorCode::TransactionTooOld,
+                format!(
+                    "Retryable write with txnNumber {} is prohibited because another server has executed one with txnNumber \
+                     {newest} of the same session",
+                    statement.number
+                ),
+            )),
+        }
+    }
+
     /// Adds the record of a committed transaction to its write set.
     pub fn put_commit(self, batch: &mut WriteSet, of: &StatementId) {
         if of.clears {
@@ -151,12 +198,12 @@ impl Catalog {
         if let Some(tree) = self.session_tree() {
             return Ok(Records(tree));
         }
-        let tree = self.state.engine.allocate_tree();
+        let tree = self.allocate_tree()?;
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
         persist::put_session_tree(&mut batch, tree);
-        self.state.engine.commit(batch, Durability::Logged)?;
-        self.state.session_tree.0.store(tree.0, Ordering::Release);
+        self.commit_beside_view(batch, None)?;
+        self.state.session_tree.set(Some(tree));
         Ok(Records(tree))
     }
 

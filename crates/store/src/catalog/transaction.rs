@@ -283,10 +283,16 @@ impl OpenTransaction {
     ) -> Result<bool> {
         let engine = self.engine.write().take().ok_or_else(ended)?;
         let changes = std::mem::take(&mut *self.changes.lock());
-        let changing = (!changes.created.is_empty()).then(|| state.lock_changes());
+        state.check_lease()?;
+        let changing = match changes.created.is_empty() {
+            true => None,
+            false => Some(state.lock_changes()?),
+        };
         changes.check_names(state)?;
         let mut set = WriteSet::new();
         extra(&mut set);
+        // Dropped behind the gates.
+        let at_gate = state.cluster.as_ref().map(|cluster| cluster.at_gate());
         let mut gates = Vec::new();
         for (uuid, written) in &changes.written {
             if !changes.created.contains_key(uuid) {
@@ -301,6 +307,15 @@ impl OpenTransaction {
             }
         }
         let writes = !engine.is_empty() || !set.is_empty();
+        let mut watched = None;
+        if let Some(cluster) = &state.cluster
+            && changes.written.values().any(|written| written.is_watched)
+        {
+            watched = Some((
+                cluster,
+                cluster.stage_watched(&mut set, &engine.snapshot())?,
+            ));
+        }
         // It cannot be turned on or off while the gates, or the lock on changes, are held.
         if writes && state.oplog.trees() != self.oplog {
             return Err(write_conflict());
@@ -321,7 +336,8 @@ impl OpenTransaction {
         }
         point("a transaction is about to be committed");
         let created: Vec<_> = changes.created.values().cloned().collect();
-        let announced = state.announce(created);
+        let announced = state.announce(created)?;
+        state.check_lease()?;
         let _under_way = (added.entries > 0).then(|| state.oplog.begin_commit());
         let again = state.oplog.prepare_again();
         let committed = engine.commit_reserving(set, Durability::Logged, again);
@@ -330,6 +346,9 @@ impl OpenTransaction {
             state.hooks.changed();
         }
         let committed = committed.map_err(not_staged)?;
+        if let Some((cluster, change)) = watched {
+            cluster.committed_watched(change);
+        }
         if let Some(at) = state.oplog.note(committed.first_stamp, added) {
             self.committed_at.store(at.to_u64(), Ordering::Release);
             state.oplog.tell(at, added, Some(changes.log.places()));
@@ -343,6 +362,7 @@ impl OpenTransaction {
         point("a transaction is visible, and its collections are not published");
         announced.publish();
         drop(gates);
+        drop(at_gate);
         drop(changing);
         for (shared, ns, info) in &changes.warnings {
             shared.hooks.invalid_document(ns, info);

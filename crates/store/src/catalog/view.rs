@@ -21,6 +21,8 @@ pub struct View {
     shards: Vec<Arc<Shard>>,
     /// The views, in MongoDB's sense: queries with a name.
     definitions: Arc<HashMap<Namespace, Arc<ViewDefinition>, Hasher>>,
+    /// The version of the catalog, if several servers share it; otherwise 0.
+    pub(super) version: i64,
 }
 
 fn shard_of(name: &str) -> usize {
@@ -34,6 +36,7 @@ impl View {
         View {
             shards: vec![Arc::default(); SHARDS],
             definitions: Arc::default(),
+            version: 0,
         }
     }
 

@@ -139,7 +139,7 @@ impl Changes {
         let token = spec.start.token();
         let next = match &token {
             Some(token) => token.cluster_time,
-            None => store.oplog().last().to_u64().saturating_add(1),
+            None => store.change_stream_start().saturating_add(1),
         };
         Changes {
             store: store.clone(),
@@ -300,7 +300,7 @@ impl Changes {
             }
         }
         let snapshot = self.store.engine().snapshot();
-        if !snapshot.has_tree(tree) {
+        if !snapshot.has_tree(tree)? {
             return Err(is_off());
         }
         self.check_history(&oplog, &snapshot, tree)?;

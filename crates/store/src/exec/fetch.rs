@@ -1,23 +1,131 @@
 //! The documents of the rows that an index found.
 
+use std::collections::VecDeque;
+
 use frond_bson::DocBuf;
 
 use super::describe::{Describer, Part, count};
-use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
 use super::reader::Reader;
 use crate::error::{Result, corrupt};
+use crate::keyspace::TreeId;
+
+/// Rows whose documents are read from a cluster with one request: of the first one, and of the others.
+const ROWS_FIRST: usize = 128;
+const ROWS_MAX: usize = 512;
 
 /// Reads the document of each row and tests it.
+///
+/// The embedded engine reads a document when its row comes. From a cluster the documents of many rows are read with one request:
+/// the rows wait here until there are enough.
 pub struct Fetch {
     reader: Reader,
     /// Which conditions the reader tests, for `explain`.
     part: Part,
+    /// Rows whose documents were read ahead.
+    waiting: VecDeque<Waiting>,
+    /// How many rows the next request is for; 0 before the first one.
+    rows: usize,
+    has_ended: bool,
+    /// Whether the input has paused by itself.
+    is_paused: bool,
+}
+
+/// A row that waits.
+struct Waiting {
+    row: Row,
+    record: Option<Vec<u8>>,
+    order: Vec<u8>,
 }
 
 impl Fetch {
     /// Reads the documents of the rows of `input`; `part` says what `reader` tests.
     pub fn new(reader: Reader, part: Part) -> Fetch {
-        Fetch { reader, part }
+        Fetch {
+            reader,
+            part,
+            waiting: VecDeque::new(),
+            rows: 0,
+            has_ended: false,
+            is_paused: false,
+        }
+    }
+
+    /// As [`Operator::pull`], from a cluster.
+    fn pull_ahead(
+        &mut self,
+        cx: &ExecContext,
+        inputs: &mut Inputs,
+        stats: &mut OpStats,
+        sink: Sink<'_>,
+    ) -> Result<Pulled> {
+        loop {
+            while let Some(waiting) = self.waiting.pop_front() {
+                let row = RowRef {
+                    record: waiting.record.as_deref(),
+                    order: &waiting.order,
+                    ..waiting.row.as_ref()
+                };
+                if hand_on(&self.reader, cx, row, stats, sink)? == Flow::Pause {
+                    return Ok(Pulled::Paused);
+                }
+            }
+            if self.has_ended {
+                return Ok(Pulled::End);
+            }
+            if std::mem::take(&mut self.is_paused) {
+                return Ok(Pulled::Paused);
+            }
+            self.rows = (self.rows * 2).clamp(ROWS_FIRST, ROWS_MAX);
+            let (waiting, rows) = (&mut self.waiting, self.rows);
+            let pulled = inputs.pull(cx, &mut |row| {
+                waiting.push_back(Waiting {
+                    row: row.to_row(true),
+                    record: row.record.map(<[u8]>::to_vec),
+                    order: row.order.to_vec(),
+                });
+                Ok(match waiting.len() >= rows {
+                    true => Flow::Pause,
+                    false => Flow::Continue,
+                })
+            })?;
+            self.has_ended = pulled == Pulled::End;
+            self.is_paused = pulled == Pulled::Paused && self.waiting.len() < rows;
+            let wanted: Vec<(TreeId, &[u8])> = (self.waiting.iter())
+                .filter(|waiting| waiting.record.is_none())
+                .map(|waiting| (cx.collection.primary, waiting.row.key.as_slice()))
+                .collect();
+            cx.snapshot().prefetch(&wanted)?;
+        }
+    }
+}
+
+/// Hands a row on with its document.
+#[inline]
+fn hand_on(
+    reader: &Reader,
+    cx: &ExecContext,
+    row: RowRef<'_>,
+    stats: &mut OpStats,
+    sink: Sink<'_>,
+) -> Result<Flow> {
+    match row.record {
+        // A branch of a union has fetched and tested it.
+        Some(_) if !row.doc.is_empty() => {
+            stats.advanced += 1;
+            sink(row)
+        }
+        Some(record) => {
+            stats.already_read += 1;
+            reader.read(cx, row, record, stats, sink)
+        }
+        None => {
+            let record = cx.snapshot().get(cx.collection.primary, row.key)?;
+            let record = record.ok_or_else(|| {
+                corrupt("an entry of an index leads to no document; run validate")
+            })?;
+            reader.read(cx, row, &record, stats, sink)
+        }
     }
 }
 
@@ -29,25 +137,11 @@ impl Operator for Fetch {
         stats: &mut OpStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
+        if cx.snapshot().is_remote() {
+            return self.pull_ahead(cx, inputs, stats, sink);
+        }
         let reader = &self.reader;
-        inputs.pull(cx, &mut |row| match row.record {
-            // A branch of a union has fetched and tested it.
-            Some(_) if !row.doc.is_empty() => {
-                stats.advanced += 1;
-                sink(row)
-            }
-            Some(record) => {
-                stats.already_read += 1;
-                reader.read(cx, row, record, stats, sink)
-            }
-            None => {
-                let record = cx.snapshot().get(cx.collection.primary, row.key)?;
-                let record = record.ok_or_else(|| {
-                    corrupt("an entry of an index leads to no document; run validate")
-                })?;
-                reader.read(cx, row, &record, stats, sink)
-            }
-        })
+        inputs.pull(cx, &mut |row| hand_on(reader, cx, row, stats, sink))
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {

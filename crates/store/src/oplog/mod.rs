@@ -145,10 +145,14 @@ impl Stored {
 
     /// The entry of an engine.
     fn of(engine: &Engine) -> Result<Option<Stored>> {
-        let stored = match engine.has_tree(CATALOG_TREE) {
-            true => engine.snapshot().get(CATALOG_TREE, Oplog::KEY)?,
-            false => None,
-        };
+        match engine.has_tree(CATALOG_TREE)? {
+            true => Stored::in_snapshot(&engine.snapshot()),
+            false => Ok(None),
+        }
+    }
+
+    fn in_snapshot(snapshot: &Snapshot) -> Result<Option<Stored>> {
+        let stored = snapshot.get(CATALOG_TREE, Oplog::KEY)?;
         let Some(stored) = stored else {
             return Ok(None);
         };
@@ -189,9 +193,15 @@ impl Oplog {
     pub(crate) fn open(engine: &Engine, cluster_time: Arc<ClusterTime>) -> Result<Oplog> {
         let stored = Stored::of(engine)?;
         // A log that was cut may have lost a tree.
-        let stored = stored.filter(|stored| {
-            engine.has_tree(stored.trees.entries) && engine.has_tree(stored.trees.pre_images)
-        });
+        let stored = match stored {
+            Some(stored)
+                if engine.has_tree(stored.trees.entries)?
+                    && engine.has_tree(stored.trees.pre_images)? =>
+            {
+                Some(stored)
+            }
+            _ => None,
+        };
         let settings = stored.as_ref().map(|stored| stored.settings);
         let mut oplog = Oplog {
             engine: engine.clone(),
@@ -229,6 +239,37 @@ impl Oplog {
             oplog.readers.advance(oplog.durable());
         }
         Ok(oplog)
+    }
+
+    /// Takes over that another server has turned the oplog on or off, or changed how much is kept. The caller sees to it that
+    /// nothing is committed meanwhile, if it was turned on or off.
+    ///
+    /// # Errors
+    /// As [`Oplog::open`].
+    pub(crate) fn reload(&self, snapshot: &Snapshot) -> Result<()> {
+        let stored = Stored::in_snapshot(snapshot)?;
+        if let Some(stored) = &stored {
+            *self.settings.lock() = stored.settings;
+        }
+        let trees = stored.as_ref().map(|stored| stored.trees);
+        if trees == self.trees() {
+            return Ok(());
+        }
+        let _alone = self.upkeep.write();
+        self.marks.clear();
+        let mut last = 0;
+        if let Some(stored) = &stored {
+            let bytes_max = stored.settings.bytes_max;
+            (self.marks).load(snapshot, stored.trees.entries, bytes_max)?;
+            let key = snapshot.key_upper_bound(stored.trees.entries)?;
+            last = key.as_deref().and_then(timestamp_of_key).unwrap_or(0);
+            self.load_first(snapshot, stored.trees.entries)?;
+        } else {
+            self.first.store(0, Ordering::Release);
+        }
+        self.last.store(last, Ordering::Release);
+        self.set_trees(trees);
+        Ok(())
     }
 
     fn set_trees(&self, trees: Option<Trees>) {
@@ -346,11 +387,11 @@ impl Oplog {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn turn_on(&self, settings: OplogSettings) -> Result<()> {
+    pub(crate) fn turn_on(&self, settings: OplogSettings, trees: [TreeId; 2]) -> Result<()> {
         let _alone = self.upkeep.write();
         let trees = Trees {
-            entries: self.engine.allocate_tree(),
-            pre_images: self.engine.allocate_tree(),
+            entries: trees[0],
+            pre_images: trees[1],
         };
         let mut batch = WriteSet::new();
         // Entries are written once, read in order, and trimmed before long: large pages that compress quickly.
@@ -477,6 +518,7 @@ impl Oplog {
         let last = first? + u64::from(added.stamps.max(1)) - 1;
         // In one order with what the readers do: a commit sees a new reader, or the reader sees the commit.
         self.last.fetch_max(last, Ordering::SeqCst);
+        self.cluster_time.saw(last);
         self.marks.add(last, added);
         Some(Timestamp::from_u64(last))
     }
@@ -555,7 +597,7 @@ fn put_noop(batch: &mut WriteSet, tree: TreeId, message: &Doc, added: &mut Added
 pub(crate) fn stage_removal(batch: &mut WriteSet, engine: &Engine) -> Result<()> {
     if let Ok(Some(stored)) = Stored::of(engine) {
         for tree in [stored.trees.entries, stored.trees.pre_images] {
-            if engine.has_tree(tree) {
+            if engine.has_tree(tree)? {
                 batch.drop_tree(tree);
             }
         }

@@ -68,7 +68,7 @@ impl Oplog {
         let mut key = ts.to_be_bytes().to_vec();
         key.extend_from_slice(&suffix(position, uuid));
         let snapshot = self.engine.snapshot();
-        if !snapshot.has_tree(trees.pre_images) {
+        if !snapshot.has_tree(trees.pre_images)? {
             return Ok(None);
         }
         let Some(value) = snapshot.get(trees.pre_images, &key)? else {

@@ -260,6 +260,7 @@ impl Inserter<'_> {
         // MongoDB leaves those of measurements as they are.
         let keeps_empty_timestamps =
             self.options.keep_empty_timestamps || collection.settings.time_series.is_some();
+        staging.look_up(docs)?;
         let mut errors = Vec::new();
         let mut consumed = 0;
         for (offset, doc) in docs.iter().enumerate() {

@@ -334,6 +334,13 @@ impl Target<'_> {
             // After conflicts the commits get smaller, so that each meets fewer others.
             let limit =
                 (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
+            if snapshot.is_remote() {
+                let rows = rows.iter().skip(next).take(limit);
+                let keys: Vec<(TreeId, &[u8])> = rows
+                    .map(|row| (collection.primary, row.key.as_slice()))
+                    .collect();
+                snapshot.prefetch(&keys)?;
+            }
             let mut staging = Staging::new(self.catalog, &collection, snapshot, buffers)
                 .bypassing_validation(self.bypass_validation);
             let mut part = Changed::default();

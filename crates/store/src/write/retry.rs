@@ -4,12 +4,14 @@ use std::thread;
 use std::time::Duration;
 
 use crate::catalog::Catalog;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, write_conflict};
 use crate::figures;
 use crate::keyspace::EngineError;
 
 /// How often an operation is tried before its conflict is reported.
 const ATTEMPTS_MAX: u32 = 200;
+/// How often one commit may need multikey paths that other servers do not know: the documents of a commit need all at once.
+const ANNOUNCEMENTS_MAX: u32 = 64;
 /// Attempts without a wait between them.
 const ATTEMPTS_AT_ONCE: u32 = 3;
 /// The longest wait between two attempts.
@@ -21,6 +23,8 @@ pub struct Retry<'a> {
     attempts: u32,
     /// Waits for open transactions.
     waits: u32,
+    /// Announcements of multikey paths to other servers.
+    announcements: u32,
 }
 
 impl<'a> Retry<'a> {
@@ -30,6 +34,7 @@ impl<'a> Retry<'a> {
             catalog,
             attempts: 0,
             waits: 0,
+            announcements: 0,
         }
     }
 
@@ -38,6 +43,14 @@ impl<'a> Retry<'a> {
     ///
     /// In a transaction there is no other attempt: its snapshot would not see what the other one wrote.
     pub fn after(&mut self, error: Error) -> Result<()> {
+        if let (Error::Unannounced(unannounced), Some(_)) = (&error, self.catalog.cluster()) {
+            self.announcements += 1;
+            if self.announcements > ANNOUNCEMENTS_MAX {
+                // A transaction whose definition is not the current one.
+                return Err(write_conflict());
+            }
+            return self.catalog.announce_multikey(unannounced);
+        }
         let is_over = self.attempts >= ATTEMPTS_MAX || self.catalog.is_in_transaction();
         if !error.is_conflict() || is_over {
             return Err(error);
@@ -75,6 +88,7 @@ impl<'a> Retry<'a> {
     pub fn reset(&mut self) {
         self.attempts = 0;
         self.waits = 0;
+        self.announcements = 0;
     }
 
     /// Conflicts so far, those with open transactions included.

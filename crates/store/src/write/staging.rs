@@ -1,6 +1,8 @@
 //! One commit in the making: documents and index entries go into one write set.
 
+mod capped;
 mod group;
+mod others;
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -14,7 +16,9 @@ use parking_lot::MutexGuard;
 
 use super::duplicate;
 use super::logged::{How, Written};
-use crate::catalog::{self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId};
+use crate::catalog::{
+    self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId, record_key,
+};
 use crate::error::{Error, Result, command, not_durable};
 use crate::figures::KeysWritten;
 use crate::index::keys::IndexKeys;
@@ -106,6 +110,12 @@ pub struct Staging<'a> {
     /// The last of the oldest documents that this commit removes.
     removed_to: Vec<u8>,
     keys: KeysWritten,
+    /// Whether other servers may write to the collection.
+    is_shared: bool,
+    /// Of a capped collection of several servers: the last record id.
+    last_record: Option<i64>,
+    /// With several servers: the statements whose records are in this commit.
+    recorded: Vec<(SessionRecords, StatementId)>,
     /// The oplog when the commit was begun, and the entries of the commit.
     oplog: Option<TreeId>,
     pub(super) log: Option<Log>,
@@ -146,6 +156,9 @@ impl<'a> Staging<'a> {
             removes_only: true,
             removed_to: Vec::new(),
             keys: KeysWritten::default(),
+            is_shared: catalog.cluster().is_some(),
+            last_record: None,
+            recorded: Vec::new(),
         }
     }
 
@@ -161,9 +174,15 @@ impl<'a> Staging<'a> {
         // The lock comes before the snapshot, so that the snapshot shows what the last holder did.
         let capped = collection.settings.capped;
         let insertion = capped.map(|_| collection.lock_insertion());
+        let snapshot = catalog.snapshot()?;
+        let last_record = match (catalog.cluster(), capped) {
+            (Some(cluster), Some(_)) => Some(collection.last_record(cluster, &snapshot)?),
+            _ => None,
+        };
         Ok(Staging {
             insertion,
-            ..Staging::new(catalog, collection, catalog.snapshot()?, buffers)
+            last_record,
+            ..Staging::new(catalog, collection, snapshot, buffers)
         })
     }
 
@@ -180,10 +199,49 @@ impl<'a> Staging<'a> {
         let bytes = if self.log.is_some() { 2 * bytes } else { bytes };
         let room = (bytes + entries * ENTRY_BYTES).min(COMMIT_BYTES_MAX + bytes / documents);
         self.batch = self.catalog.engine().write_set(&self.snapshot, room);
-        if !self.collection.is_by_record() {
+        // In a cluster the keys themselves are read ahead.
+        if !self.collection.is_by_record() && !self.snapshot.is_remote() {
             self.last_stored = self.snapshot.key_upper_bound(self.collection.primary)?;
         }
         Ok(self)
+    }
+
+    /// Reads ahead what the insertion of some documents looks up, if a look-up is a request to a cluster.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn look_up(&mut self, docs: &[&Doc]) -> Result<()> {
+        if !self.snapshot.is_remote() {
+            return Ok(());
+        }
+        let collection = self.collection;
+        let mut wanted: Vec<(TreeId, Vec<u8>)> = Vec::with_capacity(docs.len());
+        let mut keys = IndexKeys::default();
+        for doc in docs {
+            let mut id = Vec::new();
+            if let Some(value) = doc.get("_id") {
+                match collection.collator().is_binary() {
+                    true => primary_key(&value, &mut id),
+                    false => collection.collator().encode(&value, &mut id),
+                }
+                if !collection.is_by_record() {
+                    wanted.push((collection.primary, id.clone()));
+                }
+            }
+            let uniques = (collection.indexes.iter())
+                .filter(|index| index.spec.unique && index.side().is_none());
+            for index in uniques {
+                // A document without keys is refused later.
+                if keys.generate(&index.spec, doc, id.len()).is_ok() {
+                    let fields = keys.iter().map(|(fields, _)| (index.tree, fields.to_vec()));
+                    wanted.extend(fields);
+                }
+            }
+        }
+        let wanted: Vec<(TreeId, &[u8])> = (wanted.iter())
+            .map(|(tree, key)| (*tree, key.as_slice()))
+            .collect();
+        Ok(self.snapshot.prefetch(&wanted)?)
     }
 
     /// The same commit, whose documents the validator does not check.
@@ -202,6 +260,9 @@ impl<'a> Staging<'a> {
         count: u32,
         result: &Doc,
     ) {
+        if self.is_shared {
+            self.recorded.push((to, *first));
+        }
         to.put(&mut self.batch, first, count, result);
     }
 
@@ -275,7 +336,13 @@ impl<'a> Staging<'a> {
             if self.leaves_no_room(doc)? {
                 return Ok(Staged::NextCommit);
             }
-            record = self.collection.next_record();
+            record = match &mut self.last_record {
+                None => self.collection.next_record(),
+                Some(last) => {
+                    *last += 1;
+                    record_key(*last)
+                }
+            };
             record.as_slice()
         } else {
             key
@@ -319,65 +386,6 @@ impl<'a> Staging<'a> {
             Some(last) if key > last.as_slice() => Ok(false),
             _ => Ok(self.snapshot.contains(self.collection.primary, key)?),
         }
-    }
-
-    /// Whether a document has to wait for the next commit because a capped collection would have to remove
-    /// documents of this one for it.
-    ///
-    /// # Errors
-    /// `BadValue` (2) if it is larger than the collection may be.
-    fn leaves_no_room(&self, doc: &Doc) -> Result<bool> {
-        let Some(capped) = self.collection.settings.capped else {
-            return Ok(false);
-        };
-        let bytes = doc.len_bytes() as u64;
-        if bytes > capped.bytes {
-            return Err(command(
-                ErrorCode::BadValue,
-                "object to insert exceeds cappedMaxSize",
-            ));
-        }
-        let staged = u64::try_from(self.counts.bytes).unwrap_or(0);
-        let documents = self.documents as u64;
-        Ok(documents > 0
-            && (staged + bytes > capped.bytes
-                || capped.documents.is_some_and(|most| documents >= most)))
-    }
-
-    /// Stages the removal of the oldest documents of a capped collection that is too large.
-    fn remove_oldest(&mut self) -> Result<()> {
-        let (Some(capped), Some(insertion)) = (self.collection.settings.capped, &self.insertion)
-        else {
-            return Ok(());
-        };
-        let first = insertion.first.clone();
-        let before = self.collection.counts();
-        let documents = self.documents;
-        let is_over = |staged: Counts| {
-            let after = before + staged;
-            let count = u64::try_from(after.documents).unwrap_or(0);
-            let bytes = u64::try_from(after.bytes).unwrap_or(0);
-            bytes > capped.bytes || capped.documents.is_some_and(|most| count > most)
-        };
-        if !is_over(self.counts) {
-            return Ok(());
-        }
-        let snapshot = self.snapshot.clone();
-        let low = Bound::Included(first.as_slice());
-        let forward = Direction::Forward;
-        let mut oldest =
-            snapshot.cursor(self.collection.primary, low, Bound::Unbounded, forward)?;
-        // A collection whose limit was much reduced shrinks over several inserts.
-        while is_over(self.counts) && self.documents - documents < 2 * COMMIT_DOCUMENTS_MAX {
-            let Some((key, doc)) = oldest.next()? else {
-                break;
-            };
-            self.remove(key, Doc::from_trusted(doc), None, &Written::Unlogged)?;
-            self.removed_to.clear();
-            self.removed_to.extend_from_slice(key);
-        }
-        self.documents = documents;
-        Ok(())
     }
 
     /// Checks a document by the validator. Returns a warning if the action is `warn`.
@@ -617,6 +625,10 @@ impl<'a> Staging<'a> {
         }
         let paths = new_keys.multikey();
         if !index.is_multikey_stored(paths) {
+            if self.is_shared {
+                self.multikey.push((index.clone(), paths.clone()));
+                return;
+            }
             index.add_multikey(paths);
             catalog::add_multikey(&mut self.batch, &self.collection.uuid, index, paths);
             self.multikey.push((index.clone(), paths.clone()));
@@ -633,6 +645,11 @@ impl<'a> Staging<'a> {
             return Ok(0);
         }
         self.remove_oldest()?;
+        let mut watched = None;
+        if self.is_shared {
+            self.check_announced()?;
+            watched = self.stage_for_others()?;
+        }
         self.keys.note(self.collection, self.counts);
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
@@ -663,6 +680,9 @@ impl<'a> Staging<'a> {
             self.collection.hooks().changed();
         }
         committed?;
+        if let (Some(cluster), Some(change)) = (self.catalog.cluster(), watched) {
+            cluster.committed_watched(change);
+        }
         self.collection.count(self.counts);
         if let Some(insertion) = &mut self.insertion
             && !self.removed_to.is_empty()

@@ -6,7 +6,7 @@ pub mod disk;
 use std::ops::Bound;
 
 use frond_bson::{Doc, DocBuf};
-use frond_store::keyspace::{CATALOG_TREE, Direction, WriteSet};
+use frond_store::keyspace::{CATALOG_TREE, ClusterOptions, Direction, WriteSet};
 use frond_store::{
     DocumentStore, Durability, EngineOptions, FindRequest, InsertOptions, InsertOutcome, Namespace,
     OpContext, StoreOptions,
@@ -24,7 +24,15 @@ pub const INSERT: InsertOptions = InsertOptions {
     keep_empty_timestamps: false,
 };
 
+/// With `FROND_TEST_STORE_PD` the stores of all fixtures are in the TiKV cluster with this PD, each under a prefix of its own.
 fn open(directory: &std::path::Path) -> DocumentStore {
+    if let Ok(pd) = std::env::var("FROND_TEST_STORE_PD") {
+        let cluster = ClusterOptions {
+            key_prefix: format!("test{}/", directory.display()).into_bytes(),
+            ..ClusterOptions::new(vec![pd])
+        };
+        return DocumentStore::open_cluster(cluster, StoreOptions::default()).unwrap();
+    }
     let mut options = EngineOptions::new(directory);
     // Only the limits of each operation matter.
     options.client_bytes = Some(1 << 30);

@@ -174,7 +174,7 @@ fn they_expire_by_age_or_with_their_entries() {
     change(1500);
     let kept = || {
         let tree = {
-            let trees = store.engine().trees();
+            let trees = store.engine().trees().unwrap();
             // The tree of the pre-images is the one behind that of the entries.
             let entries = store.oplog().tree().unwrap();
             trees

@@ -59,11 +59,11 @@ fn it_is_off_until_it_is_turned_on_and_stays_on() {
     let fixture = fixture.reopen();
     let store = &fixture.store;
     assert_eq!(store.oplog().settings(), resized);
-    let trees = store.engine().trees().len();
+    let trees = store.engine().trees().unwrap().len();
     store.turn_off_oplog().unwrap();
     store.turn_off_oplog().unwrap();
     assert!(!store.oplog().is_on());
-    assert_eq!(store.engine().trees().len(), trees - 2);
+    assert_eq!(store.engine().trees().unwrap().len(), trees - 2);
     assert_eq!(store.oplog().size_bytes(), 0);
     insert(store, &c, &[doc! {"_id": 4}]);
 

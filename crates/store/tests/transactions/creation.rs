@@ -6,7 +6,7 @@ use frond_bson::doc;
 
 /// What is left of a store when nobody looks at documents: trees, collections, indexes.
 fn outline(store: &DocumentStore) -> Vec<String> {
-    let mut out = vec![format!("{} trees", store.engine().trees().len())];
+    let mut out = vec![format!("{} trees", store.engine().trees().unwrap().len())];
     for collection in store.list_collections("db").unwrap() {
         let name = ns(&format!("db.{}", collection.name));
         let indexes = store.list_indexes(&name).map_err(|error| error.code());

@@ -106,7 +106,7 @@ impl DocumentStore {
     /// `ChangeStreamHistoryLost` (286) if the log is gone from the position that is asked for; `BadValue` (2) for a position behind its
     /// end; errors of the engine.
     pub fn backup_stream(&self, request: BackupRequest) -> Result<BackupStream> {
-        let engine = self.engine();
+        let engine = self.engine().require_embedded()?;
         let (mut copy, mut log) = (None, None);
         if request.is_log_only {
             // Without a journal there is nothing to follow.
@@ -276,7 +276,7 @@ impl BackupStream {
     }
 
     fn begin(&mut self) -> Result<DocBuf> {
-        let engine = self.store.engine();
+        let engine = self.store.engine().require_embedded()?;
         let id = engine.store_id();
         // Extents of another store would be taken for those of this one.
         self.request.known.take_if(|(store, _)| *store != id);

@@ -1,16 +1,30 @@
 //! The seam below the store: ordered trees of bytes, snapshots, atomic write sets, conflicts.
 //!
-//! This is the only file of the crate that names the engine's crate. Everything else uses the names
-//! below, so that a second engine (a distributed one) becomes an enum here and nowhere else. The
-//! embedded engine is used by static dispatch: values are slices of pinned pages, and nothing is
-//! copied or boxed on the way.
+//! Only this folder names the crates of the engines. Everything else uses the names below. There are two engines: Fractal Trees
+//! in files of this machine, and a TiKV cluster. Each type is an enum of both, or of what they share, so calls are resolved by a
+//! branch and never by a table of functions: the embedded engine still lends slices of pinned pages, and nothing is copied or
+//! boxed on the way.
+//!
+//! | file | idea |
+//! | --- | --- |
+//! | [`engine`] | the handle: snapshots, commits, trees |
+//! | [`read`] | snapshots and cursors |
+//! | [`write`] | write sets and transactions |
+//!
+//! What only files have (checkpoints, the log, copies, damage, memtables) is a method of [`Engine::embedded`].
 
+mod engine;
+mod read;
+mod write;
+
+pub use engine::Engine;
+pub use frond_tikv::{ClusterOptions, ClusterStats};
 pub use frond_tree::{
-    BulkLoader, Committed, Compression, Cursor, Damage, DamagePlace, Direction,
+    BulkLoader, Committed, Compression, Damage, DamagePlace, Direction,
     DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
     FlushPause, IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed,
     MemoryBudget, MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation,
-    Snapshot, Stamps, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, Waits, WriteSet,
+    Stamps, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, ValueRef, Waits,
     default_reserve as default_disk_reserve, disk, key_hash,
 };
 pub use frond_tree::{
@@ -21,12 +35,11 @@ pub use frond_tree::{
     FormatVersion, Lost, Problem, ProblemKind, Progress, SalvageReport as EngineSalvage,
     VerifyReport as EngineReport, format_version,
 };
+pub use read::{Cursor, Snapshot};
+pub use write::{EngineTransaction, WriteSet};
 
-/// The engine that holds the trees. A cheap handle; clone it freely.
-pub type Engine = frond_tree::Store;
-
-/// A transaction of the engine.
-pub type EngineTransaction = frond_tree::Transaction;
+/// The engine whose trees are files of this machine.
+pub type Embedded = frond_tree::Store;
 
 /// The tree of the catalog and of the counters of all collections.
 pub const CATALOG_TREE: TreeId = TreeId(0);

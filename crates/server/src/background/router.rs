@@ -1,0 +1,46 @@
+//! A server of a cluster tells the others that it lives, as MongoDB's routers do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frond_bson::doc;
+
+use crate::log::Component;
+use crate::sharding;
+use crate::state::Server;
+
+/// How often.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Writes to `config.mongos` until the server stops, with the version that the server tells clients. Does nothing on a server with files
+/// of its own.
+pub async fn tell_life(server: Arc<Server>, version: &'static str) {
+    if !server.settings.tikv.is_on {
+        return;
+    }
+    let mut stop = server.stop_signal();
+    let mut described = false;
+    loop {
+        let told = tokio::task::block_in_place(|| {
+            if !described {
+                sharding::describe_cluster(&server.store, &server.settings.tikv.pd)?;
+                described = true;
+            }
+            let up = server.started.elapsed().as_secs();
+            sharding::tell_life(&server.store, &server.host_and_port(), version, up)
+        });
+        if let Err(error) = told {
+            server.log.warning(
+                Component::Control,
+                9_923_001,
+                "router",
+                "This server could not be recorded in config.mongos; trying again",
+                &doc! {"error": error.to_string()},
+            );
+        }
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+    }
+}

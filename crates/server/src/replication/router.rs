@@ -1,0 +1,37 @@
+//! A server of a cluster: to clients it is a router of a sharded cluster, as MongoDB's mongos. It has the times and the concerns of a
+//! replica set, because the cluster replicates what it commits, but no configuration and no members.
+
+use std::sync::Arc;
+
+use frond_bson::ObjectId;
+use frond_error::Result;
+use frond_store::DocumentStore;
+
+use super::{Config, Member, Replication};
+use crate::clock::now_ms;
+
+/// The name that stands for the cluster where a set's is needed.
+const NAME: &str = "tikv";
+
+impl Replication {
+    /// That of a server which clients reach at `host`.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn open_router(store: &DocumentStore, host: String) -> Result<Replication> {
+        let config = Config::parse(&Config::of_one(NAME, &host), 1, ObjectId::new())?;
+        let mut set = Replication::new(store, NAME, host)?;
+        set.is_router = true;
+        *set.member.write() = Some(Arc::new(Member {
+            config,
+            elected: store.cluster_time().last(),
+            elected_ms: now_ms(),
+        }));
+        Ok(set)
+    }
+
+    /// Whether the server is one of a cluster.
+    pub fn is_router(&self) -> bool {
+        self.is_router
+    }
+}

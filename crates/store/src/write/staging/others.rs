@@ -1,0 +1,46 @@
+//! What a commit has for other servers that write to the same collection.
+
+use super::Staging;
+use crate::error::{Error, Result, Unannounced};
+
+impl Staging<'_> {
+    /// Fails if other servers do not know multikey paths of what was staged. Readers there would miss documents.
+    ///
+    /// # Errors
+    /// [`Error::Unannounced`], with the paths.
+    pub(super) fn check_announced(&self) -> Result<()> {
+        let paths = self.multikey.iter();
+        let paths: Vec<_> = paths
+            .map(|(index, paths)| (index.tree, paths.clone()))
+            .collect();
+        match paths.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Unannounced(Box::new(Unannounced {
+                uuid: self.collection.uuid,
+                paths,
+            }))),
+        }
+    }
+
+    /// Stages what keeps this commit and those of other servers apart.
+    /// Returns the number of the change of a watched collection.
+    pub(super) fn stage_for_others(&mut self) -> Result<Option<i64>> {
+        let Some(cluster) = self.catalog.cluster() else {
+            return Ok(None);
+        };
+        for (to, statement) in &self.recorded {
+            to.guard(&mut self.batch, &self.snapshot, statement)?;
+        }
+        if let Some(last) = self.last_record {
+            // Also orders the inserts, so that ids become visible in their order.
+            cluster.stage_last_record(&mut self.batch, &self.collection.uuid, last);
+        }
+        let is_watched = self.collection.hooks().watches(&self.collection.ns);
+        match is_watched && self.catalog.is_live() {
+            true => Ok(Some(
+                cluster.stage_watched(&mut self.batch, &self.snapshot)?,
+            )),
+            false => Ok(None),
+        }
+    }
+}

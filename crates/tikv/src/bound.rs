@@ -1,0 +1,26 @@
+//! Bounds of ranges.
+
+use std::ops::Bound;
+
+/// The first key that may be in a range, and the first one beyond it.
+pub(crate) fn half_open(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> (Vec<u8>, Option<Vec<u8>>) {
+    let lower = match lower {
+        Bound::Included(lower) => lower.to_vec(),
+        Bound::Excluded(lower) => just_above(lower),
+        Bound::Unbounded => Vec::new(),
+    };
+    let upper = match upper {
+        Bound::Included(upper) => Some(just_above(upper)),
+        Bound::Excluded(upper) => Some(upper.to_vec()),
+        Bound::Unbounded => None,
+    };
+    (lower, upper)
+}
+
+/// The least key above another one.
+pub(crate) fn just_above(key: &[u8]) -> Vec<u8> {
+    let mut above = Vec::with_capacity(key.len() + 1);
+    above.extend_from_slice(key);
+    above.push(0);
+    above
+}

@@ -1,0 +1,190 @@
+//! The layout of keys in the cluster.
+//!
+//! | after the prefix of the deployment | value |
+//! | --- | --- |
+//! | `c`, tree, key, writer | what one writer has added to a counter |
+//! | `m`, `d`, tree | a dropped tree whose keys are still there |
+//! | `m`, `i` | the number of the last instance of a server |
+//! | `m`, `n` | the first tree id that is not reserved |
+//! | `m`, `t`, tree | a tree |
+//! | `p`, tree, timestamp, place, number | a part of a large value |
+//! | `r`, writer | the last commit of a writer |
+//! | `t`, tree, key | a value |
+//!
+//! Numbers are big-endian; a tree has 4 bytes, a writer 8.
+
+use frond_tree::TreeId;
+
+/// Makes and reads keys.
+pub(crate) struct Keys {
+    prefix: Vec<u8>,
+}
+
+/// Identifies who writes: the instance of a server, and one of its slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Writer {
+    pub(crate) instance: u32,
+    pub(crate) slot: u32,
+}
+
+impl Writer {
+    pub(crate) const BYTES: usize = 8;
+
+    pub(crate) fn to_bytes(self) -> [u8; Writer::BYTES] {
+        (u64::from(self.instance) << 32 | u64::from(self.slot)).to_be_bytes()
+    }
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &[u8]) -> Keys {
+        Keys {
+            prefix: prefix.to_vec(),
+        }
+    }
+
+    fn make(&self, parts: &[&[u8]]) -> Vec<u8> {
+        let len = self.prefix.len() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut key = Vec::with_capacity(len);
+        key.extend_from_slice(&self.prefix);
+        parts.iter().for_each(|part| key.extend_from_slice(part));
+        key
+    }
+
+    /// The key of a value.
+    pub(crate) fn value(&self, tree: TreeId, key: &[u8]) -> Vec<u8> {
+        self.make(&[b"t", &tree.0.to_be_bytes(), key])
+    }
+
+    /// All keys of a tree: from the first one on, below the second one.
+    pub(crate) fn tree(&self, tree: TreeId) -> (Vec<u8>, Vec<u8>) {
+        (self.value(tree, &[]), self.end_of(b"t", tree))
+    }
+
+    fn end_of(&self, kind: &[u8], tree: TreeId) -> Vec<u8> {
+        match tree.0.checked_add(1) {
+            Some(next) => self.make(&[kind, &next.to_be_bytes()]),
+            None => self.make(&[kind, &[0xff; 5]]),
+        }
+    }
+
+    /// The tree and the key within it, of the key of a value.
+    pub(crate) fn split<'a>(&self, key: &'a [u8]) -> Option<(TreeId, &'a [u8])> {
+        let rest = key
+            .strip_prefix(self.prefix.as_slice())?
+            .strip_prefix(b"t")?;
+        let (tree, key) = rest.split_first_chunk()?;
+        Some((TreeId(u32::from_be_bytes(*tree)), key))
+    }
+
+    /// Bytes before the key within a tree.
+    pub(crate) fn value_prefix_len(&self) -> usize {
+        self.prefix.len() + 5
+    }
+
+    /// What a writer has added to a counter.
+    pub(crate) fn counter(&self, tree: TreeId, key: &[u8], writer: Writer) -> Vec<u8> {
+        self.make(&[b"c", &tree.0.to_be_bytes(), key, &writer.to_bytes()])
+    }
+
+    /// What all writers have added to one counter.
+    pub(crate) fn counter_range(&self, tree: TreeId, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let from = self.make(&[b"c", &tree.0.to_be_bytes(), key]);
+        let mut to = from.clone();
+        to.extend_from_slice(&[0xff; Writer::BYTES + 1]);
+        (from, to)
+    }
+
+    /// What all writers have added to all counters of a tree.
+    pub(crate) fn all_counters(&self, tree: TreeId) -> (Vec<u8>, Vec<u8>) {
+        (
+            self.make(&[b"c", &tree.0.to_be_bytes()]),
+            self.end_of(b"c", tree),
+        )
+    }
+
+    /// The key within the tree, and the writer, of the key of a counter.
+    pub(crate) fn split_counter<'a>(&self, key: &'a [u8]) -> Option<(&'a [u8], Writer)> {
+        let rest = key.get(self.prefix.len() + 5..)?;
+        let (key, writer) = rest.split_last_chunk::<{ Writer::BYTES }>()?;
+        let writer = u64::from_be_bytes(*writer);
+        let writer = Writer {
+            instance: (writer >> 32) as u32,
+            slot: writer as u32,
+        };
+        Some((key, writer))
+    }
+
+    /// The record of a writer's last commit.
+    pub(crate) fn record(&self, writer: Writer) -> Vec<u8> {
+        self.make(&[b"r", &writer.to_bytes()])
+    }
+
+    /// A part of a large value. `place` tells apart the large values of one commit.
+    pub(crate) fn part(&self, tree: TreeId, at: u64, place: u32, number: u16) -> Vec<u8> {
+        self.make(&[
+            b"p",
+            &tree.0.to_be_bytes(),
+            &at.to_be_bytes(),
+            &place.to_be_bytes(),
+            &number.to_be_bytes(),
+        ])
+    }
+
+    pub(crate) fn tree_entry(&self, tree: TreeId) -> Vec<u8> {
+        self.make(&[b"mt", &tree.0.to_be_bytes()])
+    }
+
+    pub(crate) fn tree_entries(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.make(&[b"mt"]), self.make(&[b"mu"]))
+    }
+
+    pub(crate) fn dropped_entry(&self, tree: TreeId) -> Vec<u8> {
+        self.make(&[b"md", &tree.0.to_be_bytes()])
+    }
+
+    /// The tree of one of the entries above.
+    pub(crate) fn split_entry(&self, key: &[u8]) -> Option<TreeId> {
+        let tree = key.get(self.prefix.len() + 2..)?.try_into().ok()?;
+        Some(TreeId(u32::from_be_bytes(tree)))
+    }
+
+    pub(crate) fn next_tree(&self) -> Vec<u8> {
+        self.make(&[b"mn"])
+    }
+
+    pub(crate) fn last_instance(&self) -> Vec<u8> {
+        self.make(&[b"mi"])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_as_they_were_made() {
+        let keys = Keys::new(b"x/");
+        let writer = Writer {
+            instance: 7,
+            slot: 300,
+        };
+        let key = keys.value(TreeId(5), b"abc");
+        assert_eq!(keys.split(&key), Some((TreeId(5), &b"abc"[..])));
+        let (from, to) = keys.tree(TreeId(5));
+        assert!(from <= key && key < to && to == keys.value(TreeId(6), b""));
+        let key = keys.counter(TreeId(0), b"count", writer);
+        assert_eq!(keys.split_counter(&key), Some((&b"count"[..], writer)));
+        let (from, to) = keys.counter_range(TreeId(0), b"count");
+        assert!(from <= key && key < to);
+        let (from, to) = keys.all_counters(TreeId(0));
+        assert!(from <= key && key < to);
+        let key = keys.part(TreeId(9), 1 << 50, 2, 3);
+        assert_eq!(keys.split(&key), None);
+        assert_eq!(
+            keys.split_entry(&keys.tree_entry(TreeId(8))),
+            Some(TreeId(8))
+        );
+        let (_, end) = keys.tree(TreeId(u32::MAX));
+        assert!(keys.value(TreeId(u32::MAX), &[0xff; 20]) < end);
+    }
+}

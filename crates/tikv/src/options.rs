@@ -1,0 +1,64 @@
+//! Settings of a cluster.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frond_tree::{MergeOperator, NoMerge, TreeId};
+
+/// Settings of a connection to a cluster.
+#[derive(Clone)]
+pub struct ClusterOptions {
+    /// Addresses of PD, `host:port`.
+    pub pd: Vec<String>,
+    /// Files in PEM format: the authority that has signed the cluster's certificates, and this server's own certificate with
+    /// its key. TLS is used if all three are given.
+    pub ca_file: Option<PathBuf>,
+    /// See `ca_file`.
+    pub certificate_file: Option<PathBuf>,
+    /// See `ca_file`.
+    pub key_file: Option<PathBuf>,
+    /// All keys begin with this, so that several deployments can share a cluster.
+    pub key_prefix: Vec<u8>,
+    /// How long one request may take.
+    pub request_timeout: Duration,
+    /// How long an operation without a time limit is tried again while the cluster does not answer.
+    pub patience: Duration,
+    /// The memory for what clients make grow, in bytes.
+    pub client_bytes: usize,
+    /// Threads that wait for the network.
+    pub threads: usize,
+    /// Resolves update messages.
+    pub merge: Arc<dyn MergeOperator>,
+    /// Keys of one tree, those with this prefix, whose update messages commute. They are kept once for each writer, so that
+    /// writers do not conflict on them.
+    pub counters: Option<(TreeId, Vec<u8>)>,
+}
+
+impl ClusterOptions {
+    /// The defaults for a cluster whose PD has these addresses.
+    pub fn new(pd: Vec<String>) -> ClusterOptions {
+        ClusterOptions {
+            pd,
+            ca_file: None,
+            certificate_file: None,
+            key_file: None,
+            key_prefix: b"frond/".to_vec(),
+            request_timeout: Duration::from_secs(5),
+            patience: Duration::from_secs(45),
+            client_bytes: 256 << 20,
+            threads: 2,
+            merge: Arc::new(NoMerge),
+            counters: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for ClusterOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterOptions")
+            .field("pd", &self.pd)
+            .field("key_prefix", &self.key_prefix)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! Stamps of commits: BSON timestamps made of timestamps of PD.
+//!
+//! A timestamp of PD is a time in milliseconds and a number below 2^18. A stamp has 32 bits for the second and 31 for the rest,
+//! since MongoDB's counters are signed: 10 for the millisecond, 11 for the number, and 10 for the position of the key within its
+//! commit. PD raises the millisecond only every `tso-update-physical-interval`; a commit whose number is too large for a stamp
+//! waits for that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use frond_tree::Result;
+use parking_lot::Mutex;
+use tikv::TimestampExt;
+
+use crate::shared::Shared;
+
+/// A commit may take so many stamps.
+pub(crate) const STAMPS_MAX: u32 = 1 << POSITION_BITS;
+
+const POSITION_BITS: u32 = 10;
+const NUMBER_BITS: u32 = 11;
+const PHYSICAL_SHIFT: u32 = 18;
+
+/// The first stamp of a commit with this timestamp. `None` if PD has given out too many timestamps in the millisecond: then
+/// another one is needed.
+pub(crate) fn first(timestamp: u64) -> Option<u64> {
+    let (ms, number) = (
+        timestamp >> PHYSICAL_SHIFT,
+        timestamp & ((1 << PHYSICAL_SHIFT) - 1),
+    );
+    if number >> NUMBER_BITS != 0 {
+        return None;
+    }
+    let rest = (ms % 1000) << (NUMBER_BITS + POSITION_BITS) | number << POSITION_BITS;
+    Some((ms / 1000) << 32 | rest)
+}
+
+/// The first stamp that commits with timestamps from this one on may take.
+pub(crate) fn bound(timestamp: u64) -> u64 {
+    let ms = timestamp >> PHYSICAL_SHIFT;
+    let number = timestamp & ((1 << PHYSICAL_SHIFT) - 1);
+    let number = number.min((1 << NUMBER_BITS) - 1);
+    (ms / 1000) << 32 | (ms % 1000) << (NUMBER_BITS + POSITION_BITS) | number << POSITION_BITS
+}
+
+/// The commits with stamps that are under way on this server, each with a timestamp that its stamps are not below.
+///
+/// A commit becomes visible some time after it got its stamps. So a reader in the order of stamps must not go past those of a
+/// commit that may still come.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    begun: Mutex<BTreeMap<u64, usize>>,
+}
+
+/// A commit that is under way.
+pub(crate) struct UnderWay {
+    shared: Arc<Shared>,
+    at: u64,
+}
+
+impl UnderWay {
+    /// Registers a commit. It gets its timestamp later, so that this is a lower one.
+    pub(crate) fn begin(shared: &Arc<Shared>) -> UnderWay {
+        let mut begun = shared.in_flight.begun.lock();
+        let at = shared.connection.last_timestamp();
+        *begun.entry(at).or_default() += 1;
+        UnderWay {
+            shared: shared.clone(),
+            at,
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut begun = self.shared.in_flight.begun.lock();
+        if let Some(count) = begun.get_mut(&self.at) {
+            *count -= 1;
+            if *count == 0 {
+                begun.remove(&self.at);
+            }
+        }
+    }
+}
+
+/// A timestamp so that no commit of this server takes a stamp below it any more, and all that have are visible.
+pub(crate) fn settled(shared: &Shared) -> Result<u64> {
+    // A commit that registers after this has a later timestamp.
+    let now = shared.connection.timestamp()?.version();
+    let begun = shared.in_flight.begun.lock();
+    Ok(begun.first_key_value().map_or(now, |(at, _)| now.min(*at)))
+}
+
+/// Is told the stamps that readers may rely on.
+type Listener = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// Combines the bound of this server with those of the others.
+type Combine = Arc<dyn Fn(u64) -> Option<u64> + Send + Sync>;
+
+/// The last stamp that readers may rely on.
+#[derive(Default)]
+pub(crate) struct DurableStamp {
+    stamp: AtomicU64,
+    listener: Mutex<Option<Listener>>,
+    combine: Mutex<Option<Combine>>,
+}
+
+impl DurableStamp {
+    pub(crate) fn get(&self) -> u64 {
+        self.stamp.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_listener(&self, listener: Listener) {
+        *self.listener.lock() = Some(listener);
+    }
+
+    pub(crate) fn set_combine(&self, combine: Combine) {
+        *self.combine.lock() = Some(combine);
+    }
+
+    /// Raises it to what is settled on this server, and on the others.
+    pub(crate) fn raise(&self, shared: &Shared) -> Result<()> {
+        let own = bound(settled(shared)?);
+        let combine = self.combine.lock().clone();
+        let all = match combine {
+            Some(combine) => combine(own),
+            None => Some(own),
+        };
+        if let Some(stamp) = all.and_then(|bound| bound.checked_sub(1))
+            && self.stamp.fetch_max(stamp, Ordering::AcqRel) < stamp
+        {
+            let listener = self.listener.lock().clone();
+            if let Some(listener) = listener {
+                listener(stamp);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_in_the_order_of_timestamps() {
+        let at = |ms: u64, number: u64| ms << PHYSICAL_SHIFT | number;
+        let order = [
+            at(999, 2047),
+            at(1000, 0),
+            at(1000, 1),
+            at(1001, 0),
+            at(1_999, 2047),
+            at(2_000, 0),
+        ];
+        let stamps: Vec<u64> = order.iter().map(|at| first(*at).unwrap()).collect();
+        for pair in stamps.windows(2) {
+            assert!(pair[0] + u64::from(STAMPS_MAX) <= pair[1]);
+        }
+        assert_eq!(stamps[1], 1 << 32);
+        assert!(
+            stamps
+                .iter()
+                .all(|stamp| (stamp & 0xffff_ffff) <= i32::MAX as u64)
+        );
+        assert_eq!(first(at(1000, 1 << NUMBER_BITS)), None);
+        assert!(bound(at(1000, 1 << 17)) < first(at(1001, 0)).unwrap());
+    }
+}

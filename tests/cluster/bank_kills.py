@@ -1,0 +1,130 @@
+"""The bank of tests/clients over two servers, while nodes of the store, servers and PD are killed.
+
+From the environment: MINUTES (5), SEED. Every 20 s a node is killed and started again, every 10 s a server; PD twice. Money is
+neither lost nor made, what was acknowledged is there, and no pause of the clients is longer than a bound.
+"""
+
+import multiprocessing
+import os
+import random
+import threading
+import time
+
+import bank_crashes
+from bank import accounts, clients
+from cluster import Cluster, Servers
+from harness import crashing
+from harness.tap import equal, run, test
+from harness.transactions import connect
+from pymongo.errors import PyMongoError
+
+BINARY = os.environ["FROND_BINARY"]
+SECONDS = 60 * float(os.environ.get("MINUTES") or 5)
+SEED = int(os.environ.get("SEED") or time.time_ns() % 1_000_000)
+PAUSE_MAX = 30
+PROCESSES, WRITERS, READERS, VISITORS = 2, 8, 2, 1
+NODE_EVERY, SERVER_EVERY, PD_KILLS = 20, 10, 2
+
+
+class Pauses:
+    """Reads and writes one document again and again through both servers, and notes the longest time without success."""
+
+    def __init__(self, uri):
+        self.longest, self.stop = 0.0, threading.Event()
+        self.thread = threading.Thread(target=self._run, args=(uri,))
+        self.thread.start()
+
+    def _run(self, uri):
+        with connect(clients.Server(uri)) as client:
+            last = time.monotonic()
+            while not self.stop.is_set():
+                try:
+                    client.pauses.c.update_one({"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+                    client.pauses.c.find_one({"_id": 1})
+                except PyMongoError:
+                    time.sleep(0.05)
+                    continue
+                now = time.monotonic()
+                self.longest, last = max(self.longest, now - last), now
+                time.sleep(0.05)
+
+    def end(self):
+        self.stop.set()
+        self.thread.join(120)
+        return self.longest
+
+
+def disturb(cluster, servers, source, until, problems):
+    """Kills one thing after the other. A node of three at a time, so that a majority lives."""
+
+    def repeat(every, action):
+        while time.monotonic() + every < until:
+            time.sleep(every * source.uniform(0.8, 1.2))
+            try:
+                action()
+            except Exception as error:  # ends the test at its end
+                problems.append(repr(error))
+                return
+
+    def node():
+        number = source.randrange(1, cluster.nodes + 1)
+        cluster.kill_node(number)
+        time.sleep(3)
+        cluster.start_node(number)
+
+    def server():
+        one = source.choice(servers.all)
+        one.kill()
+        time.sleep(1)
+        one.start(timeout=90)
+
+    jobs = [(NODE_EVERY, node), (SERVER_EVERY, server), (SECONDS / (PD_KILLS + 1), cluster.restart_pd)]
+    threads = [threading.Thread(target=repeat, args=job) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@test
+def money_is_neither_lost_nor_made_while_everything_is_killed_in_turn(seed):
+    source = random.Random(seed)
+    context = multiprocessing.get_context("spawn")
+    stop, reports = context.Event(), context.Queue()
+    with Cluster() as cluster, Servers(BINARY, cluster.pd) as servers:
+        servers.start()
+        with connect(servers) as client:
+            accounts.open_bank(client[clients.DATABASE])
+        pauses = Pauses(servers.uri)
+        processes = []
+        for number in range(PROCESSES):
+            first = number * (WRITERS + READERS + VISITORS)
+            arguments = (servers.uri, first, WRITERS, READERS, VISITORS, source.random(), stop, reports)
+            processes.append(context.Process(target=clients.work, args=arguments, daemon=True))
+        for process in processes:
+            process.start()
+        problems = []
+        try:
+            disturb(cluster, servers, source, time.monotonic() + SECONDS, problems)
+        finally:
+            longest = pauses.end()
+            stop.set()
+        whole = bank_crashes.gather(reports, PROCESSES)
+        for process in processes:
+            process.join(30)
+        print(f"  # {dict(whole.counts)}, {whole.visits} visits, {whole.visits_unknown} without an answer")
+        print(f"  # longest pause {longest:.1f} s, seed {seed}", flush=True)
+        equal(problems, [], "killing")
+        equal(whole.problems[:5], [], f"{len(whole.problems)} problems, seed {seed}")
+        with connect(servers) as client:
+            equal(bank_crashes.wrong(client[clients.DATABASE], whole)[:5], [], f"seed {seed}")
+            for name in [*accounts.COLLECTIONS, "transfers"]:
+                equal(crashing.validate(client, clients.DATABASE, name), [], f"{name}, seed {seed}")
+        assert whole.committed, "no transfers"
+        assert longest <= PAUSE_MAX, f"no answer for {longest:.1f} s, seed {seed}"
+        servers.stop()
+
+
+if __name__ == "__main__":
+    print(f"  # seed {SEED}")
+    run(SEED)

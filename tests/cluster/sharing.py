@@ -1,0 +1,156 @@
+"""Two servers over one cluster: what one writes the other reads, and each says what it is."""
+
+import os
+import threading
+import time
+
+from harness.tap import equal, raises, run, test
+from pymongo import MongoClient
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+ADDRESSES = os.environ["FROND_URI"].removeprefix("mongodb://").split("/")[0].split(",")
+DOCUMENTS = 2_000
+
+
+@test
+def a_server_says_that_it_is_a_router(one, two):
+    for client in (one, two):
+        hello = client.admin.command("hello")
+        equal((hello.get("msg"), hello.get("setName"), hello["isWritablePrimary"]), ("isdbgrid", None, True))
+    shards = one.admin.command("listShards")["shards"]
+    equal([shard["_id"] for shard in shards], ["tikv"])
+
+
+@test
+def the_other_server_reads_what_one_writes(one, two):
+    written = [{"_id": n, "n": n % 7, "text": "x" * (n % 50)} for n in range(DOCUMENTS)]
+    one.shop.things.insert_many(written)
+    equal(list(two.shop.things.find().sort("_id", 1)), written)
+    two.shop.things.create_index("n")
+    equal(one.shop.things.count_documents({"n": 3}), sum(1 for n in range(DOCUMENTS) if n % 7 == 3))
+    plan = one.shop.things.find({"n": 3}).explain()["queryPlanner"]["winningPlan"]
+    equal(plan["inputStage"]["stage"] if "inputStage" in plan else plan["stage"], "IXSCAN")
+    equal(one.shop.things.update_many({"n": 3}, {"$set": {"n": 100}}).modified_count, two.shop.things.count_documents({"n": 100}))
+    equal(two.shop.things.delete_many({"n": 100}).deleted_count, DOCUMENTS - one.shop.things.estimated_document_count())
+    equal(two.shop.things.estimated_document_count(), one.shop.things.count_documents({}))
+
+
+@test
+def a_unique_key_is_unique_on_both(one, two):
+    one.shop.users.create_index("name", unique=True)
+    one.shop.users.insert_one({"_id": 1, "name": "a"})
+    raises(DuplicateKeyError, two.shop.users.insert_one, {"_id": 2, "name": "a"})
+    raises(DuplicateKeyError, two.shop.users.insert_one, {"_id": 1, "name": "b"})
+    winners, barrier = [], threading.Barrier(8)
+
+    def insert(client, number):
+        barrier.wait()
+        try:
+            client.shop.users.insert_one({"name": "same", "by": number})
+            winners.append(number)
+        except DuplicateKeyError:
+            pass
+
+    threads = [threading.Thread(target=insert, args=((one, two)[n % 2], n)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    equal(len(winners), 1)
+    equal(two.shop.users.count_documents({"name": "same"}), 1)
+
+
+@test
+def counters_of_both_add_up(one, two):
+    one.shop.counters.insert_one({"_id": "n", "n": 0})
+    each = 100
+
+    def add(client):
+        for _ in range(each):
+            client.shop.counters.update_one({"_id": "n"}, {"$inc": {"n": 1}})
+
+    threads = [threading.Thread(target=add, args=((one, two)[n % 2],)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    equal(two.shop.counters.find_one({"_id": "n"})["n"], 4 * each)
+
+
+@test
+def a_transaction_of_one_is_seen_whole_by_the_other(one, two):
+    one.shop.create_collection("pairs")
+    with one.start_session() as session, session.start_transaction():
+        one.shop.pairs.insert_one({"_id": 1}, session=session)
+        equal(two.shop.pairs.count_documents({}), 0)
+        one.shop.pairs.insert_one({"_id": 2}, session=session)
+    equal(two.shop.pairs.count_documents({}), 2)
+    with one.start_session() as first, two.start_session() as second:
+        first.start_transaction()
+        second.start_transaction()
+        one.shop.pairs.update_one({"_id": 1}, {"$set": {"by": 1}}, session=first)
+        error = None
+        try:
+            two.shop.pairs.update_one({"_id": 1}, {"$set": {"by": 2}}, session=second)
+            first.commit_transaction()
+            second.commit_transaction()
+        except OperationFailure as failure:
+            error = failure
+        assert error and error.has_error_label("TransientTransactionError"), error
+    equal(two.shop.pairs.find_one({"_id": 1}).get("by"), 1)
+
+
+@test
+def a_cursor_belongs_to_one_server(one, two):
+    one.shop.many.insert_many({"_id": n} for n in range(500))
+    cursor = one.shop.command({"find": "many", "batchSize": 10})["cursor"]
+    error = raises(OperationFailure, two.shop.command, {"getMore": cursor["id"], "collection": "many"})
+    equal(error.code, 43)
+    assert ADDRESSES[0].rsplit(":", 1)[1] in error.details["errmsg"], error.details["errmsg"]
+    more = one.shop.command({"getMore": cursor["id"], "collection": "many", "batchSize": 1_000})
+    equal(len(more["cursor"]["nextBatch"]), 490)
+
+
+@test
+def definitions_are_the_same_on_both(one, two):
+    one.shop.create_collection("first")
+    assert "first" in two.shop.list_collection_names()
+    two.shop.first.rename("second")
+    assert "second" in one.shop.list_collection_names() and "first" not in one.shop.list_collection_names()
+    one.shop.second.insert_one({"_id": 1})
+    two.shop.second.drop()
+    equal(one.shop.second.count_documents({}), 0)
+    assert "second" not in one.shop.list_collection_names()
+    two.drop_database("shop")
+    equal(one.shop.list_collection_names(), [])
+
+
+@test
+def a_change_stream_of_one_sees_writes_of_the_other(one, two):
+    one.shop.create_collection("watched")
+    with one.shop.watched.watch(max_await_time_ms=500) as stream:
+        two.shop.watched.insert_one({"_id": 1})
+        one.shop.watched.insert_one({"_id": 2})
+        two.shop.watched.update_one({"_id": 1}, {"$set": {"a": 1}})
+        seen, until = [], time.monotonic() + 20
+        while len(seen) < 3 and time.monotonic() < until:
+            if event := stream.try_next():
+                seen.append((event["operationType"], event["documentKey"]["_id"]))
+    equal(seen, [("insert", 1), ("insert", 2), ("update", 1)])
+
+
+@test
+def the_shell_finds_a_sharded_cluster(one, two):
+    one.admin.command("enableSharding", "sharded")
+    one.admin.command({"shardCollection": "sharded.c", "key": {"a": 1}})
+    equal(two.config.collections.find_one({"_id": "sharded.c"})["key"], {"a": 1})
+    equal(two.config.version.count_documents({"_id": 1}), 1)
+    until = time.monotonic() + 20
+    while two.config.mongos.count_documents({}) < 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    equal(two.config.mongos.count_documents({}), 2)
+
+
+if __name__ == "__main__":
+    clients = [MongoClient(f"mongodb://{address}/?directConnection=true") for address in ADDRESSES[:2]]
+    run(*clients)
