@@ -1,10 +1,11 @@
 //! A cursor that reads pages ahead.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use frond_tree::{Direction, Result, TreeId};
 
-use crate::bound::just_above;
+use crate::bound::{half_open, just_above};
 use crate::overlay::{Change, apply, value_after};
 use crate::snapshot::{Pairs, Snapshot};
 
@@ -13,6 +14,23 @@ const ROWS_MIN: u32 = 128;
 const ROWS_MAX: u32 = 1024;
 /// A page should not have more bytes, judged by the rows before it.
 const PAGE_BYTES: usize = 4 << 20;
+
+impl Snapshot {
+    /// A cursor over the keys between two bounds.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn cursor(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        let (lower, upper) = half_open(lower, upper);
+        Ok(Cursor::new(self.clone(), tree, lower, upper, direction))
+    }
+}
 
 /// A cursor over a range of keys of one tree. It owns its snapshot.
 pub struct Cursor {

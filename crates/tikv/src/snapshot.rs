@@ -8,10 +8,8 @@ use frond_tree::{Direction, Error, Result, TreeId};
 use parking_lot::Mutex;
 use tikv::{Timestamp, TimestampExt};
 
-use crate::bound::half_open;
 use crate::connection::{Calls, options};
 use crate::counters::read_record;
-use crate::cursor::Cursor;
 use crate::failure::malformed;
 use crate::overlay::{Change, Overlay, apply, value_after};
 use crate::shared::Shared;
@@ -392,20 +390,5 @@ impl Snapshot {
         Ok(cursor
             .next()?
             .map_or_else(Vec::new, |(key, _)| key.to_vec()))
-    }
-
-    /// A cursor over the keys between two bounds.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn cursor(
-        &self,
-        tree: TreeId,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
-        direction: Direction,
-    ) -> Result<Cursor> {
-        let (lower, upper) = half_open(lower, upper);
-        Ok(Cursor::new(self.clone(), tree, lower, upper, direction))
     }
 }

@@ -136,7 +136,7 @@ pub(super) const PD: Setting = Setting {
         };
         for address in addresses {
             let port = address.rsplit_once(':').map(|(_, port)| port);
-            if !port.is_some_and(|port| port.parse::<u16>().is_ok()) {
+            if port.is_none_or(|port| port.parse::<u16>().is_err()) {
                 return Err(format!(
                     "'{address}' is not of the form HOST:PORT, such as 10.0.0.1:2379"
                 ));
