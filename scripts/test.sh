@@ -69,10 +69,6 @@ count_soak() {
     awk '/^soak: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
 
-count_cluster() {
-    awk '/^cluster: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
-}
-
 # A short share of `make soak`, in a memory group where one can be made: SERVER
 short_soak() {
     local group status=0 arguments=(--server "$1" --out .cache/soak-test --seconds 20 --kill-every 6 --documents 2000 --seed 1)
@@ -117,8 +113,6 @@ if cargo build --locked --quiet; then
     suite packages count_packages .cache/clients/venv/bin/python tests/packages/run.py --server target/debug/frond \
         --bytes-max 250000000
     suite soak count_soak short_soak target/debug/frond
-    # `make test-cluster` runs all of it.
-    [ ! -x .cache/cluster/pd-server ] || suite cluster count_cluster .cache/clients/venv/bin/python tests/cluster/run.py --server target/debug/frond --short
 else
     failed=$((failed + 1))
 fi

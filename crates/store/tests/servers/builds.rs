@@ -20,23 +20,35 @@ fn fill(store: &DocumentStore, c: &Namespace, count: i32) {
     }
 }
 
-/// Writes as fast as it can: also arrays, and unique values that move from one document to another.
+/// Ends the writers, also when the test fails.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Writes as fast as it can: also arrays, and unique values that move from one document to another. No two documents ever have
+/// the same one at a time: each value of the 3,000 first documents moves once, from a document that only this writer changes.
 fn write(store: &DocumentStore, c: &Namespace, thread: i32, stop: &AtomicBool) {
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {
         next += 1;
         let id = 1_000_000 * (thread + 1) + next;
         insert(store, c, &[doc! {"_id": id, "a": [next, thread], "u": id}]);
-        let old = (next * 7 + thread * 1501) % 3000;
-        update(
-            store,
-            c,
-            &doc! {"_id": old},
-            &doc! {"$set": {"u": id + 500_000}, "$inc": {"a": 1}},
-        );
-        insert(store, c, &[doc! {"_id": -id, "u": old}]);
+        // Spread over the keys; 7 and 1,500 have no common divisor.
+        let old = next * 7 % 1500 * 2 + thread;
+        if next < 1500 {
+            let moved = doc! {"$set": {"u": id + 500_000}, "$inc": {"a": 1}};
+            assert!(update(store, c, &doc! {"_id": old}, &moved));
+            insert(store, c, &[doc! {"_id": -id, "u": old}]);
+        }
         if next % 2 == 0 {
-            delete(store, c, &doc! {"_id": (next * 11 + thread * 777) % 3000});
+            delete(store, c, &doc! {"_id": id - 1});
+        }
+        if next % 16 == 0 && next < 1500 {
+            delete(store, c, &doc! {"_id": old});
         }
     }
 }
@@ -65,9 +77,8 @@ fn an_index_is_built_beside_writers_of_all_servers() {
             let (c, stop) = (&c, &stop);
             scope.spawn(move || write(store, c, thread as i32, stop));
         }
-        let built = build(servers.one(), &c);
-        stop.store(true, Ordering::Relaxed);
-        built.unwrap();
+        let _ending = Ending(&stop);
+        build(servers.one(), &c).unwrap();
     });
     for store in &servers.stores {
         check(store, &c);
@@ -105,6 +116,7 @@ fn builder_stops(at: &'static str, visits: usize) {
     fill(servers.one(), &c, 3000);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _ending = Ending(&stop);
         let writer = scope.spawn(|| write(servers.two(), &c, 1, &stop));
         let builder = scope.spawn(|| {
             let stalled = servers.one().clone();

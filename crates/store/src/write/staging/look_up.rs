@@ -1,0 +1,48 @@
+//! What a commit reads ahead from a cluster.
+
+use frond_bson::Doc;
+
+use super::{Staging, primary_key};
+use crate::error::Result;
+use crate::index::keys::IndexKeys;
+use crate::keyspace::TreeId;
+
+impl Staging<'_> {
+    /// Reads ahead what the insertion of some documents looks up, if a look-up is a request to a cluster.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn look_up(&mut self, docs: &[&Doc]) -> Result<()> {
+        if !self.snapshot.is_remote() {
+            return Ok(());
+        }
+        let collection = self.collection;
+        let mut wanted: Vec<(TreeId, Vec<u8>)> = Vec::with_capacity(docs.len());
+        let mut keys = IndexKeys::default();
+        for doc in docs {
+            let mut id = Vec::new();
+            if let Some(value) = doc.get("_id") {
+                match collection.collator().is_binary() {
+                    true => primary_key(&value, &mut id),
+                    false => collection.collator().encode(&value, &mut id),
+                }
+                if !collection.is_by_record() {
+                    wanted.push((collection.primary, id.clone()));
+                }
+            }
+            let uniques = (collection.indexes.iter())
+                .filter(|index| index.spec.unique && index.side().is_none());
+            for index in uniques {
+                // A document without keys is refused later.
+                if keys.generate(&index.spec, doc, id.len()).is_ok() {
+                    let fields = keys.iter().map(|(fields, _)| (index.tree, fields.to_vec()));
+                    wanted.extend(fields);
+                }
+            }
+        }
+        let wanted: Vec<(TreeId, &[u8])> = (wanted.iter())
+            .map(|(tree, key)| (*tree, key.as_slice()))
+            .collect();
+        Ok(self.snapshot.prefetch(&wanted)?)
+    }
+}
