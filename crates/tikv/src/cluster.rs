@@ -63,7 +63,7 @@ impl Cluster {
                 held: Held::default(),
                 tree_ids: TreeIds::default(),
                 memory: MemoryBudget::for_clients(options.client_bytes),
-                in_flight: InFlight::default(),
+                in_flight: Arc::new(InFlight::default()),
                 durable_stamp: DurableStamp::default(),
                 raiser: Raiser::default(),
             }),
@@ -160,7 +160,10 @@ impl Cluster {
     /// # Errors
     /// [`frond_tree::Error::Unavailable`].
     pub fn stamps_bound(&self) -> Result<u64> {
-        Ok(stamps::bound(stamps::settled(&self.shared)?))
+        Ok(stamps::bound(stamps::settled(
+            &self.shared.in_flight,
+            &self.shared.connection,
+        )?))
     }
 
     /// A stamp that no commit acknowledged before is above, and that later commits are not below.
@@ -177,7 +180,7 @@ impl Cluster {
     /// # Errors
     /// [`frond_tree::Error::Unavailable`].
     pub fn settle_durable_stamp(&self) -> Result<()> {
-        self.shared.durable_stamp.raise(&self.shared)
+        (self.shared.durable_stamp).raise(&self.shared.in_flight, &self.shared.connection)
     }
 
     /// The same soon, without waiting. Repeated calls within some milliseconds are one.
@@ -186,7 +189,7 @@ impl Cluster {
         self.shared.raiser.request(move || {
             if let Some(shared) = weak.upgrade() {
                 // The next request tries again.
-                let _ = shared.durable_stamp.raise(&shared);
+                let _ = (shared.durable_stamp).raise(&shared.in_flight, &shared.connection);
             }
         });
     }

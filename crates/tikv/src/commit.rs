@@ -148,7 +148,7 @@ pub(crate) fn stamp(shared: &Arc<Shared>, set: &mut WriteSet) -> Result<Option<S
             limit: STAMPS_MAX as usize,
         });
     }
-    let under_way = UnderWay::begin(shared);
+    let under_way = UnderWay::begin(&shared.in_flight, &shared.connection);
     let first = loop {
         // With too many timestamps in one millisecond, one of the next is needed.
         match stamps::first(shared.connection.timestamp()?.version()) {

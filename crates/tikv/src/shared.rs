@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) held: Held,
     pub(crate) tree_ids: TreeIds,
     pub(crate) memory: MemoryBudget,
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) durable_stamp: DurableStamp,
     pub(crate) raiser: Raiser,
 }

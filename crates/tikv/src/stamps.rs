@@ -13,7 +13,7 @@ use frond_tree::Result;
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 
-use crate::shared::Shared;
+use crate::connection::Connection;
 
 /// A commit may take so many stamps.
 pub(crate) const STAMPS_MAX: u32 = 1 << POSITION_BITS;
@@ -55,18 +55,18 @@ pub(crate) struct InFlight {
 
 /// A commit that is under way.
 pub(crate) struct UnderWay {
-    shared: Arc<Shared>,
+    among: Arc<InFlight>,
     at: u64,
 }
 
 impl UnderWay {
     /// Registers a commit. It gets its timestamp later, so that this is a lower one.
-    pub(crate) fn begin(shared: &Arc<Shared>) -> UnderWay {
-        let mut begun = shared.in_flight.begun.lock();
-        let at = shared.connection.last_timestamp();
+    pub(crate) fn begin(among: &Arc<InFlight>, connection: &Connection) -> UnderWay {
+        let mut begun = among.begun.lock();
+        let at = connection.last_timestamp();
         *begun.entry(at).or_default() += 1;
         UnderWay {
-            shared: shared.clone(),
+            among: among.clone(),
             at,
         }
     }
@@ -74,7 +74,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut begun = self.shared.in_flight.begun.lock();
+        let mut begun = self.among.begun.lock();
         if let Some(count) = begun.get_mut(&self.at) {
             *count -= 1;
             if *count == 0 {
@@ -85,10 +85,10 @@ impl Drop for UnderWay {
 }
 
 /// A timestamp so that no commit of this server takes a stamp below it any more, and all that have are visible.
-pub(crate) fn settled(shared: &Shared) -> Result<u64> {
+pub(crate) fn settled(in_flight: &InFlight, connection: &Connection) -> Result<u64> {
     // A commit that registers after this has a later timestamp.
-    let now = shared.connection.timestamp()?.version();
-    let begun = shared.in_flight.begun.lock();
+    let now = connection.timestamp()?.version();
+    let begun = in_flight.begun.lock();
     Ok(begun.first_key_value().map_or(now, |(at, _)| now.min(*at)))
 }
 
@@ -120,8 +120,8 @@ impl DurableStamp {
     }
 
     /// Raises it to what is settled on this server, and on the others.
-    pub(crate) fn raise(&self, shared: &Shared) -> Result<()> {
-        let own = bound(settled(shared)?);
+    pub(crate) fn raise(&self, in_flight: &InFlight, connection: &Connection) -> Result<()> {
+        let own = bound(settled(in_flight, connection)?);
         let combine = self.combine.lock().clone();
         let all = match combine {
             Some(combine) => combine(own),
