@@ -355,10 +355,10 @@ setup_console() {
 cluster_programs() {
     local to="$PWD/.cache/cluster"
     rm -rf "$to"
-    mkdir -p "$to/work"
-    GOMODCACHE="${GOMODCACHE:-$to/work/modules}" GOCACHE="${GOCACHE:-$to/work/cache}" GOFLAGS="-mod=readonly -modcacherw -buildvcs=false" \
+    mkdir -p "$to/build"
+    GOMODCACHE="${GOMODCACHE:-$to/build/modules}" GOCACHE="${GOCACHE:-$to/build/cache}" GOFLAGS="-mod=readonly -modcacherw -buildvcs=false" \
         bash -euo pipefail -c "$(declare -f cluster_build); cluster_build '$to'" || return
-    rm -rf "$to/work"
+    rm -rf "$to/build"
 }
 
 cluster_build() {
@@ -372,13 +372,13 @@ cluster_build() {
     cd cluster/store
     go mod download github.com/ngaut/unistore
     unistore=$(go list -m -f '{{.Dir}}' github.com/ngaut/unistore)
-    cp -r "$unistore" "$to/work/unistore"
-    chmod -R u+w "$to/work/unistore"
-    sed -i 's/^\t\tapply\.entries\[i\] = eraftpb\.Entry{}$/\t\t_ = i/' "$to/work/unistore/raftstore/applier.go"
-    ! cmp -s "$unistore/raftstore/applier.go" "$to/work/unistore/raftstore/applier.go"
-    { cat go.mod; printf 'replace github.com/ngaut/unistore => %s\n' "$to/work/unistore"; } >"$to/work/go.mod"
-    cp go.sum "$to/work/go.sum"
-    go build -trimpath -modfile "$to/work/go.mod" -ldflags "$link" -o "$to/store" .
+    cp -r "$unistore" "$to/build/unistore"
+    chmod -R u+w "$to/build/unistore"
+    sed -i 's/^\t\tapply\.entries\[i\] = eraftpb\.Entry{}$/\t\t_ = i/' "$to/build/unistore/raftstore/applier.go"
+    ! cmp -s "$unistore/raftstore/applier.go" "$to/build/unistore/raftstore/applier.go"
+    { cat go.mod; printf 'replace github.com/ngaut/unistore => %s\n' "$to/build/unistore"; } >"$to/build/go.mod"
+    cp go.sum "$to/build/go.sum"
+    go build -trimpath -modfile "$to/build/go.mod" -ldflags "$link" -o "$to/store" .
 }
 
 setup_cluster() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use frond_query::script::{ScriptSource, StoredFunctions};
 
-/// What makes two sources the same: the code, and the bytes of its scope.
+/// The identity of a source: the code, and the bytes of its scope.
 pub type SourceKey = (String, Option<Vec<u8>>);
 
 /// A function, as engines compile it.
@@ -19,7 +19,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// What makes two functions the same.
+    /// The identity of a function.
     pub fn key(&self) -> SourceKey {
         let scope = self.source.scope.as_ref();
         (

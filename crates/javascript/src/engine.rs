@@ -21,7 +21,7 @@ use crate::{native, source};
 /// Types and helpers, in JavaScript.
 const PRELUDE: &str = include_str!("prelude.js");
 
-/// What nested calls may have of the thread's stack.
+/// The share of the thread's stack for nested calls.
 const STACK_BYTES: usize = 512 << 10;
 
 /// The most characters of an exception that an error tells.
@@ -248,7 +248,7 @@ fn function<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Function<'js>, Error> {
     })))
 }
 
-/// What to tell of an error.
+/// The text that tells of an error.
 fn failure(ctx: &Ctx<'_>, error: Error) -> Fault {
     let thrown = match error {
         Error::Refused(fault) => return fault,

@@ -55,7 +55,7 @@ impl JavaScript {
         }
     }
 
-    /// What one engine may have, in bytes.
+    /// The limit of one engine, in bytes.
     pub fn heap_each(&self) -> usize {
         self.shared.heaps.each()
     }
@@ -65,7 +65,7 @@ impl JavaScript {
         self.shared.heaps.set_each(bytes);
     }
 
-    /// What the engines that there are may have together, in bytes.
+    /// The limit of all engines together, in bytes.
     pub fn heap_granted(&self) -> usize {
         self.shared.heaps.granted()
     }

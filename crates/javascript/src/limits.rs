@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What an engine may have at least, however many there are.
+/// The least limit of an engine, however many there are.
 const HEAP_BYTES_MIN: usize = 8 << 20;
 
 /// A lone engine may have this part of what all may have, the next one this part of the rest, and so on.
@@ -12,15 +12,15 @@ const SHARE: usize = 4;
 /// The memory of all engines.
 #[derive(Debug)]
 pub struct Heaps {
-    /// What all engines may have together.
+    /// The limit of all engines together.
     total: usize,
     /// The most for one engine: `jsHeapLimitMB`.
     each: AtomicUsize,
-    /// What those may have that there are.
+    /// The sum of the limits of the engines that there are.
     granted: AtomicUsize,
 }
 
-/// What one engine may have, given back when it is dropped.
+/// The limit of one engine, given back when it is dropped.
 #[derive(Debug)]
 pub struct Grant {
     heaps: Arc<Heaps>,
@@ -47,7 +47,7 @@ impl Heaps {
         self.each.store(bytes, Ordering::Relaxed);
     }
 
-    /// What engines may have now.
+    /// The sum of the limits now.
     pub fn granted(&self) -> usize {
         self.granted.load(Ordering::Relaxed)
     }
