@@ -161,8 +161,9 @@ server_serves() { tail -n "+$lines" "$data/server-$1.log" | grep -q 'Waiting for
 start_server() {
     local lines
     mkdir -p "$data/server-$1"
-    lines=$(($(cat "$data/server-$1.log" 2>/dev/null | wc -l) + 1))
     ! process "server-$1" >/dev/null || return 0
+    touch "$data/server-$1.log"
+    lines=$(($(wc -l <"$data/server-$1.log") + 1))
     launch "server-$1" "$program" serve --storageEngine tikv --pd "127.0.0.1:$pd_port" --port $((port + $1 - 1)) \
         --dbpath "$data/server-$1" "${options[@]}"
     await "the start of server $1" "server-$1" server_serves "$1"

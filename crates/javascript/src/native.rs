@@ -1,4 +1,4 @@
-//! What the prelude cannot do itself: functions of this program.
+//! Functions of this program that the prelude calls.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use rquickjs::{Ctx, Exception, Function, Object, Result, Value};
 
 use crate::values::write::{Error, Writer, bytes_of_hex};
 
-/// What one call of a map function may emit, in bytes.
+/// The limit of what one call of a map function emits, in bytes.
 const EMIT_BYTES_MAX: usize = 100 << 20;
 
 /// Keys and values that a map function has emitted.
@@ -23,7 +23,7 @@ pub struct Emitted {
 }
 
 thread_local! {
-    /// What the map function of this thread emits; `None` while none runs.
+    /// The keys and values that the map function of this thread emits; `None` while none runs.
     static EMITTED: RefCell<Option<Emitted>> = const { RefCell::new(None) };
     /// Why a native function threw.
     static FAULT: RefCell<Option<Fault>> = const { RefCell::new(None) };

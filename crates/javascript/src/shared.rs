@@ -1,4 +1,4 @@
-//! What the engines of all threads share.
+//! The state that the engines of all threads share.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use frond_error::Result;
 
 use crate::limits::Heaps;
 
-/// What engines of all threads share.
+/// The state that the engines of all threads share.
 pub struct Shared {
     /// Their memory.
     pub heaps: Arc<Heaps>,

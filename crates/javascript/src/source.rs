@@ -1,4 +1,4 @@
-//! What a piece of code can mean: a function, an expression, or the body of a function.
+//! The meaning of a piece of code: a function, an expression, or the body of a function.
 
 /// The ways to read a piece of code as the source of a function, in the order to try them.
 pub fn readings(code: &str) -> Vec<String> {

@@ -59,6 +59,7 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | sharding with data files | the commands reply as a mongod without shards does. Servers over a [TiKV cluster](scale-out.md) have them: TiKV divides the data |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | taken, and text is normalized all the same: MongoDB's order differs only for text with several marks on one letter that are not in canonical order |
+| `$median` and `$percentile` with `approximate` | the exact values: they do not depend on the order in which documents are read |
 | `autoIndexId: false` | error 72: each collection has its index on `_id` |
 | `planCacheListPlans`, `planCacheListQueryShapes` of shells before MongoDB 4.4 | error 59, as in MongoDB since 4.4: `$planCacheStats` shows the cache |
 | wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |

@@ -118,7 +118,7 @@ fn document<'js>(
         }
         return Ok(reference.into_value());
     }
-    // It is a part of the bytes, so its place in them tells where to read it later.
+    // The document lies in the bytes; its offset there is kept for later reads.
     let start = (doc.as_bytes().as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
     let inside = start
         .checked_add(doc.len_bytes())

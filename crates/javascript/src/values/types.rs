@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rquickjs::{Ctx, Function, JsLifetime, Object, Result, Symbol, Value};
 
-/// What conversions need of an engine. The engine keeps it.
+/// The objects of an engine that conversions need. The engine keeps them.
 #[derive(JsLifetime)]
 pub struct Types<'js> {
     /// The name of the property that holds the type of a BSON value.

@@ -38,7 +38,7 @@ impl<'v> Parser<'v> {
         self.environment.collator
     }
 
-    /// What is known at parse time.
+    /// The environment that is known at parse time.
     pub(crate) fn environment(&self) -> &Environment<'v> {
         &self.environment
     }

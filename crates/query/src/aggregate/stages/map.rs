@@ -41,7 +41,7 @@ pub(super) fn open<E: Fault>(stage: &Arc<Map>, input: Source<E>) -> Source<E> {
 struct Mapping<E> {
     stage: Arc<Map>,
     input: Source<E>,
-    /// What the function has made of the last document.
+    /// The results of the function for the last document.
     emitted: VecDeque<DocBuf>,
 }
 
