@@ -57,13 +57,13 @@ impl Keys {
 
     /// All keys of a tree: from the first one on, below the second one.
     pub(crate) fn tree(&self, tree: TreeId) -> (Vec<u8>, Vec<u8>) {
-        (self.value(tree, &[]), self.end_of(b"t", tree))
+        (self.value(tree, &[]), self.end_of(b't', tree))
     }
 
-    fn end_of(&self, kind: &[u8], tree: TreeId) -> Vec<u8> {
+    fn end_of(&self, kind: u8, tree: TreeId) -> Vec<u8> {
         match tree.0.checked_add(1) {
-            Some(next) => self.make(&[kind, &next.to_be_bytes()]),
-            None => self.make(&[kind, &[0xff; 5]]),
+            Some(next) => self.make(&[&[kind], &next.to_be_bytes()]),
+            None => self.make(&[&[kind + 1]]),
         }
     }
 
@@ -98,7 +98,7 @@ impl Keys {
     pub(crate) fn all_counters(&self, tree: TreeId) -> (Vec<u8>, Vec<u8>) {
         (
             self.make(&[b"c", &tree.0.to_be_bytes()]),
-            self.end_of(b"c", tree),
+            self.end_of(b'c', tree),
         )
     }
 
