@@ -231,6 +231,8 @@ fn try_command(
     let name = request.body.first().map_or("", |(name, _)| name);
     let Some((index, command)) = commands::find(name) else {
         server.metrics.unknown_commands.add(1);
+        // It may be one of another version that has a password, such as `copydbsaslstart`.
+        client.state.wipes_message = true;
         let failure = Error::new(
             ErrorCode::CommandNotFound,
             match commands::absent::advice(name) {

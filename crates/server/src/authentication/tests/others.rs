@@ -154,6 +154,15 @@ async fn a_created_user_logs_in_by_every_enabled_mechanism() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_message_of_an_unknown_command_is_wiped() {
+    let (mut server, _) = with_ann(|_| {});
+    server.state.wipes_message = false;
+    let command = doc! {"copydbsaslstart": 1, "payload": binary("a password")};
+    assert_eq!(server.reply("own", command).get_i32("code"), Some(59));
+    assert!(server.state.wipes_message);
+}
+
 /// After logins of every kind, with all lines in the log, no secret is in the log or in `currentOp`.
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_shown_nowhere() {
