@@ -228,15 +228,17 @@ where
             return done;
         }
         let waits = Instant::now();
-        if tokio::time::timeout(left, run_again()).await.is_err() {
+        // The timer runs the task again, too, and `timeout` asks its future first. So only the time that is left tells.
+        let _ = tokio::time::timeout(left, run_again()).await;
+        left = left.saturating_sub(waits.elapsed());
+        if left.is_zero() {
             let text = "the client did not finish the TLS handshake in time";
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
-        left = left.saturating_sub(waits.elapsed());
     }
 }
 
-/// Returns when the task is run again, by an event of its socket.
+/// Returns when the task is run again, by an event of its socket or by a timer.
 async fn run_again() {
     let mut is_first = true;
     poll_fn(|_| match std::mem::take(&mut is_first) {
