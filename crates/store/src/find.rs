@@ -28,7 +28,7 @@ use crate::exec::executor::Executor;
 use crate::exec::operator::{Flow, Node};
 use crate::exec::reader::Loading;
 use crate::exec::tail::Tail;
-use crate::exec::trial::{Trial, TrialRun};
+use crate::exec::trial::{Asked, Trial, TrialRun};
 use crate::figures;
 use crate::keyspace::{Engine, Snapshot};
 use crate::memory::OperationMemory;
@@ -110,6 +110,8 @@ pub(crate) struct Question {
     pub by_id_only: bool,
     /// The path, if only its distinct values are wanted.
     pub distinct: Option<String>,
+    /// The query as it was asked, for lists of the plan cache.
+    pub asked: Option<Asked>,
 }
 
 impl Question {
@@ -133,6 +135,7 @@ impl Question {
             meta: MetaFields::default(),
             by_id_only: true,
             distinct: None,
+            asked: Asked::new(filter, sort),
         })
     }
 
@@ -274,6 +277,7 @@ impl Question {
             snapshot: &snapshot,
             filter: &self.filter,
             sort: &self.sort,
+            asked: self.asked.as_ref(),
             context,
             kept,
         };

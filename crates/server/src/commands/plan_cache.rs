@@ -1,6 +1,6 @@
-//! `planCacheClear`, and the commands for index filters.
+//! Commands that list and clear the plan cache, and those for index filters.
 
-use frond_bson::{Doc, DocBuf, Value};
+use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
 use frond_store::{AllowedIndexes, ShapeExample};
 
@@ -14,6 +14,9 @@ const PLAN_CACHE: Traits = Traits {
     ..Traits::CHEAP
 };
 
+/// The fields of commands about one query shape.
+const SHAPE_FIELDS: &[&str] = &["query", "projection", "sort", "collation"];
+
 /// Clears the plan cache of a collection.
 pub struct PlanCacheClear;
 
@@ -23,12 +26,11 @@ impl Command for PlanCacheClear {
     }
 
     fn doc(&self) -> &'static str {
-        "Clears the plan cache of a collection."
+        "Clears the plan cache of a collection, or removes the plan for one query shape."
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        // Plans for one query shape are not cleared separately: the next query chooses a plan again.
-        &["query", "projection", "sort", "collation"]
+        SHAPE_FIELDS
     }
 
     fn traits(&self) -> Traits {
@@ -41,9 +43,99 @@ impl Command for PlanCacheClear {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        example(&cx.args(), Given::Or)?;
-        cx.server.store.forget_plans(&namespace)?;
+        let example = example(&cx.args(), Given::Or)?;
+        let store = &cx.server.store;
+        store.forget_plans(&namespace, example.as_ref())?;
         Ok(DocBuf::new())
+    }
+}
+
+/// Lists the query shapes in the plan cache, for shells before MongoDB 4.4.
+pub struct PlanCacheListQueryShapes;
+
+impl Command for PlanCacheListQueryShapes {
+    fn names(&self) -> &'static [&'static str] {
+        &["planCacheListQueryShapes"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Lists the query shapes in the plan cache of a collection: see `$planCacheStats`."
+    }
+
+    fn traits(&self) -> Traits {
+        PLAN_CACHE
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::PlanCacheRead)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let plans = cx.server.store.cached_plans(&namespace)?;
+        let mut reply = DocBuf::new();
+        reply.push_array("shapes", |list| {
+            for plan in &plans {
+                // There is no other name for the shape.
+                let Some(mut shape) = plan.example.clone() else {
+                    continue;
+                };
+                shape.push("queryHash", plan.hashes.shape.as_str());
+                list.push(&shape);
+            }
+        });
+        Ok(reply)
+    }
+}
+
+/// Shows the plan of a query shape, for shells before MongoDB 4.4.
+pub struct PlanCacheListPlans;
+
+impl Command for PlanCacheListPlans {
+    fn names(&self) -> &'static [&'static str] {
+        &["planCacheListPlans"]
+    }
+
+    fn doc(&self) -> &'static str {
+        "Shows the plan in the plan cache for a query shape: see `$planCacheStats`."
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        SHAPE_FIELDS
+    }
+
+    fn traits(&self) -> Traits {
+        PLAN_CACHE
+    }
+
+    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
+        Needs::on_collection(request, Action::PlanCacheRead)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let namespace = cx.namespace()?;
+        let example = example(&cx.args(), Given::Always)?;
+        let example = example.ok_or_else(|| Error::bad_value("required field query missing"))?;
+        let plan = cx.server.store.cached_plan(&namespace, &example)?;
+        let mut reply = DocBuf::new();
+        reply.push_array("plans", |list| {
+            if let Some(plan) = &plan {
+                // Those that lost are not kept.
+                list.push(&doc! {
+                    "details": {"solution": plan.summary.as_str()},
+                    "feedback": {"nfeedback": i64::from(plan.uses)},
+                    "filterSet": false,
+                });
+            }
+        });
+        if let Some(plan) = plan {
+            reply.push("timeOfCreation", Value::DateTime(plan.chosen_ms));
+            reply.push("queryHash", plan.hashes.shape.as_str());
+            reply.push("planCacheKey", plan.hashes.key.as_str());
+            reply.push("isActive", true);
+            reply.push("works", i64::try_from(plan.works).unwrap_or(i64::MAX));
+        }
+        Ok(reply)
     }
 }
 
@@ -131,7 +223,7 @@ impl Command for PlanCacheClearFilters {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        &["query", "projection", "sort", "collation"]
+        SHAPE_FIELDS
     }
 
     fn traits(&self) -> Traits {
@@ -223,6 +315,72 @@ mod tests {
         for name in ["planCacheClear", "planCacheClearFilters"] {
             assert_eq!(server.code("test", doc! {name: "c", "sort": {"a": 1}}), 2);
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn old_shells_list_shapes_and_plans() {
+        let mut server = TestServer::new();
+        let (shapes, plans) = (
+            doc! {"planCacheListQueryShapes": "c"},
+            doc! {"planCacheListPlans": "c", "query": {"a": 5, "b": 1}, "sort": {"c": -1}},
+        );
+        assert_eq!(
+            server.run("test", shapes.clone()),
+            doc! {"shapes": [], "ok": 1.0}
+        );
+        assert_eq!(
+            server.run("test", plans.clone()),
+            doc! {"plans": [], "ok": 1.0}
+        );
+        server.fill("c", 50);
+        server.run(
+            "test",
+            doc! {"createIndexes": "c", "indexes": [
+                {"key": {"a": 1}, "name": "a_1"}, {"key": {"b": 1}, "name": "b_1"},
+            ]},
+        );
+        let find = doc! {"find": "c", "filter": {"a": 1, "b": 2}, "sort": {"c": -1}};
+        server.run("test", find.clone());
+        server.run("test", find);
+        // A large query has a plan, but is not kept itself.
+        let large: Vec<i32> = (0..1000).collect();
+        let large = frond_bson::ArrayBuf::from_iter(large);
+        server.run(
+            "test",
+            doc! {"find": "c", "filter": {"a": {"$in": &large}, "b": 2}},
+        );
+        let shown = server.run("test", shapes.clone());
+        let shown = shown.get_array("shapes").unwrap();
+        assert_eq!(shown.count(), 1);
+        let shape = shown.get_doc("0").unwrap();
+        assert_eq!(shape.get_doc("query").unwrap(), &*doc! {"a": 1, "b": 2});
+        assert_eq!(shape.get_doc("sort").unwrap(), &*doc! {"c": -1});
+        let of = server.run("test", plans.clone());
+        assert_eq!(of.get_str("queryHash"), shape.get_str("queryHash"));
+        assert_eq!(of.get_bool("isActive"), Some(true));
+        assert!(of.get_i64("works").unwrap() > 0);
+        let list = of.get_array("plans").unwrap();
+        let plan = list.get_doc("0").unwrap();
+        let summary = plan.get_doc("details").unwrap().get_str("solution");
+        assert!(summary.unwrap().starts_with("IXSCAN"), "{of:?}");
+        // One is removed, the other stays.
+        let stats = doc! {"aggregate": "c", "pipeline": [{"$planCacheStats": {}}], "cursor": {}};
+        let count = |server: &mut TestServer| {
+            let reply = server.run("test", stats.clone());
+            server.batch(&reply, "firstBatch").len()
+        };
+        assert_eq!(count(&mut server), 2);
+        server.run(
+            "test",
+            doc! {"planCacheClear": "c", "query": {"a": 9, "b": 9}, "sort": {"c": -1}},
+        );
+        assert_eq!(count(&mut server), 1);
+        assert_eq!(server.run("test", plans), doc! {"plans": [], "ok": 1.0});
+        assert_eq!(
+            server.code("test", doc! {"planCacheListPlans": "c"}),
+            2,
+            "without a query"
+        );
     }
 
     fn planner(server: &mut TestServer, find: &DocBuf) -> (bool, String) {

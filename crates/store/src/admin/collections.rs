@@ -182,19 +182,6 @@ impl DocumentStore {
         self.catalog().rename_collection(from, to, drop_target)
     }
 
-    /// Clears the plan cache of a collection. A missing collection is no error.
-    ///
-    /// # Errors
-    /// `CommandNotSupportedOnView` (166).
-    pub fn forget_plans(&self, ns: &Namespace) -> Result<()> {
-        match self.catalog().existing(ns) {
-            Ok(collection) => collection.plans().clear(),
-            Err(error) if error.code() == ErrorCode::NamespaceNotFound => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
     /// The name of the collection with this UUID in a database.
     pub fn collection_by_uuid(&self, db: &str, uuid: &[u8]) -> Option<Namespace> {
         let view = self.view();

@@ -1,6 +1,7 @@
 //! Indexes: listed, created, changed, rebuilt, dropped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_error::ErrorCode;
@@ -25,6 +26,9 @@ pub struct ResumedBuild {
     pub outcome: Result<()>,
 }
 
+/// How often a command looks whether another build of its index has ended.
+const BUILD_WAIT: Duration = Duration::from_millis(20);
+
 /// A collation as messages show it.
 fn collation_text(collator: &Collator) -> String {
     let simple = doc! {"locale": "simple"};
@@ -37,16 +41,37 @@ impl DocumentStore {
     ///
     /// # Errors
     /// `CannotCreateIndex` (67), `IndexOptionsConflict` (85), `IndexKeySpecsConflict` (86),
-    /// `DuplicateKey` (11000) and others, see [`IndexSpec::parse`]. Then no index is created.
+    /// `IndexBuildAlreadyInProgress` (285), `DuplicateKey` (11000) and others, see [`IndexSpec::parse`]. Then no index is created.
     pub fn create_indexes(&self, ns: &Namespace, specs: &[&Doc]) -> Result<CreateIndexesInfo> {
-        self.build_indexes(ns, specs, &OpContext::new())
+        self.begin_indexes(ns, specs, &OpContext::new())
     }
 
-    /// As [`DocumentStore::create_indexes`], within limits. Shows its progress in the context.
+    /// As [`DocumentStore::create_indexes`], within limits. Shows its progress in the context. Outside of a transaction it waits for
+    /// the end of another build of the same index.
     ///
     /// # Errors
     /// As there, and the limits of the context.
     pub fn build_indexes(
+        &self,
+        ns: &Namespace,
+        specs: &[&Doc],
+        context: &OpContext,
+    ) -> Result<CreateIndexesInfo> {
+        loop {
+            match self.begin_indexes(ns, specs, context) {
+                Err(error)
+                    if error.code() == ErrorCode::IndexBuildAlreadyInProgress
+                        && !self.catalog().is_in_transaction() =>
+                {
+                    context.check()?;
+                    std::thread::sleep(BUILD_WAIT);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn begin_indexes(
         &self,
         ns: &Namespace,
         specs: &[&Doc],
@@ -109,6 +134,18 @@ impl DocumentStore {
             }
         };
         unfinished.into_iter().map(resume).collect()
+    }
+
+    /// With several servers over one keyspace: removes what commands of servers that are gone have left behind, if this server does
+    /// that for all. Call it every few seconds. Returns how many collections and trees there were.
+    ///
+    /// # Errors
+    /// Errors of the engine; `NotWritablePrimary` (10107).
+    pub fn remove_leftovers(&self) -> Result<usize> {
+        match self.is_shared() && self.leads("leftovers")? {
+            true => self.catalog().drop_leftovers(),
+            false => Ok(0),
+        }
     }
 
     /// Drops indexes. Returns how many there were before.

@@ -9,7 +9,6 @@ use crate::admin::CollectionStats;
 use crate::clock::{environment, now_ms};
 use crate::error::{Error, Result, command};
 use crate::exec::describe::count as int;
-use crate::figures::PlanHashes;
 use crate::keyspace::Durability;
 use crate::namespace::Namespace;
 use crate::store::DocumentStore;
@@ -94,7 +93,7 @@ impl Host<Error> for StoreHost {
         let docs = match stage {
             "$collStats" => vec![coll_stats(&self.store, ns, spec)?],
             "$indexStats" => self.store.index_usage(ns)?,
-            "$planCacheStats" => plan_cache_stats(&self.store, ns),
+            "$planCacheStats" => plan_cache_stats(&self.store, ns)?,
             _ => return Err(not_supported(format_args!("the stage '{stage}'"))),
         };
         Ok(Box::new(Docs::new(docs)))
@@ -102,30 +101,29 @@ impl Host<Error> for StoreHost {
 }
 
 /// The documents of `$planCacheStats`: the plans that won trial runs.
-fn plan_cache_stats(store: &DocumentStore, ns: &Namespace) -> Vec<DocBuf> {
-    let Some(collection) = store.catalog().collection(ns) else {
-        return Vec::new();
-    };
-    let choices = collection.plans().list().into_iter();
-    let described = choices.map(|(shape, summary, chosen_ms, uses)| {
-        let hashes = PlanHashes::of_shape(shape, &collection);
+fn plan_cache_stats(store: &DocumentStore, ns: &Namespace) -> Result<Vec<DocBuf>> {
+    let described = store.cached_plans(ns)?.into_iter().map(|plan| {
         let mut out = doc! {
             "version": "1",
-            "queryHash": hashes.shape.as_str(),
-            "planCacheShapeHash": hashes.shape.as_str(),
-            "planCacheKey": hashes.key.as_str(),
+            "queryHash": plan.hashes.shape.as_str(),
+            "planCacheShapeHash": plan.hashes.shape.as_str(),
+            "planCacheKey": plan.hashes.key.as_str(),
             "isActive": true,
-            "timeOfCreation": Value::DateTime(chosen_ms),
-            "cachedPlan": {"planSummary": summary.as_str()},
+            "works": int(plan.works),
+            "timeOfCreation": Value::DateTime(plan.chosen_ms),
+            "cachedPlan": {"planSummary": plan.summary.as_str()},
             "indexFilterSet": false,
-            "uses": int(uses),
+            "uses": int(plan.uses),
         };
+        if let Some(example) = &plan.example {
+            out.push("createdFromQuery", example);
+        }
         if let Some(host) = store.catalog().hooks().host() {
             out.push("host", host);
         }
         out
     });
-    described.collect()
+    Ok(described.collect())
 }
 
 /// The document of `$collStats`.

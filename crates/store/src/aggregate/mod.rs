@@ -339,6 +339,7 @@ impl<'a> Runner<'a> {
             meta: rest.meta()?,
             by_id_only: front.skip == 0,
             distinct: None,
+            asked: None,
         };
         let limits = self.limits.get();
         match question.plan(self.store.catalog(), ns, &limits)? {

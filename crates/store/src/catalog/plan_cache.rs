@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use frond_bson::DocBuf;
 use parking_lot::Mutex;
 
 use crate::clock::now_ms;
@@ -18,16 +19,38 @@ pub struct PlanCache(Mutex<HashMap<u64, Choice>>);
 
 #[derive(Debug)]
 struct Choice {
-    /// The plan's hash.
-    plan: u64,
-    /// What the plan scans, as `planSummary` tells it.
-    summary: String,
+    winner: Winner,
     /// When it was chosen, in milliseconds since 1970.
     chosen_ms: i64,
     /// Documents in the collection when it was made.
     documents: i64,
     /// Uses left before the plans are tried again.
     uses_left: u32,
+}
+
+/// The result of a trial run.
+#[derive(Clone, Debug)]
+pub(crate) struct Winner {
+    /// The plan's hash.
+    pub plan: u64,
+    /// The `planSummary` of the plan.
+    pub summary: String,
+    /// Units of work that the plan did in its run, at least one.
+    pub works: u64,
+    /// The query that was tried, `{query, sort, projection}`. `None` if it is large, or the server made it from a pipeline.
+    pub example: Option<DocBuf>,
+}
+
+/// A choice as commands list it.
+#[derive(Clone, Debug)]
+pub(crate) struct Cached {
+    /// The hash of the shape.
+    pub shape: u64,
+    pub winner: Winner,
+    /// When it was chosen, in milliseconds since 1970.
+    pub chosen_ms: i64,
+    /// How often it was used since.
+    pub uses: u32,
 }
 
 impl PlanCache {
@@ -50,23 +73,30 @@ impl PlanCache {
             return None;
         }
         choice.uses_left -= 1;
-        Some(choice.plan)
+        Some(choice.winner.plan)
     }
 
-    /// The choices: for each shape what the plan scans, when it was chosen, and how often it was used since.
-    pub(crate) fn list(&self) -> Vec<(u64, String, i64, u32)> {
+    /// Forgets the choice for a shape.
+    pub(crate) fn remove(&self, shape: u64) {
+        self.0.lock().remove(&shape);
+    }
+
+    /// The choices, in the order of their shapes.
+    pub(crate) fn list(&self) -> Vec<Cached> {
         let choices = self.0.lock();
-        let listed = choices.iter().map(|(shape, choice)| {
-            let uses = USES_MAX - choice.uses_left;
-            (*shape, choice.summary.clone(), choice.chosen_ms, uses)
+        let listed = choices.iter().map(|(shape, choice)| Cached {
+            shape: *shape,
+            winner: choice.winner.clone(),
+            chosen_ms: choice.chosen_ms,
+            uses: USES_MAX - choice.uses_left,
         });
         let mut listed: Vec<_> = listed.collect();
-        listed.sort_unstable();
+        listed.sort_unstable_by_key(|choice| choice.shape);
         listed
     }
 
-    /// Remembers the plan with this hash for a shape; `summary` tells what it scans.
-    pub(crate) fn put(&self, shape: u64, documents: i64, plan: u64, summary: String) {
+    /// Remembers the plan that won for a shape.
+    pub(crate) fn put(&self, shape: u64, documents: i64, winner: Winner) {
         let mut choices = self.0.lock();
         if choices.len() >= SHAPES_MAX {
             choices.clear();
@@ -74,8 +104,7 @@ impl PlanCache {
         choices.insert(
             shape,
             Choice {
-                plan,
-                summary,
+                winner,
                 chosen_ms: now_ms(),
                 documents,
                 uses_left: USES_MAX,

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use frond_bson::{Doc, DocBuf, doc};
 use frond_error::ErrorCode;
 use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
@@ -16,7 +17,7 @@ use super::build::{Builder, Wanted};
 use super::executor::Executor;
 use super::operator::{Flow, Pulled};
 use super::reader::Loading;
-use crate::catalog::Collection;
+use crate::catalog::{Collection, Winner};
 use crate::context::OpContext;
 use crate::error::{Error, Result};
 use crate::figures;
@@ -31,6 +32,33 @@ const WORK_MAX: u64 = 1000;
 const FOUND_MAX: u64 = 101;
 /// Candidates that are tried; those with the best ranks.
 const CANDIDATES_MAX: usize = 8;
+/// Of larger queries the plan cache has no example.
+const ASKED_BYTES_MAX: usize = 2 << 10;
+
+/// A query as it was asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    query: DocBuf,
+    sort: Option<DocBuf>,
+}
+
+impl Asked {
+    /// Copies a query. `None` if it is large: the plan cache would hold as much.
+    pub fn new(query: Option<&Doc>, sort: Option<&Doc>) -> Option<Asked> {
+        let query = query.filter(|query| !query.is_empty())?;
+        let sort = sort.filter(|sort| !sort.is_empty());
+        let bytes = query.as_bytes().len() + sort.map_or(0, |sort| sort.as_bytes().len());
+        (bytes <= ASKED_BYTES_MAX).then(|| Asked {
+            query: query.to_owned(),
+            sort: sort.map(Doc::to_owned),
+        })
+    }
+
+    fn to_doc(&self) -> DocBuf {
+        let sort = self.sort.as_deref().unwrap_or(Doc::empty());
+        doc! {"query": &self.query, "sort": sort, "projection": {}}
+    }
+}
 
 /// The query whose plans are tried.
 pub struct Trial<'a> {
@@ -42,6 +70,8 @@ pub struct Trial<'a> {
     pub filter: &'a Arc<Filter>,
     /// The order wanted.
     pub sort: &'a SortSpec,
+    /// The query as it was asked, if it is known.
+    pub asked: Option<&'a Asked>,
     /// Limits.
     pub context: &'a OpContext,
     /// Keeps the runs for `explain`, which ignores the cached choice.
@@ -77,21 +107,27 @@ impl Trial<'_> {
             return Ok(known);
         }
         figures::note(|figures| figures.from_multi_planner = true);
-        let mut best = (f64::NEG_INFINITY, 0);
+        let (mut best, mut works) = ((f64::NEG_INFINITY, 0), 0);
         let mut work_max = WORK_MAX;
         for (position, candidate) in candidates.iter().enumerate().take(CANDIDATES_MAX) {
             let run = self.run(position, candidate, &mut work_max)?;
             // Of equals the one with the better rank, which comes first.
             if run.score > best.0 {
                 best = (run.score, position);
+                works = run.executor.stats().work().max(1);
             }
             if let Some(kept) = self.kept {
                 kept.borrow_mut().push(run);
             }
         }
         if let Some(chosen) = candidates.get(best.1) {
-            let summary = Summary::of(&chosen.access).text();
-            plans.put(shape, documents, identity(&chosen.access), summary);
+            let winner = Winner {
+                plan: identity(&chosen.access),
+                summary: Summary::of(&chosen.access).text(),
+                works,
+                example: self.asked.map(Asked::to_doc),
+            };
+            plans.put(shape, documents, winner);
         }
         Ok(best.1)
     }
@@ -152,6 +188,9 @@ impl Trial<'_> {
 fn is_limit(code: ErrorCode) -> bool {
     matches!(
         code,
-        ErrorCode::MaxTimeMSExpired | ErrorCode::Interrupted | ErrorCode::InterruptedAtShutdown
+        ErrorCode::MaxTimeMSExpired
+            | ErrorCode::Interrupted
+            | ErrorCode::ClientDisconnect
+            | ErrorCode::InterruptedAtShutdown
     )
 }
