@@ -165,7 +165,7 @@ impl DocumentStore {
                 )))
             }
             None => Tree::Bare(Node::leaf(Eof)),
-            Some(planned) => Tree::Plan(query.operators(planned)),
+            Some(planned) => Tree::Plan(Box::new(query.operators(planned))),
         };
         let mut reply = doc! {"explainVersion": "1"};
         reply.push_doc("queryPlanner", |planner| {
@@ -273,7 +273,7 @@ enum Tree {
     /// One operator that reads no collection: there is none, or a counter has the result.
     Bare(Node),
     /// Those of a plan.
-    Plan(Executor),
+    Plan(Box<Executor>),
 }
 
 impl Tree {

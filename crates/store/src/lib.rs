@@ -42,7 +42,7 @@ pub mod views;
 pub mod write;
 
 pub use admin::{
-    CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats,
+    CachedPlan, CatalogCounts, CollectionHash, CollectionInfo, CollectionKind, CollectionStats,
     CompactionEstimate, DamagedBlock, DatabaseHash, DatabaseInfo, DatabaseStats, IndexReport,
     ResumedBuild, ShapeExample, TtlPass, VerifyReport, backup, offline,
 };
@@ -54,7 +54,7 @@ pub use catalog::{
 pub use change_stream::is_change_stream;
 pub use cluster::{ServerInfo, SharedOptions};
 pub use cluster_time::ClusterTime;
-pub use context::{OpContext, Progress};
+pub use context::{OpContext, Progress, Waiting};
 pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
@@ -63,9 +63,9 @@ pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_p
 pub use find::{CountRequest, FindRequest};
 pub use follow::{Applied, Follower};
 pub use keyspace::{
-    ClusterOptions, Damage, DamagePlace, DiskSpace, Durability, Engine, EngineOptions, EngineStats,
-    EventListener, FlushPause, Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener,
-    Reservation, Waits, default_disk_reserve, disk,
+    ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace, DiskSpace, Durability,
+    Engine, EngineOptions, EngineStats, EventListener, FlushPause, Interrupt, LogCut, LogRecovery,
+    MemoryBudget, MemoryUse, NoListener, Reservation, Waits, default_disk_reserve, disk,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

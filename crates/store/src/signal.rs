@@ -45,6 +45,11 @@ impl TailSignal {
         }
     }
 
+    /// Whether a cursor waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.lock().wakers.is_empty()
+    }
+
     /// Wakes all waiting cursors. Returns how many there were.
     pub(crate) fn notify(&self) -> usize {
         let wakers = {

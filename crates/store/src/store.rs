@@ -12,8 +12,8 @@ use crate::cluster_time::{ClusterTime, Times};
 use crate::error::Result;
 use crate::keyspace::disk::Disk;
 use crate::keyspace::{
-    CATALOG_TREE, ClusterOptions, DiskSpace, Engine, EngineOptions, EngineStats, EventListener,
-    LogRecovery, MemoryBudget,
+    CATALOG_TREE, ClusterOptions, ClusterStats, DiskSpace, Engine, EngineOptions, EngineStats,
+    EventListener, LogRecovery, MemoryBudget,
 };
 use crate::merge::{kind, merge_operator};
 use crate::oplog::{Oplog, OplogSettings};
@@ -237,6 +237,12 @@ impl DocumentStore {
     /// The engine's counters.
     pub fn engine_stats(&self) -> EngineStats {
         self.engine().stats()
+    }
+
+    /// Requests to the TiKV cluster, and the number of this run of this server there; `None` with data files.
+    pub fn tikv_stats(&self) -> Option<(ClusterStats, Option<u32>)> {
+        let engine = self.engine();
+        Some((engine.cluster_stats()?, engine.instance()))
     }
 
     /// The room of the file system that holds the files; `None` if the data is in a cluster.

@@ -68,6 +68,34 @@ impl DocumentStore {
         SnapshotReads(Arc::new(self.catalog().moment()))
     }
 
+    /// With other servers in a cluster: the current moment, and a time by which any server finds the same moment
+    /// ([`DocumentStore::snapshot_reads_at`]). `None` otherwise.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn timed_snapshot_reads(&self) -> Result<Option<(SnapshotReads, Timestamp)>> {
+        if !self.engine().is_remote() {
+            return Ok(None);
+        }
+        loop {
+            let reads = self.snapshot_reads();
+            if let Some(stamp) = reads.0.snapshot().stamp()? {
+                self.cluster_time().saw(stamp);
+                return Ok(Some((reads, Timestamp::from_u64(stamp))));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// The moment of a time that a server of the cluster has given out with it. `None` if it is no such time.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn snapshot_reads_at(&self, time: Timestamp) -> Result<Option<SnapshotReads>> {
+        let moment = self.catalog().moment_at(time.to_u64())?;
+        Ok(moment.map(|moment| SnapshotReads(Arc::new(moment))))
+    }
+
     /// A handle that reads at a moment. It cannot write: its requests fail with `IllegalOperation` (20).
     #[must_use]
     pub fn at(&self, moment: &SnapshotReads) -> DocumentStore {

@@ -149,7 +149,7 @@ fn several_indexes_are_built_in_one_pass_while_others_write() {
         f.store.create_indexes(&ns("db.c"), &[&unique]).unwrap();
     });
     sound(&f.store);
-    let trees = f.store.engine().stats().trees;
+    let trees = common::trees(&f.store);
     assert_eq!(
         trees, 4,
         "the catalog, the documents, their segments, and the one index that is left"
@@ -189,7 +189,7 @@ fn a_duplicate_fails_the_build_and_nothing_is_left() {
             &*doc! {"keyPattern": {"u": 1}, "keyValue": {"u": count - 1}}
         );
         assert_eq!(names(&f.store), ["_id_"]);
-        assert_eq!(f.store.engine().stats().trees, 3);
+        assert_eq!(common::trees(&f.store), 3);
         update(&f.store, &doc! {"_id": 7}, &doc! {"$set": {"u": 7}});
         f.store.create_indexes(&c, &[&specs[0], &specs[1]]).unwrap();
         sound(&f.store);
@@ -276,6 +276,24 @@ fn a_value_may_move_to_another_document_during_the_build() {
     );
 }
 
+/// Applications that begin at the same time ask for the same indexes.
+#[test]
+fn a_second_build_of_an_index_waits_for_the_first_one() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    fill(&f.store, DOCUMENTS);
+    let spec = doc! {"key": {"a": 1}, "name": "a"};
+    let (context, progress) = watched();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| f.store.build_indexes(&c, &[&spec], &context));
+        until_begun(&progress);
+        let second = scope.spawn(|| f.store.build_indexes(&c, &[&spec], &OpContext::new()));
+        assert_eq!(first.join().unwrap().unwrap().after, 2);
+        let second = second.join().unwrap().unwrap();
+        assert_eq!((second.before, second.after), (2, 2));
+    });
+}
+
 #[test]
 fn a_build_ends_when_it_is_killed_or_times_out_or_the_collection_is_dropped() {
     let f = Fixture::new();
@@ -310,7 +328,7 @@ fn a_build_ends_when_it_is_killed_or_times_out_or_the_collection_is_dropped() {
                 .unwrap();
         }
     }
-    assert_eq!(f.store.engine().stats().trees, 1);
+    assert_eq!(common::trees(&f.store), 1);
 }
 
 #[test]

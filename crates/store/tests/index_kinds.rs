@@ -194,6 +194,61 @@ fn wildcard_indexes_serve_conditions_on_any_path() {
     assert_eq!(error.code().code(), 291);
 }
 
+/// Values compare by the collation, names of fields never do.
+#[test]
+fn wildcard_indexes_may_have_a_collation() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let folded = doc! {"locale": "en", "strength": 2};
+    f.store
+        .create_indexes(&c, &[&doc! {"key": {"$**": 1}, "collation": &folded}])
+        .unwrap();
+    let docs: Vec<DocBuf> = (0..200)
+        .map(|i| match i {
+            0 => doc! {"_id": 0, "a": "x"},
+            1 => doc! {"_id": 1, "a": "X"},
+            2 => doc! {"_id": 2, "A": "x"},
+            3 => doc! {"_id": 3, "a": {"b": "Y"}},
+            4 => doc! {"_id": 4, "a": ["z", "Z"]},
+            _ => doc! {"_id": i, "a": i, "n": "x"},
+        })
+        .collect();
+    assert_eq!(f.insert(&c, &docs).inserted, 200);
+    assert_eq!(f.store.verify(&c).unwrap().errors, Vec::<String>::new());
+    let cases = [
+        (doc! {"a": "x"}, true, vec![0, 1]),
+        (doc! {"A": "X"}, true, vec![2]),
+        (doc! {"a.b": "y"}, true, vec![3]),
+        (doc! {"a": "Z"}, true, vec![4]),
+        (doc! {"a": {"$gt": "X"}}, true, vec![4]),
+        // Equal bytes are equal by every collation, and the document decides. Of another order only the type is of use.
+        (doc! {"a": "x"}, false, vec![0]),
+        (doc! {"a": {"$gt": "X"}}, false, vec![0, 4]),
+        (doc! {"a": 7}, false, vec![7]),
+    ];
+    for (filter, is_folded, expected) in cases {
+        let request = FindRequest {
+            filter: Some(&filter),
+            collation: is_folded.then(|| frond_query::collation::parse(&folded).unwrap()),
+            ..FindRequest::default()
+        };
+        let (verbosity, context) = (Verbosity::QueryPlanner, OpContext::new());
+        let plan = (f.store)
+            .explain_find(&c, &request, verbosity, &context)
+            .unwrap();
+        let plan = plan.get_doc("queryPlanner").unwrap();
+        let plan = stages(plan.get_doc("winningPlan").unwrap());
+        assert_eq!(plan.last().unwrap(), "IXSCAN", "{filter:?}");
+        let mut found = f.store.find(&c, &request, &context).unwrap();
+        let mut ids = Vec::new();
+        while let Some(doc) = found.next().unwrap() {
+            ids.push(doc.get_i32("_id").unwrap());
+        }
+        ids.sort_unstable();
+        assert_eq!(ids, expected, "{filter:?} {is_folded}");
+    }
+}
+
 #[test]
 fn clustering_indexes_need_no_fetch() {
     let f = Fixture::new();

@@ -6,7 +6,7 @@
 
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frond_store::EngineOptions;
 use frond_store::keyspace::{
@@ -425,36 +425,338 @@ fn tree_ids_are_unique_and_clocks_agree() {
 }
 
 #[test]
+fn a_fenced_instance_commits_nothing_that_it_began_before() {
+    let Ok(_) = std::env::var("FROND_TEST_PD") else {
+        return;
+    };
+    on_both(|open| {
+        let (one, other) = (open(), open());
+        let Some(instance) = one.instance() else {
+            return;
+        };
+        let tree = new_tree(&one);
+        put(&one, tree, &[("a", "0")]);
+        let begun = one.snapshot();
+        let prepared: Vec<WriteSet> = (0..3)
+            .map(|i| {
+                let mut set = WriteSet::with_snapshot(&one.snapshot());
+                set.put_guarded(tree, format!("late {i}").as_bytes(), b"");
+                set.merge(CATALOG_TREE, &[COUNTER, 3], &n(1));
+                set
+            })
+            .collect();
+        let transaction = one.begin(&begun);
+        let mut set = WriteSet::with_snapshot(&begun);
+        set.put_guarded(tree, b"of a transaction", b"");
+        transaction.stage_leaving_room(set, 0).unwrap();
+        other.fence(instance, 0).unwrap();
+        for set in prepared {
+            let late = one.commit(set, Durability::Logged);
+            assert!(
+                matches!(late, Err(EngineError::Conflict { .. })),
+                "{late:?}"
+            );
+        }
+        let late = transaction.commit_reserving(WriteSet::new(), Durability::Logged, || false);
+        assert!(
+            matches!(late, Err(EngineError::Conflict { .. })),
+            "{late:?}"
+        );
+        assert_eq!(
+            keys(&other.snapshot(), tree, ALL, Direction::Forward),
+            ["a"]
+        );
+        // What it begins later is another matter: that is for its lease to forbid.
+        put(&one, tree, &[("b", "1")]);
+        assert_eq!(get(&other.snapshot(), tree, "b").as_deref(), Some("1"));
+        let before = one.snapshot();
+        one.set_lease(&before, one.now_ms() - 1000).unwrap();
+        let mut set = WriteSet::new();
+        set.put(tree, b"c", b"");
+        let late = one.commit(set, Durability::Logged);
+        assert!(
+            matches!(late, Err(EngineError::Conflict { .. })),
+            "{late:?}"
+        );
+        one.extend_lease(one.now_ms() + 60_000);
+        put(&one, tree, &[("c", "2")]);
+        // A new instance goes on, but not with snapshots of the old one.
+        let old = one.snapshot();
+        one.begin_instance().unwrap();
+        assert_ne!(one.instance(), Some(instance));
+        let mut set = WriteSet::new();
+        set.put(tree, b"d", b"");
+        assert!(one.commit(set, Durability::Logged).is_err());
+        one.set_lease(&one.snapshot(), one.now_ms() + 60_000)
+            .unwrap();
+        let mut set = WriteSet::with_snapshot(&old);
+        set.put_guarded(tree, b"d", b"");
+        let late = one.commit(set, Durability::Logged);
+        assert!(
+            matches!(late, Err(EngineError::Conflict { .. })),
+            "{late:?}"
+        );
+        put(&one, tree, &[("d", "3")]);
+        other.fence(one.instance().unwrap(), 0).unwrap();
+        other.fence(one.instance().unwrap() + 100, 0).unwrap();
+    });
+}
+
+#[test]
+fn commits_that_meet_a_fence_are_before_it_or_fail() {
+    let Ok(_) = std::env::var("FROND_TEST_PD") else {
+        return;
+    };
+    on_both(|open| {
+        let (one, other) = (open(), open());
+        let Some(instance) = one.instance() else {
+            return;
+        };
+        let tree = new_tree(&one);
+        one.set_lease(&one.snapshot(), one.now_ms()).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let (one, stop) = (&one, &stop);
+                scope.spawn(move || {
+                    for i in 0.. {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let snapshot = one.snapshot();
+                        let mut set = WriteSet::with_snapshot(&snapshot);
+                        set.put_guarded(tree, format!("{writer} {i}").as_bytes(), b"");
+                        match one.commit(set, Durability::Logged) {
+                            Ok(_) | Err(EngineError::Conflict { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+            for _ in 0..10 {
+                let until = one.now_ms() + 40;
+                one.extend_lease(until);
+                other.fence(instance, until).unwrap();
+                let after = other.snapshot();
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                // Nothing has come since.
+                let now = other.snapshot();
+                let there = |snapshot| keys(snapshot, tree, ALL, Direction::Forward);
+                assert_eq!(there(&now), there(&after));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+#[test]
+fn the_garbage_collector_removes_what_nobody_can_see() {
+    let Ok(_) = std::env::var("FROND_TEST_PD") else {
+        return;
+    };
+    on_both(|open| {
+        let engine = open();
+        let Engine::Tikv(cluster) = &engine else {
+            return;
+        };
+        let collect = |live: &[u32]| {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            drop(engine.snapshot());
+            let needed = cluster.oldest_snapshot();
+            let retention = std::time::Duration::ZERO;
+            cluster.collect_garbage(needed, retention, live).unwrap()
+        };
+        let (kept, dropped) = (new_tree(&engine), new_tree(&engine));
+        let names: Vec<String> = (0..3000).map(|i| format!("{i:04}")).collect();
+        let pairs: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+        put(&engine, kept, &pairs[..10]);
+        put(&engine, dropped, &pairs);
+        let large = "y".repeat(3 << 20);
+        put(&engine, kept, &[("large", &large), ("replaced", &large)]);
+        put(&engine, dropped, &[("large", &large)]);
+        // An instance that is gone has added to a counter.
+        let gone = open();
+        for key in [1, 2] {
+            let mut set = WriteSet::new();
+            set.merge(CATALOG_TREE, &[COUNTER, key], &n(5));
+            gone.commit(set, Durability::Logged).unwrap();
+        }
+        let instance = gone.instance().unwrap();
+        drop(gone);
+        let old = engine.snapshot();
+        put(&engine, kept, &[("replaced", "small"), ("0001", "z")]);
+        let mut set = WriteSet::new();
+        set.drop_tree(dropped);
+        engine.commit(set, Durability::Logged).unwrap();
+        engine.fence(instance, 0).unwrap();
+        // The old snapshot holds all of it.
+        let run = collect(&[]);
+        assert_eq!((run.trees, run.values, run.counters), (0, 0, 0));
+        assert_eq!(get(&old, dropped, "2999").as_deref(), Some("x"));
+        assert_eq!(
+            get(&old, kept, "replaced").map(|value| value.len()),
+            Some(3 << 20)
+        );
+        drop(old);
+        // Nor is anything collected of an instance that is live.
+        let run = collect(&[instance]);
+        assert_eq!((run.trees, run.values, run.counters), (1, 1, 0), "{run:?}");
+        let run = collect(&[]);
+        assert_eq!((run.trees, run.values, run.counters), (0, 0, 2), "{run:?}");
+        let run = collect(&[]);
+        assert_eq!((run.trees, run.values, run.counters), (0, 0, 0), "{run:?}");
+        let snapshot = engine.snapshot();
+        for key in [1, 2] {
+            let sum = snapshot
+                .get(CATALOG_TREE, &[COUNTER, key])
+                .unwrap()
+                .unwrap();
+            assert_eq!(&*sum, n(5));
+        }
+        assert_eq!(get(&snapshot, kept, "replaced").as_deref(), Some("small"));
+        assert_eq!(get(&snapshot, kept, "0001").as_deref(), Some("z"));
+        assert_eq!(
+            get(&snapshot, kept, "large").map(|value| value.len()),
+            Some(3 << 20)
+        );
+        assert_eq!(keys(&snapshot, dropped, ALL, Direction::Forward).len(), 0);
+    });
+}
+
+#[test]
 fn operations_take_few_round_trips() {
     let Ok(_) = std::env::var("FROND_TEST_PD") else {
         return;
     };
     on_both(|open| {
         let engine = open();
-        let Some(_) = engine.cluster_stats() else {
+        let Engine::Tikv(cluster) = &engine else {
             return;
         };
-        let trips = || engine.cluster_stats().unwrap().round_trips;
+        let (tree, index) = (new_tree(&engine), new_tree(&engine));
+        let names: Vec<String> = (0..1000).map(|i| format!("{i:05}")).collect();
+        let wanted = |tree| -> Vec<(TreeId, &[u8])> {
+            names.iter().map(|name| (tree, name.as_bytes())).collect()
+        };
+        let insert = |names: &[String], stamped: bool| {
+            let snapshot = engine.snapshot();
+            let keys: Vec<(TreeId, &[u8])> =
+                names.iter().map(|name| (tree, name.as_bytes())).collect();
+            snapshot.prefetch(&keys).unwrap();
+            let mut set = WriteSet::with_snapshot(&snapshot);
+            for name in names {
+                assert!(!snapshot.contains(tree, name.as_bytes()).unwrap());
+                set.put_guarded(tree, name.as_bytes(), &[7; 100]);
+                for part in 0..4 {
+                    set.put(index, format!("{part} {name}").as_bytes(), b"");
+                }
+                if stamped {
+                    set.put_stamped(index, 0, b"", b"entry");
+                }
+            }
+            set.merge(CATALOG_TREE, &[COUNTER, 9], &n(1));
+            engine.commit(set, Durability::Logged).unwrap();
+        };
+        let scan = |tree, rows: usize| {
+            let snapshot = engine.snapshot();
+            let mut cursor = snapshot
+                .cursor(tree, Included(b"0 00100"), Unbounded, Direction::Forward)
+                .unwrap();
+            for _ in 0..rows {
+                cursor.next().unwrap().unwrap();
+            }
+            snapshot.prefetch(&wanted(index)[..rows]).unwrap();
+        };
+        insert(&names[..1], false);
+        scan(index, 0);
+        // Where the region is, and whether there is a lock still.
+        while engine
+            .get_latest(tree, names[0].as_bytes())
+            .unwrap()
+            .is_none()
+        {}
+        let operations: [(&str, u64, &dyn Fn()); 8] = [
+            ("a snapshot", 1, &|| drop(engine.snapshot())),
+            ("1,000 documents with 4 indexes", 5, &|| {
+                insert(&names[1..], false)
+            }),
+            ("the newest value of a key", 1, &|| {
+                let found = engine.get_latest(tree, names[0].as_bytes()).unwrap();
+                assert_eq!(found.unwrap().unwrap().len(), 100);
+            }),
+            ("the newest value of no key", 1, &|| {
+                assert!(engine.get_latest(tree, b"x").unwrap().unwrap().is_none());
+            }),
+            ("1,000 look-ups", 2, &|| {
+                let snapshot = engine.snapshot();
+                snapshot.prefetch(&wanted(tree)).unwrap();
+                for name in &names {
+                    assert!(snapshot.contains(tree, name.as_bytes()).unwrap());
+                }
+            }),
+            ("the region of a scan", 4, &|| scan(index, 100)),
+            ("100 entries of an index with their documents", 3, &|| {
+                scan(index, 100)
+            }),
+            ("a document with its entry in the oplog", 5, &|| {
+                insert(&["a".to_owned()], true);
+            }),
+        ];
+        for (what, most, operation) in operations {
+            let began = cluster.stats().round_trips;
+            operation();
+            let taken = cluster.stats().round_trips - began;
+            assert!(taken <= most, "{what}: {taken} of {most}");
+        }
+        let stats = cluster.stats();
+        assert!(stats.timestamps.count > 0 && stats.timestamps.micros > 0);
+        assert!(stats.gets.count > 0 && stats.scans.count > 0 && stats.commits.count > 0);
+    });
+}
+
+#[test]
+fn ranges_of_many_keys_are_deleted_with_other_operations() {
+    on_both(|open| {
+        let engine = open();
         let tree = new_tree(&engine);
-        let began = trips();
-        let snapshot = engine.snapshot();
-        assert_eq!(trips() - began, 1, "a snapshot");
-        let mut set = WriteSet::with_snapshot(&snapshot);
-        for i in 0..500 {
-            set.put_guarded(tree, format!("{i:05}").as_bytes(), b"value");
+        for part in 0..5 {
+            let mut set = WriteSet::new();
+            for i in 0..5000 {
+                set.put(tree, format!("{part} {i:05}").as_bytes(), b"x");
+            }
+            engine.commit(set, Durability::Logged).unwrap();
         }
-        set.merge(CATALOG_TREE, &[COUNTER, 9], &n(500));
+        let mut set = WriteSet::new();
+        set.set_frees_space();
+        set.delete_range(tree, b"", Some(b"4 04990"));
+        set.put(tree, b"mark", b"1");
         engine.commit(set, Durability::Logged).unwrap();
-        assert_eq!(trips() - began, 4, "a commit: two phases and a timestamp");
-        let began = trips();
-        let snapshot = engine.snapshot();
-        let names: Vec<String> = (0..500).map(|i| format!("{i:05}")).collect();
-        let wanted: Vec<(TreeId, &[u8])> =
-            names.iter().map(|name| (tree, name.as_bytes())).collect();
-        snapshot.prefetch(&wanted).unwrap();
-        for name in &names {
-            assert!(snapshot.contains(tree, name.as_bytes()).unwrap());
+        assert_eq!(
+            keys(&engine.snapshot(), tree, ALL, Direction::Forward).len(),
+            11
+        );
+        let mut set = WriteSet::new();
+        set.delete_range(tree, b"", None);
+        engine.commit(set, Durability::Logged).unwrap();
+        assert_eq!(
+            keys(&engine.snapshot(), tree, ALL, Direction::Forward).len(),
+            0
+        );
+    });
+}
+
+#[test]
+fn pages_of_large_values_are_bounded() {
+    on_both(|open| {
+        let engine = open();
+        let tree = new_tree(&engine);
+        let large = "z".repeat(5 << 20);
+        for i in 0..4 {
+            put(&engine, tree, &[(&format!("{i}"), &large)]);
         }
-        assert_eq!(trips() - began, 2, "500 look-ups");
+        put(&engine, tree, &[("4", "small"), ("5", "small")]);
+        for direction in [Direction::Forward, Direction::Backward] {
+            assert_eq!(keys(&engine.snapshot(), tree, ALL, direction).len(), 6);
+        }
     });
 }

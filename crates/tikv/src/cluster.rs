@@ -2,46 +2,38 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use frond_tree::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
 
+use parking_lot::Mutex;
 use tikv::TimestampExt;
 
+use crate::collected::Collected;
 use crate::commit;
-use crate::connection::Connection;
+use crate::connection::{Connection, PHYSICAL_SHIFT};
 use crate::counters::Slots;
+use crate::direct;
+use crate::failure::malformed;
+use crate::fence;
+use crate::garbage;
 use crate::held::Held;
 use crate::keys::Keys;
 use crate::options::ClusterOptions;
 use crate::raiser::Raiser;
-use crate::shared::Shared;
-use crate::snapshot::Snapshot;
+use crate::regions::{Nodes, Regions};
+use crate::shared::{RowBytes, Shared};
+use crate::snapshot::{Base, Snapshot};
 use crate::stamps::{self, DurableStamp, InFlight};
+use crate::stats::ClusterStats;
 use crate::transaction::Transaction;
 use crate::trees::{self, TreeIds};
+use crate::value::{self, Stored};
 
 /// A handle to a cluster. Clones are cheap and share everything.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) shared: Arc<Shared>,
-}
-
-/// Requests since the cluster was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ClusterStats {
-    /// Timestamps asked for.
-    pub timestamps: u64,
-    /// Look-ups of one key or many.
-    pub gets: u64,
-    /// Pages of ranges.
-    pub scans: u64,
-    /// Transactions that were sent.
-    pub commits: u64,
-    /// Requests that were repeated.
-    pub retries: u64,
-    /// Steps that came one after the other, each waiting for an answer.
-    pub round_trips: u64,
 }
 
 impl Cluster {
@@ -53,24 +45,31 @@ impl Cluster {
         let connection = Connection::open(&options)?;
         let keys = Keys::new(&options.key_prefix);
         let instance = trees::add(&connection, keys.last_instance(), 1, 0)?;
+        let slots = Slots::default();
+        slots.begin_instance(instance, true);
         Ok(Cluster {
             shared: Arc::new(Shared {
                 connection,
                 keys,
                 merge: options.merge,
                 counters: options.counters,
-                slots: Slots::new(instance),
+                slots,
                 held: Held::default(),
                 tree_ids: TreeIds::default(),
                 memory: MemoryBudget::for_clients(options.client_bytes),
                 in_flight: Arc::new(InFlight::default()),
+                snapshots: Arc::new(InFlight::default()),
                 durable_stamp: DurableStamp::default(),
                 raiser: Raiser::default(),
+                regions: Regions::default(),
+                nodes: Nodes::default(),
+                row_bytes: RowBytes::default(),
+                collected: Mutex::default(),
             }),
         })
     }
 
-    /// The number of this instance of a server, which is never used again.
+    /// The number of this instance of a server, which is never used again by another one.
     pub fn instance(&self) -> u32 {
         self.shared.slots.instance()
     }
@@ -89,13 +88,87 @@ impl Cluster {
         Snapshot::new(&self.shared)
     }
 
+    /// The snapshot with this stamp ([`Snapshot::stamp`]), on any server. No commit can be based on it. `None` if the stamp is not
+    /// that of a snapshot. The caller sees to it that garbage was not collected up to there.
+    pub fn snapshot_at(&self, stamp: u64) -> Option<Snapshot> {
+        let at = stamps::snapshot_of(stamp)?;
+        Some(Snapshot {
+            base: Arc::new(Base::kept_past(&self.shared, at)),
+            own: None,
+        })
+    }
+
+    /// The newest committed value of a key: one request, without a timestamp. The outer `None` is for a value that is too large for
+    /// that, and if something is in the way: a snapshot reads it then.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Interrupted`].
+    pub fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+        if self.shared.is_counter(tree, key) {
+            return Ok(None);
+        }
+        let stored_key = self.shared.keys.value(tree, key);
+        let stored = match direct::get(&self.shared, stored_key)? {
+            None => return Ok(None),
+            Some(None) => return Ok(Some(None)),
+            Some(Some(stored)) => stored,
+        };
+        match value::read(stored) {
+            Some(Stored::Whole(value)) => Ok(Some(Some(value))),
+            Some(Stored::InParts(_)) => Ok(None),
+            None => Err(malformed(tree, key)),
+        }
+    }
+
     /// Commits a write set: all of it or nothing. If it has guarded keys, `base` is the snapshot that they must not have changed
     /// since; a snapshot serves for one commit. Without guarded keys conflicts with others are resolved by trying again.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::Unavailable`] if nothing was committed, [`Error::OutcomeUnknown`], [`Error::TooLarge`].
     pub fn commit(&self, mut set: WriteSet, base: Option<Snapshot>) -> Result<Committed> {
-        commit::commit(&self.shared, &mut set, base)
+        commit::commit(&self.shared, &mut set, base, true)
+    }
+
+    /// As [`Cluster::commit`], also without a lease: for the commit that gets one.
+    ///
+    /// # Errors
+    /// As [`Cluster::commit`].
+    pub fn commit_without_lease(
+        &self,
+        mut set: WriteSet,
+        base: Option<Snapshot>,
+    ) -> Result<Committed> {
+        commit::commit(&self.shared, &mut set, base, false)
+    }
+
+    /// Goes on as a new instance of a server, which may not commit before [`Cluster::set_lease`].
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub fn begin_instance(&self) -> Result<()> {
+        let shared = &self.shared;
+        let instance = trees::add(&shared.connection, shared.keys.last_instance(), 1, 0)?;
+        shared.slots.begin_instance(instance, false);
+        Ok(())
+    }
+
+    /// Allows commits whose snapshots have timestamps from `since` on, and of times up to `until_ms`. Without it all are allowed.
+    pub fn set_lease(&self, since: u64, until_ms: u64) {
+        self.shared.slots.set_lease(since, until_ms);
+    }
+
+    /// Moves the end of the lease.
+    pub fn extend_lease(&self, until_ms: u64) {
+        self.shared.slots.extend_lease(until_ms);
+    }
+
+    /// Returns when no commit of another instance can take place any more whose snapshot was taken up to `until_ms`, the end of
+    /// its lease. It may be told [`Error::Conflict`], or find out that its commit took place before.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Interrupted`].
+    pub fn fence(&self, instance: u32, until_ms: u64) -> Result<()> {
+        fence::fence(&self.shared, instance, until_ms)
     }
 
     /// Begins a transaction on a snapshot, which serves for no other commit.
@@ -109,6 +182,30 @@ impl Cluster {
     /// [`Error::Interrupted`].
     pub fn await_transaction(&self, tree: TreeId, key: &[u8]) -> Result<()> {
         self.shared.held.wait(tree, key)
+    }
+
+    /// A timestamp that no snapshot of this server has a lower one than.
+    pub fn oldest_snapshot(&self) -> u64 {
+        self.shared.snapshots.oldest(&self.shared.connection)
+    }
+
+    /// Removes what only snapshots before `needed` can see, the oldest timestamp that any server needs. It keeps what has changed
+    /// within `retention`, and what the instances in `live` have.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Interrupted`].
+    pub fn collect_garbage(
+        &self,
+        needed: u64,
+        retention: Duration,
+        live: &[u32],
+    ) -> Result<Collected> {
+        let now = self.shared.connection.timestamp()?.version() >> PHYSICAL_SHIFT;
+        let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
+        let safepoint = now.saturating_sub(retention) << PHYSICAL_SHIFT;
+        let run = garbage::collect(&self.shared, safepoint.min(needed), live)?;
+        self.shared.collected.lock().add(&run);
+        Ok(run)
     }
 
     /// The time of the cluster's clock in milliseconds. It is the same on all servers but for a request's time.
@@ -204,16 +301,7 @@ impl Cluster {
 
     /// Requests since the cluster was opened.
     pub fn stats(&self) -> ClusterStats {
-        let calls = &self.shared.connection.calls;
-        let figure = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        ClusterStats {
-            timestamps: figure(&calls.timestamps),
-            gets: figure(&calls.gets),
-            scans: figure(&calls.scans),
-            commits: figure(&calls.commits),
-            retries: figure(&calls.retries),
-            round_trips: figure(&calls.round_trips),
-        }
+        ClusterStats::of(&self.shared)
     }
 }
 

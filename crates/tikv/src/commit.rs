@@ -10,15 +10,16 @@ use frond_tree::{
 };
 use tikv::{Timestamp, TimestampExt, TransactionClient};
 
-use crate::connection::{Calls, options, patiently};
-use crate::counters::{Slot, read_record, record};
+use crate::bound::half_open;
+use crate::connection::{Calls, Kind, options, patiently};
+use crate::counters::Slot;
 use crate::failure::{self, CommitFailure};
 use crate::held::Holder;
 use crate::overlay::{Change, Overlay, TreeKey, value_after};
 use crate::shared::Shared;
 use crate::snapshot::{Base, Snapshot};
 use crate::stamps::{self, STAMPS_MAX, UnderWay};
-use crate::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, whole};
+use crate::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, read_record, record, whole};
 
 /// TiKV takes no longer keys; some bytes are left for what it adds.
 const STORED_KEY_BYTES_MAX: usize = 7 << 10;
@@ -44,8 +45,11 @@ struct Mutations {
 
 /// How an attempt has ended.
 enum Outcome {
-    Committed,
+    /// With the timestamp after which others see it, or a later one.
+    Committed(u64),
     Failed(CommitFailure),
+    /// Nothing was committed, and the cluster answers again.
+    TryAgain,
     /// Nothing was committed, for a reason that may pass.
     NotCommitted(String),
 }
@@ -55,14 +59,18 @@ pub(crate) fn commit(
     shared: &Arc<Shared>,
     set: &mut WriteSet,
     base: Option<Snapshot>,
+    needs_lease: bool,
 ) -> Result<Committed> {
     set.check()?;
     shared.held.check(set.guarded_keys(), None)?;
+    if set.frees_space() {
+        shorten_ranges(shared, set)?;
+    }
     if let Some(base) = base.filter(|_| set.guarded_keys().next().is_some()) {
         let mut overlay = Overlay::default();
-        let stamped = stamp(shared, set)?;
+        let stamped = stamp(shared, set, Some(&base))?;
         add(&mut overlay, set, &base)?;
-        return commit_on(shared, &base.base, &overlay, stamped);
+        return commit_on(shared, &base.base, &overlay, stamped, needs_lease);
     }
     let only_ranges = |operation| matches!(operation, WriteOperation::DeleteRange(..));
     if !set.is_empty() && set.operations().all(only_ranges) {
@@ -79,19 +87,22 @@ pub(crate) fn commit(
                 &copy
             }
         };
+        let base = Snapshot::new(shared);
         let mut stamped = None;
         let attempt = match attempt.stamps_needed() {
             0 => attempt,
             _ => {
-                stamped = stamp(shared, &mut copy)?;
+                stamped = stamp(shared, &mut copy, Some(&base))?;
                 &copy
             }
         };
-        let base = Snapshot::new(shared);
         let mut overlay = Overlay::default();
         add(&mut overlay, attempt, &base)?;
-        match commit_on(shared, &base.base, &overlay, stamped) {
-            Err(Error::Conflict { .. }) if attempts < BLIND_ATTEMPTS_MAX => {
+        match commit_on(shared, &base.base, &overlay, stamped, needs_lease) {
+            Err(Error::Conflict { .. })
+                if attempts < BLIND_ATTEMPTS_MAX
+                    && (!needs_lease || shared.slots.allows(base.timestamp()?)) =>
+            {
                 attempts += 1;
                 std::thread::sleep(Duration::from_millis(u64::from(attempts.min(20))));
             }
@@ -134,9 +145,15 @@ pub(crate) struct Stamped {
 
 /// Makes the keys of stamped puts. Returns their stamps.
 ///
-/// They are made of a new timestamp and not of that of the snapshot: a transaction may be old, and readers in the order of stamps
-/// are far beyond it. Whoever changes the same keys later begins after this commit, and so has a later stamp.
-pub(crate) fn stamp(shared: &Arc<Shared>, set: &mut WriteSet) -> Result<Option<Stamped>> {
+/// They are made of the timestamp of `base`, the snapshot of an operation that has just begun, if no reader in the order of stamps
+/// can be beyond it; or else of a new one. A transaction has no such snapshot: who looks for changes from some time on expects those
+/// of transactions that are committed later. Whoever changes the same keys later begins after this commit, and so has a later
+/// stamp.
+pub(crate) fn stamp(
+    shared: &Arc<Shared>,
+    set: &mut WriteSet,
+    base: Option<&Snapshot>,
+) -> Result<Option<Stamped>> {
     let needed = set.stamps_needed();
     if needed == 0 {
         return Ok(None);
@@ -148,6 +165,14 @@ pub(crate) fn stamp(shared: &Arc<Shared>, set: &mut WriteSet) -> Result<Option<S
             limit: STAMPS_MAX as usize,
         });
     }
+    if let Some(base) = base
+        && let at = base.timestamp()?
+        && let Some(first) = stamps::first(at)
+        && let Some(under_way) = UnderWay::begin_at(&shared.in_flight, at)
+    {
+        set.stamp_keys(first);
+        return Ok(Some(Stamped { first, under_way }));
+    }
     let under_way = UnderWay::begin(&shared.in_flight, &shared.connection);
     let first = loop {
         // With too many timestamps in one millisecond, one of the next is needed.
@@ -158,6 +183,49 @@ pub(crate) fn stamp(shared: &Arc<Shared>, set: &mut WriteSet) -> Result<Option<S
     };
     set.stamp_keys(first);
     Ok(Some(Stamped { first, under_way }))
+}
+
+/// Deletes what range deletes have above the limit, the first keys first, before the rest is committed with the other operations.
+/// A write set that frees space allows that: what it deletes is not needed, whether it is committed or not.
+fn shorten_ranges(shared: &Arc<Shared>, set: &WriteSet) -> Result<()> {
+    for operation in set.operations() {
+        let WriteOperation::DeleteRange(tree, lower, upper) = operation else {
+            continue;
+        };
+        let (mut from, to) = {
+            let (lower, upper) = half_open(
+                Bound::Included(lower),
+                upper.map_or(Bound::Unbounded, Bound::Excluded),
+            );
+            let keys = &shared.keys;
+            let upper = upper.map_or_else(|| keys.tree(tree).1, |upper| keys.value(tree, &upper));
+            (keys.value(tree, &lower), upper)
+        };
+        let prefix = shared.keys.value_prefix_len();
+        loop {
+            let base = Snapshot::new(shared);
+            let range = (from.clone(), to.clone());
+            let part = (shared.regions).clip(&shared.connection, range, Direction::Forward)?;
+            let found = base
+                .base
+                .scan_keys(&part.0, &part.1, DELETES_MAX as u32 + 1)?;
+            if found.len() <= DELETES_MAX {
+                if part.1 == to {
+                    break;
+                }
+                from = part.1;
+                continue;
+            }
+            for keys in found[..DELETES_MAX].chunks(DELETES_AT_ONCE) {
+                let mut part = WriteSet::new();
+                keys.iter()
+                    .for_each(|key| part.delete(tree, &key[prefix..]));
+                commit(shared, &mut part, None, true)?;
+            }
+            from.clone_from(&found[DELETES_MAX]);
+        }
+    }
+    Ok(())
 }
 
 /// Deletes ranges, some keys at a time.
@@ -184,7 +252,7 @@ fn delete_ranges(shared: &Arc<Shared>, set: &WriteSet) -> Result<Committed> {
                 break;
             }
             let is_last = part.len() < DELETES_AT_ONCE;
-            commit(shared, &mut part, None)?;
+            commit(shared, &mut part, None, true)?;
             if is_last {
                 break;
             }
@@ -200,6 +268,7 @@ pub(crate) fn commit_on(
     base: &Base,
     overlay: &Overlay,
     stamped: Option<Stamped>,
+    needs_lease: bool,
 ) -> Result<Committed> {
     let at = base.at()?;
     let committed = Committed {
@@ -208,7 +277,12 @@ pub(crate) fn commit_on(
     if overlay.is_empty() {
         return Ok(committed);
     }
-    let mut slot = shared.slots.take();
+    let (connection, keys) = (&shared.connection, &shared.keys);
+    let Some(mut slot) = shared.slots.take(connection, keys, at, needs_lease)? else {
+        // The server may not make the commit. The caller tries again when it has a lease.
+        Calls::count(&connection.calls.conflicts);
+        return Err(try_again());
+    };
     let prepared = prepare(shared, base, overlay, at, &slot);
     let (mut mutations, added) = match prepared {
         Ok(prepared) => prepared,
@@ -219,12 +293,8 @@ pub(crate) fn commit_on(
     };
     let Some(transaction) = base.transaction.lock().take() else {
         shared.slots.give_back(slot);
-        // A timestamp serves for one commit. The caller tries again on a new snapshot.
-        return Err(Error::Conflict {
-            tree: TreeId(0),
-            key: Vec::new(),
-            held: false,
-        });
+        // A timestamp serves for one commit.
+        return Err(try_again());
     };
     let parts = std::mem::take(&mut mutations.parts);
     if let Err(error) = parts
@@ -237,17 +307,21 @@ pub(crate) fn commit_on(
     let slot_key = mutations.puts.first().map(|(key, _)| key.clone());
     let outcome = send(shared, transaction, mutations, at, &slot);
     let (result, is_known) = match outcome {
-        Ok(Outcome::Committed) => {
+        Ok(Outcome::Committed(seen_from)) => {
             slot.added.extend(added);
+            slot.not_before = seen_from;
             (Ok(committed), true)
         }
+        Ok(Outcome::TryAgain) => (Err(try_again()), true),
         Ok(Outcome::Failed(CommitFailure::Conflict(key))) => {
+            Calls::count(&shared.connection.calls.conflicts);
             (Err(failure::conflict(&shared.keys, &key)), true)
         }
         Ok(Outcome::Failed(CommitFailure::Blocked(text)) | Outcome::NotCommitted(text)) => {
             (Err(Error::Unavailable(text)), true)
         }
         Ok(Outcome::Failed(CommitFailure::Unknown(text))) => {
+            Calls::count(&shared.connection.calls.unknown);
             (Err(Error::OutcomeUnknown(text)), false)
         }
         Err(error) => (Err(Error::OutcomeUnknown(error.to_string())), false),
@@ -259,6 +333,15 @@ pub(crate) fn commit_on(
         (false, ..) => {}
     }
     result
+}
+
+/// Of a commit that did not take place, and may on a new snapshot.
+fn try_again() -> Error {
+    Error::Conflict {
+        tree: TreeId(0),
+        key: Vec::new(),
+        held: false,
+    }
 }
 
 /// Keeps a commit under way until it is known how it has ended.
@@ -286,11 +369,13 @@ fn prepare(
     let mut added = Added::new();
     let mut mutations = Mutations {
         parts: Vec::new(),
-        puts: Vec::with_capacity(overlay.changes().len() + 1),
+        puts: Vec::with_capacity(overlay.changes().len() + 2),
         deletes: Vec::new(),
         locks: Vec::new(),
     };
-    // The first put is the primary key: it must be one of the slot.
+    // The first put is the primary key.
+    let slot_record = keys.record(slot.writer);
+    mutations.puts.push((slot_record, record(at, &[])));
     let merged = overlay
         .changes()
         .iter()
@@ -319,10 +404,6 @@ fn prepare(
         let slot_key = keys.counter(tree, key, slot.writer);
         mutations.puts.push((slot_key, record(at, &sum)));
         added.insert(of.clone(), sum);
-    }
-    if mutations.puts.is_empty() {
-        let key = keys.record(slot.writer);
-        mutations.puts.push((key, record(at, &[])));
     }
     let snapshot_values = values_of(base, &to_read)?;
     let mut place = 0;
@@ -355,7 +436,7 @@ fn prepare(
                 put_in_parts(
                     shared,
                     &mut mutations,
-                    *tree,
+                    (*tree, key),
                     stored_key,
                     &value,
                     (at, place),
@@ -426,7 +507,7 @@ fn values_of<'a>(base: &Base, wanted: &[(TreeId, &'a [u8])]) -> Result<Values<'a
 fn put_in_parts(
     shared: &Shared,
     mutations: &mut Mutations,
-    tree: TreeId,
+    (tree, key): (TreeId, &[u8]),
     stored_key: Vec<u8>,
     value: &[u8],
     (at, place): (u64, u32),
@@ -439,6 +520,10 @@ fn put_in_parts(
     };
     let keys = place.keys(&shared.keys, tree);
     let pairs: Vec<_> = keys.zip(parts.map(<[u8]>::to_vec)).collect();
+    // First whose parts they are, so that the collector finds none without that.
+    let owner = shared.keys.owner(tree, at, place.place);
+    let owned = (owner, [&[0], key].concat());
+    mutations.parts.push(vec![owned]);
     let groups = pairs.chunks(PARTS_AT_ONCE).map(<[_]>::to_vec);
     mutations.parts.extend(groups);
     mutations.puts.push((stored_key, place.to_value()));
@@ -447,9 +532,8 @@ fn put_in_parts(
 /// Writes some parts of a large value. If a later step fails, the collector removes them.
 fn put_group(shared: &Arc<Shared>, group: Vec<(Vec<u8>, Vec<u8>)>) -> Result<()> {
     let connection = &shared.connection;
-    Calls::count(&connection.calls.commits);
     let group: Arc<[(Vec<u8>, Vec<u8>)]> = group.into();
-    connection.read(move |client| {
+    connection.read(Kind::Commit, move |client| {
         let group = group.clone();
         async move {
             let mut transaction = client.begin_with_options(options()).await?;
@@ -470,7 +554,6 @@ fn send(
     slot: &Slot,
 ) -> Result<Outcome> {
     let connection = &shared.connection;
-    Calls::count(&connection.calls.commits);
     // The first phase, the timestamp, the second phase.
     for _ in 0..3 {
         Calls::count(&connection.calls.round_trips);
@@ -501,7 +584,9 @@ fn send(
         let mut pause = Duration::from_millis(5);
         let failure = loop {
             match transaction.commit().await {
-                Ok(_) => return Outcome::Committed,
+                Ok(seen_from) => {
+                    return Outcome::Committed(seen_from.map_or(at, |at| at.version()));
+                }
                 Err(error) => match failure::of_commit(&error, at) {
                     // The first phase can be repeated.
                     CommitFailure::Blocked(_) if Instant::now() + pause < blocked_until => {
@@ -515,8 +600,8 @@ fn send(
         match failure {
             CommitFailure::Unknown(text) => {
                 match was_committed(&client, &slot_key, at, patience).await {
-                    Ok(true) => Outcome::Committed,
-                    Ok(false) => Outcome::NotCommitted(text),
+                    Ok((true, now)) => Outcome::Committed(now),
+                    Ok((false, _)) => Outcome::TryAgain,
                     Err(error) => {
                         Outcome::Failed(CommitFailure::Unknown(format!("{text}; then {error}")))
                     }
@@ -533,25 +618,25 @@ fn send(
     })
 }
 
-/// Whether a transaction was committed: its slot's key tells, and nobody else writes that. Reading it ends a transaction that
-/// is half done.
+/// Whether a transaction was committed, and the timestamp at which that was seen: its slot's record tells, and nobody else writes
+/// that. Reading it ends a transaction that is half done.
 async fn was_committed(
     client: &TransactionClient,
     key: &[u8],
     at: u64,
     deadline: Instant,
-) -> Result<bool> {
-    let stored = patiently(deadline, None, || {
+) -> Result<(bool, u64)> {
+    let (stored, now) = patiently(deadline, None, || {
         let (client, key) = (client.clone(), key.to_vec());
         async move {
             let now: Timestamp = client.current_timestamp().await?;
-            debug_assert!(now.version() > at);
-            client.snapshot(now, options()).get(key).await
+            let stored = client.snapshot(now, options()).get(key).await?;
+            Ok((stored, now.version()))
         }
     })
     .await?;
     let stored = stored.as_deref().and_then(read_record);
-    Ok(stored.is_some_and(|(last, _)| last == at))
+    Ok((stored.is_some_and(|(last, _)| last == at), now))
 }
 
 /// The keys that a transaction takes when it stages a write set.

@@ -4,6 +4,7 @@
 //! waits on a channel, and looks now and then whether its operation was interrupted.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -16,24 +17,46 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::may_pass;
 use crate::options::ClusterOptions;
+use crate::pd::{Failure, Pd};
 
 /// How often a waiting caller looks whether it was interrupted.
 const CHECK: Duration = Duration::from_millis(20);
 /// Pauses between attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The milliseconds of a timestamp are above so many bits.
+pub(crate) const PHYSICAL_SHIFT: u32 = 18;
 /// The largest message that the client takes: a page of rows, each just small enough to be whole.
 const MESSAGE_BYTES_MAX: usize = 512 << 20;
 /// How long the shared clock goes on by this machine's clock before PD is asked again.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(1);
 
+/// The kinds of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Timestamp,
+    Get,
+    Scan,
+    Commit,
+    Region,
+    Collector,
+}
+
+const KINDS: usize = 6;
+
+/// How often something was done, and how long it took.
+#[derive(Debug, Default)]
+pub(crate) struct Timed {
+    pub(crate) count: AtomicU64,
+    pub(crate) micros: AtomicU64,
+}
+
 /// Requests since the cluster was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    pub(crate) timestamps: AtomicU64,
-    pub(crate) gets: AtomicU64,
-    pub(crate) scans: AtomicU64,
-    pub(crate) commits: AtomicU64,
+    timed: [Timed; KINDS],
+    pub(crate) conflicts: AtomicU64,
+    pub(crate) unknown: AtomicU64,
     pub(crate) retries: AtomicU64,
     /// Steps that follow each other: a step may be several requests at once.
     pub(crate) round_trips: AtomicU64,
@@ -43,15 +66,27 @@ impl Calls {
     pub(crate) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
+
+    pub(crate) fn of(&self, kind: Kind) -> &Timed {
+        &self.timed[kind as usize]
+    }
+
+    fn note(&self, kind: Kind, began: Instant) {
+        let timed = self.of(kind);
+        Calls::count(&timed.count);
+        let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        timed.micros.fetch_add(micros, Ordering::Relaxed);
+    }
 }
 
 /// A connection to the cluster.
 pub(crate) struct Connection {
     client: TransactionClient,
+    pd: Arc<Pd>,
     runtime: Option<Runtime>,
     patience: Duration,
     request_timeout: Duration,
-    pub(crate) calls: Calls,
+    pub(crate) calls: Arc<Calls>,
     /// The last time of PD in milliseconds, and when it came.
     clock: Mutex<Option<(Instant, u64)>>,
     last_timestamp: AtomicU64,
@@ -103,10 +138,11 @@ impl Connection {
         };
         Ok(Connection {
             client: connected?,
+            pd: Arc::new(Pd::new(options)),
             runtime: Some(runtime),
             patience: options.patience,
             request_timeout: options.request_timeout,
-            calls: Calls::default(),
+            calls: Arc::default(),
             clock: Mutex::default(),
             last_timestamp: AtomicU64::new(0),
         })
@@ -114,6 +150,10 @@ impl Connection {
 
     pub(crate) fn client(&self) -> &TransactionClient {
         &self.client
+    }
+
+    pub(crate) fn pd(&self) -> &Arc<Pd> {
+        &self.pd
     }
 
     fn runtime(&self) -> Result<&Runtime> {
@@ -139,7 +179,7 @@ impl Connection {
     }
 
     /// Reads something, again and again if the cluster does not answer.
-    pub(crate) fn read<T, F, W>(&self, request: F) -> Result<T>
+    pub(crate) fn read<T, F, W>(&self, kind: Kind, request: F) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(TransactionClient) -> W + Send + Sync + 'static,
@@ -147,8 +187,25 @@ impl Connection {
     {
         Calls::count(&self.calls.round_trips);
         let (client, deadline) = (self.client.clone(), self.deadline());
-        let work = async move { patiently(deadline, None, || request(client.clone())).await };
-        wait_for(self.runtime()?, work, true)
+        let (calls, began) = (self.calls.clone(), Instant::now());
+        let work =
+            async move { patiently(deadline, Some(&calls), || request(client.clone())).await };
+        let done = wait_for(self.runtime()?, work, true);
+        self.calls.note(kind, began);
+        done
+    }
+
+    /// Asks PD or a node something once. The inner error is theirs.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<Result<T, Failure>> {
+        Calls::count(&self.calls.round_trips);
+        let began = Instant::now();
+        let done = wait_for(self.runtime()?, async move { Ok(work.await) }, true);
+        self.calls.note(kind, began);
+        done
     }
 
     /// Does something that must not be left half done.
@@ -156,22 +213,26 @@ impl Connection {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
-        wait_for(self.runtime()?, async move { Ok(work.await) }, false)
+        let began = Instant::now();
+        let done = wait_for(self.runtime()?, async move { Ok(work.await) }, false);
+        self.calls.note(Kind::Commit, began);
+        done
     }
 
     /// A timestamp after all that were given out.
     pub(crate) fn timestamp(&self) -> Result<Timestamp> {
-        Calls::count(&self.calls.timestamps);
-        let at = self.read(|client| async move { client.current_timestamp().await })?;
+        let at = self.read(Kind::Timestamp, |client| async move {
+            client.current_timestamp().await
+        })?;
         self.note_clock(&at);
         Ok(at)
     }
 
     /// A transaction whose snapshot is the current state.
     pub(crate) fn begin(&self) -> Result<tikv::Transaction> {
-        Calls::count(&self.calls.timestamps);
-        let begun =
-            self.read(|client| async move { client.begin_with_options(options()).await })?;
+        let begun = self.read(Kind::Timestamp, |client| async move {
+            client.begin_with_options(options()).await
+        })?;
         self.note_clock(&begun.start_timestamp());
         Ok(begun)
     }
@@ -184,7 +245,7 @@ impl Connection {
     fn note_clock(&self, at: &Timestamp) {
         self.last_timestamp
             .fetch_max(at.version(), Ordering::SeqCst);
-        let at = at.version() >> 18;
+        let at = at.version() >> PHYSICAL_SHIFT;
         let mut clock = self.clock.lock();
         if clock.is_none_or(|(_, before)| before <= at) {
             *clock = Some((Instant::now(), at));
@@ -199,7 +260,7 @@ impl Connection {
                 at + since.elapsed().as_millis() as u64
             }
             last => match (self.timestamp(), last) {
-                (Ok(at), _) => at.version() >> 18,
+                (Ok(at), _) => at.version() >> PHYSICAL_SHIFT,
                 (Err(_), Some((since, at))) => at + since.elapsed().as_millis() as u64,
                 (Err(_), None) => 0,
             },

@@ -8,6 +8,7 @@ use frond_tree::{Direction, Result, TreeId};
 use crate::bound::{half_open, just_above};
 use crate::overlay::{Change, apply, value_after};
 use crate::snapshot::{Pairs, Snapshot};
+use crate::value;
 
 /// Rows of the first page, and of the largest one; each page has twice the rows of the one before.
 const ROWS_MIN: u32 = 128;
@@ -171,14 +172,35 @@ impl Cursor {
             Some(upper) => keys.value(self.tree, upper),
             None => keys.tree(self.tree).1,
         };
+        if self.bytes_per_row == 0 {
+            self.bytes_per_row = base.shared.row_bytes.get(self.tree);
+        }
         let rows = match self.bytes_per_row {
             0 => self.rows,
             bytes => self.rows.min((PAGE_BYTES / bytes).max(2) as u32),
         };
-        let stored = base.scan_raw(&from, &to, rows, self.direction)?;
-        let more = stored.len() >= rows as usize;
-        let mut page = base.whole(self.tree, stored)?;
+        let range = (from.clone(), to.clone());
+        let connection = &base.shared.connection;
+        let region = base
+            .shared
+            .regions
+            .clip(connection, range, self.direction)?;
+        let mut stored = base.scan_raw(&region.0, &region.1, rows, self.direction)?;
+        let mut more = stored.len() >= rows as usize;
+        let fitting = fitting(&stored);
+        if fitting < stored.len() {
+            stored.truncate(fitting);
+            more = true;
+        }
+        // Where the page ends if it does not end with a row: at the border of the region.
         let prefix = keys.value_prefix_len();
+        let border = match (more, self.direction) {
+            (true, _) => None,
+            (false, Direction::Forward) => (region.1 != to).then_some(region.1),
+            (false, Direction::Backward) => (region.0 != from).then_some(region.0),
+        };
+        let border = border.and_then(|border| Some(border.get(prefix..)?.to_vec()));
+        let mut page = base.whole(self.tree, stored)?;
         page.iter_mut().for_each(|(key, _)| {
             key.drain(..prefix);
         });
@@ -186,11 +208,23 @@ impl Cursor {
             .iter()
             .map(|(key, value)| key.len() + value.len())
             .sum();
-        self.bytes_per_row = bytes / page.len().max(1);
+        if !page.is_empty() {
+            self.bytes_per_row = bytes / page.len();
+            base.shared.row_bytes.set(self.tree, self.bytes_per_row);
+        }
         self.rows = (self.rows * 2).clamp(ROWS_MIN, ROWS_MAX);
         // What the page covers of the rest, and what is left.
         let last = page.last().filter(|_| more).map(|(key, _)| key.clone());
         let (covered, rest) = match (last, self.direction) {
+            (None, direction) if border.is_some() => {
+                let border = border.unwrap_or_default();
+                let below = (lower.to_vec(), Some(border.clone()));
+                let above = (border, upper.map(<[u8]>::to_vec));
+                match direction {
+                    Direction::Forward => (below, Some(above)),
+                    Direction::Backward => (above, Some(below)),
+                }
+            }
             (None, _) => ((lower.to_vec(), upper.map(<[u8]>::to_vec)), None),
             (Some(last), Direction::Forward) => {
                 let next = just_above(&last);
@@ -267,6 +301,16 @@ impl Cursor {
             Direction::Backward => rows.into_iter().rev().collect(),
         })
     }
+}
+
+/// How many of some stored rows fit into a page: at least one.
+fn fitting(stored: &Pairs) -> usize {
+    let mut bytes = 0;
+    let mut fits = |(key, stored): &(Vec<u8>, Vec<u8>)| {
+        bytes += key.len() + value::bytes(stored);
+        bytes <= PAGE_BYTES
+    };
+    stored.iter().take_while(|row| fits(row)).count().max(1)
 }
 
 /// The first key above all that begin with `prefix`.

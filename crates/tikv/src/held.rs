@@ -5,15 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use frond_tree::{Error, Interrupt, Result, TreeId};
+use frond_tree::{Error, Result, TreeId, Wait};
 use parking_lot::{Condvar, Mutex};
 
 use crate::overlay::TreeKey;
-
-/// How often a waiting operation looks whether it was interrupted.
-const CHECK: Duration = Duration::from_millis(10);
 
 /// A transaction, as those see it that wait for its end.
 #[derive(Default)]
@@ -30,9 +26,9 @@ impl Holder {
 
     fn wait(&self) -> Result<()> {
         let mut has_ended = self.has_ended.lock();
+        let wait = Wait::for_transaction()?;
         while !*has_ended {
-            Interrupt::check_current()?;
-            self.ended.wait_for(&mut has_ended, CHECK);
+            wait.on(&self.ended, &mut has_ended)?;
         }
         Ok(())
     }

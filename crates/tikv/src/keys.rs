@@ -6,16 +6,18 @@
 //! | `m`, `d`, tree | a dropped tree whose keys are still there |
 //! | `m`, `i` | the number of the last instance of a server |
 //! | `m`, `n` | the first tree id that is not reserved |
+//! | `m`, `s`, instance | how many slots an instance has reserved, and when it was fenced |
 //! | `m`, `t`, tree | a tree |
-//! | `p`, tree, timestamp, place, number | a part of a large value |
+//! | `p`, tree, timestamp, place, number | a part of a large value; under the last number, a byte and the key of the value |
 //! | `r`, writer | the last commit of a writer |
 //! | `t`, tree, key | a value |
 //!
-//! Numbers are big-endian; a tree has 4 bytes, a writer 8.
+//! Numbers are big-endian; a tree and an instance have 4 bytes, a writer 8.
 
 use frond_tree::TreeId;
 
 /// Makes and reads keys.
+#[derive(Clone)]
 pub(crate) struct Keys {
     prefix: Vec<u8>,
 }
@@ -130,6 +132,38 @@ impl Keys {
         ])
     }
 
+    /// The key of the value that the parts of a large value belong to.
+    pub(crate) fn owner(&self, tree: TreeId, at: u64, place: u32) -> Vec<u8> {
+        self.part(tree, at, place, u16::MAX)
+    }
+
+    /// The tree, the timestamp, the place and the number of a part, of its key.
+    pub(crate) fn split_part(&self, key: &[u8]) -> Option<(TreeId, u64, u32, u16)> {
+        let rest = key.get(self.prefix.len() + 1..)?;
+        let (tree, rest) = rest.split_first_chunk()?;
+        let (at, rest) = rest.split_first_chunk()?;
+        let (place, number) = rest.split_first_chunk()?;
+        Some((
+            TreeId(u32::from_be_bytes(*tree)),
+            u64::from_be_bytes(*at),
+            u32::from_be_bytes(*place),
+            u16::from_be_bytes(number.try_into().ok()?),
+        ))
+    }
+
+    /// The parts of all large values of a tree.
+    pub(crate) fn parts(&self, tree: TreeId) -> (Vec<u8>, Vec<u8>) {
+        (
+            self.make(&[b"p", &tree.0.to_be_bytes()]),
+            self.end_of(b'p', tree),
+        )
+    }
+
+    /// The parts of all large values.
+    pub(crate) fn all_parts(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.make(&[b"p"]), self.make(&[b"q"]))
+    }
+
     pub(crate) fn tree_entry(&self, tree: TreeId) -> Vec<u8> {
         self.make(&[b"mt", &tree.0.to_be_bytes()])
     }
@@ -142,10 +176,29 @@ impl Keys {
         self.make(&[b"md", &tree.0.to_be_bytes()])
     }
 
-    /// The tree of one of the entries above.
+    pub(crate) fn dropped_entries(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.make(&[b"md"]), self.make(&[b"me"]))
+    }
+
+    pub(crate) fn instances(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.make(&[b"ms"]), self.make(&[b"mt"]))
+    }
+
+    /// The prefix in hexadecimal digits.
+    pub(crate) fn prefix_as_text(&self) -> Vec<u8> {
+        let digits = self.prefix.iter().map(|byte| format!("{byte:02x}"));
+        digits.collect::<String>().into_bytes()
+    }
+
+    /// The tree of one of the entries above, or the instance.
     pub(crate) fn split_entry(&self, key: &[u8]) -> Option<TreeId> {
         let tree = key.get(self.prefix.len() + 2..)?.try_into().ok()?;
         Some(TreeId(u32::from_be_bytes(tree)))
+    }
+
+    /// What is known of an instance of a server.
+    pub(crate) fn instance(&self, instance: u32) -> Vec<u8> {
+        self.make(&[b"ms", &instance.to_be_bytes()])
     }
 
     pub(crate) fn next_tree(&self) -> Vec<u8> {
@@ -180,6 +233,10 @@ mod tests {
         assert!(from <= key && key < to);
         let key = keys.part(TreeId(9), 1 << 50, 2, 3);
         assert_eq!(keys.split(&key), None);
+        assert_eq!(keys.split_part(&key), Some((TreeId(9), 1 << 50, 2, 3)));
+        let owner = keys.owner(TreeId(9), 1 << 50, 2);
+        assert!(key < owner && owner < keys.parts(TreeId(9)).1);
+        assert!(keys.all_parts().0 < key && owner < keys.all_parts().1);
         assert_eq!(
             keys.split_entry(&keys.tree_entry(TreeId(8))),
             Some(TreeId(8))

@@ -6,25 +6,35 @@
 
 mod bound;
 mod cluster;
+mod collected;
 mod commit;
 mod connection;
 mod counters;
 mod cursor;
+mod direct;
 mod failure;
+mod fence;
+mod garbage;
 mod held;
+mod instances;
 mod keys;
 mod options;
 mod overlay;
+mod pd;
 mod raiser;
+mod regions;
 mod shared;
 mod snapshot;
 mod stamps;
+mod stats;
 mod transaction;
 mod trees;
 mod value;
 
-pub use cluster::{Cluster, ClusterStats};
+pub use cluster::Cluster;
+pub use collected::Collected;
 pub use cursor::Cursor;
 pub use options::ClusterOptions;
 pub use snapshot::Snapshot;
+pub use stats::{ClusterStats, Requests};
 pub use transaction::Transaction;

@@ -1,14 +1,18 @@
 //! What all handles of a cluster share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use frond_tree::{MemoryBudget, MergeOperator, TreeId};
+use parking_lot::Mutex;
 
+use crate::collected::Collected;
 use crate::connection::Connection;
 use crate::counters::Slots;
 use crate::held::Held;
 use crate::keys::Keys;
 use crate::raiser::Raiser;
+use crate::regions::{Nodes, Regions};
 use crate::stamps::{DurableStamp, InFlight};
 use crate::trees::TreeIds;
 
@@ -23,8 +27,38 @@ pub(crate) struct Shared {
     pub(crate) tree_ids: TreeIds,
     pub(crate) memory: MemoryBudget,
     pub(crate) in_flight: Arc<InFlight>,
+    /// The snapshots of this server.
+    pub(crate) snapshots: Arc<InFlight>,
     pub(crate) durable_stamp: DurableStamp,
     pub(crate) raiser: Raiser,
+    pub(crate) regions: Regions,
+    pub(crate) nodes: Nodes,
+    pub(crate) row_bytes: RowBytes,
+    /// What the collector has done since the cluster was opened.
+    pub(crate) collected: Mutex<Collected>,
+}
+
+/// The size of the rows that cursors have met last in each tree, so that the first page of the next one is not too large.
+#[derive(Default)]
+pub(crate) struct RowBytes {
+    by_tree: Mutex<HashMap<TreeId, usize>>,
+}
+
+impl RowBytes {
+    const TREES_MAX: usize = 16 << 10;
+
+    /// 0 if it is not known.
+    pub(crate) fn get(&self, tree: TreeId) -> usize {
+        self.by_tree.lock().get(&tree).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set(&self, tree: TreeId, bytes: usize) {
+        let mut by_tree = self.by_tree.lock();
+        if by_tree.len() >= RowBytes::TREES_MAX {
+            by_tree.clear();
+        }
+        by_tree.insert(tree, bytes);
+    }
 }
 
 impl Shared {

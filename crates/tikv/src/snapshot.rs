@@ -8,12 +8,12 @@ use frond_tree::{Direction, Error, Result, TreeId};
 use parking_lot::Mutex;
 use tikv::{Timestamp, TimestampExt};
 
-use crate::connection::{Calls, options};
-use crate::counters::read_record;
+use crate::connection::{Kind, options};
 use crate::failure::malformed;
 use crate::overlay::{Change, Overlay, apply, value_after};
 use crate::shared::Shared;
-use crate::value::{self, Stored};
+use crate::stamps::UnderWay;
+use crate::value::{self, Stored, read_record};
 
 /// What was added to counters, by their keys.
 pub(crate) type Additions = HashMap<Vec<u8>, Vec<Arc<[u8]>>>;
@@ -41,6 +41,8 @@ pub(crate) struct Base {
     /// The transaction that began with this timestamp, for the one commit that may be based on it.
     pub(crate) transaction: Mutex<Option<tikv::Transaction>>,
     fetched: Mutex<Fetched>,
+    /// What it reads is not collected.
+    _live: Option<UnderWay>,
 }
 
 /// Why a snapshot could not be taken.
@@ -84,6 +86,7 @@ pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Base {
     pub(crate) fn new(shared: &Arc<Shared>) -> Base {
+        let live = UnderWay::begin(&shared.snapshots, &shared.connection);
         let begun = shared.connection.begin();
         let at = begun
             .as_ref()
@@ -93,6 +96,26 @@ impl Base {
             at: at.map_err(Failed::of),
             transaction: Mutex::new(begun.ok()),
             fetched: Mutex::default(),
+            _live: Some(live),
+        }
+    }
+
+    /// A moment in the past, for reading only. What it reads may be collected.
+    pub(crate) fn past(shared: &Arc<Shared>, at: u64) -> Base {
+        Base {
+            shared: shared.clone(),
+            at: Ok(at),
+            transaction: Mutex::new(None),
+            fetched: Mutex::default(),
+            _live: None,
+        }
+    }
+
+    /// The same, whose versions are kept as long as it lives, if they are there.
+    pub(crate) fn kept_past(shared: &Arc<Shared>, at: u64) -> Base {
+        Base {
+            _live: Some(UnderWay::needing(&shared.snapshots, at)),
+            ..Base::past(shared, at)
         }
     }
 
@@ -110,9 +133,8 @@ impl Base {
         let connection = &self.shared.connection;
         let mut found = HashMap::with_capacity(keys.len());
         for keys in keys.chunks(KEYS_AT_ONCE) {
-            Calls::count(&connection.calls.gets);
             let keys: Arc<[Vec<u8>]> = keys.into();
-            let pairs: Pairs = connection.read(move |client| {
+            let pairs: Pairs = connection.read(Kind::Get, move |client| {
                 let keys = keys.clone();
                 async move {
                     let mut snapshot = client.snapshot(at, options());
@@ -145,9 +167,8 @@ impl Base {
         }
         let at = self.timestamp()?;
         let connection = &self.shared.connection;
-        Calls::count(&connection.calls.scans);
         let range = (lower.to_vec(), upper.to_vec());
-        connection.read(move |client| {
+        connection.read(Kind::Scan, move |client| {
             let (lower, upper) = range.clone();
             async move {
                 let mut snapshot = client.snapshot(at, options());
@@ -162,6 +183,24 @@ impl Base {
                         pairs.map(collect).collect()
                     }
                 })
+            }
+        })
+    }
+
+    /// The first keys of a range, at most `limit`.
+    pub(crate) fn scan_keys(&self, lower: &[u8], upper: &[u8], limit: u32) -> Result<Vec<Vec<u8>>> {
+        if lower >= upper {
+            return Ok(Vec::new());
+        }
+        let at = self.timestamp()?;
+        let connection = &self.shared.connection;
+        let range = (lower.to_vec(), upper.to_vec());
+        connection.read(Kind::Scan, move |client| {
+            let (lower, upper) = range.clone();
+            async move {
+                let mut snapshot = client.snapshot(at, options());
+                let keys = snapshot.scan_keys(lower..upper, limit).await?;
+                Ok(keys.map(Vec::from).collect())
             }
         })
     }
@@ -297,6 +336,15 @@ impl Base {
 }
 
 impl Snapshot {
+    /// A time of the oplog's clock for this snapshot, from which any server takes the same one ([`crate::Cluster::snapshot_at`]).
+    /// `None` if PD has given out too many timestamps in that millisecond: then another snapshot has one.
+    ///
+    /// # Errors
+    /// Why there is no snapshot.
+    pub fn stamp(&self) -> Result<Option<u64>> {
+        Ok(crate::stamps::of_snapshot(self.base.at()?))
+    }
+
     pub(crate) fn new(shared: &Arc<Shared>) -> Snapshot {
         Snapshot {
             base: Arc::new(Base::new(shared)),

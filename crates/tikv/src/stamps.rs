@@ -13,14 +13,13 @@ use frond_tree::Result;
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, PHYSICAL_SHIFT};
 
 /// A commit may take so many stamps.
 pub(crate) const STAMPS_MAX: u32 = 1 << POSITION_BITS;
 
 const POSITION_BITS: u32 = 10;
 const NUMBER_BITS: u32 = 11;
-const PHYSICAL_SHIFT: u32 = 18;
 
 /// The first stamp of a commit with this timestamp. `None` if PD has given out too many timestamps in the millisecond: then
 /// another one is needed.
@@ -44,6 +43,20 @@ pub(crate) fn bound(timestamp: u64) -> u64 {
     (ms / 1000) << 32 | (ms % 1000) << (NUMBER_BITS + POSITION_BITS) | number << POSITION_BITS
 }
 
+/// A stamp for the snapshot with a timestamp, from which that is found again. `None` as for [`first`].
+pub(crate) fn of_snapshot(timestamp: u64) -> Option<u64> {
+    Some(first(timestamp)? | u64::from(STAMPS_MAX - 1))
+}
+
+/// The timestamp of a stamp of [`of_snapshot`]. `None` for others.
+pub(crate) fn snapshot_of(stamp: u64) -> Option<u64> {
+    let (seconds, rest) = (stamp >> 32, stamp & 0xffff_ffff);
+    let ms = rest >> (NUMBER_BITS + POSITION_BITS);
+    let number = (rest >> POSITION_BITS) & ((1 << NUMBER_BITS) - 1);
+    let is_last = rest & u64::from(STAMPS_MAX - 1) == u64::from(STAMPS_MAX - 1);
+    (is_last && ms < 1000).then_some((seconds * 1000 + ms) << PHYSICAL_SHIFT | number)
+}
+
 /// The commits with stamps that are under way on this server, each with a timestamp that its stamps are not below.
 ///
 /// A commit becomes visible some time after it got its stamps. So a reader in the order of stamps must not go past those of a
@@ -51,9 +64,20 @@ pub(crate) fn bound(timestamp: u64) -> u64 {
 #[derive(Default)]
 pub(crate) struct InFlight {
     begun: Mutex<BTreeMap<u64, usize>>,
+    /// Readers may have gone up to here: no commit may take a stamp of a timestamp that is not above.
+    settled: AtomicU64,
 }
 
-/// A commit that is under way.
+impl InFlight {
+    /// A timestamp that those under way, and those to come, do not have a lower one than.
+    pub(crate) fn oldest(&self, connection: &Connection) -> u64 {
+        let begun = self.begun.lock();
+        let first = begun.first_key_value().map(|(at, _)| *at);
+        first.unwrap_or_else(|| connection.last_timestamp())
+    }
+}
+
+/// A commit that is under way, or a snapshot.
 pub(crate) struct UnderWay {
     among: Arc<InFlight>,
     at: u64,
@@ -65,6 +89,32 @@ impl UnderWay {
         let mut begun = among.begun.lock();
         let at = connection.last_timestamp();
         *begun.entry(at).or_default() += 1;
+        UnderWay {
+            among: among.clone(),
+            at,
+        }
+    }
+}
+
+impl UnderWay {
+    /// Registers a commit that takes its stamps of a timestamp that it has already. `None` if that is too old.
+    pub(crate) fn begin_at(among: &Arc<InFlight>, at: u64) -> Option<UnderWay> {
+        let mut begun = among.begun.lock();
+        if at <= among.settled.load(Ordering::SeqCst) {
+            return None;
+        }
+        *begun.entry(at).or_default() += 1;
+        Some(UnderWay {
+            among: among.clone(),
+            at,
+        })
+    }
+}
+
+impl UnderWay {
+    /// Registers something that needs a timestamp which was given out before.
+    pub(crate) fn needing(among: &Arc<InFlight>, at: u64) -> UnderWay {
+        *among.begun.lock().entry(at).or_default() += 1;
         UnderWay {
             among: among.clone(),
             at,
@@ -89,7 +139,9 @@ pub(crate) fn settled(in_flight: &InFlight, connection: &Connection) -> Result<u
     // A commit that registers after this has a later timestamp.
     let now = connection.timestamp()?.version();
     let begun = in_flight.begun.lock();
-    Ok(begun.first_key_value().map_or(now, |(at, _)| now.min(*at)))
+    let settled = begun.first_key_value().map_or(now, |(at, _)| now.min(*at));
+    in_flight.settled.fetch_max(settled, Ordering::SeqCst);
+    Ok(settled)
 }
 
 /// Is told the stamps that readers may rely on.
@@ -145,6 +197,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_commit_takes_no_stamp_that_readers_have_passed() {
+        let in_flight = Arc::new(InFlight::default());
+        in_flight.settled.store(100, Ordering::SeqCst);
+        assert!(UnderWay::begin_at(&in_flight, 100).is_none());
+        let under_way = UnderWay::begin_at(&in_flight, 101).unwrap();
+        assert_eq!(in_flight.begun.lock().first_key_value(), Some((&101, &1)));
+        drop(under_way);
+        assert!(in_flight.begun.lock().is_empty());
+    }
+
+    #[test]
     fn stamps_are_in_the_order_of_timestamps() {
         let at = |ms: u64, number: u64| ms << PHYSICAL_SHIFT | number;
         let order = [
@@ -166,6 +229,13 @@ mod tests {
                 .all(|stamp| (stamp & 0xffff_ffff) <= i32::MAX as u64)
         );
         assert_eq!(first(at(1000, 1 << NUMBER_BITS)), None);
+        for timestamp in order {
+            assert_eq!(
+                snapshot_of(of_snapshot(timestamp).unwrap()),
+                Some(timestamp)
+            );
+            assert_eq!(snapshot_of(first(timestamp).unwrap()), None);
+        }
         assert!(bound(at(1000, 1 << 17)) < first(at(1001, 0)).unwrap());
     }
 }

@@ -118,10 +118,10 @@ impl Transaction {
             .held
             .check(extra.guarded_keys(), Some(&self.holder));
         held?;
-        let stamped = commit::stamp(&self.shared, &mut extra)?;
         let State { base, writes, .. } = &mut *state;
+        let stamped = commit::stamp(&self.shared, &mut extra, None)?;
         commit::add(Arc::make_mut(writes), &extra, base)?;
-        commit::commit_on(&self.shared, &base.base, writes, stamped)
+        commit::commit_on(&self.shared, &base.base, writes, stamped, true)
     }
 }
 

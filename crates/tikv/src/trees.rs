@@ -3,7 +3,7 @@
 use frond_tree::{Error, Result, TreeId};
 use parking_lot::Mutex;
 
-use crate::connection::{Connection, options};
+use crate::connection::{Connection, Kind, options};
 use crate::keys::Keys;
 
 /// So many ids are reserved at once. A server that stops leaves the rest unused.
@@ -38,7 +38,7 @@ pub(crate) fn add(connection: &Connection, key: Vec<u8>, by: u32, first: u32) ->
     for _ in 0..ATTEMPTS_MAX {
         let key = key.clone();
         let deadline = connection.deadline();
-        let added = connection.read(move |client| {
+        let added = connection.read(Kind::Commit, move |client| {
             let key = key.clone();
             async move {
                 let mut transaction = client.begin_with_options(options()).await?;

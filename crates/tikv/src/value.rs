@@ -1,7 +1,8 @@
 //! How values are stored: a byte that tells the form, and the value itself or the place of its parts.
 //!
 //! TiKV stores no empty value, and takes no entry above 8 MiB. So a large value is stored in parts, under the timestamp of its
-//! commit. A commit that replaces the value leaves the parts for the collector, since older snapshots may read them.
+//! commit. A commit that replaces the value leaves the parts for the collector, since older snapshots may read them; the collector
+//! finds the value by the key that is stored with the parts.
 
 use frond_tree::TreeId;
 
@@ -58,6 +59,16 @@ pub(crate) fn whole(value: &[u8]) -> Vec<u8> {
     stored
 }
 
+/// The bytes of a stored value, about: those of its parts if it is in parts.
+pub(crate) fn bytes(stored: &[u8]) -> usize {
+    match stored {
+        [IN_PARTS, .., high, low] if stored.len() == Place::BYTES => {
+            usize::from(u16::from_be_bytes([*high, *low])) * PART_BYTES
+        }
+        _ => stored.len(),
+    }
+}
+
 /// Reads a stored value; `None` if it is malformed.
 pub(crate) fn read(mut stored: Vec<u8>) -> Option<Stored> {
     match *stored.first()? {
@@ -79,6 +90,19 @@ pub(crate) fn read(mut stored: Vec<u8>) -> Option<Stored> {
     }
 }
 
+/// What a key of a slot holds: the timestamp of the commit, and what was added so far.
+pub(crate) fn record(at: u64, added: &[u8]) -> Vec<u8> {
+    let mut record = at.to_be_bytes().to_vec();
+    record.extend_from_slice(added);
+    record
+}
+
+/// Reads [`record`].
+pub(crate) fn read_record(stored: &[u8]) -> Option<(u64, &[u8])> {
+    let (at, added) = stored.split_first_chunk()?;
+    Some((u64::from_be_bytes(*at), added))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +116,8 @@ mod tests {
             place: 7,
             parts: 34,
         };
+        assert_eq!(bytes(&place.to_value()), 34 * PART_BYTES);
+        assert_eq!(bytes(&whole(b"leaf")), 5);
         assert_eq!(read(place.to_value()), Some(Stored::InParts(place)));
         for malformed in [&[][..], &[2, 3], &[IN_PARTS, 1, 2]] {
             assert_eq!(read(malformed.to_vec()), None);

@@ -138,9 +138,18 @@ fn run_with<T>(interrupt: Option<Interrupt>, operation: impl FnOnce() -> T) -> T
 }
 
 /// A wait of the operation on this thread.
-pub(crate) struct Wait(Option<(Interrupt, WaitFor, Instant)>);
+#[derive(Debug)]
+pub struct Wait(Option<(Interrupt, WaitFor, Instant)>);
 
 impl Wait {
+    /// Begins a wait for the end of a transaction.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn for_transaction() -> Result<Wait> {
+        Wait::begin(WaitFor::Transaction)
+    }
+
     /// Begins a wait, unless the operation is interrupted.
     pub(crate) fn begin(what: WaitFor) -> Result<Wait> {
         let current = CURRENT.with_borrow(Clone::clone);
@@ -154,7 +163,10 @@ impl Wait {
     }
 
     /// Waits for a notification, or a part of that; the caller looks again what it waits for.
-    pub(crate) fn on<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn on<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>) -> Result<()> {
         match &self.0 {
             None => condition.wait(guard),
             Some((interrupt, ..)) => {

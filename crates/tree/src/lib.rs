@@ -124,7 +124,7 @@ pub use format_version::{FormatVersion, format_version};
 pub use hold::ConflictHold;
 pub use identity_hasher::IdentityHasher;
 pub use inspect::{Problem, ProblemKind, Progress};
-pub use interrupt::{Interrupt, Waits};
+pub use interrupt::{Interrupt, Wait, Waits};
 pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
 pub use merge::{Malformed, MergeOperator, NoMerge};
 pub use merger::Direction;

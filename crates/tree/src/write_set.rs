@@ -248,7 +248,8 @@ impl WriteSet {
         self.frees_space = true;
     }
 
-    pub(crate) fn frees_space(&self) -> bool {
+    /// See [`WriteSet::set_frees_space`].
+    pub fn frees_space(&self) -> bool {
         self.frees_space
     }
 

@@ -1,4 +1,4 @@
-//! Index builds that the last run of the server did not finish, or other servers over the same keyspace.
+//! Removal of the leftovers of other servers over the same keyspace, and index builds that the last run of the server did not finish.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +46,8 @@ fn resume(server: &Server, limits: &OpContext) {
     let Ok(_writing) = writing else {
         return;
     };
+    // The next look comes soon.
+    let _ = server.store.remove_leftovers();
     for build in server.store.resume_index_builds(limits) {
         let mut attributes = doc! {"namespace": build.ns.as_str()};
         attributes.push_array("indexes", |names| {

@@ -359,6 +359,9 @@ impl Replication {
         if self.is_standby() {
             return self.moments.of_standby(&self.store, at);
         }
+        if let Some(found) = self.moments.of_cluster(&self.store, at)? {
+            return Ok(found);
+        }
         // An entry is there before the reply of its write, and some writes have no entries.
         let written = || {
             let replied = Timestamp::from_u64(self.written.load(Ordering::SeqCst));

@@ -17,6 +17,10 @@ use super::shown;
 /// Moments that are kept at once. Beyond that the oldest is dropped.
 const MOMENTS_MAX: usize = 256;
 
+/// How long a read at the time of a write waits until no server commits with an earlier time any more, and how often it looks.
+const SETTLED_WAIT: Duration = Duration::from_secs(1);
+const SETTLED_LOOK: Duration = Duration::from_millis(20);
+
 /// The default of `minSnapshotHistoryWindowInSeconds`.
 const WINDOW_SECONDS: u64 = 300;
 
@@ -149,6 +153,49 @@ impl Moments {
             )),
             _ => Ok((reads, time)),
         }
+    }
+
+    /// The moment of a server of a cluster at a time, or the current one with its time. Nothing is kept: any server finds the moment
+    /// of a time by itself. `None` if the store is not in a cluster.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` (239) for a time that no server has given out for a moment, or of too long ago; errors of the engine.
+    pub fn of_cluster(
+        &self,
+        store: &DocumentStore,
+        at: Option<Timestamp>,
+    ) -> Result<Option<(SnapshotReads, Timestamp)>> {
+        let Some(now) = store.timed_snapshot_reads()? else {
+            return Ok(None);
+        };
+        let Some(at) = at else {
+            return Ok(Some(now));
+        };
+        let age = u64::from(now.1.time).saturating_sub(u64::from(at.time));
+        if age <= self.window().as_secs()
+            && let Some(reads) = store.snapshot_reads_at(at)?
+        {
+            return Ok(Some((reads, at)));
+        }
+        // The time of the last write is that of the current moment, as long as there is no later one, and none comes before it.
+        let until = Instant::now() + SETTLED_WAIT;
+        while store.oplog().durable() < at.to_u64() && Instant::now() < until {
+            std::thread::sleep(SETTLED_LOOK);
+            store.flush_log()?;
+        }
+        let reads = store.snapshot_reads();
+        let last = reads.last_entry(store)?;
+        if last != Timestamp::default() && last <= at && store.oplog().durable() >= at.to_u64() {
+            return Ok(Some((reads, at)));
+        }
+        Err(Error::new(
+            ErrorCode::SnapshotTooOld,
+            format!(
+                "Read timestamp {} is not available: servers of a cluster have the times that snapshot reads have returned,                  for minSnapshotHistoryWindowInSeconds ({} s); begin a new snapshot session",
+                shown(at),
+                self.window().as_secs()
+            ),
+        ))
     }
 
     /// Drops moments that are older than the window; all but the newest while memory is scarce.

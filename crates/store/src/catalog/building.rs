@@ -162,7 +162,7 @@ impl Catalog {
             // Other servers have to know it.
             true => persist::put_index(&mut batch, uuid, &new),
             // The catalog on disk has only the index that it replaces.
-            false => (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree)),
+            false => (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree, None)),
         }
         let all = collection.indexes.iter().chain([&new]).cloned().collect();
         self.replace(&collection, Some(collection.with_indexes(all)), batch)?;
@@ -344,7 +344,7 @@ impl Catalog {
                     persist::put_index(&mut batch, uuid, &after);
                 } else {
                     (older.iter()).for_each(|side| persist::delete_working(&mut batch, *side));
-                    persist::put_working(&mut batch, side);
+                    persist::put_working(&mut batch, side, None);
                 }
                 closed.push((after.clone(), *last));
                 *index = after;

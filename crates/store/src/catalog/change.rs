@@ -354,6 +354,9 @@ impl Catalog {
             batch.create_tree(segments, &collection.settings.segments_tree());
         }
         persist::put_collection(&mut batch, &collection);
+        if let Some(cluster) = (self.state.cluster.as_ref()).filter(|_| is_temporary(ns.coll())) {
+            cluster.stage_temporary(&mut batch, &uuid);
+        }
         logged::log_create(&mut batch, &collection);
         let of_system = collection
             .indexes
@@ -462,10 +465,6 @@ impl Catalog {
 
     /// Drops the temporary collections of commands that a crash interrupted.
     pub(crate) fn drop_temporary(&self) -> Result<()> {
-        let is_temporary = |name: &str| {
-            name.starts_with("tmp.agg_out.")
-                || (name.starts_with("tmp") && name.contains(".convertToCapped."))
-        };
         let view = self.view();
         for collection in view.iter().filter(|one| is_temporary(one.ns.coll())) {
             self.drop_collection(&collection.ns)?;
@@ -566,6 +565,7 @@ impl Catalog {
             let renamed = source.with_name(to.clone());
             persist::delete_collection(&mut batch, from);
             persist::put_collection(&mut batch, &renamed);
+            end_temporary(&mut batch, &source);
             Ok((Some(renamed), batch))
         };
         match &target {
@@ -691,6 +691,12 @@ fn check_place(ns: &Namespace, settings: &CollectionOptions) -> Result<()> {
     Ok(())
 }
 
+/// Whether a collection of this name is one that a command needs while it runs.
+fn is_temporary(name: &str) -> bool {
+    name.starts_with("tmp.agg_out.")
+        || (name.starts_with("tmp") && name.contains(".convertToCapped."))
+}
+
 /// Adds the removal of a collection to a write set.
 fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     batch.set_frees_space();
@@ -699,6 +705,7 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     if collection.shared.cluster.is_some() && collection.settings.capped.is_some() {
         crate::cluster::stage_forget_record(batch, &collection.uuid);
     }
+    end_temporary(batch, collection);
     collection.trees().for_each(|tree| batch.drop_tree(tree));
     if let Some(changes) = collection.changes {
         batch.drop_tree(changes);
@@ -707,6 +714,13 @@ fn stage_drop(batch: &mut WriteSet, collection: &Collection) {
     for index in &collection.indexes {
         persist::drop_index_trees(batch, index);
         persist::delete_index(batch, &collection.uuid, index);
+    }
+}
+
+/// Ends that a collection belongs to a command, if it did.
+fn end_temporary(batch: &mut WriteSet, collection: &Collection) {
+    if collection.shared.cluster.is_some() && is_temporary(collection.ns.coll()) {
+        crate::cluster::stage_end_of_temporary(batch, &collection.uuid);
     }
 }
 

@@ -77,7 +77,7 @@ impl Catalog {
         let tree = self.allocate_tree()?;
         let mut batch = Batch::new(None);
         batch.create_tree(tree, &TreeOptions::default());
-        persist::put_working(&mut batch, tree);
+        persist::put_working(&mut batch, tree, self.state.cluster.as_deref());
         let after = collection.with_changes(Some(tree));
         if self.state.cluster.is_some() {
             persist::put_collection(&mut batch, &after);
@@ -120,7 +120,7 @@ impl Catalog {
         let tree = self.allocate_tree()?;
         let mut batch = WriteSet::new();
         batch.create_tree(tree, &TreeOptions::default());
-        persist::put_working(&mut batch, tree);
+        persist::put_working(&mut batch, tree, self.state.cluster.as_deref());
         self.commit_beside_view(batch, None)?;
         Ok(tree)
     }

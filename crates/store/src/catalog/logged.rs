@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 use parking_lot::RwLockWriteGuard;
@@ -13,6 +14,10 @@ use crate::keyspace::WriteSet;
 use crate::namespace::Namespace;
 use crate::oplog::entry::Kind;
 use crate::oplog::{self, Added, Batch, Change, Copied, Log, Oplog, OplogSettings};
+
+/// How often the commit of a change of the catalog is tried, with other servers, and the pause after the first conflict.
+const ATTEMPTS_MAX: u32 = 100;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(1);
 
 /// The timestamp of the last entry that a handle of the store has written into the oplog.
 #[derive(Clone, Debug, Default)]
@@ -331,12 +336,26 @@ impl Catalog {
     /// # Errors
     /// As [`Oplog::commit`].
     pub(super) fn commit_change(&self, set: WriteSet, log: Option<&Log>) -> Result<i64> {
-        let (set, version) = match &self.state.cluster {
-            None => (set, 0),
-            Some(cluster) => cluster.next_version(&set)?,
+        let Some(cluster) = &self.state.cluster else {
+            self.note_written(self.state.commit(set, log)?);
+            return Ok(0);
         };
-        self.note_written(self.state.commit(set, log)?);
-        Ok(version)
+        let mut attempts = 0;
+        loop {
+            // Fails if this server does not hold the lock any more.
+            let (all, version) = cluster.next_version(&set)?;
+            match self.state.commit(all, log) {
+                // Nobody else changes the catalog, so the change is as right as before.
+                Err(error) if error.is_conflict() && attempts < ATTEMPTS_MAX => {
+                    attempts += 1;
+                    std::thread::sleep(CONFLICT_PAUSE * attempts.min(10));
+                }
+                committed => {
+                    self.note_written(committed?);
+                    return Ok(version);
+                }
+            }
+        }
     }
 
     /// As [`Catalog::commit_change`], of what is not in a view.

@@ -76,7 +76,7 @@ pub use modify::{IndexChange, IndexChanged};
 pub(crate) use persist::{
     add_multikey, change_counter, counter_key, put_counter, read_multikey, repair,
 };
-pub(crate) use plan_cache::PlanCache;
+pub(crate) use plan_cache::{Cached, PlanCache, Winner};
 use records::Records;
 pub(crate) use records::{Insertion, record_key, record_of_key};
 pub(crate) use scope::Moment;

@@ -27,7 +27,7 @@ use parking_lot::RwLock;
 
 use super::records::unique_id;
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View};
-use crate::cluster::stage_end_of_build;
+use crate::cluster::{Cluster, ServerId, owner_of, stage_end_of_build};
 use crate::cluster_time::{ClusterTime, Times};
 use crate::error::{Result, command, corrupt};
 use crate::index::Index;
@@ -205,9 +205,11 @@ fn working_key(tree: TreeId) -> Vec<u8> {
     key
 }
 
-/// Notes that a tree is dropped after a crash, in the write set that creates it. It never holds documents.
-pub(super) fn put_working(batch: &mut WriteSet, tree: TreeId) {
-    batch.put(CATALOG_TREE, &working_key(tree), Doc::empty().as_bytes());
+/// Notes that a tree is dropped after a crash, in the write set that creates it: with several servers, after the end of this one. It
+/// never holds documents.
+pub(super) fn put_working(batch: &mut WriteSet, tree: TreeId, cluster: Option<&Cluster>) {
+    let entry = cluster.map_or_else(DocBuf::new, Cluster::owned);
+    batch.put(CATALOG_TREE, &working_key(tree), entry.as_bytes());
 }
 
 /// Ends that, in the write set that drops the tree or gives it to an index.
@@ -215,12 +217,12 @@ pub(super) fn delete_working(batch: &mut WriteSet, tree: TreeId) {
     batch.delete(CATALOG_TREE, &working_key(tree));
 }
 
-/// The trees of [`put_working`].
-pub(super) fn working_trees(snapshot: &Snapshot) -> Result<Vec<TreeId>> {
+/// The trees of [`put_working`], and whose they are.
+pub(super) fn working_trees(snapshot: &Snapshot) -> Result<Vec<(TreeId, Option<ServerId>)>> {
     let mut trees = Vec::new();
-    for (key, _) in scan(snapshot, WORKING)? {
+    for (key, entry) in scan(snapshot, WORKING)? {
         let tree: [u8; 4] = (key.try_into()).map_err(|_| corrupt("a catalog entry of a tree"))?;
-        trees.push(TreeId(u32::from_be_bytes(tree)));
+        trees.push((TreeId(u32::from_be_bytes(tree)), owner_of(&entry)));
     }
     Ok(trees)
 }

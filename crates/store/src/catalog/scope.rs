@@ -102,6 +102,12 @@ impl Catalog {
         transaction.commit(&self.state, session, extra)
     }
 
+    /// Whether the transaction of this handle has created the collection, so that nobody else knows it.
+    pub(crate) fn has_created(&self, collection: &Collection) -> bool {
+        self.transaction()
+            .is_some_and(|transaction| transaction.has_created(collection))
+    }
+
     /// The transaction of this handle.
     pub(super) fn transaction(&self) -> Option<&Arc<OpenTransaction>> {
         match &self.scope {

@@ -21,9 +21,9 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 
 use super::{Catalog, CatalogState, Collection, DROPPED, Moment, Uuid, View, persist, reload};
 use crate::cluster::Done;
-use crate::cluster::{Closing, Cluster, NoReload, SETTLE_PAUSE, ServerInfo, State};
+use crate::cluster::{Closing, Cluster, NoReload, SETTLE_PAUSE, ServerInfo, State, TAILS_PAUSE};
 use crate::error::{Result, Unannounced};
-use crate::keyspace::{Snapshot, TreeId, WriteSet};
+use crate::keyspace::{Snapshot, TreeId, ValueRef, WriteSet};
 use crate::namespace::Namespace;
 
 /// The time between two looks at the state while gates are closed.
@@ -374,7 +374,9 @@ pub(super) fn start(state: &Arc<CatalogState>) -> Result<()> {
             weak.upgrade()
                 .and_then(|cluster| cluster.settled_by_all(own))
         }));
-        started = started.and_then(|_| spawn("servers-stamps", settle));
+        started = started
+            .and_then(|_| spawn("servers-stamps", settle))
+            .and_then(|_| spawn("servers-garbage", collect));
     }
     started.map_err(|error| {
         crate::error::command(
@@ -395,13 +397,28 @@ fn renew(state: &Weak<CatalogState>, cluster: &Cluster) {
     }
 }
 
-/// Tells the other servers which stamps this one takes no more, and looks what they tell, as long as the store is open.
+/// Tells the other servers which stamps this one takes no more, and looks what they tell and have written, as long as the store is
+/// open.
 fn settle(state: &Weak<CatalogState>, cluster: &Cluster) {
-    while cluster.sleep(SETTLE_PAUSE) && state.strong_count() > 0 {
+    while cluster.sleep(SETTLE_PAUSE) {
+        let Some(state) = state.upgrade() else {
+            return;
+        };
         if !cluster.is_stalled() {
             // Readers in the order of stamps wait for the next try.
             let _ = cluster.say_settled();
             let _ = cluster.engine().flush_log();
+            let _ = state.oplog.look_for_others();
+        }
+    }
+}
+
+/// Collects garbage for all servers now and then, as long as the store is open.
+fn collect(state: &Weak<CatalogState>, cluster: &Cluster) {
+    while cluster.sleep(cluster.garbage_pause()) && state.strong_count() > 0 {
+        if !cluster.is_stalled() {
+            // The next run tries again.
+            let _ = cluster.collect_garbage();
         }
     }
 }
@@ -409,6 +426,7 @@ fn settle(state: &Weak<CatalogState>, cluster: &Cluster) {
 /// Follows the other servers as long as the store is open.
 fn follow(state: &Weak<CatalogState>, cluster: &Cluster) {
     let mut said = Done::default();
+    let mut looked = Instant::now();
     while cluster.sleep(cluster.poll_pause()) {
         let Some(state) = state.upgrade() else {
             return;
@@ -416,6 +434,10 @@ fn follow(state: &Weak<CatalogState>, cluster: &Cluster) {
         if !cluster.is_stalled() {
             // The next look comes soon. Without success others go on without this server when its lease is over.
             let _ = state.follow(cluster, &mut said);
+            if looked.elapsed() > TAILS_PAUSE {
+                let _ = cluster.look_at_tails();
+                looked = Instant::now();
+            }
         }
     }
 }
@@ -517,6 +539,32 @@ impl Catalog {
         }
     }
 
+    /// The document with a key of a collection, as it is now. In a cluster this takes a request less than a snapshot and a look-up.
+    /// `None` if that is not possible at present: then [`Catalog::read`] is.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn get_latest(
+        &self,
+        ns: &Namespace,
+        collection: &Arc<Collection>,
+        key: &[u8],
+    ) -> Result<Option<Option<ValueRef>>> {
+        let Some(cluster) = self.cluster().filter(|_| self.is_live()) else {
+            return Ok(None);
+        };
+        let epoch = || collection.shared.epoch.load(Ordering::SeqCst);
+        // As in `read_shared`, but the look-up takes the place of the snapshot.
+        let before = epoch();
+        if !self.state.engine.is_remote() || !cluster.is_valid() || !before.is_multiple_of(2) {
+            return Ok(None);
+        }
+        let found = self.state.engine.get_latest(collection.primary, key)?;
+        let current = self.collection(ns);
+        let is_same = current.is_some_and(|now| Arc::ptr_eq(&now, collection));
+        Ok(found.filter(|_| is_same && cluster.is_valid() && epoch() == before))
+    }
+
     /// As [`Catalog::moment`], with other servers.
     pub(super) fn moment_shared(&self, cluster: &Cluster) -> Moment {
         let state = &self.state;
@@ -542,6 +590,31 @@ impl Catalog {
                 std::thread::sleep(super::PUBLICATION_WAIT);
             }
         }
+    }
+
+    /// All collections as they were in the snapshot with this stamp, which any server may have taken. `None` if the stamp is not
+    /// that of a snapshot, or of too long ago.
+    ///
+    /// # Errors
+    /// Errors of the engine, `DataCorruptionDetected` (301).
+    pub(crate) fn moment_at(&self, stamp: u64) -> Result<Option<Moment>> {
+        let state = &self.state;
+        let (Some(cluster), Some(snapshot)) = (&state.cluster, state.engine.snapshot_at(stamp))
+        else {
+            return Ok(None);
+        };
+        cluster.await_lease()?;
+        if stamp >> 32 < cluster.kept_from() {
+            return Ok(None);
+        }
+        let mut view = state.current.load_full();
+        let then = cluster.state(&snapshot)?;
+        if then.version != view.version || then.announced {
+            let mut loaded = reload::load(&snapshot, &view, &state.hooks, state.large, cluster)?;
+            loaded.version = then.version;
+            view = Arc::new(loaded);
+        }
+        Ok(Some(Moment::new(view, snapshot)))
     }
 
     /// Waits for the lease before a write. Without one, the commit fails.

@@ -1,6 +1,6 @@
 //! Several servers over one keyspace: which servers there are ([`registry`]), whose turn it is to change the catalog, and
 //! who has seen the change ([`section`]), the numbers of trees and records ([`numbers`]), and who does what only one may do
-//! ([`leaders`]).
+//! ([`leaders`]), such as collecting garbage ([`garbage`]).
 //!
 //! A server registers with a *lease*: a time up to which it may read and write without looking at the others. It renews the
 //! lease long before its end. When a lease is over, others may remove the server and go on without it, so a server whose lease
@@ -10,10 +10,12 @@
 //! polls. It closes the gates of the collections on all servers, commits the change together with the next version of the
 //! catalog, and waits until all servers have loaded that version. `catalog/shared.rs` has the other half: how a server follows.
 //!
+//! Readers that wait for documents hear of those of other servers, too ([`tails`]).
+//!
 //! | key in the catalog tree | value |
 //! | --- | --- |
 //! | `0x20` | the state: `{version, seq, trees, lock, closing, announced}`, see [`State`] |
-//! | `0x21` server (4 bytes, big-endian), `0` | a registered server: `{id, address, startedMs, leaseEndMs, software, …}` |
+//! | `0x21` server (4 bytes, big-endian), `0` | a registered server: `{id, address, startedMs, leaseEndMs, software, instance, oldest, …}` |
 //! | `0x21` server, `1` | what it has done: `{id, closed, loaded, watched}` |
 //! | `0x21` server, `2` | in a cluster: `{id, stamp}`, the first stamp that its commits may still take |
 //! | `0x22` | `{next}`: tree numbers that transactions take |
@@ -21,12 +23,16 @@
 //! | `0x24` uuid | `{last}`: the last record id of a capped collection |
 //! | `0x25` uuid, number of the index | who builds an index, and how far: `{id, after, filled}` |
 //! | `0x26` | `{n}`: how often a collection was changed that servers keep copies of |
+//! | `0x27` uuid | `{id}`: whose temporary collection it is |
 
 mod builds;
+mod garbage;
 mod leaders;
+mod leftovers;
 mod numbers;
 mod registry;
 mod section;
+mod tails;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -38,12 +44,14 @@ use frond_error::ErrorCode;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result, command, corrupt};
-use crate::keyspace::{CATALOG_TREE, Durability, Engine, Snapshot, WriteSet};
+use crate::keyspace::{CATALOG_TREE, Engine, Snapshot, WriteSet};
 pub(crate) use builds::{BuildState, stage_end_of_build};
+pub(crate) use leftovers::{owner_of, stage_end_of_temporary};
 pub(crate) use numbers::stage_forget_record;
 pub(crate) use registry::Done;
 pub use registry::ServerInfo;
 pub(crate) use section::{Closing, State};
+pub(crate) use tails::TailWatch;
 
 const STATE_KEY: &[u8] = &[0x20];
 const SERVER: u8 = 0x21;
@@ -52,6 +60,7 @@ const LEADER: u8 = 0x23;
 const RECORDS: u8 = 0x24;
 const BUILD: u8 = 0x25;
 const WATCHED_KEY: &[u8] = &[0x26];
+const TEMPORARY: u8 = 0x27;
 
 /// What a server says of itself, and for how long others believe it.
 #[derive(Clone, Debug)]
@@ -60,6 +69,8 @@ pub struct SharedOptions {
     pub address: String,
     /// How long others wait for a server that does not answer.
     pub lease: Duration,
+    /// In a cluster: for how long old versions are kept that no snapshot needs.
+    pub retention: Duration,
 }
 
 impl Default for SharedOptions {
@@ -67,17 +78,22 @@ impl Default for SharedOptions {
         SharedOptions {
             address: String::new(),
             lease: Duration::from_secs(10),
+            retention: Duration::from_secs(600),
         }
     }
 }
 
 /// The identity of a server, from its registration to its end.
 pub(crate) type ServerId = [u8; 16];
+/// The identity of a collection.
+type Uuid = [u8; 16];
 
 /// How long an operation waits for a server that has to register again, in leases.
 const PATIENCE_LEASES: u32 = 2;
 /// The time after which a server tells the others again which stamps its commits may take.
 pub(crate) const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+/// The time between two looks for documents that other servers have inserted, while somebody waits for them.
+pub(crate) const TAILS_PAUSE: Duration = Duration::from_millis(60);
 /// The longest time between two looks at the state, while nothing happens.
 const POLL_IDLE: Duration = Duration::from_millis(40);
 /// The time between two looks after a recent change, and for how long a change is recent.
@@ -151,6 +167,7 @@ pub(crate) struct Cluster {
     busy: Mutex<Option<Instant>>,
     numbers: numbers::Numbers,
     section: Mutex<section::Held>,
+    tails: tails::Tails,
     /// For tests: the server does nothing in the background.
     is_stalled: AtomicBool,
     is_stopped: AtomicBool,
@@ -209,6 +226,7 @@ impl Cluster {
             busy: Mutex::new(None),
             numbers: numbers::Numbers::default(),
             section: Mutex::default(),
+            tails: tails::Tails::default(),
             is_stalled: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             wake: Default::default(),
@@ -340,9 +358,10 @@ impl Cluster {
         *self.busy.lock() = Some(Instant::now());
     }
 
-    /// Commits a write set that depends on what was read in `snapshot`.
+    /// Commits changes of the records of this module. They serve to get a lease, so they need none: each is guarded by the record
+    /// that it depends on.
     fn commit(&self, batch: WriteSet) -> Result<()> {
-        self.engine.commit(batch, Durability::Logged)?;
+        self.engine.commit_without_lease(batch)?;
         Ok(())
     }
 

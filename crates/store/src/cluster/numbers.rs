@@ -95,7 +95,7 @@ impl Cluster {
     }
 }
 
-fn record_of(uuid: &[u8; 16]) -> [u8; 17] {
+pub(super) fn record_of(uuid: &[u8; 16]) -> [u8; 17] {
     let mut key = [RECORDS; 17];
     key[1..].copy_from_slice(uuid);
     key

@@ -15,6 +15,9 @@ const MARGIN_SHARE: u32 = 10;
 /// How long after the end of a lease others wait before they remove the server, as a share of the lease.
 const GRACE_SHARE: i64 = 10;
 
+/// How often a server tries to remove its records when it ends.
+const LEAVE_ATTEMPTS: u32 = 20;
+
 /// The records of a server.
 const LEASE: u8 = 0;
 const DONE: u8 = 1;
@@ -54,6 +57,10 @@ pub(super) struct Registered {
     pub done: Done,
     /// In a cluster: the first stamp that its commits may still take.
     settled: Option<i64>,
+    /// In a cluster: the instance of the engine that commits for it.
+    pub instance: Option<u32>,
+    /// In a cluster: the oldest version that it reads.
+    pub oldest: Option<u64>,
 }
 
 /// What a server has done.
@@ -140,6 +147,8 @@ impl Cluster {
                     software: doc.get_str("software").unwrap_or_default().to_owned(),
                     done: Done::default(),
                     settled: None,
+                    instance: (doc.get_i64("instance")).and_then(|n| u32::try_from(n).ok()),
+                    oldest: (doc.get_i64("oldest")).and_then(|at| u64::try_from(at).ok()),
                 }),
                 (DONE, Some(last)) if last.number == number && last.id == id => {
                     last.done = Done::read(doc);
@@ -186,14 +195,19 @@ impl Cluster {
         let now_ms = self.now_ms();
         for server in self.registered(&snapshot)? {
             if server.is_over(now_ms) {
+                // A commit that the server has begun must not come later.
+                if let Some(instance) = server.instance {
+                    self.engine.fence(instance, server.lease_end_ms)?;
+                }
                 self.remove(server.number, &server.id)?;
             }
         }
         Ok(())
     }
 
-    /// Removes the records of a server whose lease is over, or of this one.
-    fn remove(&self, number: u32, id: &ServerId) -> Result<()> {
+    /// Removes the records of a server whose lease is over, or of this one. Returns whether they are gone; they may not be if somebody
+    /// writes them at the same time.
+    fn remove(&self, number: u32, id: &ServerId) -> Result<bool> {
         // A snapshot serves for one commit.
         let snapshot = self.engine.snapshot();
         let stored = read_doc(&snapshot, &server_key(number, LEASE))?;
@@ -203,7 +217,7 @@ impl Cluster {
                     .is_some_and(|end| *id == self.id() || end < self.now_ms())
         };
         if !stored.as_ref().is_some_and(is_same) {
-            return Ok(());
+            return Ok(true);
         }
         let mut batch = WriteSet::with_snapshot(&snapshot);
         batch.set_frees_space();
@@ -212,21 +226,28 @@ impl Cluster {
         batch.delete(CATALOG_TREE, &server_key(number, SETTLED));
         match self.commit(batch) {
             // It has renewed its lease, or somebody else has removed it.
-            Err(error) if error.is_conflict() => Ok(()),
-            removed => removed,
+            Err(error) if error.is_conflict() => Ok(false),
+            removed => removed.map(|()| true),
         }
     }
 
     fn lease_doc(&self, id: &ServerId, end_ms: i64) -> DocBuf {
         let lease_ms = i64::try_from(self.options.lease.as_millis()).unwrap_or(i64::MAX);
-        doc! {
+        let mut doc = doc! {
             "id": binary(id),
             "address": &*self.options.address,
             "startedMs": self.started_ms,
             "leaseEndMs": end_ms,
             "leaseMs": lease_ms,
             "software": env!("CARGO_PKG_VERSION"),
+        };
+        if let Some(instance) = self.engine.instance() {
+            doc.push("instance", i64::from(instance));
         }
+        if let Some(oldest) = self.engine.oldest_snapshot() {
+            doc.push("oldest", i64::try_from(oldest).unwrap_or(i64::MAX));
+        }
+        doc
     }
 
     fn lease_ms(&self) -> i64 {
@@ -250,6 +271,10 @@ impl Cluster {
     /// # Errors
     /// Errors of the engine.
     pub fn register(&self, id: ServerId, done: Done) -> Result<()> {
+        if self.me.lock().number > 0 {
+            // The others have fenced the instance that was removed.
+            self.engine.begin_instance()?;
+        }
         let mut pauses = Pauses::default();
         loop {
             let (asked, now_ms) = (Instant::now(), self.now_ms());
@@ -272,6 +297,7 @@ impl Cluster {
             );
             match self.commit(batch) {
                 Ok(()) => {
+                    self.engine.set_lease(&snapshot, end_ms)?;
                     *self.me.lock() = super::Me {
                         number,
                         id,
@@ -308,7 +334,10 @@ impl Cluster {
             Ok((is_mine.then(|| self.lease_doc(&me.id, end_ms)), is_mine))
         })?;
         match renewed {
-            true => self.set_valid(asked, now_ms),
+            true => {
+                self.engine.extend_lease(end_ms);
+                self.set_valid(asked, now_ms);
+            }
             false => self.lose(),
         }
         Ok(renewed)
@@ -376,6 +405,18 @@ impl Cluster {
         if !me.is_registered {
             return Ok(());
         }
-        self.remove(me.number, &me.id)
+        // Its own threads may be saying something still.
+        let mut pauses = Pauses::default();
+        for _ in 0..LEAVE_ATTEMPTS {
+            if self.remove(me.number, &me.id)? {
+                break;
+            }
+            pauses.wait();
+        }
+        // The garbage collector may fold its counters.
+        match self.engine.instance() {
+            Some(instance) => Ok(self.engine.fence(instance, 0)?),
+            None => Ok(()),
+        }
     }
 }

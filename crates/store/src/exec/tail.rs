@@ -13,6 +13,7 @@ use super::oplog_scan::{OplogScan, time_of_key};
 use super::reader::{Loading, Reader as DocReader};
 use super::record_id::record_id;
 use crate::catalog::{Catalog, Uuid};
+use crate::cluster::TailWatch;
 use crate::context::OpContext;
 use crate::error::{Error, Result, command};
 use crate::keyspace::Direction;
@@ -41,6 +42,8 @@ pub struct Tail {
     keeps_keys: bool,
     /// Keeps the signal of the oplog alive, if that is read.
     _reader: Option<Reader>,
+    /// With other servers: so that the signal tells of their documents, too.
+    watch: Option<TailWatch>,
 }
 
 impl Tail {
@@ -81,8 +84,12 @@ impl Tail {
             Some(reader) => reader.signal(),
             None => collection.tail(),
         };
+        let watch = (catalog.cluster())
+            .filter(|_| reader.is_none())
+            .map(|cluster| cluster.watch_tail(collection.uuid, signal));
         Ok(Some(Tail {
             catalog,
+            watch,
             ns: ns.clone(),
             uuid: collection.uuid,
             filter,
@@ -147,7 +154,8 @@ impl Tail {
     /// examined was removed.
     pub fn next_row(&mut self) -> Result<Option<Row>> {
         let is_at_end = self.scan.is_none() && self.position.is_some() && !self.is_interrupted;
-        if is_at_end && self.seen == self.signal.insertions() {
+        // Documents of other servers may be there before the signal tells.
+        if is_at_end && self.watch.is_none() && self.seen == self.signal.insertions() {
             return Ok(None);
         }
         let scan = match &mut self.scan {

@@ -10,7 +10,7 @@ use super::{FindRequest, takes_short_way};
 use crate::catalog::{Catalog, Collection};
 use crate::error::Result;
 use crate::figures;
-use crate::keyspace::Snapshot;
+use crate::keyspace::{Snapshot, ValueRef};
 use crate::namespace::Namespace;
 use crate::record;
 use crate::store::DocumentStore;
@@ -50,18 +50,48 @@ impl IdLookUp {
         let Some((collection, snapshot)) = catalog.read(ns)? else {
             return Ok(None);
         };
-        let is_by_id = collection.oplog().is_none() && !collection.is_by_record();
-        if !is_by_id || !collection.collator().is_binary() {
+        let Some(key) = key_of(&collection, id) else {
             return Ok(None);
-        }
-        let mut key = Vec::with_capacity(32);
-        collection.collator().encode(id, &mut key);
+        };
         Ok(Some(IdLookUp {
             collection,
             snapshot,
             key,
         }))
     }
+}
+
+/// The key of the document with an `_id`, if the collection is of the kind for it.
+fn key_of(collection: &Collection, id: &Value<'_>) -> Option<Vec<u8>> {
+    let is_by_id = collection.oplog().is_none() && !collection.is_by_record();
+    if !is_by_id || !collection.collator().is_binary() {
+        return None;
+    }
+    let mut key = Vec::with_capacity(32);
+    collection.collator().encode(id, &mut key);
+    Some(key)
+}
+
+/// Looks up an `_id`. `None` if the collection is of a kind that takes a plan, or a view, or is not there.
+fn look_up(
+    catalog: &Catalog,
+    ns: &Namespace,
+    id: &Value<'_>,
+) -> Result<Option<(Arc<Collection>, Option<ValueRef>)>> {
+    if catalog.cluster().is_some()
+        && let Some(collection) = catalog.collection(ns)
+        && let Some(key) = key_of(&collection, id)
+        && let Some(found) = catalog.get_latest(ns, &collection, &key)?
+    {
+        return Ok(Some((collection, found)));
+    }
+    let Some(look_up) = IdLookUp::new(catalog, ns, id)? else {
+        return Ok(None);
+    };
+    let found = look_up
+        .snapshot
+        .get(look_up.collection.primary, &look_up.key)?;
+    Ok(Some((look_up.collection, found)))
 }
 
 /// Notes a look-up for the figures of the operation and of the index.
@@ -96,15 +126,10 @@ impl DocumentStore {
         let Some(shape) = FlatProjection::of(request.projection.unwrap_or(Doc::empty())) else {
             return Ok(false);
         };
-        let Some(IdLookUp {
-            collection,
-            snapshot,
-            key,
-        }) = IdLookUp::new(self.catalog(), ns, &id)?
-        else {
+        let Some((collection, found)) = look_up(self.catalog(), ns, &id)? else {
             return Ok(false);
         };
-        let Some(record) = snapshot.get(collection.primary, &key)? else {
+        let Some(record) = found else {
             note_look_up(&collection, false);
             return Ok(true);
         };

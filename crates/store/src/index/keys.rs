@@ -4,7 +4,7 @@ use frond_bson::{Doc, Value, key};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::paths::{MultikeyPaths, ParallelArrays};
 
-use super::kinds::{Holds, IndexMethod, Slots};
+use super::kinds::{Holds, IndexMethod, Part, Slots};
 use super::spec::IndexSpec;
 use crate::keyspace::KEY_BYTES_MAX;
 
@@ -173,8 +173,13 @@ impl Writer<'_, '_> {
                         (slot, 0)
                     };
                     let parts = slots.alternative(slot, combination);
-                    let part = parts.get(done.1).map(|part| part.as_value());
-                    self.part(part.unwrap_or(Value::Null), field.direction);
+                    match parts.get(done.1) {
+                        Some(Part::Text(text)) => self.text(text, field.direction),
+                        part => {
+                            let value = part.map_or(Value::Null, Part::as_value);
+                            self.part(value, field.direction);
+                        }
+                    }
                 }
                 self.end(start)?;
             }
@@ -209,6 +214,12 @@ impl Writer<'_, '_> {
     fn part(&mut self, value: Value<'_>, direction: key::Direction) {
         let IndexKeys { bytes, lost, .. } = &mut *self.keys;
         (self.spec.collator).encode_typed(&value, direction, bytes, lost);
+    }
+
+    /// Adds a part that is no text of a document: no collation has a say in it.
+    fn text(&mut self, text: &str, direction: key::Direction) {
+        let IndexKeys { bytes, lost, .. } = &mut *self.keys;
+        key::encode_typed(&Value::String(text), direction, bytes, lost);
     }
 
     /// Ends the key that begins at `start`.

@@ -24,7 +24,7 @@ pub const ID_INDEX_NAME: &str = "_id_";
 const LEFTOVERS: [&str; 2] = ["background", "dropDups"];
 
 /// Kinds whose indexes compare strings by their bytes only.
-const WITHOUT_COLLATION: [&str; 3] = ["2d", "text", "wildcard"];
+const WITHOUT_COLLATION: [&str; 2] = ["2d", "text"];
 
 /// Options of MongoDB that are not supported.
 const NOT_SUPPORTED: [&str; 3] = ["bucketSize", "clustered", "columnstoreProjection"];

@@ -1,12 +1,12 @@
 //! The handle of an engine.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
     ClusterOptions, ClusterStats, Committed, Damage, DiskSpace, Durability, Embedded, EngineError,
     EngineOptions, EngineReport, EngineStats, EngineTransaction, FlushPause, MemoryBudget,
-    Progress, Snapshot, TreeId, TreeStats, WriteSet,
+    Progress, Snapshot, TreeId, TreeStats, ValueRef, WriteSet,
 };
 
 type Result<T, E = EngineError> = std::result::Result<T, E>;
@@ -94,6 +94,80 @@ impl Engine {
         }
     }
 
+    /// Goes on as a new instance, which may not commit before [`Engine::set_lease`]. Does nothing on the embedded engine, as the
+    /// other functions about leases.
+    ///
+    /// # Errors
+    /// Errors of the cluster.
+    pub fn begin_instance(&self) -> Result<()> {
+        match self {
+            Engine::Tree(_) => Ok(()),
+            Engine::Tikv(cluster) => cluster.begin_instance(),
+        }
+    }
+
+    /// Allows the commits of this instance whose snapshots are not older than this one, and that begin before the shared clock is
+    /// beyond `until_ms`. Without it all are allowed.
+    ///
+    /// # Errors
+    /// Errors of the cluster.
+    pub fn set_lease(&self, since: &Snapshot, until_ms: i64) -> Result<()> {
+        if let (Engine::Tikv(cluster), Snapshot::Tikv(since)) = (self, since) {
+            cluster.set_lease(since.timestamp()?, u64::try_from(until_ms).unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    /// Moves the end of the lease.
+    pub fn extend_lease(&self, until_ms: i64) {
+        if let Engine::Tikv(cluster) = self {
+            cluster.extend_lease(u64::try_from(until_ms).unwrap_or(0));
+        }
+    }
+
+    /// As [`Engine::commit`], also without a lease: for the commit that gets one.
+    ///
+    /// # Errors
+    /// As [`Engine::commit`].
+    pub fn commit_without_lease(&self, set: WriteSet) -> Result<Committed> {
+        match self {
+            Engine::Tree(_) => self.commit(set, Durability::Logged),
+            Engine::Tikv(cluster) => cluster.commit_without_lease(set.list, set.base),
+        }
+    }
+
+    /// Returns when no commit of an instance that has lost its lease can take place any more: waits for the end of the lease by
+    /// the shared clock, and makes what the instance has begun conflict.
+    ///
+    /// # Errors
+    /// Errors of the cluster.
+    pub fn fence(&self, instance: u32, until_ms: i64) -> Result<()> {
+        match self {
+            Engine::Tree(_) => Ok(()),
+            Engine::Tikv(cluster) => cluster.fence(instance, u64::try_from(until_ms).unwrap_or(0)),
+        }
+    }
+
+    /// Of a cluster: a timestamp that no snapshot of this server has a lower one than.
+    pub fn oldest_snapshot(&self) -> Option<u64> {
+        match self {
+            Engine::Tree(_) => None,
+            Engine::Tikv(cluster) => Some(cluster.oldest_snapshot()),
+        }
+    }
+
+    /// Removes what only snapshots before `needed` can see, the oldest timestamp that any server needs, but what has changed
+    /// within `retention`, and what the instances in `live` have. Does nothing on the embedded engine.
+    ///
+    /// # Errors
+    /// Errors of the cluster.
+    pub fn collect_garbage(&self, needed: u64, retention: Duration, live: &[u32]) -> Result<()> {
+        match self {
+            Engine::Tree(_) => Ok(()),
+            Engine::Tikv(cluster) => cluster.collect_garbage(needed, retention, live).map(drop),
+        }
+    }
+
     /// Requests to the cluster; `None` on the embedded engine.
     pub fn cluster_stats(&self) -> Option<ClusterStats> {
         match self {
@@ -119,6 +193,30 @@ impl Engine {
         match self {
             Engine::Tree(store) => Snapshot::Tree(store.snapshot()),
             Engine::Tikv(cluster) => Snapshot::Tikv(cluster.snapshot()),
+        }
+    }
+
+    /// Of a cluster: the snapshot that has this stamp ([`Snapshot::stamp`]), on any server. No commit can be based on it.
+    pub fn snapshot_at(&self, stamp: u64) -> Option<Snapshot> {
+        match self {
+            Engine::Tree(_) => None,
+            Engine::Tikv(cluster) => cluster.snapshot_at(stamp).map(Snapshot::Tikv),
+        }
+    }
+
+    /// Of a cluster: the newest committed value of a key, with one request less than a snapshot takes. The outer `None` is
+    /// for the embedded engine, a large value, and if something is in the way: a snapshot reads it then.
+    ///
+    /// # Errors
+    /// Errors of the cluster.
+    #[inline]
+    pub fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Option<Option<ValueRef>>> {
+        match self {
+            Engine::Tree(_) => Ok(None),
+            Engine::Tikv(cluster) => {
+                let found = cluster.get_latest(tree, key)?;
+                Ok(found.map(|value| value.map(ValueRef::from)))
+            }
         }
     }
 

@@ -18,7 +18,7 @@ mod read;
 mod write;
 
 pub use engine::Engine;
-pub use frond_tikv::{ClusterOptions, ClusterStats};
+pub use frond_tikv::{ClusterOptions, ClusterStats, Requests as ClusterRequests};
 pub use frond_tree::{
     BulkLoader, Committed, Compression, Damage, DamagePlace, Direction,
     DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,

@@ -40,6 +40,17 @@ impl Snapshot {
         }
     }
 
+    /// Of a cluster: a time of the oplog's clock from which any server takes the same snapshot; see [`frond_tikv::Snapshot::stamp`].
+    ///
+    /// # Errors
+    /// Why there is no snapshot.
+    pub fn stamp(&self) -> Result<Option<u64>> {
+        match self {
+            Snapshot::Tree(_) => Ok(None),
+            Snapshot::Tikv(snapshot) => snapshot.stamp(),
+        }
+    }
+
     /// Whether a read takes a request over the network, so that callers should gather keys for [`Snapshot::prefetch`].
     #[inline]
     pub fn is_remote(&self) -> bool {

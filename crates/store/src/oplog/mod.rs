@@ -18,6 +18,7 @@ pub mod readers;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Timestamp, doc};
 use frond_error::ErrorCode;
@@ -27,14 +28,14 @@ use crate::clock::now_ms;
 use crate::cluster_time::ClusterTime;
 use crate::error::{Error, Result, command, corrupt};
 use crate::keyspace::{
-    CATALOG_TREE, Compression, Direction, Durability, Engine, Snapshot, TreeId, TreeOptions,
-    WriteSet,
+    CATALOG_TREE, Compression, Direction, Durability, Engine, Interrupt, Snapshot, TreeId,
+    TreeOptions, WriteSet,
 };
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::points::point;
 pub(crate) use copied::{Copied, CopiedEntries};
-use entry::{Entry, Kind};
+use entry::{Entry, Kind, RawEntry};
 pub(crate) use log::{Batch, Change, Log, TransactionLog};
 use marks::Marks;
 pub use marks::Trimmed;
@@ -42,6 +43,12 @@ use readers::{Places, Readers, UnderWay};
 
 /// How often a commit is tried that waits for longer than times are reserved ahead.
 const ATTEMPTS_MAX: u32 = 10;
+
+/// How long a reader of the oplog waits for what other servers have written before, and how often it looks.
+const OTHERS_WAIT: Duration = Duration::from_secs(1);
+const OTHERS_LOOK: Duration = Duration::from_millis(20);
+/// Of so many entries at once it is told which collections they are about. Of more, all readers are told.
+const LOOKED_AT_MAX: usize = 500;
 
 /// How much the oplog keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -215,7 +222,10 @@ impl Oplog {
                 min_retention_hours: 0.0,
             })),
             upkeep: RwLock::new(()),
-            readers: Arc::default(),
+            readers: Arc::new(match engine.is_remote() {
+                true => Readers::beside_others(),
+                false => Readers::default(),
+            }),
             marks: Marks::default(),
         };
         let readers = Arc::downgrade(&oplog.readers);
@@ -331,6 +341,16 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn make_durable(&self) -> Result<()> {
+        if let Some(now) = self.engine.stamp_now() {
+            // Other servers may have written what the reader expects. They tell soon what they are done with.
+            let (now, began) = (now?, Instant::now());
+            while self.engine.durable_stamp() < now && began.elapsed() < OTHERS_WAIT {
+                Interrupt::check_current()?;
+                std::thread::sleep(OTHERS_LOOK);
+                self.engine.flush_log()?;
+            }
+            return Ok(());
+        }
         match self.last().to_u64() > self.durable() {
             true => Ok(self.engine.flush_log()?),
             false => Ok(()),
@@ -350,6 +370,39 @@ impl Oplog {
     /// Who waits for entries. Each commit with entries tells it of them, and the engine of what is durable.
     pub fn readers(&self) -> &Arc<Readers> {
         &self.readers
+    }
+
+    /// Looks for entries of other servers, and tells the readers of them.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn look_for_others(&self) -> Result<()> {
+        // Read before the snapshot, which has all entries up to there.
+        let until = self.durable();
+        let (Some(tree), Some(before)) = (self.tree(), self.readers.looked_for()) else {
+            return Ok(());
+        };
+        if before >= until {
+            return Ok(());
+        }
+        let snapshot = self.engine.snapshot();
+        let low = before.saturating_add(1).to_be_bytes();
+        let high = until.saturating_add(1).to_be_bytes();
+        let (low, high) = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
+        let mut cursor = snapshot.cursor(tree, low, high, Direction::Forward)?;
+        let (mut places, mut entries, mut first) = (Places::default(), 0, until);
+        while let Some((key, value)) = cursor.next()? {
+            first = first.min(timestamp_of_key(key).unwrap_or(before));
+            entries += 1;
+            if entries > LOOKED_AT_MAX {
+                // Each reader looks for itself.
+                self.readers.found(None, first, until);
+                return Ok(());
+            }
+            places.add(RawEntry::read(value)?.ns());
+        }
+        self.readers.found(Some(&places), first, until);
+        Ok(())
     }
 
     /// How much is kept.

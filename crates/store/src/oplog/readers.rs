@@ -9,6 +9,9 @@
 //! are known for that, since one can be durable before it has told of its entries. So each commit with entries is in a list
 //! while it runs, also if there are no readers: one may come before it ends.
 //!
+//! Of several servers, each knows what it commits itself. What the others commit is looked for in the oplog, as long as somebody
+//! reads ([`Readers::found`]); a place is quiet up to there at most.
+//!
 //! A thread of its own wakes, so that neither a commit nor the log waits for it. Each waked reader costs a command. So a place
 //! with many readers is notified less often: a thousand readers of one collection do not take the processor from its writers.
 
@@ -78,6 +81,8 @@ pub struct Readers {
     changed: Condvar,
     /// For each commit that is under way a time before those of its entries.
     under_way: [Mutex<Vec<u64>>; SHARDS],
+    /// With other servers: the time up to which their entries were looked for.
+    looked_for: Option<AtomicU64>,
 }
 
 /// A commit with entries that has not yet told of them.
@@ -137,7 +142,9 @@ impl Reader {
     /// The greatest time, not after `durable`, up to which the place has no entries but those that the first `told` notifications
     /// told of. `None` if there may be such entries anywhere. `durable` was read from the engine before the call.
     pub fn quiet_until(&self, durable: u64, told: u64) -> Option<u64> {
-        let known = durable.min(self.readers.told());
+        let found = (self.readers.looked_for.as_ref())
+            .map_or(u64::MAX, |looked_for| looked_for.load(Ordering::SeqCst));
+        let known = durable.min(self.readers.told()).min(found);
         let state = self.readers.state.lock();
         let watched = state.places.get(&self.place)?;
         if watched.signal.insertions() != told
@@ -173,11 +180,43 @@ impl Drop for Reader {
 }
 
 impl Readers {
+    /// Readers of an oplog that other servers write to.
+    pub fn beside_others() -> Readers {
+        Readers {
+            looked_for: Some(AtomicU64::new(0)),
+            ..Readers::default()
+        }
+    }
+
+    /// The time up to which entries of other servers were looked for. `None` if nobody needs to look.
+    pub fn looked_for(&self) -> Option<u64> {
+        let looked_for = self.looked_for.as_ref().filter(|_| self.any())?;
+        Some(looked_for.load(Ordering::SeqCst))
+    }
+
+    /// Tells of all entries behind [`Readers::looked_for`], up to a time that is durable: as [`Readers::committed`], if there are
+    /// some.
+    pub fn found(self: &Arc<Readers>, places: Option<&Places>, first: u64, until: u64) {
+        if places.is_none_or(|places| !places.0.is_empty()) {
+            self.committed(places, first, until);
+        }
+        if let Some(looked_for) = &self.looked_for {
+            // In one order with readers that begin.
+            let _state = self.state.lock();
+            looked_for.store(until, Ordering::SeqCst);
+        }
+    }
+
     /// Begins to watch a place. The reader looks by itself before it waits. `last` gives the time of the last commit: if
     /// that is not durable, the reader is told of it when it is, because the commit may have looked for readers before.
     pub fn watch(self: &Arc<Readers>, place: Place, last: impl FnOnce() -> u64) -> Reader {
-        self.count.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state.lock();
+        if self.count.fetch_add(1, Ordering::SeqCst) == 0
+            && let Some(looked_for) = &self.looked_for
+        {
+            // The first look of the reader finds everything that was written before.
+            looked_for.store(self.durable.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
         let watched = state
             .places
             .entry(place.clone())
@@ -571,6 +610,32 @@ mod tests {
         assert!(is_told(&reader, 1));
         let pause = told.elapsed();
         assert!(pause >= Duration::from_millis(200), "{pause:?}");
+    }
+
+    #[test]
+    fn entries_of_other_servers_are_told_of_when_they_are_found() {
+        let readers = Arc::new(Readers::beside_others());
+        assert_eq!(readers.looked_for(), None, "nobody reads");
+        readers.advance(7);
+        let a = readers.watch(collection("d.a"), || 5);
+        assert_eq!(readers.looked_for(), Some(7));
+        readers.advance(20);
+        assert_eq!(
+            a.quiet_until(20, 0),
+            Some(7),
+            "what others wrote is not known"
+        );
+        readers.found(Some(&Places::default()), 20, 20);
+        assert_eq!(a.quiet_until(20, 0), Some(20));
+        readers.advance(30);
+        let mut places = Places::default();
+        places.add("d.b");
+        readers.found(Some(&places), 21, 30);
+        assert!(stays_quiet(&a, 0), "another collection");
+        readers.advance(40);
+        readers.found(None, 31, 40);
+        assert!(is_told(&a, 0));
+        assert_eq!(a.quiet_until(40, 0), None);
     }
 
     #[test]

@@ -113,6 +113,9 @@ pub struct Staging<'a> {
     keys: KeysWritten,
     /// Whether other servers may write to the collection.
     is_shared: bool,
+    /// Whether other servers have to know multikey paths before the commit: unless the transaction at hand has created the
+    /// collection.
+    announces: bool,
     /// Of a capped collection of several servers: the last record id.
     last_record: Option<i64>,
     /// With several servers: the statements whose records are in this commit.
@@ -158,6 +161,7 @@ impl<'a> Staging<'a> {
             removed_to: Vec::new(),
             keys: KeysWritten::default(),
             is_shared: catalog.cluster().is_some(),
+            announces: catalog.cluster().is_some() && !catalog.has_created(collection),
             last_record: None,
             recorded: Vec::new(),
         }
@@ -588,7 +592,7 @@ impl<'a> Staging<'a> {
         }
         let paths = new_keys.multikey();
         if !index.is_multikey_stored(paths) {
-            if self.is_shared {
+            if self.announces {
                 self.multikey.push((index.clone(), paths.clone()));
                 return;
             }
@@ -609,8 +613,10 @@ impl<'a> Staging<'a> {
         }
         self.remove_oldest()?;
         let mut watched = None;
-        if self.is_shared {
+        if self.announces {
             self.check_announced()?;
+        }
+        if self.is_shared {
             watched = self.stage_for_others()?;
         }
         self.keys.note(self.collection, self.counts);

@@ -24,13 +24,19 @@ pub const INSERT: InsertOptions = InsertOptions {
     keep_empty_timestamps: false,
 };
 
-/// With `FROND_TEST_STORE_PD` the stores of all fixtures are in the TiKV cluster with this PD, each under a prefix of its own.
+/// With `FROND_TEST_STORE_PD`: the TiKV cluster with this PD, and in it the prefix of a fixture's keys.
+pub fn cluster(directory: &std::path::Path) -> Option<ClusterOptions> {
+    let pd = std::env::var("FROND_TEST_STORE_PD").ok()?;
+    Some(ClusterOptions {
+        key_prefix: format!("test{}/", directory.display()).into_bytes(),
+        client_bytes: 1 << 30,
+        ..ClusterOptions::new(vec![pd])
+    })
+}
+
+/// With `FROND_TEST_STORE_PD` the stores of all fixtures are in a TiKV cluster.
 fn open(directory: &std::path::Path) -> DocumentStore {
-    if let Ok(pd) = std::env::var("FROND_TEST_STORE_PD") {
-        let cluster = ClusterOptions {
-            key_prefix: format!("test{}/", directory.display()).into_bytes(),
-            ..ClusterOptions::new(vec![pd])
-        };
+    if let Some(cluster) = cluster(directory) {
         return DocumentStore::open_cluster(cluster, StoreOptions::default()).unwrap();
     }
     let mut options = EngineOptions::new(directory);
@@ -105,6 +111,11 @@ impl Fixture {
 
 pub fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
+}
+
+/// How many trees there are.
+pub fn trees(store: &DocumentStore) -> usize {
+    store.engine().trees().unwrap().len()
 }
 
 /// Writes the multikey paths of all indexes as stores did before components were tracked: one bit for each field.

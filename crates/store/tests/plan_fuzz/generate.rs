@@ -185,16 +185,20 @@ impl Random {
         let up = |random: &mut Random| if random.one_in(2) { 1 } else { -1 };
         let mut key = DocBuf::new();
         let kind = self.below(16);
-        match kind {
+        let wildcard = match kind {
             0 => {
                 let only: &str = self.pick(&["$**", "a.$**", "b.c.$**"]);
-                return doc! {"key": {only: up(self)}, "name": name.as_str()};
+                Some(doc! {only: up(self)})
             }
-            1 => {
-                let key = doc! {"a.b": 1, "b.$**": 1, "c": -1};
-                return doc! {"key": &key, "name": name.as_str()};
+            1 => Some(doc! {"a.b": 1, "b.$**": 1, "c": -1}),
+            _ => None,
+        };
+        if let Some(key) = wildcard {
+            let mut index = doc! {"key": &key, "name": name.as_str()};
+            if let Some(collation) = self.collation() {
+                index.push("collation", &collation);
             }
-            _ => {}
+            return index;
         }
         let fields = self.pick(&[1, 2, 2, 2, 3, 3, 4]);
         let top = self.path();

@@ -4,12 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf, doc};
-use frond_store::{DocumentStore, IndexChange, IndexSelector, Namespace, OpContext, at_points};
+use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
+use frond_store::{
+    AggregateRequest, DocumentStore, Durability, IndexChange, IndexSelector, Namespace, OpContext,
+    at_points,
+};
 
-use crate::{Servers, check, delete, find, insert, ns, update};
+use crate::{Servers, check, common, delete, find, insert, ns, update};
 
-const LEASE: Duration = Duration::from_millis(500);
+/// A small cluster on a busy machine needs some time for a renewal.
+const LEASE: Duration = Duration::from_millis(800);
 
 fn fill(store: &DocumentStore, c: &Namespace, count: i32) {
     for first in (0..count).step_by(500) {
@@ -241,4 +245,73 @@ fn a_collection_becomes_capped_beside_writers_of_all_servers() {
         }
     });
     assert_eq!(servers.two().list_collections("db").unwrap().len(), 1);
+}
+
+/// The server of a command stops at a point and loses its lease. Another one removes what the command needed, and the command fails
+/// when its server is back.
+fn command_stops(at: &'static str, command: impl Fn(&DocumentStore) -> bool + Sync) {
+    let servers = Servers::with_lease(2, LEASE);
+    let c = ns("db.c");
+    fill(servers.one(), &c, 1500);
+    let trees = common::trees(servers.one());
+    thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let stalled = servers.one().clone();
+            let mut is_first = true;
+            let _acts = at_points(move |name| {
+                if name == at && std::mem::take(&mut is_first) {
+                    stalled.stall(true);
+                    thread::sleep(6 * LEASE);
+                    stalled.stall(false);
+                }
+            });
+            command(servers.one())
+        });
+        let begun = Instant::now();
+        while servers.two().remove_leftovers().unwrap() == 0 {
+            assert!(begun.elapsed() < 30 * LEASE);
+            thread::sleep(LEASE / 10);
+        }
+        assert!(!running.join().unwrap());
+    });
+    for store in &servers.stores {
+        assert_eq!(store.list_collections("db").unwrap().len(), 1);
+        insert(store, &c, &[doc! {"a": 1}]);
+        assert_eq!(check(store, &c), find(store, &c, Doc::empty()).len() as u64);
+        assert_eq!(store.remove_leftovers().unwrap(), 0);
+    }
+    assert_eq!(common::trees(servers.one()), trees);
+    // It can be repeated.
+    assert!(command(servers.two()));
+    assert_eq!(servers.two().remove_leftovers().unwrap(), 0);
+}
+
+#[test]
+fn a_conversion_that_stops_leaves_nothing() {
+    command_stops("a part of a collection is copied", |store| {
+        let context = OpContext::new();
+        store
+            .convert_to_capped(&ns("db.c"), 16 << 20, &context)
+            .is_ok()
+    });
+}
+
+#[test]
+fn a_result_that_is_not_finished_leaves_nothing() {
+    command_stops("a part of a result is written", |store| {
+        let mut pipeline = ArrayBuf::new();
+        pipeline.push(&doc! {"$out": "c"});
+        let request = AggregateRequest {
+            pipeline: &pipeline,
+            hint: None,
+            variables: None,
+            durability: Durability::Logged,
+            bypass_validation: false,
+            allow_disk_use: None,
+            collation: None,
+        };
+        let c = ns("db.c");
+        let cursor = store.aggregate("db", Some(&c), &request, &OpContext::new());
+        cursor.and_then(|mut cursor| cursor.next()).is_ok()
+    });
 }

@@ -285,3 +285,57 @@ fn options_of_a_collection_and_of_an_index_change_for_all() {
     let indexes = servers.one().list_indexes(&c).unwrap();
     assert_eq!(indexes[1].get("hidden"), Some(Value::Bool(true)));
 }
+
+/// Changes definitions in databases of its own. Returns what failed.
+fn change_own(store: &DocumentStore, server: usize, rounds: usize) -> Vec<String> {
+    let mut failed = Vec::new();
+    for round in 0..rounds {
+        let db = format!("own{server}_{}", round % 3);
+        let (c, d) = (ns(&format!("{db}.c")), ns(&format!("{db}.d")));
+        let mut note = |what: &str, done: Result<(), frond_store::Error>| {
+            if let Err(error) = done {
+                failed.push(format!("{what}: {error}"));
+            }
+        };
+        let docs = [doc! {"a": 1}, doc! {"a": [1, 2]}];
+        let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+        let inserted = store.insert(&c, &docs, crate::INSERT).map(|_| ());
+        note("insert", inserted);
+        let spec = doc! {"key": {"a": 1}, "name": "a"};
+        let indexed = store.create_indexes(&c, &[&spec]).map(|_| ());
+        note("index", indexed);
+        note("rename", store.rename_collection(&c, &d, true));
+        let capped = doc! {"capped": true, "size": 4096};
+        let created = store.create_collection(&c, &capped).map(|_| ());
+        note("create", created);
+        note("drop", store.drop_database(&db).map(|_| ()));
+    }
+    failed
+}
+
+#[test]
+fn changes_beside_writers_meet_no_conflict() {
+    let servers = Servers::new(2);
+    insert(servers.one(), &ns("db.c"), &[doc! {"_id": -1, "a": 0}]);
+    let stop = AtomicBool::new(false);
+    let failed = thread::scope(|scope| {
+        let mut writers = Vec::new();
+        for (number, store) in servers.stores.iter().enumerate() {
+            for thread in 0..2 {
+                let (stop, thread) = (&stop, (number * 2 + thread) as i32);
+                writers.push(scope.spawn(move || write(store, thread, stop)));
+            }
+        }
+        let changers: Vec<_> = (servers.stores.iter().enumerate())
+            .map(|(number, store)| scope.spawn(move || change_own(store, number, 10)))
+            .collect();
+        let failed: Vec<String> = (changers.into_iter())
+            .flat_map(|changer| changer.join().unwrap())
+            .collect();
+        stop.store(true, Ordering::Relaxed);
+        assert!(writers.into_iter().all(|writer| writer.join().unwrap() > 0));
+        failed
+    });
+    assert_eq!(failed, Vec::<String>::new());
+    assert!(check(servers.two(), &ns("db.c")) > 0);
+}

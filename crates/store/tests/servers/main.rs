@@ -1,4 +1,5 @@
-//! Several servers over one keyspace, as two stores over one engine.
+//! Several servers over one keyspace, as two stores over one engine: the embedded one, or with `FROND_TEST_STORE_PD` the TiKV
+//! cluster with this PD, where each store has a connection of its own.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]
@@ -8,6 +9,7 @@ mod builds;
 mod changes;
 mod leases;
 mod shared_state;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +24,10 @@ pub(crate) use common::{INSERT, ns};
 
 /// Servers over one engine.
 pub(crate) struct Servers {
-    engine: Engine,
+    /// `None` if they are in a cluster.
+    engine: Option<Engine>,
     stores: Vec<DocumentStore>,
-    _directory: Arc<tempfile::TempDir>,
+    directory: Arc<tempfile::TempDir>,
 }
 
 impl Servers {
@@ -34,14 +37,16 @@ impl Servers {
 
     fn with_lease(count: usize, lease: Duration) -> Servers {
         let directory = Arc::new(tempfile::tempdir().unwrap());
-        let mut options = EngineOptions::new(directory.path());
-        options.cache_bytes = 32 << 20;
-        options.merge = merge_operator();
-        let engine = Engine::open(options).unwrap();
+        let engine = common::cluster(directory.path()).is_none().then(|| {
+            let mut options = EngineOptions::new(directory.path());
+            options.cache_bytes = 32 << 20;
+            options.merge = merge_operator();
+            Engine::open(options).unwrap()
+        });
         let mut servers = Servers {
             engine,
             stores: Vec::new(),
-            _directory: directory,
+            directory,
         };
         for number in 1..=count {
             servers.add(&format!("127.0.0.1:{}", 28250 + number), lease);
@@ -53,11 +58,22 @@ impl Servers {
         let shared = SharedOptions {
             address: address.to_owned(),
             lease,
+            ..SharedOptions::default()
         };
         let options = StoreOptions::default().sharing(shared);
-        let store = DocumentStore::open(self.engine.clone(), options).unwrap();
+        let store = match &self.engine {
+            Some(engine) => DocumentStore::open(engine.clone(), options).unwrap(),
+            None => {
+                let cluster = common::cluster(self.directory.path()).unwrap();
+                DocumentStore::open_cluster(cluster, options).unwrap()
+            }
+        };
         self.stores.push(store);
         self.stores.last().unwrap()
+    }
+
+    fn are_in_a_cluster(&self) -> bool {
+        self.engine.is_none()
     }
 
     fn one(&self) -> &DocumentStore {

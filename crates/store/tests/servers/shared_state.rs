@@ -42,6 +42,26 @@ fn an_array_of_one_server_is_found_by_the_others() {
     }
 }
 
+/// It was announced, again and again, to servers that could not know the collection.
+#[test]
+fn an_array_in_a_collection_of_the_same_transaction_is_no_conflict() {
+    let servers = Servers::new(2);
+    let c = ns("db.c");
+    let transaction = servers.one().begin();
+    let inside = servers.one().in_transaction(&transaction);
+    inside
+        .create_indexes(&c, &[&doc! {"key": {"a": 1}, "name": "a"}])
+        .unwrap();
+    assert_eq!(insert(&inside, &c, &[doc! {"_id": 1, "a": [1, 9]}]), 1);
+    transaction.commit(Durability::Logged).unwrap();
+    insert(servers.two(), &c, &[doc! {"_id": 2, "a": 5}]);
+    for store in &servers.stores {
+        let found = find(store, &c, &doc! {"a": {"$gt": 8, "$lt": 3}});
+        assert_eq!(found.len(), 1);
+        assert_eq!(check(store, &c), 2);
+    }
+}
+
 #[test]
 fn arrays_of_both_servers_at_once() {
     let servers = Servers::new(2);
@@ -171,6 +191,42 @@ fn a_capped_collection_has_one_order_and_one_limit() {
             .and_then(|doc| doc.get_i32("n"))
     };
     assert!((0..4).any(|thread| last(thread) == Some(59)));
+}
+
+/// Each server took the moment of a time for one of its own, as if nobody else wrote.
+#[test]
+fn a_time_is_the_same_moment_on_all_servers() {
+    let servers = Servers::new(2);
+    if !servers.are_in_a_cluster() {
+        return;
+    }
+    let (c, d) = (ns("db.c"), ns("db.d"));
+    let mut moments = Vec::new();
+    for n in 0..6_i32 {
+        let store = &servers.stores[n as usize % 2];
+        insert(store, &c, &[doc! {"_id": n}]);
+        match n {
+            2 => drop(
+                servers
+                    .two()
+                    .create_indexes(&c, &[&doc! {"key": {"a": 1}, "name": "a"}]),
+            ),
+            3 => servers.one().rename_collection(&c, &d, false).unwrap(),
+            4 => servers.two().rename_collection(&d, &c, true).unwrap(),
+            _ => {}
+        }
+        let (reads, time) = store.timed_snapshot_reads().unwrap().unwrap();
+        moments.push((find(&store.at(&reads), &c, Doc::empty()), time));
+    }
+    assert_eq!(moments[5].0.len(), 5);
+    for store in &servers.stores {
+        for (expected, time) in &moments {
+            let reads = store.snapshot_reads_at(*time).unwrap().unwrap();
+            assert_eq!(find(&store.at(&reads), &c, Doc::empty()), *expected);
+        }
+    }
+    let other = frond_bson::Timestamp::from_u64(moments[0].1.to_u64() - 1);
+    assert!(servers.one().snapshot_reads_at(other).unwrap().is_none());
 }
 
 #[test]

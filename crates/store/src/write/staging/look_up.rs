@@ -1,4 +1,4 @@
-//! What a commit reads ahead from a cluster.
+//! Values that a commit reads ahead from a cluster.
 
 use frond_bson::Doc;
 
