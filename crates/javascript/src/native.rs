@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use frond_bson::{Decimal128, DocBuf, ObjectId, OwnedValue, hex};
 use frond_error::{Error as Fault, ErrorCode};
 use frond_query::Md5;
+use rquickjs::function::{Opt, Rest};
 use rquickjs::{Ctx, Exception, Function, Object, Result, Value};
 
 use crate::values::write::{Error, Writer, bytes_of_hex};
@@ -51,21 +52,22 @@ fn throw(ctx: &Ctx<'_>, error: Error) -> rquickjs::Error {
     }
 }
 
-fn emit<'js>(ctx: Ctx<'js>, key: Value<'js>, value: Value<'js>) -> Result<()> {
+fn emit<'js>(
+    ctx: Ctx<'js>,
+    key: Opt<Value<'js>>,
+    value: Opt<Value<'js>>,
+    more: Rest<Value<'js>>,
+) -> Result<()> {
     let write = || -> std::result::Result<(), Error> {
+        let (Some(key), Some(value), true) = (key.0, value.0, more.0.is_empty()) else {
+            return Err(Fault::location(31220, "emit takes 2 args").into());
+        };
         let writer = Writer::new(&ctx)?;
         let key = match key.is_undefined() {
             // MongoDB counts a missing key as null.
             true => OwnedValue::Null,
             false => writer.value(key)?,
         };
-        if matches!(key, OwnedValue::Array(_) | OwnedValue::Undefined) {
-            return Err(Fault::location(
-                17046,
-                "a key that is passed to emit must not be an array or undefined",
-            )
-            .into());
-        }
         let value = writer.value(value)?;
         EMITTED.with_borrow_mut(|emitted| {
             let Some(emitted) = emitted else {

@@ -537,11 +537,25 @@ fn maps_emit_and_folds_accumulate() {
         ]
     );
     for (code, expected) in [
-        ("emit([1], 1)", 17046),
+        ("emit(1)", 31220),
+        ("emit(1, 2, 3)", 31220),
         ("for (;;) emit(1, 'x'.repeat(1e6))", 31292),
     ] {
         let error = script(code).map(&doc! {}, &mut |_, _| Ok(())).unwrap_err();
         assert_eq!(error.code().code(), expected, "{code}: {error}");
+    }
+    // Any value is a key, and a missing one is null.
+    for (code, expected) in [
+        ("emit([1], 1)", OwnedValue::from(ArrayBuf::from_iter([1.0]))),
+        ("emit(this.none, 1)", OwnedValue::Null),
+    ] {
+        let mut keys = Vec::new();
+        let mut emit = |key: Value<'_>, _: Value<'_>| {
+            keys.push(key.to_owned());
+            Ok(())
+        };
+        script(code).map(&doc! {}, &mut emit).unwrap();
+        assert_eq!(keys, [expected], "{code}");
     }
     let fold = script("function(state, a, b) { state.n += a; state.last = b; return state }");
     let mut batch = ArrayBuf::new();

@@ -80,6 +80,9 @@ pub trait ScriptEngine: Debug + Send + Sync {
     fn end_request(&self);
 }
 
+/// The code of the error of a host that has no engine.
+pub const NO_ENGINE: ErrorCode = ErrorCode::Location(31264);
+
 /// The host of places where no function may stand.
 #[derive(Debug)]
 pub struct NoScripts;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use frond_bson::OwnedValue;
 use frond_error::{Error, ErrorCode};
-use frond_query::script::StoredFunctions;
+use frond_query::script::{ScriptEngine, StoredFunctions};
 
 use crate::context::OpContext;
 use crate::figures::watch;
@@ -23,13 +23,14 @@ pub fn scripted<T>(
     limits: OpContext,
     request: impl FnOnce() -> T,
 ) -> T {
-    match store.queries().engine() {
-        Some(engine) => enter_request(engine, store.clone(), db, limits, request),
-        None => request(),
-    }
+    enter_request(store, db, limits, request)
 }
 
 impl FunctionSource for DocumentStore {
+    fn engine(&self) -> Option<Arc<dyn ScriptEngine>> {
+        self.queries().engine()
+    }
+
     fn read(&self, db: &str, limits: &OpContext) -> Result<StoredFunctions, Error> {
         let mut stored = Vec::new();
         let ns = Namespace::new(db, STORED_FUNCTIONS)?;

@@ -4,16 +4,21 @@
 //! hands functions to the engine from here, and the engine asks [`check`] whether to go on.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use frond_error::Error as CommandError;
-use frond_query::script::{Script, ScriptEngine, ScriptHost, ScriptSource, StoredFunctions};
+use frond_query::script::{
+    NO_ENGINE, Script, ScriptEngine, ScriptHost, ScriptSource, StoredFunctions,
+};
 
 use crate::context::OpContext;
 
-/// Where the functions of databases are stored.
+/// The source of the functions of requests.
 pub trait FunctionSource: Send + Sync {
-    /// Those of a database.
+    /// The engine that runs them; `None` if there is none.
+    fn engine(&self) -> Option<Arc<dyn ScriptEngine>>;
+
+    /// The functions that are stored in a database.
     ///
     /// # Errors
     /// Those of reading them.
@@ -23,13 +28,43 @@ pub trait FunctionSource: Send + Sync {
 /// What the functions of a request need.
 #[derive(Clone)]
 struct Request {
-    engine: Arc<dyn ScriptEngine>,
-    source: Arc<dyn FunctionSource>,
+    /// Kept from one request of the thread to the next, so that a request that has no function touches nothing that other threads
+    /// write to, and allocates nothing.
+    kept: Kept,
     limits: OpContext,
+}
+
+#[derive(Clone)]
+struct Kept {
+    /// Whoever enters the request holds it meanwhile.
+    source: Weak<dyn FunctionSource>,
     db: String,
 }
 
+impl Kept {
+    /// Those of the last request of this thread, if its source was the same.
+    fn of<S: FunctionSource + 'static>(source: &Arc<S>, db: &str) -> Kept {
+        let same = |kept: &Kept| kept.source.as_ptr().cast::<()>() == Arc::as_ptr(source).cast();
+        match KEPT.take().filter(same) {
+            Some(mut kept) => {
+                kept.db.clear();
+                kept.db.push_str(db);
+                kept
+            }
+            None => {
+                let source: Arc<dyn FunctionSource> = source.clone();
+                Kept {
+                    source: Arc::downgrade(&source),
+                    db: db.to_owned(),
+                }
+            }
+        }
+    }
+}
+
 thread_local! {
+    /// Of the last request of this thread.
+    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
     /// The request that runs on this thread.
     static REQUEST: RefCell<Option<Request>> = const { RefCell::new(None) };
     /// The functions that are stored in its database, once they were read.
@@ -41,18 +76,15 @@ thread_local! {
 }
 
 /// Runs a request on this thread. Its functions end when it is killed and at its deadline.
-pub fn enter_request<T>(
-    engine: Arc<dyn ScriptEngine>,
-    source: Arc<dyn FunctionSource>,
+pub fn enter_request<S: FunctionSource + 'static, T>(
+    source: &Arc<S>,
     db: &str,
     limits: OpContext,
     request: impl FnOnce() -> T,
 ) -> T {
     let own = Request {
-        engine,
-        source,
+        kept: Kept::of(source, db),
         limits,
-        db: db.to_owned(),
     };
     enter(Some(own), request)
 }
@@ -65,11 +97,15 @@ impl Drop for Leave {
         let own = REQUEST.with_borrow_mut(|now| std::mem::replace(now, self.0.take()));
         STORED.take();
         IS_INTERNAL.set(false);
+        let Some(own) = own else {
+            return;
+        };
         if IS_USED.replace(false)
-            && let Some(own) = own
+            && let Some(engine) = own.engine()
         {
-            own.engine.end_request();
+            engine.end_request();
         }
+        KEPT.set(Some(own.kept));
     }
 }
 
@@ -99,10 +135,10 @@ impl Shared {
     }
 }
 
-/// Fails if the request of this thread was killed or its deadline has passed.
+/// Fails if the request of this thread was killed, its deadline has passed, or its client has disconnected.
 ///
 /// # Errors
-/// `Interrupted` (11601), `MaxTimeMSExpired` (50).
+/// `Interrupted` (11601), `MaxTimeMSExpired` (50), `ClientDisconnect` (279).
 pub fn check() -> Result<(), CommandError> {
     REQUEST.with_borrow(|request| match request {
         Some(request) => request.limits.check().map_err(CommandError::from),
@@ -133,31 +169,37 @@ impl ScriptHost for OfRequest {
     fn script(&self, source: ScriptSource) -> Result<Arc<dyn Script>, CommandError> {
         let request = REQUEST.with_borrow(Clone::clone);
         let request = request.ok_or_else(disabled)?;
+        let engine = request.engine().ok_or_else(disabled)?;
         let stored = match source.stored_functions {
             true => Some(request.stored_functions()?),
             false => None,
         };
         IS_USED.set(true);
-        request.engine.script(source, stored)
+        engine.script(source, stored)
     }
 }
 
 /// The error where there is no engine.
 pub fn disabled() -> CommandError {
-    CommandError::location(
-        31264,
+    CommandError::new(
+        NO_ENGINE,
         "Cannot run server-side javascript without the javascript engine enabled: security.javascriptEnabled is false, or \
          --noscripting was given",
     )
 }
 
 impl Request {
+    fn engine(&self) -> Option<Arc<dyn ScriptEngine>> {
+        self.kept.source.upgrade()?.engine()
+    }
+
     /// The functions that are stored in the database.
     fn stored_functions(&self) -> Result<Arc<StoredFunctions>, CommandError> {
         if let Some(stored) = STORED.with_borrow(Clone::clone) {
             return Ok(stored);
         }
-        let stored = Arc::new(self.source.read(&self.db, &self.limits)?);
+        let source = self.kept.source.upgrade().ok_or_else(disabled)?;
+        let stored = Arc::new(source.read(&self.kept.db, &self.limits)?);
         STORED.set(Some(stored.clone()));
         Ok(stored)
     }

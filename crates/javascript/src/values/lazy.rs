@@ -9,6 +9,7 @@ use rquickjs::class::{
 use rquickjs::function::Constructor;
 use rquickjs::{Atom, Ctx, JsLifetime, Object, Result, Value};
 
+use super::names::name_of;
 use super::read::{self, Bytes};
 use super::types::Types;
 
@@ -185,17 +186,6 @@ pub enum Field<'a, 'js> {
     Now(&'a str, Value<'js>, Option<Bson<'a>>),
 }
 
-/// The name that a property of a document has.
-fn name_of(atom: &Atom<'_>) -> Result<Option<String>> {
-    // A name with half a surrogate pair is none of a document. Symbols have the names of their descriptions: those of the prelude
-    // have a zero in it, which no field has.
-    match atom.to_js_string()?.to_string() {
-        Ok(name) => Ok(Some(name)),
-        Err(rquickjs::Error::Utf8(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 impl<'js> JsClass<'js> for Document<'js> {
     const NAME: &'static str = "Object";
     const KIND: ClassKind = ClassKind::Exotic;
@@ -212,12 +202,13 @@ impl<'js> JsClass<'js> for Document<'js> {
         _receiver: Value<'js>,
     ) -> Result<Value<'js>> {
         let document = this.borrow();
-        if let Some(name) = name_of(&atom)?
+        let types = Types::of(ctx)?;
+        if let Some(name) = types.names.of(&atom)?
             && let Some(value) = document.field(ctx, &atom, &name)?
         {
             return Ok(value);
         }
-        Types::of(ctx)?.object_prototype.get(atom)
+        types.object_prototype.get(atom)
     }
 
     fn exotic_set_property(
@@ -248,12 +239,13 @@ impl<'js> JsClass<'js> for Document<'js> {
         atom: Atom<'js>,
     ) -> Result<bool> {
         let document = this.borrow();
-        if let Some(name) = name_of(&atom)?
+        let types = Types::of(ctx)?;
+        if let Some(name) = types.names.of(&atom)?
             && document.field(ctx, &atom, &name)?.is_some()
         {
             return Ok(true);
         }
-        Types::of(ctx)?.object_prototype.contains_key(atom)
+        types.object_prototype.contains_key(atom)
     }
 
     fn exotic_get_own_property(

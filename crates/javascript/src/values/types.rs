@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use rquickjs::{Ctx, Function, JsLifetime, Object, Result, Symbol, Value};
 
+use super::names::Names;
+
 /// The objects of an engine that conversions need. The engine keeps them.
 #[derive(JsLifetime)]
 pub struct Types<'js> {
@@ -24,6 +26,8 @@ pub struct Types<'js> {
     date_prototype: Value<'js>,
     pub reg_exp_prototype: Value<'js>,
     pub object_prototype: Object<'js>,
+    /// The names of properties of documents.
+    pub names: Names<'js>,
 }
 
 impl<'js> Types<'js> {
@@ -47,6 +51,7 @@ impl<'js> Types<'js> {
             reg_exp: exports.get("regExp")?,
             date_value: exports.get("dateValue")?,
             object_prototype: exports.get("objectPrototype")?,
+            names: Names::new(),
         })
     }
 

@@ -247,7 +247,7 @@ impl<'a> Output<'a> {
 }
 
 /// The code of a function.
-fn code<'a>(args: &Arguments<'a>, name: &'static str) -> Result<Option<&'a str>> {
+pub fn code<'a>(args: &Arguments<'a>, name: &str) -> Result<Option<&'a str>> {
     match args.get(name) {
         None | Some(Value::Null | Value::Undefined) => Ok(None),
         Some(Value::String(code) | Value::JavaScript(code)) => Ok(Some(code)),
@@ -419,13 +419,20 @@ mod tests {
         let mut server = TestServer::with(|settings| settings.javascript.is_enabled = false);
         let function = doc! {"$function": {"body": "1", "args": [], "lang": "js"}};
         let cases = [
-            command(doc! {"inline": 1}),
-            doc! {"find": "c", "filter": {"$where": "1"}},
-            doc! {"aggregate": "c", "pipeline": [{"$project": {"a": &function}}], "cursor": {}},
-            doc! {"explain": command(doc! {"inline": 1})},
+            (command(doc! {"inline": 1}), 31264),
+            (doc! {"find": "c", "filter": {"$where": "1"}}, 6108304),
+            (
+                doc! {"count": "c", "query": {"a": 1, "$where": "1"}},
+                6108304,
+            ),
+            (
+                doc! {"aggregate": "c", "pipeline": [{"$project": {"a": &function}}], "cursor": {}},
+                31264,
+            ),
+            (doc! {"explain": command(doc! {"inline": 1})}, 31264),
         ];
-        for command in cases {
-            assert_eq!(server.code("db", command.clone()), 31264, "{command:?}");
+        for (command, expected) in cases {
+            assert_eq!(server.code("db", command.clone()), expected, "{command:?}");
         }
     }
 }

@@ -12,6 +12,8 @@ pub struct JavaScriptSettings {
     pub is_enabled: bool,
     /// What one engine may have, in MiB.
     pub heap_limit_mb: u32,
+    /// Whether there are `group` and `eval`.
+    pub has_old_commands: bool,
 }
 
 impl Default for JavaScriptSettings {
@@ -19,6 +21,7 @@ impl Default for JavaScriptSettings {
         JavaScriptSettings {
             is_enabled: true,
             heap_limit_mb: HEAP_LIMIT_MB,
+            has_old_commands: false,
         }
     }
 }
@@ -31,6 +34,16 @@ pub const DISABLED: Setting = Setting {
     kind: Kind::Switch(false),
     help: "Refuse $where, $function, $accumulator and mapReduce",
     apply: |s, v| switch(v).map(|on| s.javascript.is_enabled = on),
+};
+
+/// `setParameter.enableGroupAndEval`
+pub const OLD_COMMANDS: Setting = Setting {
+    flag: "",
+    key: "setParameter.enableGroupAndEval",
+    aliases: &[],
+    kind: Kind::Switch(false),
+    help: "Allow the commands group and eval, which MongoDB has removed",
+    apply: |s, v| switch(v).map(|on| s.javascript.has_old_commands = on),
 };
 
 /// `setParameter.jsHeapLimitMB`

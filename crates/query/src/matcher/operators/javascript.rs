@@ -8,7 +8,7 @@ use super::super::Expr;
 use super::super::parse::Context;
 use super::expr::Computed;
 use crate::expr;
-use crate::script::ScriptSource;
+use crate::script::{NO_ENGINE, ScriptSource};
 use frond_error::{Error, Result};
 
 /// Reads a `$where`. It is an expression of the whole document, as `$expr` is.
@@ -32,6 +32,17 @@ pub(crate) fn parse_where(context: Context<'_>, argument: Value<'_>) -> Result<O
         code: code.to_owned(),
         scope,
         stored_functions: true,
+    });
+    let script = script.map_err(|error| match error.code() == NO_ENGINE {
+        // MongoDB has a code of its own for this place.
+        true => Error::location(
+            6108304,
+            format!(
+                "no globalScriptEngine in $where parsing: {}",
+                error.message()
+            ),
+        ),
+        false => error,
     })?;
     let condition = expr::Expr::of_condition(script);
     Ok(Some(Expr::Computed(Computed::new(
