@@ -46,6 +46,7 @@ macro_rules! error_codes {
                 matches!(
                     self,
                     ErrorCode::Interrupted
+                        | ErrorCode::ClientDisconnect
                         | ErrorCode::InterruptedAtShutdown
                         | ErrorCode::MaxTimeMSExpired
                         | ErrorCode::ExceededTimeLimit
@@ -164,6 +165,7 @@ error_codes! {
     ExceededTimeLimit = 262,
     OperationNotSupportedInTransaction = 263,
     IndexBuildAborted = 276,
+    ClientDisconnect = 279,
     ChangeStreamFatalError = 280,
     IndexBuildAlreadyInProgress = 285,
     ChangeStreamHistoryLost = 286,
@@ -267,7 +269,6 @@ const FURTHER_NAMES: &[(i32, &str)] = &[
     (267, "PreparedTransactionInProgress"),
     (268, "CannotBackup"),
     (278, "UnsatisfiableCommitQuorum"),
-    (279, "ClientDisconnect"),
     (288, "ChecksumMismatch"),
     (314, "ObjectIsBusy"),
     (324, "APIDeprecationError"),

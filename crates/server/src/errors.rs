@@ -45,10 +45,10 @@ pub fn truncated(error: Error) -> Error {
     }
 }
 
-/// Whether a statement's error is one of the whole write command, as every interruption is in MongoDB. Drivers retry only
-/// whole commands; statements that are done are not done again then.
+/// Whether a statement's error is one of the whole write command, as every interruption is in MongoDB, and what may succeed at
+/// another server. Drivers retry only whole commands; statements that are done are not done again then.
 pub fn ends_command(code: ErrorCode) -> bool {
-    code.is_interruption()
+    code.is_interruption() || code.is_retriable()
 }
 
 /// Whether the server cannot write for now. MongoDB has this code among its interruptions.
@@ -90,6 +90,19 @@ mod tests {
             "keyPattern": {"a": 1},
         };
         assert_eq!(reply, expected);
+    }
+
+    #[test]
+    fn what_drivers_may_retry_ends_the_command() {
+        for (code, ends) in [
+            (ErrorCode::HostUnreachable, true),
+            (ErrorCode::NotWritablePrimary, true),
+            (ErrorCode::MaxTimeMSExpired, true),
+            (ErrorCode::DuplicateKey, false),
+            (ErrorCode::WriteConflict, false),
+        ] {
+            assert_eq!(ends_command(code), ends, "{code:?}");
+        }
     }
 
     #[test]

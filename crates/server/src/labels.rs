@@ -186,6 +186,7 @@ mod tests {
             (251, [None, None, T, T]),
             (267, [None, None, T, T]),
             (262, [None, R, T, R]),
+            (6, [None, R, T, R]),
             (91, [None, R, T, R]),
             (11600, [None, R, T, R]),
             (10107, [None, R, T, R]),

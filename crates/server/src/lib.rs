@@ -73,6 +73,7 @@ mod system_log;
 mod tail_turns;
 #[cfg(test)]
 mod testing;
+mod tikv_stats;
 mod tls;
 mod transactions;
 mod ttl;

@@ -243,6 +243,10 @@ pub struct Metrics {
     pub documents_examined: Counter,
     /// Commits refused because another writer was faster.
     pub write_conflicts: Counter,
+    /// Operations that ended because their client had disconnected.
+    pub killed_for_disconnect: Counter,
+    /// Operations that ended at their time limit.
+    pub killed_for_time: Counter,
     /// Operations that sorted, because no index gave the order.
     pub sorts: Counter,
     /// Operations that wrote temporary files.

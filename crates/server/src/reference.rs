@@ -53,16 +53,15 @@ changes of 8.0 that Frond has. What is not supported fails with an error that na
 | encryption at rest, auditing | their settings are errors |
 | the UUID of a session in the oplog and in events of transactions, with authorization on | `lsid.id` is a digest of the UUID and the user |
 | the users and roles that `killAllSessionsByPattern` impersonates | an error; `uid` and `lsid` select sessions |
-| the old commands `group` and `eval` | an error; use `$group`, and [functions](javascript.md) in pipelines |
+| the old commands `group` and `eval` | an error, unless the server is started with `--setParameter enableGroupAndEval=true`; `eval` has no `db` ([functions](javascript.md)) |
 | a replica set with more than one member | `--replSet` makes a [replica set of one](replica-set.md); a configuration with two members is refused. [`--follow`](standby.md) makes an asynchronous standby |
 | `replicaSet=` in the connection string of a standalone server | the driver waits for a replica set and times out, as with mongod: start the server with `--replSet` |
 | sharding with data files | the commands reply as a mongod without shards does. Servers over a [TiKV cluster](scale-out.md) have them: TiKV divides the data |
 | search collations (`de@collation=search`) and a few other locale variants | an error |
 | `normalization: false` of collations | taken, and text is normalized all the same: MongoDB's order differs only for text with several marks on one letter that are not in canonical order |
 | `$median` and `$percentile` with `approximate` | the exact values: they do not depend on the order in which documents are read |
-| `autoIndexId: false` | error 72: each collection has its index on `_id` |
-| `planCacheListPlans`, `planCacheListQueryShapes` of shells before MongoDB 4.4 | error 59, as in MongoDB since 4.4: `$planCacheStats` shows the cache |
-| wildcard indexes with a collation | an error of `createIndexes`; give the index the simple collation if the collection has another |
+| `autoIndexId: false`, which MongoDB allowed in `local` | error 72: each collection has its index on `_id` |
+| the plans that lost, in `planCacheListPlans` of shells before MongoDB 4.4 | only the chosen plan is kept and listed; `planCacheListQueryShapes` lists no queries of more than 2 KiB or from pipelines |
 | buckets of time series | measurements are stored as ordinary documents, in insertion order. They are deleted like others; updates change the metadata of all that a filter on it matches, as in MongoDB, or are error 72 |
 | every command that is not listed below | error 59, as for an unknown command |
 
@@ -118,7 +117,8 @@ the default of new collections. [Natural order](natural-order.md) describes its 
 
 `$currentOp` and `currentOp` show commands up to 64 KiB in full, and only the short fields of longer ones. With `truncateOps: true`, and
 in the command unless `$truncateOps` is false, the limit is 1 KiB. `backtrace` is accepted and adds nothing: no
-operation waits for a latch whose holder could be shown.
+operation waits for a latch whose holder could be shown. A read whose client disconnects ends soon, with error 279 in the log, as in MongoDB; a
+write does not, but for a function of JavaScript in it.
 
 The command `compact` moves the pending messages of a collection's trees to their leaves, so it also makes reads faster where there is
 nothing to free; `bytesFreed` is by how much the trees have become smaller. Without `freeSpaceTargetMB` there is no least amount (MongoDB's
@@ -142,7 +142,7 @@ The stage `$operationMetrics` and the section `indexBulkBuilder` of `serverStatu
 
 Over OP_QUERY the reply to an `aggregate` without `cursor` is `{result: […]}`, up to 16 MiB (beyond that, error 16389). OP_MSG requires
 `cursor`. `snapshot` of a query is accepted, because every query reads a snapshot; in OP_MSG it is an error, as in today's MongoDB.
-MongoDB itself has removed the commands `group`, `geoNear`, `eval` and `text`.
+MongoDB itself has removed the commands `geoNear` and `text`, and `group` and `eval`, which a setting of Frond allows.
 
 ## Text that is not UTF-8
 

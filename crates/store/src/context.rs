@@ -18,14 +18,32 @@ const STEPS_BETWEEN_CHECKS: u32 = 128;
 pub struct OpContext {
     /// The time after which the operation fails with `MaxTimeMSExpired` (50).
     pub deadline: Option<Instant>,
-    /// Set by `killOp`, `killCursors` or a closed connection: `Interrupted` (11601).
+    /// Set by `killOp` and `killCursors`: `Interrupted` (11601).
     pub killed: Arc<AtomicBool>,
+    /// The client that waits for the result, if nobody needs the operation without it: `ClientDisconnect` (279).
+    pub waiting: Option<Waiting>,
     /// The progress of a long operation.
     pub progress: Option<Arc<Progress>>,
     /// Rules for the planner, besides what the queries say.
     pub rules: Option<Arc<PlanRules>>,
     /// Steps since the last check.
     steps: u32,
+}
+
+/// A client that waits for a result.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Set when the client closes its connection.
+    pub gone: Arc<AtomicBool>,
+    /// The operation goes on until this time anyway. A client may close its half of the connection right after its request and
+    /// still read the reply.
+    pub grace: Instant,
+}
+
+impl Waiting {
+    fn has_left(&self) -> bool {
+        self.gone.load(Ordering::Relaxed) && Instant::now() >= self.grace
+    }
 }
 
 /// The progress of a long operation: a step, the work done, and the total.
@@ -62,16 +80,31 @@ impl OpContext {
 
     /// With a deadline.
     pub fn with_deadline(deadline: Option<Instant>) -> OpContext {
+        OpContext::with_limits(deadline, Arc::default())
+    }
+
+    /// With a deadline and the flag that interrupts it.
+    pub fn with_limits(deadline: Option<Instant>, killed: Arc<AtomicBool>) -> OpContext {
         OpContext {
             deadline,
-            ..OpContext::default()
+            killed,
+            waiting: None,
+            progress: None,
+            rules: None,
+            steps: 0,
         }
     }
 
-    /// Fails if the operation was killed or its deadline has passed.
+    /// Fails if the operation was killed, its deadline has passed, or nobody waits for it any more.
     pub fn check(&self) -> Result<()> {
         if self.killed.load(Ordering::Relaxed) {
             return Err(command(ErrorCode::Interrupted, "operation was interrupted"));
+        }
+        if self.waiting.as_ref().is_some_and(Waiting::has_left) {
+            return Err(command(
+                ErrorCode::ClientDisconnect,
+                "operation was interrupted because a client disconnected",
+            ));
         }
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(command(
@@ -90,5 +123,35 @@ impl OpContext {
         }
         self.steps = 0;
         self.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_ends_some_time_after_its_client() {
+        let gone = Arc::new(AtomicBool::new(false));
+        let with_grace = |grace| OpContext {
+            waiting: Some(Waiting {
+                gone: gone.clone(),
+                grace,
+            }),
+            ..OpContext::default()
+        };
+        let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(1000));
+        assert!(with_grace(now).check().is_ok());
+        gone.store(true, Ordering::Relaxed);
+        let crate::Error::Command(error) = with_grace(now).check().unwrap_err() else {
+            panic!("not an error of the command");
+        };
+        assert_eq!(error.code(), ErrorCode::ClientDisconnect);
+        assert!(with_grace(later).check().is_ok());
+        assert!(OpContext::new().check().is_ok());
     }
 }

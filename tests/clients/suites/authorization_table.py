@@ -117,9 +117,11 @@ def is_normal(database, collection):
 
 
 def covers(kind, database, collection, target):
-    """Whether a privilege's resource covers a target: ("cluster",), ("normal",), ("db", D) or ("ns", D, C)."""
+    """Whether a privilege's resource covers a target: ("any",), ("cluster",), ("normal",), ("db", D) or ("ns", D, C)."""
     if kind == "any":
         return True
+    if target[0] == "any":
+        return False
     if target[0] == "cluster":
         return kind == "cluster"
     if target[0] == "normal":
@@ -179,8 +181,8 @@ def parse_needs(text):
 
 
 def target_of(resource):
-    if resource == "cluster":
-        return ("cluster",)
+    if resource in ("any", "cluster"):
+        return (resource,)
     if resource == "*":
         return ("normal",)
     if "." in resource:

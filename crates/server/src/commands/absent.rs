@@ -25,14 +25,6 @@ static ABSENT: &[Absent] = &[
         advice: "there is nothing to place: collections are used without it, and a TiKV cluster divides and places them by itself",
     },
     Absent {
-        names: &["$eval", "eval"],
-        advice: "MongoDB has removed it, too; use commands, and $function in pipelines",
-    },
-    Absent {
-        names: &["group"],
-        advice: "MongoDB has removed it, too; use $group in a pipeline, or mapReduce",
-    },
-    Absent {
         names: &["autoCompact"],
         advice: "space is returned to the file system without it; compact does so at once for one collection",
     },

@@ -85,6 +85,7 @@ pub mod log_rotate;
 pub mod logout;
 pub mod map_reduce;
 pub mod merge_authz_collections;
+pub mod old_scripts;
 pub mod oplog_size;
 pub mod parameters;
 mod password;
@@ -170,6 +171,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &drop_user::DropUser,
     &truncate_capped::EmptyCapped,
     &end_sessions::EndSessions,
+    &old_scripts::Eval,
     &explain::Explain,
     &features::Features,
     &file_md5::FileMd5,
@@ -190,6 +192,7 @@ pub static COMMANDS: &[&dyn Command] = &[
     &privileges_of_role::GRANT,
     &roles_of_role::GRANT,
     &roles_of_user::GRANT,
+    &old_scripts::Group,
     &hello::Hello,
     &host_info::HostInfo,
     &insert::Insert,
@@ -214,6 +217,8 @@ pub static COMMANDS: &[&dyn Command] = &[
     &plan_cache::PlanCacheClear,
     &plan_cache::PlanCacheClearFilters,
     &plan_cache::PlanCacheListFilters,
+    &plan_cache::PlanCacheListPlans,
+    &plan_cache::PlanCacheListQueryShapes,
     &plan_cache::PlanCacheSetFilter,
     &profile::Profile,
     &re_index::ReIndex,

@@ -230,6 +230,14 @@ async fn commands_about_databases_and_the_catalog() {
             (doc! {"listIndexes": "c"}, "listIndexes@test.c"),
             (doc! {"planCacheClear": "c"}, "planCacheWrite@test.c"),
             (
+                doc! {"planCacheListPlans": "c", "query": {}},
+                "planCacheRead@test.c",
+            ),
+            (
+                doc! {"planCacheListQueryShapes": "c"},
+                "planCacheRead@test.c",
+            ),
+            (
                 doc! {"planCacheListFilters": "c"},
                 "planCacheIndexFilter@test.c",
             ),
@@ -293,6 +301,9 @@ async fn commands_that_read_and_write_documents() {
                 doc! {"mapReduce": "c", "out": {"merge": "d", "db": "e"}, "bypassDocumentValidation": true},
                 "(find@test.c & bypassDocumentValidation+insert+update@e.d)",
             ),
+            (doc! {"group": {"ns": "c"}}, "find@test.c"),
+            (doc! {"group": 1}, "error 73"),
+            (doc! {"eval": "1"}, "anyAction@any"),
             (doc! {"insert": "c", "documents": []}, "insert@test.c"),
             (
                 doc! {"insert": "c", "bypassDocumentValidation": true},

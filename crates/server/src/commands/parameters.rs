@@ -216,6 +216,11 @@ static PARAMETERS: &[Parameter] = &[
         }),
     },
     Parameter {
+        name: "enableGroupAndEval",
+        get: |server| owned(server.settings.javascript.has_old_commands),
+        set: None,
+    },
+    Parameter {
         name: "enableLocalhostAuthBypass",
         get: |server| owned(server.settings.logins.localhost_bypass),
         set: None,

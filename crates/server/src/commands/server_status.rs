@@ -86,6 +86,9 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
     if set.is_some_and(|set| set.is_router()) && is_on("sharding") {
         reply.push("sharding", &doc! {"configsvrConnectionString": crate::sharding::shard_host(&server.settings.tikv.pd)});
     }
+    if let Some((stats, instance)) = server.store.tikv_stats().filter(|_| is_on("tikv")) {
+        reply.push("tikv", &crate::tikv_stats::to_doc(&stats, instance));
+    }
     for (name, section) in SECTIONS {
         if is_on(name) {
             reply.push(name, &section(server));
@@ -272,6 +275,8 @@ fn metrics(server: &Server) -> DocBuf {
         &doc! {
             "scanAndOrder": counters.sorts.get(),
             "writeConflicts": counters.write_conflicts.get(),
+            "killedDueToClientDisconnect": counters.killed_for_disconnect.get(),
+            "killedDueToMaxTimeMSExpired": counters.killed_for_time.get(),
             "slow": counters.slow_operations.get(),
         },
     );
@@ -383,6 +388,13 @@ fn engine(server: &Server) -> DocBuf {
         && server.store.is_following()
     {
         section.push("standby", &standby.to_doc(&server.store));
+    }
+    if let Some(engine) = &server.javascript {
+        let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        section.push(
+            "javascript",
+            &doc! {"heapLimits": bytes(engine.heap_granted()), "heapLimitEach": bytes(engine.heap_each())},
+        );
     }
     section.push("backup", &server.backups.to_doc());
     section.push_array("damage", |list| {

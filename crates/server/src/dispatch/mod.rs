@@ -292,6 +292,9 @@ fn try_command(
         }
         let mut context = limits.with_limit(common.time_limit);
         context.rules = rules(server, request)?;
+        if traits.lane == Some(Lane::Read) {
+            context.waiting = limits.waiting();
+        }
         if server.fail_points.is_on() && common.time_limit.is_some() {
             if server
                 .fail_points
@@ -365,7 +368,9 @@ fn try_command(
             false => None,
         };
         // A change of the catalog may have to undo what it did, which nothing must interrupt.
-        let context = cx.limits.clone();
+        let mut context = cx.limits.clone();
+        // No function goes on for a client that is gone, also not one of a write.
+        context.waiting = context.waiting.or_else(|| limits.waiting());
         let mut reply = scripted(&server.functions, request.db, context, || {
             match traits.lane {
                 Some(Lane::Read | Lane::Write) => {

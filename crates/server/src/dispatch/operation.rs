@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{Figures, Interrupt, OpContext, UsedPlan, watch};
+use frond_store::{Figures, Interrupt, OpContext, UsedPlan, Waiting, watch};
 use frond_wire::DocIter;
 
 use super::{CommandRequest, tracing};
@@ -116,6 +116,9 @@ fn secrets_in(
         false => &[],
     }
 }
+
+/// How long an operation goes on whose client has disconnected.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// The kind of a command's operation, as `currentOp` names it.
 pub fn kind(command: &str) -> &'static str {
@@ -233,10 +236,17 @@ impl Limits<'_> {
 
     /// Limits with this time, counted from the start of the operation.
     pub fn with_limit(&self, time: Option<Duration>) -> OpContext {
-        let mut context =
-            OpContext::with_deadline(time.and_then(|time| self.started.checked_add(time)));
-        context.killed = self.connection.killed.clone();
-        context
+        let deadline = time.and_then(|time| self.started.checked_add(time));
+        OpContext::with_limits(deadline, self.connection.killed.clone())
+    }
+
+    /// The client as the one who waits for the operation. None if it asks for no reply: then it may disconnect and have the
+    /// operation done.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.is_acknowledged.then(|| Waiting {
+            gone: self.connection.gone.clone(),
+            grace: self.started + GRACE,
+        })
     }
 }
 
@@ -541,6 +551,11 @@ impl Operation {
         let (server, connection) = (client.server, client.connection);
         if let Some(count) = server.metrics.commands.get(self.index) {
             count.failed.add(1);
+        }
+        match failure.code() {
+            ErrorCode::ClientDisconnect => server.metrics.killed_for_disconnect.add(1),
+            ErrorCode::MaxTimeMSExpired => server.metrics.killed_for_time.add(1),
+            _ => {}
         }
         let internal = matches!(
             failure.code(),

@@ -591,6 +591,7 @@ pub static SETTINGS: &[Setting] = &[
     security::REDACT,
     javascript::DISABLED,
     javascript::HEAP_LIMIT,
+    javascript::OLD_COMMANDS,
     security::KEY_FILE,
     security::CLUSTER_AUTH_MODE,
     Setting {
