@@ -44,6 +44,11 @@ def finish(process, code=0, timeout=60):
     return output
 
 
+def await_following(target, process):
+    """Waits until a migration follows its source. In an earlier phase SIGINT stops it."""
+    wait_for(lambda: target.frond_migrate.state.find_one({"phase": "follow"}) or process.poll() is not None, "following")
+
+
 def moved(source, target, *options, uri=None, **more):
     return finish(migrate(source, target, *options, uri=uri), **more)
 
@@ -342,6 +347,7 @@ def from_a_stand_alone_server_with_writes():
             ours.shop.fresh.insert_one({"_id": 1})
             writes = writer.writes
             wait_for(lambda: writer.writes > writes + 50, "more writes")
+            await_following(theirs, process)
             writer.stop()
             process.send_signal(signal.SIGINT)
             said = finish(process)
@@ -394,7 +400,7 @@ def from_ferretdb_and_back():
             process.kill()
             process.communicate()
             process = migrate(source, target)
-            wait_for(lambda: theirs.shop.written.estimated_document_count() > 20 or process.poll() is not None, "the copy")
+            await_following(theirs, process)
             writes = writer.writes
             wait_for(lambda: writer.writes > writes + 10, "more writes")
             writer.stop()
@@ -421,7 +427,7 @@ def from_mongo_java_server():
             process.kill()
             process.communicate()
             process = migrate(source, target)
-            wait_for(lambda: theirs.shop.written.estimated_document_count() > 20 or process.poll() is not None, "the copy")
+            await_following(theirs, process)
             writes = writer.writes
             wait_for(lambda: writer.writes > writes + 10, "more writes")
             writer.stop()
