@@ -45,7 +45,7 @@ setup-build: ## Install what the build needs, if missing
 	@scripts/setup.sh build
 
 setup: ## Install what the build and the client suites need, if missing
-	@scripts/setup.sh build deny clients differential console
+	@scripts/setup.sh build deny clients differential console cluster
 
 run: setup-build ## Build for release and serve DBPATH (data) on PORT (27017) and the console on HTTP_PORT (none), in the foreground
 	@DBPATH="$(DBPATH)" PORT="$(PORT)" HTTP_PORT="$(HTTP_PORT)" scripts/run.sh
@@ -60,11 +60,10 @@ cluster-stop: ## Stop that cluster; its data stays in target/cluster
 	@scripts/cluster.sh stop
 
 test-cluster: setup ## Test servers over a TiKV cluster: clients, kills of servers, nodes and PD, schema changes, for MINUTES (5); SEED
-	@scripts/setup.sh cluster
 	cargo build --locked
 	MINUTES=$(if $(filter file,$(origin MINUTES)),5,$(MINUTES)) SEED=$(SEED) .cache/clients/venv/bin/python tests/cluster/run.py --server target/debug/frond
 
-test: setup ## Run everything that CI checks: format, clippy, Rust tests, client suites
+test: setup ## Run everything that CI checks: format, clippy, Rust tests, client suites, servers over a TiKV cluster
 	@scripts/test.sh
 
 fmt: setup-build ## Format the Rust sources

@@ -61,6 +61,10 @@ count_console() {
     awk '/^console: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
 
+count_cluster() {
+    awk '/^cluster: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
+}
+
 count_packages() {
     awk '/^packages: [0-9]+ passed, [0-9]+ failed$/ { p = $2; f = $4 } END { print p + 0, f + 0 }'
 }
@@ -108,6 +112,8 @@ if cargo build --locked --quiet; then
     # Always the same rounds: what a change breaks, not what luck finds. `make differential` goes on.
     suite differential count_differential \
         node tests/differential/run.mjs --server target/debug/frond --seed test --rounds 250
+    # Most of it is in `make test-cluster`.
+    suite cluster count_cluster .cache/clients/venv/bin/python tests/cluster/run.py --server target/debug/frond --short
     suite console count_console .cache/console/bin/python tests/console/run.py --server target/debug/frond
     # A debug build is larger than what packages allow.
     suite packages count_packages .cache/clients/venv/bin/python tests/packages/run.py --server target/debug/frond \

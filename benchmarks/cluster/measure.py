@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what operations cost over a TiKV cluster: speed, latency, processor time of servers and nodes.
+"""Measures what operations cost over a TiKV cluster: speed, latency, round trips, processor time of servers and nodes.
 
     measure.py --server target/release/frond --out costs.json     1 and 3 nodes, 1 and 2 servers, on this machine
     measure.py --server … --nodes 3 --servers 1 2 …               only these
@@ -41,29 +41,35 @@ def document(source, key):
     return {"_id": key, "pad": "x" * 100, **{name: source.randrange(1 << 40) for name in INDEXES}}
 
 
-def insert(database, source, number, serial):
-    first = (number * 1_000_000 + serial) * BATCH
-    database.c.insert_many([document(source, first + n) for n in range(BATCH)])
+def new_keys(number, many):
+    """Keys of one client that nobody else has, and that ascend with time, as those do that drivers make. At most 4,096 at once."""
+    tenths_of_ms = time.time_ns() // 100_000 - 17_000_000_000_000
+    first = (tenths_of_ms << 22) | (number << 12)
+    return range(first, first + many)
+
+
+def insert(database, source, number):
+    database.c.insert_many([document(source, key) for key in new_keys(number, BATCH)])
     return BATCH
 
 
-def insert_one(database, source, number, serial):
-    database.single.insert_one(document(source, number * 100_000_000 + serial))
+def insert_one(database, source, number):
+    database.single.insert_one(document(source, new_keys(number, 1)[0]))
     return 1
 
 
-def point(database, source, number, serial):
+def point(database, source, number):
     assert database.c.find_one({"_id": source.randrange(BATCH * 10)}, {"pad": 1})
     return 1
 
 
-def fetch(database, source, number, serial):
+def fetch(database, source, number):
     found = list(database.c.find({"a": {"$gte": source.randrange(1 << 40)}}).hint("a_1").limit(100))
     assert found
     return 1
 
 
-def update(database, source, number, serial):
+def update(database, source, number):
     database.c.update_one({"_id": source.randrange(BATCH * 10)}, {"$set": {"a": source.randrange(1 << 40)}})
     return 1
 
@@ -83,19 +89,35 @@ def client(uri, which, number, seconds, reports, start):
     source = random.Random(number)
     with MongoClient(uri) as connection:
         database = connection.bench
-        operation(database, source, 50 + number, int(time.time()) % 100_000)
+        operation(database, source, number)
         start.wait()
-        done, latencies, serial = 0, [], 0
+        done, latencies = 0, []
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            serial += 1
             began = time.monotonic()
-            done += operation(database, source, 10 * (which + 1) + number, int(time.time() * 10) % 90_000 * 10 + serial)
+            done += operation(database, source, number)
             latencies.append(time.monotonic() - began)
         reports.put((done, latencies))
 
 
-def measure(servers, nodes, which, clients, seconds):
+def round_trips(servers):
+    """Steps of all servers that have waited for an answer of the cluster, one after the other."""
+    total = 0
+    for server in servers.all:
+        with MongoClient(f"mongodb://127.0.0.1:{server.port}/?directConnection=true") as connection:
+            total += connection.admin.command("serverStatus")["tikv"]["roundTrips"]
+    return total
+
+
+def idle_trips(servers, seconds=3):
+    """Those that the servers make each second of themselves, once they do not look for changes of definitions any more."""
+    time.sleep(2)
+    before, began = round_trips(servers), time.monotonic()
+    time.sleep(seconds)
+    return (round_trips(servers) - before) / (time.monotonic() - began)
+
+
+def measure(servers, nodes, which, clients, seconds, idle):
     context = multiprocessing.get_context("fork")
     reports, start = context.Queue(), context.Barrier(clients + 1)
     processes = [
@@ -105,10 +127,12 @@ def measure(servers, nodes, which, clients, seconds):
         process.start()
     start.wait()
     server_pids = [server.pid for server in servers.all]
+    trips_before = round_trips(servers)
     before, began = (processor_seconds(server_pids), processor_seconds(nodes)), time.monotonic()
     results = [reports.get() for _ in processes]
     took = time.monotonic() - began
     after = processor_seconds(server_pids), processor_seconds(nodes)
+    trips = round_trips(servers) - trips_before - idle * took
     for process in processes:
         process.join()
     done = sum(result[0] for result in results)
@@ -120,6 +144,8 @@ def measure(servers, nodes, which, clients, seconds):
         "per_second": round(done / took, 1),
         "median_ms": round(statistics.median(latencies) * 1000, 2),
         "p99_ms": round(latencies[int(len(latencies) * 0.99)] * 1000, 2),
+        # With more clients what the servers do of themselves is a larger share.
+        "round_trips": round(trips / len(latencies), 2) if clients == 1 else None,
         "server_us": round((after[0] - before[0]) / done * 1e6, 1),
         "node_us": round((after[1] - before[1]) / done * 1e6, 1),
         "keys_written": written,
@@ -163,10 +189,11 @@ def main():
                         source = random.Random(7)
                         for batch in range(10):
                             connection.bench.c.insert_many([document(source, batch * BATCH + n) for n in range(BATCH)])
+                    idle = idle_trips(servers)
                     for which in range(len(OPERATIONS)):
                         for clients in arguments.clients:
                             row = {"nodes": nodes, "servers": count}
-                            row |= measure(servers, node_pids(cluster), which, clients, arguments.seconds)
+                            row |= measure(servers, node_pids(cluster), which, clients, arguments.seconds, idle)
                             rows.append(row)
                             print(json.dumps(row), flush=True)
                     servers.stop()

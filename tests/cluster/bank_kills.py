@@ -14,6 +14,7 @@ import bank_crashes
 from bank import accounts, clients
 from cluster import Cluster, Servers
 from harness import crashing
+from harness.server import ServerError
 from harness.tap import equal, run, test
 from harness.transactions import connect
 from pymongo.errors import PyMongoError
@@ -31,6 +32,8 @@ class Pauses:
 
     def __init__(self, uri):
         self.longest, self.stop = 0.0, threading.Event()
+        # When the longest one ended, and what was killed when.
+        self.until, self.killed = 0.0, []
         self.thread = threading.Thread(target=self._run, args=(uri,))
         self.thread.start()
 
@@ -45,8 +48,15 @@ class Pauses:
                     time.sleep(0.05)
                     continue
                 now = time.monotonic()
-                self.longest, last = max(self.longest, now - last), now
+                if now - last > self.longest:
+                    self.longest, self.until = now - last, now
+                last = now
                 time.sleep(0.05)
+
+    def kills(self):
+        """What was killed in the longest pause, or shortly before, in seconds from its begin."""
+        began = self.until - self.longest
+        return [(what, round(at - began, 1)) for what, at in self.killed if began - 5 < at < self.until]
 
     def end(self):
         self.stop.set()
@@ -54,7 +64,7 @@ class Pauses:
         return self.longest
 
 
-def disturb(cluster, servers, source, until, problems):
+def disturb(cluster, servers, source, until, problems, killed):
     """Kills one thing after the other. A node of three at a time, so that a majority lives."""
 
     def repeat(every, action):
@@ -68,17 +78,31 @@ def disturb(cluster, servers, source, until, problems):
 
     def node():
         number = source.randrange(1, cluster.nodes + 1)
+        killed.append((f"node {number}", time.monotonic()))
         cluster.kill_node(number)
         time.sleep(3)
-        cluster.start_node(number)
+        # A node that is started while PD restarts ends again.
+        for attempt in range(10):
+            try:
+                cluster.start_node(number)
+                return
+            except ServerError:
+                if attempt == 9:
+                    raise
+                time.sleep(2)
 
     def server():
         one = source.choice(servers.all)
+        killed.append((f"server {servers.all.index(one) + 1}", time.monotonic()))
         one.kill()
         time.sleep(1)
         one.start(timeout=90)
 
-    jobs = [(NODE_EVERY, node), (SERVER_EVERY, server), (SECONDS / (PD_KILLS + 1), cluster.restart_pd)]
+    def pd():
+        killed.append(("PD", time.monotonic()))
+        cluster.restart_pd()
+
+    jobs = [(NODE_EVERY, node), (SERVER_EVERY, server), (SECONDS / (PD_KILLS + 1), pd)]
     threads = [threading.Thread(target=repeat, args=job) for job in jobs]
     for thread in threads:
         thread.start()
@@ -105,7 +129,7 @@ def money_is_neither_lost_nor_made_while_everything_is_killed_in_turn(seed):
             process.start()
         problems = []
         try:
-            disturb(cluster, servers, source, time.monotonic() + SECONDS, problems)
+            disturb(cluster, servers, source, time.monotonic() + SECONDS, problems, pauses.killed)
         finally:
             longest = pauses.end()
             stop.set()
@@ -113,7 +137,7 @@ def money_is_neither_lost_nor_made_while_everything_is_killed_in_turn(seed):
         for process in processes:
             process.join(30)
         print(f"  # {dict(whole.counts)}, {whole.visits} visits, {whole.visits_unknown} without an answer")
-        print(f"  # longest pause {longest:.1f} s, seed {seed}", flush=True)
+        print(f"  # longest pause {longest:.1f} s, seed {seed}, meanwhile {pauses.kills()}", flush=True)
         equal(problems, [], "killing")
         equal(whole.problems[:5], [], f"{len(whole.problems)} problems, seed {seed}")
         with connect(servers) as client:
@@ -127,4 +151,6 @@ def money_is_neither_lost_nor_made_while_everything_is_killed_in_turn(seed):
 
 if __name__ == "__main__":
     print(f"  # seed {SEED}")
+    # `bank_crashes` has a test of one server.
+    os.environ.setdefault("FROND_TEST", "everything is killed in turn")
     run(SEED)

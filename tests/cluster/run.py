@@ -55,15 +55,15 @@ def own(name):
 
 # Name, time limit in seconds, how to start it.
 OWN = {
+    "keyspace": (600, own("keyspace")),
     "sharing": (120, own("sharing")),
     "schema": (600, own("schema")),
+    "build": (300, own("build_kills")),
     "bank": (1800, own("bank_kills")),
 }
 # They kill what they run on, so they start clusters of their own.
-WITH_THEIR_OWN = {"bank"}
+WITH_THEIR_OWN = {"build", "bank"}
 SHORT = ["sharing", "schema"]
-# A suite of the short share that takes longer is ended, and has failed.
-SHORT_SECONDS = 60
 
 
 def main():
@@ -80,15 +80,13 @@ def main():
     names = arguments.suites or (SHORT if arguments.short else [*OWN, *CLIENTS])
     if arguments.short:
         os.environ["FROND_SHORT"] = "1"
-        for name in SHORT:
-            clients.ALL[name] = (min(SHORT_SECONDS, OWN[name][0]), OWN[name][1])
     say = functools.partial(print, flush=True)
     lines, passed, failed = [], 0, 0
 
     def run(name, cluster):
         nonlocal passed, failed
         began = time.monotonic()
-        if cluster:
+        if cluster and name != "keyspace":
             make = functools.partial(Servers, pd=cluster.pd, count=arguments.servers)
         else:
             make = Nothing
@@ -100,6 +98,7 @@ def main():
     shared = [name for name in names if name not in WITH_THEIR_OWN]
     if shared:
         with Running(running) if running else Cluster() as cluster:
+            os.environ["FROND_TEST_PD"] = cluster.pd
             for name in shared:
                 run(name, cluster)
     for name in names:

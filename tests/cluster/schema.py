@@ -123,9 +123,9 @@ def definitions_change_on_both_servers_at_once(clients, seed):
                         database.changed.drop_index(source.choice(names))
                 elif what < 0.85:
                     name = f"other{source.randrange(4)}"
-                    # The method of the client looks first whether there is one, and has an error of its own.
+                    # The command succeeds if there is a collection with the same options. The method of the client fails then.
                     database.command("create", name)
-                    database[name].insert_one({"_id": 1})
+                    database[name].insert_one({"by": at})
                 elif what < 0.95:
                     database.drop_collection(f"other{source.randrange(4)}")
                 else:

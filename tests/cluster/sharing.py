@@ -1,11 +1,13 @@
 """Two servers over one cluster: what one writes the other reads, and each says what it is."""
 
 import os
+import random
+import signal
 import threading
 import time
 
 from harness.tap import equal, raises, run, test
-from pymongo import MongoClient
+from pymongo import CursorType, MongoClient
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 ADDRESSES = os.environ["FROND_URI"].removeprefix("mongodb://").split("/")[0].split(",")
@@ -137,6 +139,117 @@ def a_change_stream_of_one_sees_writes_of_the_other(one, two):
             if event := stream.try_next():
                 seen.append((event["operationType"], event["documentKey"]["_id"]))
     equal(seen, [("insert", 1), ("insert", 2), ("update", 1)])
+
+
+def _hears(writer, collection, cursor, read):
+    """What another server writes ends the wait of a cursor long before its time is over."""
+    for number in range(1, 6):
+        document = {"_id": number}
+        writing = threading.Timer(0.4, writer.shop[collection].insert_one, (document,))
+        writing.start()
+        began = time.monotonic()
+        equal(read(cursor.next()), number)
+        writing.join()
+        waited = time.monotonic() - began
+        assert waited < 3, f"{number}: {waited:.1f} s"
+
+
+@test
+def a_tailable_cursor_that_waits_hears_of_inserts_of_the_other_server(one, two):
+    one.shop.create_collection("tailed", capped=True, size=1 << 20)
+    one.shop.tailed.insert_one({"_id": 0})
+    cursor = two.shop.tailed.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(10_000)
+    equal(cursor.next()["_id"], 0)
+    _hears(one, "tailed", cursor, lambda document: document["_id"])
+
+
+@test
+def tails_of_the_oplog_and_streams_that_wait_hear_of_writes_of_the_other_server(one, two):
+    for name in ("streamed", "logged"):
+        one.shop.create_collection(name)
+    with two.shop.streamed.watch(max_await_time_ms=10_000) as stream:
+        _hears(one, "streamed", stream, lambda event: event["documentKey"]["_id"])
+    one.shop.logged.insert_one({"_id": 0})
+    filter = {"ns": "shop.logged", "op": "i"}
+    cursor = two.local["oplog.rs"].find(filter, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(10_000)
+    equal(cursor.next()["o"]["_id"], 0)
+    _hears(one, "logged", cursor, lambda entry: entry["o"]["_id"])
+
+
+@test
+def a_snapshot_session_reads_one_moment_on_both(one, two):
+    one.shop.sums.insert_many({"_id": n, "n": 100} for n in range(20))
+    stop, both = threading.Event(), MongoClient(os.environ["FROND_URI"])
+
+    def move(client, source):
+        while not stop.is_set():
+            first, second = source.sample(range(20), 2)
+            with client.start_session() as session:
+                try:
+                    with session.start_transaction():
+                        client.shop.sums.update_one({"_id": first}, {"$inc": {"n": -1}}, session=session)
+                        client.shop.sums.update_one({"_id": second}, {"$inc": {"n": 1}}, session=session)
+                except OperationFailure as failure:
+                    assert failure.has_error_label("TransientTransactionError"), failure
+
+    movers = [threading.Thread(target=move, args=(client, random.Random(number))) for number, client in enumerate((one, two))]
+    for mover in movers:
+        mover.start()
+    try:
+        for _ in range(30):
+            with both.start_session(snapshot=True) as session:
+                reads = [list(both.shop.sums.find(session=session)) for _ in range(4)]
+            equal(sum(document["n"] for document in reads[0]), 2_000)
+            for other in reads[1:]:
+                equal(other, reads[0])
+    finally:
+        stop.set()
+        for mover in movers:
+            mover.join()
+        both.close()
+
+
+@test
+def a_server_that_stalls_commits_nothing_by_old_definitions(one, two):
+    late = two.shop.late
+    late.insert_one({"_id": -1, "n": 0})
+    status = two.admin.command("serverStatus")
+    acknowledged, stop = [-1], threading.Event()
+
+    def write():
+        for n in range(1_000_000):
+            if stop.is_set():
+                return
+            late.insert_one({"_id": n, "n": n % 10})
+            acknowledged.append(n)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    time.sleep(0.5)
+    os.kill(status["pid"], signal.SIGSTOP)
+    try:
+        # It waits until the lease of the other server is over, and stops what that had begun to commit.
+        one.shop.late.create_index("n")
+    finally:
+        os.kill(status["pid"], signal.SIGCONT)
+    time.sleep(2)
+    stop.set()
+    writer.join()
+    equal(two.admin.command("serverStatus")["tikv"]["instance"] > status["tikv"]["instance"], True)
+    for client in (one, two):
+        scanned = {document["_id"] for document in client.shop.late.find().hint({"$natural": 1})}
+        indexed = {document["_id"] for document in client.shop.late.find({"n": {"$gte": 0}}).hint("n_1")}
+        equal(scanned, indexed)
+        equal(sorted(set(acknowledged) - scanned), [])
+
+
+@test
+def requests_to_the_cluster_are_told(one, _):
+    one.shop.told.insert_one({"_id": 1})
+    one.shop.told.find_one({"_id": 1})
+    status = one.admin.command("serverStatus")["tikv"]
+    equal(all(status["requests"][kind]["count"] > 0 for kind in ("timestamps", "gets", "commits")), True)
+    equal(status["roundTrips"] > 0 and status["commits"]["unknownOutcomes"] == 0, True)
 
 
 @test
