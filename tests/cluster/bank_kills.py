@@ -7,8 +7,10 @@ neither lost nor made, what was acknowledged is there, and no pause of the clien
 import multiprocessing
 import os
 import random
+import re
 import threading
 import time
+from collections import Counter
 
 import bank_crashes
 from bank import accounts, clients
@@ -138,6 +140,9 @@ def money_is_neither_lost_nor_made_while_everything_is_killed_in_turn(seed):
             process.join(30)
         print(f"  # {dict(whole.counts)}, {whole.visits} visits, {whole.visits_unknown} without an answer")
         print(f"  # longest pause {longest:.1f} s, seed {seed}, meanwhile {pauses.kills()}", flush=True)
+        if whole.problems:
+            kinds = Counter(re.sub(r"\d+", "N", problem)[:200] for problem in whole.problems)
+            print(f"  # problems: {kinds.most_common(5)}", flush=True)
         equal(problems, [], "killing")
         equal(whole.problems[:5], [], f"{len(whole.problems)} problems, seed {seed}")
         with connect(servers) as client:
