@@ -1,13 +1,15 @@
 """The bank of tests/clients over two servers, while nodes of the store, servers and PD are killed.
 
-From the environment: MINUTES (5), SEED. Every 20 s a node is killed and started again, every 10 s a server; PD twice. Money is
-neither lost nor made, what was acknowledged is there, and no pause of the clients is longer than a bound.
+From the environment: MINUTES (5), SEED, NODES. Every 10 s a server is killed and started again, PD twice, and a node in the middle, which
+stays away. With NODES=restart a node is killed and started again every 20 s instead: the nodes of the test cluster lose data then,
+see README.md. Money is neither lost nor made, what was acknowledged is there, and no pause of the clients is longer than a bound.
 """
 
 import multiprocessing
 import os
 import random
 import re
+import sys
 import threading
 import time
 from collections import Counter
@@ -24,6 +26,7 @@ from pymongo.errors import PyMongoError
 BINARY = os.environ["FROND_BINARY"]
 SECONDS = 60 * float(os.environ.get("MINUTES") or 5)
 SEED = int(os.environ.get("SEED") or time.time_ns() % 1_000_000)
+RESTARTS_NODES = os.environ.get("NODES") == "restart"
 PAUSE_MAX = 30
 PROCESSES, WRITERS, READERS, VISITORS = 2, 8, 2, 1
 NODE_EVERY, SERVER_EVERY, PD_KILLS = 20, 10, 2
@@ -70,7 +73,9 @@ def disturb(cluster, servers, source, until, problems, killed):
     """Kills one thing after the other. A node of three at a time, so that a majority lives."""
 
     def repeat(every, action):
-        while time.monotonic() + every < until:
+        times = 1 if action is lose_a_node else sys.maxsize
+        while time.monotonic() + every < until and times > 0:
+            times -= 1
             time.sleep(every * source.uniform(0.8, 1.2))
             try:
                 action()
@@ -104,7 +109,13 @@ def disturb(cluster, servers, source, until, problems, killed):
         killed.append(("PD", time.monotonic()))
         cluster.restart_pd()
 
-    jobs = [(NODE_EVERY, node), (SERVER_EVERY, server), (SECONDS / (PD_KILLS + 1), pd)]
+    def lose_a_node():
+        number = source.randrange(1, cluster.nodes + 1)
+        killed.append((f"node {number} for good", time.monotonic()))
+        cluster.kill_node(number)
+
+    nodes = (NODE_EVERY, node) if RESTARTS_NODES else (SECONDS / 2, lose_a_node)
+    jobs = [nodes, (SERVER_EVERY, server), (SECONDS / (PD_KILLS + 1), pd)]
     threads = [threading.Thread(target=repeat, args=job) for job in jobs]
     for thread in threads:
         thread.start()

@@ -59,9 +59,13 @@ mod tests {
         std::thread::sleep(Duration::from_millis(30));
         let slept = thread_time() - begin;
         assert!(slept < Duration::from_millis(20), "{slept:?}");
-        let until = Instant::now() + Duration::from_millis(20);
-        while Instant::now() < until {}
-        assert!(thread_time() > begin + Duration::from_millis(2));
+        // On a busy machine the thread may not run for long.
+        let (until, worked) = (
+            Instant::now() + Duration::from_secs(30),
+            begin + Duration::from_millis(2),
+        );
+        while thread_time() <= worked && Instant::now() < until {}
+        assert!(thread_time() > worked);
         let (exact, about) = (thread_time(), at_begin(Instant::now(), 0));
         assert!(about.saturating_sub(exact) <= 2 * GOOD_FOR);
     }
