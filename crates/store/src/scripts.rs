@@ -36,7 +36,7 @@ struct Request {
 
 #[derive(Clone)]
 struct Kept {
-    /// Whoever enters the request holds it meanwhile.
+    /// Weak, so that an idle thread does not keep a store open. The caller of `enter_request` holds it during the request.
     source: Weak<dyn FunctionSource>,
     db: String,
 }

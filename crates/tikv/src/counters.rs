@@ -17,7 +17,7 @@ use crate::overlay::TreeKey;
 
 /// A slot that has written so many counters is given up: what it knows takes memory.
 const COUNTERS_MAX: usize = 1024;
-/// So many slots are reserved at once.
+/// Slots reserved by one transaction.
 const RESERVED_AT_ONCE: u32 = 64;
 
 /// The slots of this server.

@@ -192,7 +192,7 @@ impl Cursor {
             stored.truncate(fitting);
             more = true;
         }
-        // Where the page ends if it does not end with a row: at the border of the region.
+        // A page that is not full ends at the border of its region.
         let prefix = keys.value_prefix_len();
         let border = match (more, self.direction) {
             (true, _) => None,
@@ -303,7 +303,7 @@ impl Cursor {
     }
 }
 
-/// How many of some stored rows fit into a page: at least one.
+/// The number of stored rows that fit into a page, at least one.
 fn fitting(stored: &Pairs) -> usize {
     let mut bytes = 0;
     let mut fits = |(key, stored): &(Vec<u8>, Vec<u8>)| {

@@ -1,4 +1,4 @@
-//! The garbage collector: what no snapshot can see any more.
+//! The garbage collector: deletes what no snapshot can see any more.
 //!
 //! One server of a deployment runs it now and then, with the oldest timestamp that any server still reads at. Before that
 //! timestamp, the *safepoint*,
@@ -27,7 +27,7 @@ use crate::shared::Shared;
 use crate::snapshot::Base;
 use crate::value::{self, Place, Stored, read_record, record};
 
-/// So many keys are deleted with one transaction.
+/// Keys deleted by one transaction.
 const KEYS_AT_ONCE: usize = 2000;
 /// Keys of one page of a scan.
 const PAGE: u32 = 4096;
@@ -322,7 +322,7 @@ fn fold(shared: &Arc<Shared>, tree: TreeId, key: &[u8], theirs: &[Vec<u8>]) -> R
     })
 }
 
-/// What a transaction of the collector writes.
+/// The write set of a transaction of the collector.
 struct Changes {
     puts: Vec<(Vec<u8>, Vec<u8>)>,
     deletes: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What is known of each instance of a server: the slots that it may use, and when it was fenced.
+//! The record of each instance of a server: the number of its slots and the timestamp of its last fence.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::keys::Keys;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// What is known of an instance of a server.
+/// The record of an instance of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Instance {
     /// The slots that it may use.
@@ -38,7 +38,7 @@ impl Instance {
     }
 }
 
-/// What an attempt to change shared records has come to.
+/// The result of an attempt to change shared records.
 pub(crate) enum Attempt<T> {
     Done(T),
     /// Somebody else has changed them meanwhile, or a commit holds a lock.

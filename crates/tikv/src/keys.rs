@@ -196,7 +196,7 @@ impl Keys {
         Some(TreeId(u32::from_be_bytes(tree)))
     }
 
-    /// What is known of an instance of a server.
+    /// The key of the record of an instance of a server.
     pub(crate) fn instance(&self, instance: u32) -> Vec<u8> {
         self.make(&[b"ms", &instance.to_be_bytes()])
     }

@@ -43,7 +43,7 @@ impl Command for PlanCacheClear {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let example = example(&cx.args(), Given::Or)?;
+        let example = example(&cx.args())?;
         let store = &cx.server.store;
         store.forget_plans(&namespace, example.as_ref())?;
         Ok(DocBuf::new())
@@ -76,7 +76,7 @@ impl Command for PlanCacheListQueryShapes {
         let mut reply = DocBuf::new();
         reply.push_array("shapes", |list| {
             for plan in &plans {
-                // There is no other name for the shape.
+                // Shells identify a shape by its query, so a plan without one is left out.
                 let Some(mut shape) = plan.example.clone() else {
                     continue;
                 };
@@ -114,8 +114,7 @@ impl Command for PlanCacheListPlans {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let example = example(&cx.args(), Given::Always)?;
-        let example = example.ok_or_else(|| Error::bad_value("required field query missing"))?;
+        let example = required_example(&cx.args())?;
         let plan = cx.server.store.cached_plan(&namespace, &example)?;
         let mut reply = DocBuf::new();
         reply.push_array("plans", |list| {
@@ -139,16 +138,17 @@ impl Command for PlanCacheListPlans {
     }
 }
 
-/// Whether a command must have a query.
-#[derive(Clone, Copy, PartialEq)]
-enum Given {
-    Always,
-    /// Without one it is about all queries.
-    Or,
+/// Reads the fields that give an example of a shape, for a command that must have one.
+fn required_example<'a>(args: &Arguments<'a>) -> Result<ShapeExample<'a>> {
+    let missing = || Error::bad_value("required field query missing");
+    match args.get("query") {
+        None => Err(missing()),
+        Some(_) => example(args)?.ok_or_else(missing),
+    }
 }
 
-/// Reads the fields that give an example of a shape.
-fn example<'a>(args: &Arguments<'a>, given: Given) -> Result<Option<ShapeExample<'a>>> {
+/// Reads the fields that give an example of a shape. Without one the command is about all queries.
+fn example<'a>(args: &Arguments<'a>) -> Result<Option<ShapeExample<'a>>> {
     let object = |name: &str| match args.get(name) {
         None => Ok(None),
         Some(Value::Document(doc)) => Ok(Some(doc)),
@@ -157,9 +157,6 @@ fn example<'a>(args: &Arguments<'a>, given: Given) -> Result<Option<ShapeExample
     let (sort, projection) = (object("sort")?, object("projection")?);
     let collation = object("collation")?;
     let Some(query) = object("query")? else {
-        if given == Given::Always {
-            return Err(Error::bad_value("required field query missing"));
-        }
         if sort.or(projection).or(collation).is_some() {
             return Err(Error::bad_value(
                 "sort, projection or collation provided without query",
@@ -236,7 +233,7 @@ impl Command for PlanCacheClearFilters {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let example = example(&cx.args(), Given::Or)?;
+        let example = example(&cx.args())?;
         let store = &cx.server.store;
         store.clear_index_filters(&namespace, example.as_ref())?;
         Ok(DocBuf::new())
@@ -270,8 +267,7 @@ impl Command for PlanCacheSetFilter {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
         let args = cx.args();
-        let example = example(&args, Given::Always)?;
-        let missing = || Error::bad_value("required field query missing");
+        let example = required_example(&args)?;
         let indexes = match args.get("indexes") {
             None => return Err(Error::bad_value("required field indexes missing")),
             Some(Value::Array(indexes)) => indexes,
@@ -283,7 +279,6 @@ impl Command for PlanCacheSetFilter {
             ));
         }
         let allowed = AllowedIndexes::parse(indexes)?;
-        let example = example.ok_or_else(missing)?;
         cx.server
             .store
             .set_index_filter(&namespace, &example, allowed)?;
