@@ -107,12 +107,15 @@ no_keyspaces() {
     done
 }
 
-# True when all nodes are up, and each region has all its copies and a leader.
+# True when all nodes are up, and each region has a leader and all its copies, with what belongs into them.
 ready() {
-    local up leaders regions
+    local up leaders regions lacking
     up=$(fetch "$pd/pd/api/v1/stores" | grep -c '"state_name": "Up"') || return 1
     [ "$up" -eq "$stores" ] || return 1
-    fetch "$pd/pd/api/v1/regions/check/miss-peer" | grep -Eq '"count": ?0,' || return 1
+    # A copy counts from when it is decided on. Until it has got its first snapshot it is a learner, and pending.
+    for lacking in miss-peer learner-peer pending-peer; do
+        fetch "$pd/pd/api/v1/regions/check/$lacking" | grep -Eq '"count": ?0,' || return 1
+    done
     regions=$(fetch "$pd/pd/api/v1/stats/region" | sed -n 's/^ *"count": \([0-9]*\).*/\1/p' | head -1)
     leaders=$(fetch "$pd/pd/api/v1/stores" | sed -n 's/^ *"leader_count": \([0-9]*\).*/\1/p' | awk '{n += $1} END {print n + 0}')
     [ "${regions:-0}" -gt 0 ] && [ "$leaders" -ge "$regions" ]
