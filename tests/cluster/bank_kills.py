@@ -1,8 +1,8 @@
 """The bank of tests/clients over two servers, while nodes of the store, servers and PD are killed.
 
-From the environment: MINUTES (5), SEED, NODES. Every 10 s a server is killed and started again, PD twice, and a node in the middle, which
-stays away. With NODES=restart a node is killed and started again every 20 s instead: the nodes of the test cluster lose data then,
-see README.md. Money is neither lost nor made, what was acknowledged is there, and no pause of the clients is longer than a bound.
+From the environment: MINUTES (5), SEED, NODES. Every 10 s a server is killed and started again, every 20 s a node, and PD twice. With
+NODES=lose a node is killed in the middle instead, and stays away. Money is neither lost nor made, what was acknowledged is there, and
+no pause of the clients is longer than a bound.
 """
 
 import multiprocessing
@@ -26,7 +26,7 @@ from pymongo.errors import PyMongoError
 BINARY = os.environ["FROND_BINARY"]
 SECONDS = 60 * float(os.environ.get("MINUTES") or 5)
 SEED = int(os.environ.get("SEED") or time.time_ns() % 1_000_000)
-RESTARTS_NODES = os.environ.get("NODES") == "restart"
+LOSES_A_NODE = os.environ.get("NODES") == "lose"
 PAUSE_MAX = 30
 PROCESSES, WRITERS, READERS, VISITORS = 2, 8, 2, 1
 NODE_EVERY, SERVER_EVERY, PD_KILLS = 20, 10, 2
@@ -114,7 +114,7 @@ def disturb(cluster, servers, source, until, problems, killed):
         killed.append((f"node {number} for good", time.monotonic()))
         cluster.kill_node(number)
 
-    nodes = (NODE_EVERY, node) if RESTARTS_NODES else (SECONDS / 2, lose_a_node)
+    nodes = (SECONDS / 2, lose_a_node) if LOSES_A_NODE else (NODE_EVERY, node)
     jobs = [nodes, (SERVER_EVERY, server), (SECONDS / (PD_KILLS + 1), pd)]
     threads = [threading.Thread(target=repeat, args=job) for job in jobs]
     for thread in threads:
