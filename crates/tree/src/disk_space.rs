@@ -47,8 +47,10 @@ const MEMTABLE_SHARE_LOW: u64 = 64;
 const STEP_BYTES: (u64, u64) = (256 << 10, 64 * MIB);
 /// An attempt to make room was of use if there is so much more room.
 const USEFUL_BYTES: u64 = 64 << 10;
-/// A file of the log has at most this share of the file system: only whole segments are deleted.
-const LOG_FILE_SHARE: u64 = 64;
+/// A file of the log has at most this share of the file system, but may have so many bytes: only whole segments are
+/// deleted, and each new one takes its room at once. That must be less than what a step of compaction leaves.
+const LOG_FILE_SHARE: u64 = 256;
+const LOG_FILE_BYTES_MIN: u64 = 256 << 10;
 
 /// How often the room is measured: while there are commits and little room, while there are commits, otherwise.
 const PAUSES: [Duration; 3] = [
@@ -270,6 +272,12 @@ impl SpaceWatch {
         state.room() > state.reserve / 4 * 3
     }
 
+    /// Whether there is room to flush one memtable after the other. Otherwise compaction is due after each.
+    pub(crate) fn has_room_for_flushes(&self) -> bool {
+        let state = self.state.lock();
+        state.room() > state.reserve / 2
+    }
+
     /// Shrinks the file of the reserve, because compaction needs its room. It is made again before writes are accepted.
     pub(crate) fn use_reserve(&self) {
         let mut state = self.state.lock();
@@ -351,7 +359,9 @@ impl SpaceWatch {
     /// The size of a file of the log that would have `bytes` bytes on a large disk.
     pub(crate) fn log_file_bytes(&self, bytes: usize) -> usize {
         match self.state.lock().measured {
-            Some(space) => bytes.min((space.total / LOG_FILE_SHARE).max(MIB) as usize),
+            Some(space) => {
+                bytes.min((space.total / LOG_FILE_SHARE).max(LOG_FILE_BYTES_MIN) as usize)
+            }
             None => bytes,
         }
     }

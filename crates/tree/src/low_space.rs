@@ -113,7 +113,19 @@ impl Engine {
             }
         }
         // Not those that are sealed meanwhile: first there must be room for them.
-        let flushed = self.flush_at_most(self.version.load().sealed.len());
+        let sealed = self.version.load().sealed.len();
+        let mut flushed = self.flush_at_most(sealed.min(1));
+        for _ in 1..sealed {
+            self.check_space();
+            if flushed.is_err() {
+                break;
+            }
+            if !self.disk_space.has_room_for_flushes() {
+                self.flusher.wake();
+                break;
+            }
+            flushed = self.flush_at_most(1);
+        }
         // Without room for the flush, compaction may still make some.
         let unused = match flushed {
             Err(error) if !error.is_disk_full() => return Err(error),

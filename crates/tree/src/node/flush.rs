@@ -23,9 +23,11 @@ pub(super) const RUNS_HARD: usize = RUNS_MAX * 2;
 const RUNS_FULL_DISK: usize = RUNS_MAX * 16;
 /// With room for less than this share of a leaf, none is rewritten. The room is a small share of what there is.
 const WORK_SHARE_MIN: u64 = 4;
-/// With room for the work on fewer nodes than this, the runs of buffers have parts of this share of a node.
+/// With room for the work on fewer nodes than this, the runs of buffers have parts of this share of a node, and no part
+/// from this many bytes on reaches into the range of another child.
 const LITTLE_ROOM_NODES: u64 = 16;
 const PARTS_OF_NODE: u64 = 32;
+const PART_BYTES_MIN: u64 = 4 << 10;
 /// Bytes that one memtable flush may read and write in the nodes below: this many for each byte of the memtable, and
 /// as much again as this many nodes hold. On average it needs about half of that. Without a limit, large flushes of
 /// several trees would sometimes coincide.
@@ -234,9 +236,8 @@ impl Builder {
 
     /// The next children to flush, those with most pending bytes first: as many as can be flushed side by side.
     fn due_children(&self, node: &Internal, quota: &mut usize, runs_hard: usize) -> Vec<usize> {
-        let node_bytes = u64::from(self.options.node_bytes);
         // With little room, what one flush takes must be known before the next one begins.
-        let most = match self.allowance_max < node_bytes * LITTLE_ROOM_NODES {
+        let most = match self.has_little_room() {
             true => 1,
             false => self.team.width(),
         };
@@ -378,17 +379,21 @@ impl Builder {
             _ => Compression::Lz4,
         };
         let mut writer = self.writer(compression, self.part_bytes());
+        let part_min = match self.has_little_room() {
+            true => PART_BYTES_MIN,
+            false => u64::MAX,
+        };
         let (mut child, mut key_now) = (0, Vec::new());
         while let Some((key, kind, value)) = messages.peek() {
             if upper.is_some_and(|upper| key >= upper) {
                 break;
             }
-            while node
-                .children
-                .get(child + 1)
-                .is_some_and(|next| &*next.pivot <= key)
-            {
-                child += 1;
+            let is_behind = |next: &Child| &*next.pivot <= key;
+            if node.children.get(child + 1).is_some_and(is_behind) {
+                writer.end_run_from(part_min)?;
+                while node.children.get(child + 1).is_some_and(is_behind) {
+                    child += 1;
+                }
             }
             let pending = &mut node.children[child].pending_bytes;
             let mut add = |key: &[u8], kind, value: &[u8]| {
@@ -535,11 +540,16 @@ impl Builder {
         made
     }
 
+    /// Whether there is room for the work on few nodes only.
+    fn has_little_room(&self) -> bool {
+        self.allowance_max < u64::from(self.options.node_bytes) * LITTLE_ROOM_NODES
+    }
+
     /// The size of the parts of a run in a buffer. The room of a part is free when all children in its range have their
     /// messages, so there are small parts while there is little room.
     fn part_bytes(&self) -> u64 {
         let node_bytes = u64::from(self.options.node_bytes);
-        match self.allowance_max < node_bytes * LITTLE_ROOM_NODES {
+        match self.has_little_room() {
             true => (node_bytes / PARTS_OF_NODE).max(self.options.page_bytes.into()),
             false => node_bytes,
         }

@@ -123,6 +123,14 @@ impl RunWriter {
         Ok(())
     }
 
+    /// Ends the current run if it has at least so many bytes of keys and values.
+    pub(crate) fn end_run_from(&mut self, bytes: u64) -> Result<()> {
+        match self.logical_bytes >= bytes {
+            true => self.finish_run(),
+            false => Ok(()),
+        }
+    }
+
     /// Finishes the last run and returns all of them in key order.
     pub(crate) fn finish(mut self) -> Result<Vec<Arc<Run>>> {
         self.finish_run()?;
