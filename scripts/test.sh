@@ -106,7 +106,8 @@ check format cargo fmt --all -- --check
 check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 check dependencies scripts/deny.sh
 suite rust count_cargo cargo test --workspace --locked --no-fail-fast
-if cargo build --locked --quiet; then
+# With the tests, as they were built: other features of dependencies would compile half of everything again.
+if cargo build --workspace --bins --tests --locked --quiet; then
     suite clients count_clients \
         .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond
     # Always the same rounds: what a change breaks, not what luck finds. `make differential` goes on.
