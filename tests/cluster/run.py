@@ -55,12 +55,15 @@ def own(name):
 
 # Name, time limit in seconds, how to start it.
 OWN = {
-    "keyspace": (600, own("keyspace")),
+    "keyspace": (1800, own("keyspace")),
     "sharing": (120, own("sharing")),
     "schema": (600, own("schema")),
+    "differential": (900, own("differential")),
     "build": (300, own("build_kills")),
     "bank": (1800, own("bank_kills")),
 }
+# A suite of tests/clients takes longer over a cluster.
+LONGER = 4
 # They kill what they run on, so they start clusters of their own.
 WITH_THEIR_OWN = {"build", "bank"}
 SHORT = ["sharing", "schema"]
@@ -76,6 +79,7 @@ def main():
     unknown = [name for name in arguments.suites if name not in OWN and name not in CLIENTS]
     if unknown:
         parser.error(f"no such suite: {', '.join(unknown)}")
+    clients.ALL.update({name: (LONGER * clients.ALL[name][0], clients.ALL[name][1]) for name in CLIENTS})
     clients.ALL.update(OWN)
     names = arguments.suites or (SHORT if arguments.short else [*OWN, *CLIENTS])
     if arguments.short:

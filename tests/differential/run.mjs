@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // Compares Frond's answers with those of mingo and of mongo-java-server on random cases.
 //
-//   run.mjs --server target/debug/frond [--seed TEXT] [--rounds N | --seconds N] [--only SEED] [--side NAME]
+//   run.mjs --server target/debug/frond|--uri URI [--seed TEXT] [--rounds N | --seconds N] [--only SEED] [--side NAME]
 //
 // A round is some documents and eight operations on them. A difference that no class in differences.mjs
 // explains is reduced, printed, and counts as a failure.
@@ -23,6 +23,7 @@ const JARS = join(ROOT, '.cache', 'clients', 'java-server');
 const { values: options } = parseArgs({
   options: {
     server: { type: 'string' },
+    uri: { type: 'string' },
     seed: { type: 'string', default: String(Date.now()) },
     rounds: { type: 'string' },
     seconds: { type: 'string' },
@@ -51,7 +52,7 @@ function show(test, side, frond, other) {
 }
 
 async function main() {
-  const frondServer = await startFrond(options.server);
+  const frondServer = options.uri ? { uri: options.uri, stop() {} } : await startFrond(options.server);
   const javaServer = await startJava(JARS, 'Launcher');
   const frond = new Wire('frond', frondServer.uri);
   const java = new Wire('java', javaServer.uri);

@@ -5,12 +5,19 @@ import sys
 import traceback
 
 _TESTS = []
+_OF_ONE_SERVER = set()
 _TESTS_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def test(function):
     """Marks a function as a test. Its name, read as words, is the test's name."""
     _TESTS.append(function)
+    return function
+
+
+def of_one_server(function):
+    """Marks a test about one server: its counters, parameters, address, or the cursors by their numbers."""
+    _OF_ONE_SERVER.add(function)
     return function
 
 
@@ -39,8 +46,8 @@ def _explain():
     sys.stdout.flush()
 
 
-def run(*context, counted=(0, 0)):
-    """Runs every test with the context, in order, and ends the process.
+def run(*context, counted=(0, 0), of_one_server=None):
+    """Runs every test with the context, in order, and ends the process. Those about one server get the context `of_one_server`.
 
     `counted` is how many tests passed and failed before, with their lines printed already.
     """
@@ -53,7 +60,7 @@ def run(*context, counted=(0, 0)):
             continue
         count += 1
         try:
-            function(*context)
+            function(*(of_one_server if of_one_server and function in _OF_ONE_SERVER else context))
             print(f"ok {count} - {name}", flush=True)
         except Exception:  # every failure of a test is reported, whatever it is
             failed += 1

@@ -7,6 +7,7 @@ import { failure, run, test } from '../harness/tap.mjs';
 
 const client = await MongoClient.connect(process.env.FROND_URI, { serverSelectionTimeoutMS: 10_000 });
 const db = client.db('node_streams');
+const { msg } = await db.admin().command({ hello: 1 });
 const quick = { maxAwaitTimeMS: 100 };
 
 /** Calls `body` with an open stream of a target. */
@@ -91,7 +92,8 @@ test('streams go on by token, after an invalidation, and from a time', async () 
   await watching(c, [], {}, async (stream) => {
     await c.insertMany([{ _id: 1 }, { _id: 2 }, { _id: 3 }]);
     events = await take(stream, 3);
-    assert.deepEqual(stream.resumeToken, events[2]._id);
+    // Servers of a TiKV cluster may have looked further than the last event already.
+    if (msg !== 'isdbgrid') assert.deepEqual(stream.resumeToken, events[2]._id);
     assert.ok(events[0].clusterTime instanceof Timestamp && events[0].wallTime instanceof Date);
   });
   for (const [options, expected] of [

@@ -1,9 +1,9 @@
 // Runs inside mongosh (--file): commands of a first interactive session, and of scripts.
 // Prints TAP without numbers; mongosh.py numbers and counts.
 
-/* global db, sh, print, use, EJSON, ObjectId, ISODate, NumberLong, NumberDecimal */
+/* global Mongo, db: writable, process, sh, print, use, EJSON, ObjectId, ISODate, NumberLong, NumberDecimal */
 
-const shell = db.getSiblingDB('shell');
+let shell = db.getSiblingDB('shell');
 
 function equal(got, expected) {
   const a = EJSON.stringify(got);
@@ -29,6 +29,16 @@ function test(name, run) {
     print(`not ok - ${name}`);
     print(`  # ${error}`);
   }
+}
+
+/** A test of what each server has for itself, on the first one. */
+function testOfOneServer(name, run) {
+  const all = db;
+  db = new Mongo(`mongodb://127.0.0.1:${process.env.FROND_PORT}`).getDB('test');
+  shell = db.getSiblingDB('shell');
+  test(name, run);
+  db = all;
+  shell = db.getSiblingDB('shell');
 }
 
 test('insert, index, query with sort and limit', () => {
@@ -133,7 +143,7 @@ test('statistics and server information', () => {
   equal(db.serverBuildInfo().ok, 1);
 });
 
-test('what runs now, and the log', () => {
+testOfOneServer('what runs now, and the log', () => {
   const here = db.currentOp().inprog.find((one) => one.command.aggregate === 1);
   equal(here.command.pipeline[0].$currentOp.truncateOps, false);
   equal(db.currentOp({ 'command.nosuch': 1 }).inprog, []);
@@ -148,7 +158,7 @@ test('what runs now, and the log', () => {
   equal(db.commandHelp('find').length > 0, true);
 });
 
-test('the profiler, by the helpers of the shell', () => {
+testOfOneServer('the profiler, by the helpers of the shell', () => {
   shell.c.insertMany([{ _id: 1, a: 1 }, { _id: 2, a: 2 }]);
   equal(shell.setProfilingLevel(2, { slowms: 50, sampleRate: 0.5 }).was, 0);
   const status = shell.getProfilingStatus();
@@ -162,12 +172,15 @@ test('the profiler, by the helpers of the shell', () => {
   equal(shell.getProfilingStatus().was, 0);
 });
 
-test('helpers that show figures', () => {
+testOfOneServer('helpers that show figures', () => {
   shell.c.insertMany([{ _id: 1, a: 1 }, { _id: 2, a: 2 }]);
   shell.c.find({ _id: 1 }).toArray();
   const [latency] = shell.c.latencyStats({ histograms: true });
   equal([latency.latencyStats.reads.ops > 0, latency.latencyStats.writes.histogram.length > 0], [true, true]);
-  equal([shell.c.totalSize() > 0, shell.c.dataSize() > 0, shell.c.storageSize() > 0, shell.c.totalIndexSize() > 0], [true, true, true, true]);
+  equal(shell.c.dataSize() > 0, true);
+  // The sizes of files in a TiKV cluster are not known.
+  const known = db.hello().msg !== 'isdbgrid';
+  equal([shell.c.totalSize() > 0, shell.c.storageSize() > 0, shell.c.totalIndexSize() > 0], [known, known, known]);
   equal([shell.stats().objects, shell.stats().dataSize > 0, shell.stats().indexes], [2, true, 1]);
   equal(db.adminCommand({ top: 1 }).totals['shell.c'].total.count > 0, true);
   const status = db.serverStatus();

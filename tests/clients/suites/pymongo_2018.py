@@ -5,7 +5,8 @@ import time
 
 from harness import legacy_python  # noqa: F401  (must come before the driver)
 import pymongo
-from harness.tap import equal, raises, run, test
+from harness import addresses
+from harness.tap import equal, of_one_server, raises, run, test
 from pymongo import InsertOne, MongoClient, ReturnDocument, UpdateOne, WriteConcern
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
@@ -55,6 +56,7 @@ def aggregate(client):
 
 
 @test
+@of_one_server
 def ten_thousand_documents_page_by_page(client):
     collection = fresh(client, "old36").pages
     collection.insert_many([{"_id": n} for n in range(10_000)])
@@ -95,6 +97,7 @@ def duplicates_and_bulks(client):
 
 
 @test
+@of_one_server
 def unacknowledged_writes_arrive_in_order(client):
     collection = fresh(client, "old36").silent
     silent = collection.with_options(write_concern=WriteConcern(w=0))
@@ -125,4 +128,5 @@ def catalog(client):
 
 
 with_uri = MongoClient(os.environ["FROND_URI"], serverSelectionTimeoutMS=10_000)
-run(with_uri)
+first = MongoClient(addresses.first(), serverSelectionTimeoutMS=10_000)
+run(with_uri, of_one_server=(first,))

@@ -3,10 +3,11 @@
 import os
 
 import pymongo
-from harness import tap
+from harness import addresses, tap
 
 # Each module adds its tests; they run in this order.
 from pymongo_tests import aggregation, capped, catalog, collations, connection, crud, cursors, errors, geo, index_kinds, indexes, large_documents, mongodb_8, stages, text, transactions, updates, validators, views, writes  # noqa: F401
 
 client = pymongo.MongoClient(os.environ["FROND_URI"], serverSelectionTimeoutMS=10_000)
-tap.run(client)
+first = pymongo.MongoClient(addresses.first(), serverSelectionTimeoutMS=10_000)
+tap.run(client, of_one_server=(first,))

@@ -122,9 +122,10 @@ var writes = []test{
 			must(err)
 			equal(result.Acknowledged, concern.W != 0)
 		}
-		c := db.Collection("w", options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: 2}))
+		// A TiKV cluster keeps three copies of everything.
+		c := db.Collection("w", options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: 4}))
 		_, err := c.InsertOne(ctx, bson.M{"w": 2})
-		isTrue(err != nil, "a second node is not there")
+		isTrue(err != nil, "a fourth node is not there")
 	}},
 	{"one bulk over collections", func(ctx context.Context, db *mongo.Database) {
 		writes := []mongo.ClientBulkWrite{

@@ -6,7 +6,7 @@ import time
 
 from bson import Int64
 from harness import raw
-from harness.tap import equal, raises, test
+from harness.tap import equal, of_one_server, raises, test
 from pymongo import CursorType
 from pymongo.errors import DuplicateKeyError, OperationFailure, WriteError
 
@@ -108,6 +108,7 @@ def waiting(client, count):
 
 
 @test
+@of_one_server
 def inserts_wake_cursors_that_wait(client):
     database = fresh(client, "capped")
     log = database.create_collection("log", capped=True, size=100_000)
@@ -131,6 +132,7 @@ def inserts_wake_cursors_that_wait(client):
 
 
 @test
+@of_one_server
 def waiting_cursors_end(client):
     database = fresh(client, "capped")
 
@@ -182,6 +184,7 @@ def waiting_cursors_end(client):
 
 
 @test
+@of_one_server
 def legacy_opcodes_tail_too(client):
     database = fresh(client, "capped")
     log = database.create_collection("log", capped=True, size=100_000)

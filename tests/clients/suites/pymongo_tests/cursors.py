@@ -3,7 +3,7 @@
 import gc
 
 from bson import Int64
-from harness.tap import equal, raises, test
+from harness.tap import equal, of_one_server, raises, test
 from pymongo.errors import CursorNotFound, OperationFailure
 
 from . import fresh
@@ -16,6 +16,7 @@ def numbers(client, count):
 
 
 @test
+@of_one_server
 def batches_have_the_size_asked_for(client):
     database = numbers(client, 1000).database
     first = database.command("find", "numbers", sort={"_id": 1}, batchSize=10)["cursor"]
@@ -37,6 +38,7 @@ def batches_have_the_size_asked_for(client):
 
 
 @test
+@of_one_server
 def killed_cursors_are_gone(client):
     collection = numbers(client, 1000)
     cursor = collection.find().batch_size(10)

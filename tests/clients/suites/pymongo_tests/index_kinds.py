@@ -3,7 +3,7 @@
 import datetime
 import time
 
-from harness.tap import equal, raises, test
+from harness.tap import equal, of_one_server, raises, test
 from pymongo import HASHED, IndexModel
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
@@ -82,6 +82,7 @@ def a_clustering_index_reads_no_documents(client):
 
 
 @test
+@of_one_server
 def documents_expire(client):
     collection = fresh(client, "kinds").sessions
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -155,6 +156,7 @@ def indexes_are_built_anew(client):
 
 
 @test
+@of_one_server
 def the_use_of_indexes_is_counted(client):
     collection = fresh(client, "kinds").used
     collection.insert_many([{"a": n} for n in range(10)])

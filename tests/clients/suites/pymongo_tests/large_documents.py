@@ -7,6 +7,7 @@ import bson
 import pymongo
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
+from harness import addresses
 from harness.server import Server
 from harness.tap import equal, raises, test
 from pymongo import ReturnDocument, UpdateMany, UpdateOne, WriteConcern
@@ -216,7 +217,7 @@ def growth_beyond_16_mib_is_refused(client):
 @test
 def unacknowledged_updates_are_seen_by_the_next_read(client):
     # On one connection reads come after the writes.
-    with pymongo.MongoClient(os.environ["FROND_URI"], maxPoolSize=1) as single:
+    with pymongo.MongoClient(addresses.first(), maxPoolSize=1) as single:
         collection = fresh(single, "large_documents").silent
         expected = large()
         collection.insert_one(expected)

@@ -4,7 +4,8 @@ import uuid
 
 import pymongo
 from bson.int64 import Int64
-from harness.tap import equal, raises, test
+from harness import addresses
+from harness.tap import equal, of_one_server, raises, test
 from pymongo.errors import AutoReconnect, ConfigurationError, OperationFailure, ServerSelectionTimeoutError
 
 from . import fresh
@@ -67,7 +68,7 @@ def an_explanation_has_plain_integers_and_a_size_that_fits(client):
     database.c.insert_many([{"_id": n, "a": float(n)} for n in range(100)])
     database.c.create_index("a")
     plan = database.command("explain", {"find": "c", "filter": {"a": {"$gt": 50}}}, verbosity="executionStats")
-    equal(longs(plan), [])
+    equal([path for path in longs(plan) if not path.startswith(".$clusterTime")], [])
     equal(plan["executionStats"]["nReturned"], 49)
     equal(plan["executionStats"]["executionStages"]["inputStage"]["seeks"], 1)
     million = {"a": {"$in": [n / 2 for n in range(1_000_000)]}}
@@ -87,12 +88,17 @@ def what_was_just_inserted_has_a_size(client):
     database = fresh(client, "eight")
     database.c.insert_many([{"text": "some text " * 100} for _ in range(1200)])
     stats = database.command("collStats", "c")
+    if addresses.are_of_a_cluster(client):
+        # Of the data, that is; the sizes of files in a TiKV cluster are not known.
+        assert stats["size"] > 1200 * 1000, stats
+        return
     assert stats["storageSize"] > 0 and stats["totalIndexSize"] > 0, stats
     listed = {one["name"]: one["sizeOnDisk"] for one in client.list_databases()}
     assert listed["eight"] > 0, listed
 
 
 @test
+@of_one_server
 def wrong_addresses_say_what_is_wrong(client):
     host, port = client.address
     plain = f"mongodb://{host}:{port}/?serverSelectionTimeoutMS=1000"

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from harness.tap import equal, raises, test
+from harness.tap import equal, of_one_server, raises, test
 from pymongo.errors import OperationFailure
 
 from . import fresh
@@ -92,6 +92,7 @@ def dates_know_their_place(client):
 
 
 @test
+@of_one_server
 def memory_limits_and_the_disk(client):
     docs = fresh(client, "stages").docs
     docs.insert_many([{"_id": n, "k": n % 700, "text": "x" * 200} for n in range(5000)])

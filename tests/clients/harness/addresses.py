@@ -1,0 +1,14 @@
+"""The servers under test. There is one, or there are several that serve the same data."""
+
+import os
+import re
+
+
+def first():
+    """The connection string of the first server alone."""
+    return re.sub(r"^(mongodb://[^,/]*),[^/]*", r"\1", os.environ["FROND_URI"])
+
+
+def are_of_a_cluster(client):
+    """Whether their data is in a TiKV cluster: each looks like a mongos then."""
+    return client.admin.command("hello").get("msg") == "isdbgrid"
