@@ -7,13 +7,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly logs=.cache/test
 passed=0
 failed=0
+times=()
 
 mkdir -p "$logs"
 rm -f .cache/test-summary "$logs"/*.log
 
+# The programs with the tests: without them, dependencies have other features, and half of everything is compiled once more.
+build() {
+    cargo build --workspace --bins --tests --locked --quiet
+}
+
 # Runs one check that passes or fails as a whole: check NAME COMMAND...
 check() {
-    local name=$1
+    local name=$1 began=$SECONDS
     shift
     printf '\n== %s\n' "$name"
     if "$@" 2>&1 | tee "$logs/$name.log"; then
@@ -22,12 +28,13 @@ check() {
         failed=$((failed + 1))
         printf '== %s failed\n' "$name"
     fi
+    times+=("$name $((SECONDS - began)) s")
 }
 
 # Runs one suite that counts its own tests: suite NAME COUNTER COMMAND...
 # COUNTER reads the suite's output and prints "PASSED FAILED".
 suite() {
-    local name=$1 counter=$2 log status=0 counts
+    local name=$1 counter=$2 began=$SECONDS log status=0 counts
     shift 2
     log="$logs/$name.log"
     printf '\n== %s\n' "$name"
@@ -41,6 +48,7 @@ suite() {
         failed=$((failed + 1))
         printf '== %s failed with status %s\n' "$name" "$status"
     fi
+    times+=("$name $((SECONDS - began)) s")
 }
 
 count_cargo() {
@@ -105,9 +113,9 @@ print_failures() {
 check format cargo fmt --all -- --check
 check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 check dependencies scripts/deny.sh
+check build build
 suite rust count_cargo cargo test --workspace --locked --no-fail-fast
-# With the tests, as they were built: other features of dependencies would compile half of everything again.
-if cargo build --workspace --bins --tests --locked --quiet; then
+if build; then
     suite clients count_clients \
         .cache/clients/venv/bin/python tests/clients/run.py --server target/debug/frond
     # Always the same rounds: what a change breaks, not what luck finds. `make differential` goes on.
@@ -125,6 +133,6 @@ else
 fi
 
 [ "$failed" -eq 0 ] || print_failures
-printf '\n'
+printf '\ntook: %s\n' "$(printf '%s, ' "${times[@]}" | sed 's/, $//')"
 printf '%d passed, %d failed\n' "$passed" "$failed" | tee .cache/test-summary
 [ "$failed" -eq 0 ]
