@@ -80,7 +80,7 @@ $tap = new Tap();
 $tap->test('the server introduces itself', function () use ($manager, $run): void {
     Tap::equal($run(['ping' => 1])['ok'], 1.0);
     $server = $manager->selectServer(new ReadPreference(ReadPreference::PRIMARY));
-    Tap::equal($server->getType(), MongoDB\Driver\Server::TYPE_STANDALONE);
+    Tap::equal(in_array($server->getType(), [MongoDB\Driver\Server::TYPE_STANDALONE, MongoDB\Driver\Server::TYPE_MONGOS]), true);
     Tap::equal($server->getInfo()['isWritablePrimary'] ?? $server->getInfo()['ismaster'], true);
     Tap::equal(version_compare($run(['buildInfo' => 1])['version'], '8.0.0', '>='), true);
 });
@@ -284,7 +284,7 @@ $tap->test('write concerns and unacknowledged writes', function () use ($manager
         usleep(10_000);
     }
     Tap::equal($count('concerns'), 4);
-    Tap::raises(BulkWriteException::class, fn () => $write('concerns', fn (BulkWrite $bulk) => $bulk->insert([]), [], ['writeConcern' => new WriteConcern(2)]));
+    Tap::raises(BulkWriteException::class, fn () => $write('concerns', fn (BulkWrite $bulk) => $bulk->insert([]), [], ['writeConcern' => new WriteConcern(4)]));
 });
 
 $tap->test('sessions, read concerns, read preferences', function () use ($manager, $write, $fresh, $count): void {
