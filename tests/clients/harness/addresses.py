@@ -12,3 +12,8 @@ def first():
 def are_of_a_cluster(client):
     """Whether their data is in a TiKV cluster: each looks like a mongos then."""
     return client.admin.command("hello").get("msg") == "isdbgrid"
+
+
+def without_times(reply):
+    """A reply without the times that servers of a cluster add."""
+    return {name: value for name, value in reply.items() if name not in ("$clusterTime", "operationTime")}

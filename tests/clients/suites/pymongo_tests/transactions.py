@@ -4,7 +4,7 @@ import threading
 
 import pymongo
 from bson.int64 import Int64
-from harness.tap import equal, raises, test
+from harness.tap import equal, of_one_server, raises, test
 from pymongo.errors import BulkWriteError, OperationFailure
 from pymongo.read_concern import ReadConcern
 
@@ -64,6 +64,7 @@ def with_transaction_tries_again_after_conflicts(client):
 
 
 @test
+@of_one_server
 def a_conflict_has_the_label_of_a_transient_error(client):
     database = fresh(client, "txn_conflict")
     database.c.insert_one({"_id": 1})
