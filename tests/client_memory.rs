@@ -165,9 +165,10 @@ fn clients_that_stop_in_the_middle_of_large_messages_give_way() {
     let server = &confined.server;
     insert_small(server);
     let text = "x".repeat(1 << 20);
-    let batch: Vec<DocBuf> = (0..40).map(|n| doc! {"n": n, "x": &text}).collect();
+    // The larger a message, the longer its client may take for it.
+    let batch: Vec<DocBuf> = (0..10).map(|n| doc! {"n": n, "x": &text}).collect();
     let insert = doc! {"insert": "c"};
-    let halves: Vec<_> = (0..20)
+    let halves: Vec<_> = (0..30)
         .map(|_| {
             let mut client = server.connect();
             let message = client.build(Flags::NONE, "test", &insert, &[("documents", &batch)]);
