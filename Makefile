@@ -60,7 +60,7 @@ cluster-stop: ## Stop that cluster; its data stays in target/cluster
 	@scripts/cluster.sh stop
 
 test-cluster: setup ## Test servers over a TiKV cluster: clients, kills of servers, nodes and PD, schema changes, for MINUTES (5); SEED
-	cargo build --locked
+	cargo build --workspace --bins --tests --locked
 	MINUTES=$(if $(filter file,$(origin MINUTES)),5,$(MINUTES)) SEED=$(SEED) .cache/clients/venv/bin/python tests/cluster/run.py --server target/debug/frond
 
 test: setup ## Run everything that CI checks: format, clippy, Rust tests, client suites, servers over a TiKV cluster

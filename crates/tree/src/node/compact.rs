@@ -39,8 +39,8 @@ impl Builder {
         Ok(None)
     }
 
-    /// While the disk is nearly full, empties one buffer after the other: the extents of a buffer are free only when all
-    /// children have their messages. Upper nodes are emptied first, which takes little, and then the buffer that holds
+    /// While the disk is nearly full, empties one buffer after the other: the extent of a part that reaches over several
+    /// children is free only when all of these have their messages. Upper nodes are emptied first, which takes little, and then the buffer that holds
     /// most: the rewrite of a leaf frees the more, the more deletes have gathered for it.
     fn compact_heaviest(
         &self,
@@ -158,8 +158,8 @@ impl Internal {
 }
 
 impl Subtree {
-    /// About how many bytes are in buffers. Those of the uppermost one are the bytes on disk, which stay until all children
-    /// have their messages.
+    /// About how many bytes are in buffers. Those of the uppermost one are the bytes on disk, of parts that some child still
+    /// waits for.
     pub(crate) fn buffered_bytes(&self) -> Result<u64> {
         let Subtree::Internal(node) = self else {
             return Ok(0);
