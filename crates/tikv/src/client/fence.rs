@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use frond_tree::Result;
 use tikv::TimestampExt;
 
-use crate::connection::{Kind, PHYSICAL_SHIFT, options};
-use crate::instances::{Attempt, Instance, again, finish};
-use crate::keys::{Keys, Writer};
-use crate::shared::Shared;
-use crate::value::record;
+use crate::client::connection::{Kind, PHYSICAL_SHIFT, options};
+use crate::client::instances::{Attempt, Instance, again, finish};
+use crate::client::keys::{Keys, Writer};
+use crate::client::shared::Shared;
+use crate::client::value::record;
 
 /// See [`crate::Cluster::fence`].
 pub(crate) fn fence(shared: &Shared, instance: u32, until_ms: u64) -> Result<()> {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use frond_tree::{Committed, Error, MemoryUse, Reservation, Result, WriteSet};
 use parking_lot::Mutex;
 
-use crate::commit;
-use crate::held::Holder;
-use crate::overlay::{Overlay, TreeKey};
-use crate::shared::Shared;
-use crate::snapshot::Snapshot;
+use crate::client::commit;
+use crate::client::held::Holder;
+use crate::client::overlay::{Overlay, TreeKey};
+use crate::client::shared::Shared;
+use crate::client::snapshot::Snapshot;
 
 /// The largest transaction: what the embedded engine takes, divided since each key is sent over the network twice.
 const BYTES_MAX: usize = 64 << 20;

@@ -8,12 +8,12 @@ use frond_tree::{Direction, Error, Result, TreeId};
 use parking_lot::Mutex;
 use tikv::{Timestamp, TimestampExt};
 
-use crate::connection::{Kind, options};
-use crate::failure::malformed;
-use crate::overlay::{Change, Overlay, apply, value_after};
-use crate::shared::Shared;
-use crate::stamps::UnderWay;
-use crate::value::{self, Stored, read_record};
+use crate::client::connection::{Kind, options};
+use crate::client::failure::malformed;
+use crate::client::overlay::{Change, Overlay, apply, value_after};
+use crate::client::shared::Shared;
+use crate::client::stamps::UnderWay;
+use crate::client::value::{self, Stored, read_record};
 
 /// What was added to counters, by their keys.
 pub(crate) type Additions = HashMap<Vec<u8>, Vec<Arc<[u8]>>>;
@@ -342,7 +342,7 @@ impl Snapshot {
     /// # Errors
     /// Why there is no snapshot.
     pub fn stamp(&self) -> Result<Option<u64>> {
-        Ok(crate::stamps::of_snapshot(self.base.at()?))
+        Ok(crate::client::stamps::of_snapshot(self.base.at()?))
     }
 
     pub(crate) fn new(shared: &Arc<Shared>) -> Snapshot {

@@ -18,14 +18,14 @@ use std::time::Duration;
 use frond_tree::{Direction, Error, Interrupt, Result, TreeId};
 use tikv::{Timestamp, TimestampExt};
 
+use crate::client::connection::{Connection, Kind, PHYSICAL_SHIFT};
+use crate::client::failure::malformed;
+use crate::client::instances::Instance;
+use crate::client::keys::Writer;
+use crate::client::shared::Shared;
+use crate::client::snapshot::Base;
+use crate::client::value::{self, Place, Stored, read_record, record};
 use crate::collected::Collected;
-use crate::connection::{Connection, Kind, PHYSICAL_SHIFT};
-use crate::failure::malformed;
-use crate::instances::Instance;
-use crate::keys::Writer;
-use crate::shared::Shared;
-use crate::snapshot::Base;
-use crate::value::{self, Place, Stored, read_record, record};
 
 /// Keys deleted by one transaction.
 const KEYS_AT_ONCE: usize = 2000;
@@ -39,6 +39,18 @@ const COLLECTOR: &[u8] = b"gc_worker";
 const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Attempts to change keys that others change as well.
 const ATTEMPTS_MAX: u32 = 20;
+
+impl Collected {
+    /// Adds another run.
+    pub(crate) fn add(&mut self, run: &Collected) {
+        self.safepoint = run.safepoint;
+        self.was_moved = run.was_moved;
+        self.trees += run.trees;
+        self.values += run.values;
+        self.counters += run.counters;
+        self.instances += run.instances;
+    }
+}
 
 /// See [`crate::Cluster::collect_garbage`].
 pub(crate) fn collect(shared: &Arc<Shared>, safepoint: u64, live: &[u32]) -> Result<Collected> {

@@ -3,7 +3,7 @@
 use frond_tree::{Error, TreeId};
 use tikv::Error as ClientError;
 
-use crate::keys::Keys;
+use crate::client::keys::Keys;
 
 /// How a commit has failed.
 #[derive(Debug)]

@@ -15,9 +15,9 @@ use tikv::transaction::HeartbeatOption;
 use tikv::{CheckLevel, Config, Timestamp, TimestampExt, TransactionClient, TransactionOptions};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::failure::may_pass;
+use crate::client::failure::may_pass;
+use crate::client::pd::{Failure, Pd};
 use crate::options::ClusterOptions;
-use crate::pd::{Failure, Pd};
 
 /// How often a waiting caller looks whether it was interrupted.
 const CHECK: Duration = Duration::from_millis(20);

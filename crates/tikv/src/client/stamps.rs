@@ -13,7 +13,7 @@ use frond_tree::Result;
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 
-use crate::connection::{Connection, PHYSICAL_SHIFT};
+use crate::client::connection::{Connection, PHYSICAL_SHIFT};
 
 /// A commit may take so many stamps.
 pub(crate) const STAMPS_MAX: u32 = 1 << POSITION_BITS;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use frond_tree::{Error, Result, TreeId, Wait};
 use parking_lot::{Condvar, Mutex};
 
-use crate::overlay::TreeKey;
+use crate::client::overlay::TreeKey;
 
 /// A transaction, as those see it that wait for its end.
 #[derive(Default)]

@@ -13,8 +13,8 @@ use frond_tree::{Direction, Result};
 use parking_lot::Mutex;
 use tonic::transport::Channel;
 
-use crate::connection::{Connection, Kind};
-use crate::pd::{Peer, RegionEpoch, decode_key, encode_key};
+use crate::client::connection::{Connection, Kind};
+use crate::client::pd::{Peer, RegionEpoch, decode_key, encode_key};
 
 /// PD is asked again for a region after this time.
 const AGE_MAX: Duration = Duration::from_secs(300);

@@ -5,10 +5,10 @@ use std::ops::Bound;
 
 use frond_tree::{Direction, Result, TreeId};
 
-use crate::bound::{half_open, just_above};
-use crate::overlay::{Change, apply, value_after};
-use crate::snapshot::{Pairs, Snapshot};
-use crate::value;
+use crate::client::bound::{half_open, just_above};
+use crate::client::overlay::{Change, apply, value_after};
+use crate::client::snapshot::{Pairs, Snapshot};
+use crate::client::value;
 
 /// Rows of the first page, and of the largest one; each page has twice the rows of the one before.
 const ROWS_MIN: u32 = 128;

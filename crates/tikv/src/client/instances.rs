@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use frond_tree::{Error, Interrupt, Result};
 use tikv::TimestampExt;
 
-use crate::connection::{Connection, Kind, options};
-use crate::failure::{CommitFailure, of_commit};
-use crate::keys::Keys;
+use crate::client::connection::{Connection, Kind, options};
+use crate::client::failure::{CommitFailure, of_commit};
+use crate::client::keys::Keys;
 
 /// Pauses between attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(5);

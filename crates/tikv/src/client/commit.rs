@@ -10,16 +10,16 @@ use frond_tree::{
 };
 use tikv::{Timestamp, TimestampExt, TransactionClient};
 
-use crate::bound::half_open;
-use crate::connection::{Calls, Kind, options, patiently};
-use crate::counters::Slot;
-use crate::failure::{self, CommitFailure};
-use crate::held::Holder;
-use crate::overlay::{Change, Overlay, TreeKey, value_after};
-use crate::shared::Shared;
-use crate::snapshot::{Base, Snapshot};
-use crate::stamps::{self, STAMPS_MAX, UnderWay};
-use crate::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, read_record, record, whole};
+use crate::client::bound::half_open;
+use crate::client::connection::{Calls, Kind, options, patiently};
+use crate::client::counters::Slot;
+use crate::client::failure::{self, CommitFailure};
+use crate::client::held::Holder;
+use crate::client::overlay::{Change, Overlay, TreeKey, value_after};
+use crate::client::shared::Shared;
+use crate::client::snapshot::{Base, Snapshot};
+use crate::client::stamps::{self, STAMPS_MAX, UnderWay};
+use crate::client::value::{PART_BYTES, Place, WHOLE_BYTES_MAX, read_record, record, whole};
 
 /// TiKV takes no longer keys; some bytes are left for what it adds.
 const STORED_KEY_BYTES_MAX: usize = 7 << 10;

@@ -9,16 +9,16 @@ use std::time::Duration;
 use frond_tree::Result;
 use tonic::transport::Channel;
 
-use crate::connection::Kind;
-use crate::pd::{Failure, call, connect};
-use crate::shared::Shared;
+use crate::client::connection::Kind;
+use crate::client::pd::{Failure, call, connect};
+use crate::client::shared::Shared;
 
 /// After this time an ordinary read is tried.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The messages of TiKV's protocol, with the fields that are used here.
 mod message {
-    use crate::pd::{Peer, RegionEpoch};
+    use crate::client::pd::{Peer, RegionEpoch};
 
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Context {

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use frond_tree::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
@@ -9,26 +10,26 @@ use frond_tree::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 
+use crate::client::commit;
+use crate::client::connection::{Calls, Connection, Kind, PHYSICAL_SHIFT};
+use crate::client::counters::Slots;
+use crate::client::direct;
+use crate::client::failure::malformed;
+use crate::client::fence;
+use crate::client::garbage;
+use crate::client::held::Held;
+use crate::client::keys::Keys;
+use crate::client::raiser::Raiser;
+use crate::client::regions::{Nodes, Regions};
+use crate::client::shared::{RowBytes, Shared};
+use crate::client::snapshot::{Base, Snapshot};
+use crate::client::stamps::{self, DurableStamp, InFlight};
+use crate::client::transaction::Transaction;
+use crate::client::trees::{self, TreeIds};
+use crate::client::value::{self, Stored};
 use crate::collected::Collected;
-use crate::commit;
-use crate::connection::{Connection, PHYSICAL_SHIFT};
-use crate::counters::Slots;
-use crate::direct;
-use crate::failure::malformed;
-use crate::fence;
-use crate::garbage;
-use crate::held::Held;
-use crate::keys::Keys;
 use crate::options::ClusterOptions;
-use crate::raiser::Raiser;
-use crate::regions::{Nodes, Regions};
-use crate::shared::{RowBytes, Shared};
-use crate::snapshot::{Base, Snapshot};
-use crate::stamps::{self, DurableStamp, InFlight};
-use crate::stats::ClusterStats;
-use crate::transaction::Transaction;
-use crate::trees::{self, TreeIds};
-use crate::value::{self, Stored};
+use crate::stats::{ClusterStats, Requests};
 
 /// A handle to a cluster. Clones are cheap and share everything.
 #[derive(Clone)]
@@ -301,7 +302,32 @@ impl Cluster {
 
     /// Requests since the cluster was opened.
     pub fn stats(&self) -> ClusterStats {
-        ClusterStats::of(&self.shared)
+        stats_of(&self.shared)
+    }
+}
+
+fn stats_of(shared: &Shared) -> ClusterStats {
+    let calls: &Calls = &shared.connection.calls;
+    let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let requests = |kind| {
+        let timed = calls.of(kind);
+        Requests {
+            count: figure(&timed.count),
+            micros: figure(&timed.micros),
+        }
+    };
+    ClusterStats {
+        timestamps: requests(Kind::Timestamp),
+        gets: requests(Kind::Get),
+        scans: requests(Kind::Scan),
+        commits: requests(Kind::Commit),
+        regions: requests(Kind::Region),
+        collector: requests(Kind::Collector),
+        conflicts: figure(&calls.conflicts),
+        unknown_outcomes: figure(&calls.unknown),
+        retries: figure(&calls.retries),
+        round_trips: figure(&calls.round_trips),
+        collected: *shared.collected.lock(),
     }
 }
 

@@ -3,8 +3,8 @@
 use frond_tree::{Error, Result, TreeId};
 use parking_lot::Mutex;
 
-use crate::connection::{Connection, Kind, options};
-use crate::keys::Keys;
+use crate::client::connection::{Connection, Kind, options};
+use crate::client::keys::Keys;
 
 /// So many ids are reserved at once. A server that stops leaves the rest unused.
 const RESERVED_AT_ONCE: u32 = 64;

@@ -6,7 +6,7 @@
 
 use frond_tree::TreeId;
 
-use crate::keys::Keys;
+use crate::client::keys::Keys;
 
 /// A value with more bytes is stored in parts.
 pub(crate) const WHOLE_BYTES_MAX: usize = 1 << 20;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use frond_tree::{MemoryBudget, MergeOperator, TreeId};
 use parking_lot::Mutex;
 
+use crate::client::connection::Connection;
+use crate::client::counters::Slots;
+use crate::client::held::Held;
+use crate::client::keys::Keys;
+use crate::client::raiser::Raiser;
+use crate::client::regions::{Nodes, Regions};
+use crate::client::stamps::{DurableStamp, InFlight};
+use crate::client::trees::TreeIds;
 use crate::collected::Collected;
-use crate::connection::Connection;
-use crate::counters::Slots;
-use crate::held::Held;
-use crate::keys::Keys;
-use crate::raiser::Raiser;
-use crate::regions::{Nodes, Regions};
-use crate::stamps::{DurableStamp, InFlight};
-use crate::trees::TreeIds;
 
 pub(crate) struct Shared {
     pub(crate) connection: Connection,

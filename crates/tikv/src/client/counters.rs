@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use frond_tree::Result;
 use parking_lot::Mutex;
 
-use crate::connection::{Connection, PHYSICAL_SHIFT};
-use crate::instances;
-use crate::keys::{Keys, Writer};
-use crate::overlay::TreeKey;
+use crate::client::connection::{Connection, PHYSICAL_SHIFT};
+use crate::client::instances;
+use crate::client::keys::{Keys, Writer};
+use crate::client::overlay::TreeKey;
 
 /// A slot that has written so many counters is given up: what it knows takes memory.
 const COUNTERS_MAX: usize = 1024;
@@ -40,7 +40,7 @@ struct State {
     not_before: u64,
 }
 
-/// Which commits a server may make: those with timestamps from one on, and until a time of the shared clock. See [`crate::fence`].
+/// Which commits a server may make: those with timestamps from one on, and until a time of the shared clock. See [`crate::client::fence`].
 #[derive(Clone, Copy)]
 struct Lease {
     from: u64,
