@@ -4,10 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[allow(dead_code, unused_imports, reason = "each test uses a part of it")]
+#[allow(unused_imports, reason = "each test uses a part of it")]
 #[path = "../support/memory_group.rs"]
 mod memory_group;
-#[allow(dead_code, unused_imports, reason = "each test uses a part of it")]
+#[allow(unused_imports, reason = "each test uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
 

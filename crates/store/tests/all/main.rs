@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[allow(dead_code, unused_imports, reason = "each test uses a part of it")]
+#[allow(unused_imports, reason = "each test uses a part of it")]
 #[path = "../common/mod.rs"]
 mod common;
 

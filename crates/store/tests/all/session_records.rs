@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common;
-
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, Value, doc};

@@ -203,7 +203,7 @@ fn damage(path: &Path, random: &mut SmallRng) -> u64 {
             std::fs::write(&file, bytes).unwrap();
         };
         flip();
-        let report = Store::verify(&options(path), &mut |_| {}).unwrap();
+        let report = Store::verify(&self::options(path), &mut |_| {}).unwrap();
         let named = report.problems.iter().find(|it| it.tree == Some(DAMAGED));
         let is_padding = |what: &str| what.contains("zero");
         match named {
@@ -261,7 +261,7 @@ fn a_damaged_block_costs_only_the_keys_that_need_it() {
             let stopped = store.close();
             assert!(stopped.is_ok(), "seed {seed}: {stopped:?}");
             drop(store);
-            let report = Store::verify(&options(path), &mut |_| {}).unwrap();
+            let report = Store::verify(&self::options(path), &mut |_| {}).unwrap();
             let only = |at: &u64| *at == offset;
             let offsets: Vec<u64> = report.problems.iter().map(|it| it.offset).collect();
             assert!(
@@ -287,7 +287,7 @@ fn a_damaged_block_costs_only_the_keys_that_need_it() {
         assert_eq!(store.damage(), []);
         store.close().unwrap();
         drop(store);
-        let report = Store::verify(&options(path), &mut |_| {}).unwrap();
+        let report = Store::verify(&self::options(path), &mut |_| {}).unwrap();
         assert!(report.is_sound(), "seed {seed}: {:?}", report.problems);
     }
     assert!(failed_reads > 0);

@@ -7,7 +7,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use crate::common;
 mod corners;
 mod crashes;
 pub(crate) mod model;

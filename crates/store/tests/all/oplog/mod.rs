@@ -1,8 +1,6 @@
 //! The oplog: an entry for every change, in MongoDB's format, that restores the collections; pre-images; trimming.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use crate::large_documents::{model, operations, updates, values};
-
 mod commands;
 use crate::common;
 mod crashes;
