@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use frond_tree::disk::FsDisk;
 use rand::rngs::SmallRng;
@@ -20,9 +20,13 @@ use frond_tree::{
     WriteSet,
 };
 
+#[path = "../../../tests/support/waiting.rs"]
+mod waiting;
+
+use waiting::PATIENCE;
+
 const LOG: TreeId = TreeId(1);
 const DATA: TreeId = TreeId(2);
-const WAIT: Duration = Duration::from_secs(20);
 
 /// Counts on, up to a bound.
 struct Counter {
@@ -107,7 +111,7 @@ fn listen(store: &Store) -> Receiver<u64> {
 /// Waits until the listener was told a stamp.
 fn await_stamp(stamps: &Receiver<u64>, stamp: u64) {
     while stamps
-        .recv_timeout(WAIT)
+        .recv_timeout(PATIENCE)
         .expect("the stamp becomes durable")
         < stamp
     {}
@@ -241,7 +245,7 @@ fn a_stamp_is_durable_after_the_sync() {
     let stamps = Counter::from(1);
     let mut options = options(directory.path(), &stamps);
     // Only what asks for it is synced.
-    options.journal_commit_interval = Duration::from_secs(10);
+    options.journal_commit_interval = Duration::from_secs(3600);
     drop(open(directory.path(), &stamps));
     let store = Store::open(options).unwrap();
     let told = listen(&store);
@@ -256,12 +260,10 @@ fn a_stamp_is_durable_after_the_sync() {
     assert_eq!(store.durable_stamp(), 5);
     await_stamp(&told, 5);
     for stamp in 6..=12 {
-        let begun = Instant::now();
         commit(&store, "d", 1, Durability::Logged);
         store.request_sync();
         store.request_sync();
         await_stamp(&told, stamp);
-        assert!(begun.elapsed() < Duration::from_secs(5));
     }
     // Nothing is left for it to do.
     store.request_sync();

@@ -4,9 +4,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 
-from .server import ServerError, free_port
+from .ports import free_port
+from .server import ServerError
+from .waiting import PATIENCE
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 _CACHE = os.path.join(_ROOT, ".cache", "clients")
@@ -32,16 +33,13 @@ class Other:
 
         with open(os.path.join(self.folder, "log"), "wb") as log:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
-        while True:
-            with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=300) as client:
-                try:
-                    client.admin.command("ping")
-                    return self
-                except pymongo.errors.PyMongoError as error:
-                    if self.process.poll() is not None or time.monotonic() > deadline:
-                        self.__exit__()
-                        raise ServerError(f"{type(self).__name__} does not answer: {error}") from error
+        try:
+            with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=PATIENCE * 1000, connect=False) as client:
+                client.admin.command("ping")
+        except pymongo.errors.PyMongoError as error:
+            self.__exit__()
+            raise ServerError(f"{type(self).__name__} does not answer: {error}") from error
+        return self
 
     def __exit__(self, *_):
         if self.process.poll() is None:

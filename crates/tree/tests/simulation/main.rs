@@ -19,6 +19,8 @@ mod stamps;
 mod support;
 mod transactions;
 mod trouble;
+#[path = "../../../../tests/support/waiting.rs"]
+mod waiting;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
