@@ -25,12 +25,14 @@ def wait_until(what, holds, passing=()):
 def wait_for_operations(client, count, match):
     """Waits until `$currentOp` shows this many operations that match a filter, and returns them."""
     stages = [{"$currentOp": {}}, {"$match": match}]
+    operations = []
 
-    def shown():
-        operations = list(client.admin.aggregate(stages))
-        return operations if len(operations) == count else None
+    def are_shown():
+        operations[:] = client.admin.aggregate(stages)
+        return len(operations) == count
 
-    return wait_until(f"{count} operations that match {match}", shown)
+    wait_until(f"{count} operations that match {match}", are_shown)
+    return operations
 
 
 def wait_until_idle(pid):

@@ -6,8 +6,8 @@ import socket
 import ssl
 import struct
 import subprocess
-import threading
 import tempfile
+import threading
 
 from harness import raw
 from harness.certificates import Certificates
