@@ -24,7 +24,7 @@ def wait_until(what, holds, passing=()):
 
 def wait_for_operations(client, count, match):
     """Waits until `$currentOp` shows this many operations that match a filter, and returns them."""
-    stages = [{"$currentOp": {}}, {"$match": match}]
+    stages = [{"$currentOp": {"allUsers": True}}, {"$match": match}]
     operations = []
 
     def are_shown():

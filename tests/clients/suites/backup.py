@@ -291,10 +291,9 @@ def await_archived(repository, moment):
 
     def is_reached():
         with folder() as path:
-            options = ["--from", repository, "--dbpath", os.path.join(path, "db"), "--to", f"{moment:.3f}"]
-            return "no log up to" not in frond("restore", *options, check=False)
+            return frond("restore", "--from", repository, "--dbpath", os.path.join(path, "db"), "--to", f"{moment:.3f}")
 
-    wait_until(f"a log up to {moment:.3f}", is_reached)
+    wait_until(f"a log up to {moment:.3f}", is_reached, passing=(AssertionError,))
 
 
 def points_in_time(seed, replica_set):
@@ -551,6 +550,22 @@ def the_server_copies_itself_into_a_directory(seed):
         server.stop()
 
 
+def await_stream(server):
+    """Waits until an archive or a backup reads from a server."""
+    with connect(server) as client:
+        wait_until("a stream", lambda: client.admin.command("serverStatus")["frond"]["backup"]["streams"])
+
+
+def await_content(repository, holds):
+    """Waits until what a repository restores has something."""
+
+    def is_there():
+        with restored(repository) as database:
+            return holds(database)
+
+    wait_until("the content of a repository", is_there, passing=(AssertionError,))
+
+
 @test
 def an_archive_survives_kills_and_closes_a_gap_by_a_backup(seed):
     with Server(BINARY) as server, folder() as path:
@@ -566,14 +581,13 @@ def an_archive_survives_kills_and_closes_a_gap_by_a_backup(seed):
             process.kill()
             process.wait()
         with archiving(server, repository, log):
-            time.sleep(1.5)
+            await_stream(server)
             server.kill()
             server.start()
+            await_stream(server)
             with connect(server) as client:
-                streams = lambda: client.admin.command("serverStatus")["frond"]["backup"]["streams"]  # noqa: E731
-                wait_until("the archive", streams)
                 client.b.last.insert_one({"_id": 1})
-            time.sleep(1)
+            await_content(repository, lambda database: database.last.count_documents({}) == 1)
         equal(len(listed(repository)), 1)
         with restored(repository) as database:
             writer.check(content(database), writer.writes[-1][1] + 1, time.time())
@@ -591,7 +605,7 @@ def an_archive_survives_kills_and_closes_a_gap_by_a_backup(seed):
             await_backups(repository, 2)
             with connect(server) as client:
                 client.b.last.insert_one({"_id": 2})
-            time.sleep(1)
+            await_content(repository, lambda database: database.last.count_documents({}) == 4)
         with open(log, encoding="utf-8") as file:
             said = file.read()
         assert "a backup closes the gap" in said, said
