@@ -7,7 +7,7 @@ import tempfile
 
 from .ports import free_port
 from .server import ServerError
-from .waiting import PATIENCE
+from .waiting import wait_until
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 _CACHE = os.path.join(_ROOT, ".cache", "clients")
@@ -33,12 +33,19 @@ class Other:
 
         with open(os.path.join(self.folder, "log"), "wb") as log:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        name = type(self).__name__
         try:
-            with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=PATIENCE * 1000, connect=False) as client:
-                client.admin.command("ping")
-        except pymongo.errors.PyMongoError as error:
+            with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=300) as client:
+
+                def answers():
+                    if self.process.poll() is not None:
+                        raise ServerError(f"{name} has ended with {self.process.returncode}")
+                    return client.admin.command("ping")
+
+                wait_until(f"an answer of {name}", answers, passing=(pymongo.errors.PyMongoError,))
+        except BaseException:
             self.__exit__()
-            raise ServerError(f"{type(self).__name__} does not answer: {error}") from error
+            raise
         return self
 
     def __exit__(self, *_):
