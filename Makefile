@@ -63,8 +63,9 @@ test-cluster: setup ## Test servers over a TiKV cluster: clients, kills of serve
 	cargo build --workspace --bins --tests --locked
 	MINUTES=$(if $(filter file,$(origin MINUTES)),5,$(MINUTES)) SEED=$(SEED) .cache/clients/venv/bin/python tests/cluster/run.py --server target/debug/frond
 
-test: setup ## Run everything that CI checks: format, clippy, Rust tests, client suites, servers over a TiKV cluster
-	@scripts/test.sh
+test: setup-build ## Run everything that CI checks: format, clippy, Rust tests, client suites, servers over a TiKV cluster
+	@scripts/setup.sh python
+	@python3 scripts/test.py
 
 fmt: setup-build ## Format the Rust sources
 	cargo fmt --all
@@ -104,8 +105,8 @@ profile: setup-build ## Where the server's CPU time of each kind of request goes
 	$(if $(OPERATIONS),OPERATIONS="$(OPERATIONS)") scripts/profile.sh $(if $(filter file,$(origin OUT)),.cache/profile,$(OUT))
 
 bench-pages: setup-build ## Write the figures of README.md and other pages from the runs in benchmarks/runs
-	FROND_WRITE_PAGES=1 cargo test --locked --quiet --test pages -- --exact every_figure_on_the_pages_is_that_of_its_run
-	cargo test --locked --quiet --test pages
+	FROND_WRITE_PAGES=1 cargo test --locked --quiet --test all -- --exact pages::every_figure_on_the_pages_is_that_of_its_run
+	cargo test --locked --quiet --test all pages::
 
 package-deb: setup-build ## Make the Debian packages frond and frond-dbgsym in OUT (.cache/packages)
 	scripts/package-deb.sh $(if $(filter file,$(origin OUT)),.cache/packages,$(OUT))
@@ -122,15 +123,15 @@ packages-test: setup ## Build the packages, then install, use, upgrade and remov
 
 simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simulated disk, and flip every bit
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
-		cargo test --release --locked -p frond-tree --test simulation -- --nocapture
+		cargo test --release --locked -p frond-tree --test all -- simulation:: --nocapture
 
 proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates of large documents, with crashes, with a model
 	FROND_LARGE_UPDATES=$(FROND_LARGE_UPDATES) \
-		cargo test --release --locked -p frond-store --test large_documents -- --nocapture
+		cargo test --release --locked -p frond-store --test all -- large_documents:: --nocapture
 
 plan-fuzz: setup-build ## Compare FROND_PLAN_FUZZ (2000000) results of random plans with collection scans; SEED (default the time)
 	FROND_PLAN_FUZZ=$(FROND_PLAN_FUZZ) FROND_PLAN_FUZZ_SEED=$(SEED) \
-		cargo test --locked -p frond-store --test plan_fuzz -- --nocapture
+		cargo test --locked -p frond-store --test all -- plan_fuzz:: --nocapture
 
 loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) preemptions per run
 	FROND_PREEMPTIONS=$(PREEMPTIONS) cargo test --locked -p frond-tree --test loom

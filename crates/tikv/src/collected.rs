@@ -16,15 +16,3 @@ pub struct Collected {
     /// Gone instances whose records were deleted.
     pub instances: u64,
 }
-
-impl Collected {
-    /// Adds another run.
-    pub(crate) fn add(&mut self, run: &Collected) {
-        self.safepoint = run.safepoint;
-        self.was_moved = run.was_moved;
-        self.trees += run.trees;
-        self.values += run.values;
-        self.counters += run.counters;
-        self.instances += run.instances;
-    }
-}

@@ -1,10 +1,6 @@
 //! Statistics of a server's requests to the cluster.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::collected::Collected;
-use crate::connection::{Calls, Kind};
-use crate::shared::Shared;
 
 /// Requests of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,31 +36,4 @@ pub struct ClusterStats {
     pub round_trips: u64,
     /// What the garbage collector has done on this server.
     pub collected: Collected,
-}
-
-impl ClusterStats {
-    pub(crate) fn of(shared: &Shared) -> ClusterStats {
-        let calls: &Calls = &shared.connection.calls;
-        let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let requests = |kind| {
-            let timed = calls.of(kind);
-            Requests {
-                count: figure(&timed.count),
-                micros: figure(&timed.micros),
-            }
-        };
-        ClusterStats {
-            timestamps: requests(Kind::Timestamp),
-            gets: requests(Kind::Get),
-            scans: requests(Kind::Scan),
-            commits: requests(Kind::Commit),
-            regions: requests(Kind::Region),
-            collector: requests(Kind::Collector),
-            conflicts: figure(&calls.conflicts),
-            unknown_outcomes: figure(&calls.unknown),
-            retries: figure(&calls.retries),
-            round_trips: figure(&calls.round_trips),
-            collected: *shared.collected.lock(),
-        }
-    }
 }

@@ -132,7 +132,7 @@ pub fn page() -> String {
         "\
 # MongoDB 8.0
 
-This page is generated from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test docs`.
+This page is generated from the tables in the code: `FROND_WRITE_DOCS=1 cargo test --test all docs::`.
 
 Frond reports itself as MongoDB {COMPATIBLE_VERSION}: `buildInfo.version`, `maxWireVersion` {WIRE_VERSION_MAX}, and the
 feature compatibility version {FEATURE_COMPATIBILITY_VERSION}, which cannot be changed. Drivers and tools choose by these versions what they

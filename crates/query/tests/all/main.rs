@@ -1,0 +1,8 @@
+//! Tests of the query language through the public functions.
+//!
+//! They are one program, because each program of its own is linked with everything below it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod allocations;
+mod keys_cover_matches;

@@ -1,0 +1,338 @@
+//! The handle of a cluster.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use frond_tree::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
+
+use parking_lot::Mutex;
+use tikv::TimestampExt;
+
+use crate::client::commit;
+use crate::client::connection::{Calls, Connection, Kind, PHYSICAL_SHIFT};
+use crate::client::counters::Slots;
+use crate::client::direct;
+use crate::client::failure::malformed;
+use crate::client::fence;
+use crate::client::garbage;
+use crate::client::held::Held;
+use crate::client::keys::Keys;
+use crate::client::raiser::Raiser;
+use crate::client::regions::{Nodes, Regions};
+use crate::client::shared::{RowBytes, Shared};
+use crate::client::snapshot::{Base, Snapshot};
+use crate::client::stamps::{self, DurableStamp, InFlight};
+use crate::client::transaction::Transaction;
+use crate::client::trees::{self, TreeIds};
+use crate::client::value::{self, Stored};
+use crate::collected::Collected;
+use crate::options::ClusterOptions;
+use crate::stats::{ClusterStats, Requests};
+
+/// A handle to a cluster. Clones are cheap and share everything.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Cluster {
+    /// Connects to a cluster.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`], [`Error::Unavailable`].
+    pub fn open(options: ClusterOptions) -> Result<Cluster> {
+        let connection = Connection::open(&options)?;
+        let keys = Keys::new(&options.key_prefix);
+        let instance = trees::add(&connection, keys.last_instance(), 1, 0)?;
+        let slots = Slots::default();
+        slots.begin_instance(instance, true);
+        Ok(Cluster {
+            shared: Arc::new(Shared {
+                connection,
+                keys,
+                merge: options.merge,
+                counters: options.counters,
+                slots,
+                held: Held::default(),
+                tree_ids: TreeIds::default(),
+                memory: MemoryBudget::for_clients(options.client_bytes),
+                in_flight: Arc::new(InFlight::default()),
+                snapshots: Arc::new(InFlight::default()),
+                durable_stamp: DurableStamp::default(),
+                raiser: Raiser::default(),
+                regions: Regions::default(),
+                nodes: Nodes::default(),
+                row_bytes: RowBytes::default(),
+                collected: Mutex::default(),
+            }),
+        })
+    }
+
+    /// The number of this instance of a server, which is never used again by another one.
+    pub fn instance(&self) -> u32 {
+        self.shared.slots.instance()
+    }
+
+    /// An id for a new tree. Ids are never used twice.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub fn allocate_tree(&self) -> Result<TreeId> {
+        let shared = &self.shared;
+        shared.tree_ids.allocate(&shared.connection, &shared.keys)
+    }
+
+    /// A consistent view of everything that is committed now. If the cluster does not answer, its reads fail.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(&self.shared)
+    }
+
+    /// The snapshot with this stamp ([`Snapshot::stamp`]), on any server. No commit can be based on it. `None` if the stamp is not
+    /// that of a snapshot. The caller sees to it that garbage was not collected up to there.
+    pub fn snapshot_at(&self, stamp: u64) -> Option<Snapshot> {
+        let at = stamps::snapshot_of(stamp)?;
+        Some(Snapshot {
+            base: Arc::new(Base::kept_past(&self.shared, at)),
+            own: None,
+        })
+    }
+
+    /// The newest committed value of a key: one request, without a timestamp. The outer `None` is for a value that is too large for
+    /// that, and if something is in the way: a snapshot reads it then.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Interrupted`].
+    pub fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+        if self.shared.is_counter(tree, key) {
+            return Ok(None);
+        }
+        let stored_key = self.shared.keys.value(tree, key);
+        let stored = match direct::get(&self.shared, stored_key)? {
+            None => return Ok(None),
+            Some(None) => return Ok(Some(None)),
+            Some(Some(stored)) => stored,
+        };
+        match value::read(stored) {
+            Some(Stored::Whole(value)) => Ok(Some(Some(value))),
+            Some(Stored::InParts(_)) => Ok(None),
+            None => Err(malformed(tree, key)),
+        }
+    }
+
+    /// Commits a write set: all of it or nothing. If it has guarded keys, `base` is the snapshot that they must not have changed
+    /// since; a snapshot serves for one commit. Without guarded keys conflicts with others are resolved by trying again.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`], [`Error::Unavailable`] if nothing was committed, [`Error::OutcomeUnknown`], [`Error::TooLarge`].
+    pub fn commit(&self, mut set: WriteSet, base: Option<Snapshot>) -> Result<Committed> {
+        commit::commit(&self.shared, &mut set, base, true)
+    }
+
+    /// As [`Cluster::commit`], also without a lease: for the commit that gets one.
+    ///
+    /// # Errors
+    /// As [`Cluster::commit`].
+    pub fn commit_without_lease(
+        &self,
+        mut set: WriteSet,
+        base: Option<Snapshot>,
+    ) -> Result<Committed> {
+        commit::commit(&self.shared, &mut set, base, false)
+    }
+
+    /// Goes on as a new instance of a server, which may not commit before [`Cluster::set_lease`].
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub fn begin_instance(&self) -> Result<()> {
+        let shared = &self.shared;
+        let instance = trees::add(&shared.connection, shared.keys.last_instance(), 1, 0)?;
+        shared.slots.begin_instance(instance, false);
+        Ok(())
+    }
+
+    /// Allows commits whose snapshots have timestamps from `since` on, and of times up to `until_ms`. Without it all are allowed.
+    pub fn set_lease(&self, since: u64, until_ms: u64) {
+        self.shared.slots.set_lease(since, until_ms);
+    }
+
+    /// Moves the end of the lease.
+    pub fn extend_lease(&self, until_ms: u64) {
+        self.shared.slots.extend_lease(until_ms);
+    }
+
+    /// Returns when no commit of another instance can take place any more whose snapshot was taken up to `until_ms`, the end of
+    /// its lease. It may be told [`Error::Conflict`], or find out that its commit took place before.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Interrupted`].
+    pub fn fence(&self, instance: u32, until_ms: u64) -> Result<()> {
+        fence::fence(&self.shared, instance, until_ms)
+    }
+
+    /// Begins a transaction on a snapshot, which serves for no other commit.
+    pub fn begin(&self, snapshot: &Snapshot) -> Transaction {
+        Transaction::begin(&self.shared, snapshot)
+    }
+
+    /// Returns when the open transaction of this server that holds a key has ended; at once if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn await_transaction(&self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.shared.held.wait(tree, key)
+    }
+
+    /// A timestamp that no snapshot of this server has a lower one than.
+    pub fn oldest_snapshot(&self) -> u64 {
+        self.shared.snapshots.oldest(&self.shared.connection)
+    }
+
+    /// Removes what only snapshots before `needed` can see, the oldest timestamp that any server needs. It keeps what has changed
+    /// within `retention`, and what the instances in `live` have.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Interrupted`].
+    pub fn collect_garbage(
+        &self,
+        needed: u64,
+        retention: Duration,
+        live: &[u32],
+    ) -> Result<Collected> {
+        let now = self.shared.connection.timestamp()?.version() >> PHYSICAL_SHIFT;
+        let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
+        let safepoint = now.saturating_sub(retention) << PHYSICAL_SHIFT;
+        let run = garbage::collect(&self.shared, safepoint.min(needed), live)?;
+        self.shared.collected.lock().add(&run);
+        Ok(run)
+    }
+
+    /// The time of the cluster's clock in milliseconds. It is the same on all servers but for a request's time.
+    pub fn now_ms(&self) -> u64 {
+        self.shared.connection.now_ms()
+    }
+
+    /// The memory budget of the process, for what is held for clients.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.shared.memory
+    }
+
+    /// The entries of a tree, counted up to some thousands.
+    ///
+    /// # Errors
+    /// [`frond_tree::Error::Unavailable`].
+    pub fn count(&self, tree: TreeId) -> Result<u64> {
+        const MAX: u64 = 4096;
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let snapshot = self.snapshot();
+        let mut cursor = snapshot.cursor(tree, low, high, Direction::Forward)?;
+        let mut entries = 0;
+        while entries < MAX && cursor.next()?.is_some() {
+            entries += 1;
+        }
+        Ok(entries)
+    }
+
+    /// The last stamp that readers may rely on: all commits with stamps up to it are in every snapshot that is taken from now
+    /// on, and no commit will take a stamp up to it.
+    pub fn durable_stamp(&self) -> u64 {
+        self.shared.durable_stamp.get()
+    }
+
+    /// Sets the function that is called whenever [`Cluster::durable_stamp`] has grown, with the stamp.
+    pub fn set_stamp_listener(&self, listener: Arc<dyn Fn(u64) + Send + Sync>) {
+        self.shared.durable_stamp.set_listener(listener);
+    }
+
+    /// Sets how the bound of this server is combined with those of the other servers: the function gets the first stamp that
+    /// commits of this server may still take, and returns the first one that any may take, or `None` if that is not known.
+    /// Without it this server is taken for the only one.
+    pub fn set_stamp_combination(&self, combine: Arc<dyn Fn(u64) -> Option<u64> + Send + Sync>) {
+        self.shared.durable_stamp.set_combine(combine);
+    }
+
+    /// The first stamp that commits of this server may still take.
+    ///
+    /// # Errors
+    /// [`frond_tree::Error::Unavailable`].
+    pub fn stamps_bound(&self) -> Result<u64> {
+        Ok(stamps::bound(stamps::settled(
+            &self.shared.in_flight,
+            &self.shared.connection,
+        )?))
+    }
+
+    /// A stamp that no commit acknowledged before is above, and that later commits are not below.
+    ///
+    /// # Errors
+    /// [`frond_tree::Error::Unavailable`].
+    pub fn stamp_now(&self) -> Result<u64> {
+        Ok(stamps::bound(self.shared.connection.timestamp()?.version())
+            | u64::from(stamps::STAMPS_MAX - 1))
+    }
+
+    /// Raises [`Cluster::durable_stamp`] to what is visible now.
+    ///
+    /// # Errors
+    /// [`frond_tree::Error::Unavailable`].
+    pub fn settle_durable_stamp(&self) -> Result<()> {
+        (self.shared.durable_stamp).raise(&self.shared.in_flight, &self.shared.connection)
+    }
+
+    /// The same soon, without waiting. Repeated calls within some milliseconds are one.
+    pub fn request_durable_stamp(&self) {
+        let weak = Arc::downgrade(&self.shared);
+        self.shared.raiser.request(move || {
+            if let Some(shared) = weak.upgrade() {
+                // The next request tries again.
+                let _ = (shared.durable_stamp).raise(&shared.in_flight, &shared.connection);
+            }
+        });
+    }
+
+    /// Waits for what was begun. Later commits fail only when the last handle is dropped.
+    ///
+    /// # Errors
+    /// None now.
+    pub fn close(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Requests since the cluster was opened.
+    pub fn stats(&self) -> ClusterStats {
+        stats_of(&self.shared)
+    }
+}
+
+fn stats_of(shared: &Shared) -> ClusterStats {
+    let calls: &Calls = &shared.connection.calls;
+    let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let requests = |kind| {
+        let timed = calls.of(kind);
+        Requests {
+            count: figure(&timed.count),
+            micros: figure(&timed.micros),
+        }
+    };
+    ClusterStats {
+        timestamps: requests(Kind::Timestamp),
+        gets: requests(Kind::Get),
+        scans: requests(Kind::Scan),
+        commits: requests(Kind::Commit),
+        regions: requests(Kind::Region),
+        collector: requests(Kind::Collector),
+        conflicts: figure(&calls.conflicts),
+        unknown_outcomes: figure(&calls.unknown),
+        retries: figure(&calls.retries),
+        round_trips: figure(&calls.round_trips),
+        collected: *shared.collected.lock(),
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,71 @@
+//! Stopping the commits of a server that was given up.
+//!
+//! A server that is not heard of may be slow only: a commit that it has begun can come at any time. Every commit writes the
+//! record of a slot as its primary key. So whoever gives the server up writes the records of all slots of its instance. A commit
+//! with an earlier timestamp is over then, or conflicts with this.
+//!
+//! That leaves the commits with later timestamps. A server makes none whose timestamp is beyond the end of its lease, and
+//! nobody fences it before. Timestamps are times of PD, so no other clock matters.
+
+use std::collections::HashMap;
+
+use frond_tree::Result;
+use tikv::TimestampExt;
+
+use crate::client::connection::{Kind, PHYSICAL_SHIFT, options};
+use crate::client::instances::{Attempt, Instance, again, finish};
+use crate::client::keys::{Keys, Writer};
+use crate::client::shared::Shared;
+use crate::client::value::record;
+
+/// See [`crate::Cluster::fence`].
+pub(crate) fn fence(shared: &Shared, instance: u32, until_ms: u64) -> Result<()> {
+    let connection = &shared.connection;
+    let key = shared.keys.instance(instance);
+    let is_over = again(connection, || {
+        let at = connection.timestamp()?.version();
+        Ok(match at >> PHYSICAL_SHIFT > until_ms {
+            true => Attempt::Done(()),
+            false => Attempt::Again,
+        })
+    });
+    is_over?;
+    again(connection, || {
+        let key = key.clone();
+        let records = {
+            let keys = Keys::clone(&shared.keys);
+            move |slots| -> Vec<Vec<u8>> {
+                let writers = (0..slots).map(|slot| Writer { instance, slot });
+                writers.map(|writer| keys.record(writer)).collect()
+            }
+        };
+        connection.read(Kind::Commit, move |client| {
+            let (key, records) = (key.clone(), records.clone());
+            async move {
+                let mut transaction = client.begin_with_options(options()).await?;
+                let stored = transaction.get(key.clone()).await?;
+                let Some(mut after) = stored.as_deref().and_then(Instance::read) else {
+                    // It has no slot, so it has never committed. It cannot reserve one with an earlier timestamp.
+                    let fenced = Instance {
+                        slots: 0,
+                        fenced_at: transaction.start_timestamp().version(),
+                    };
+                    transaction.put(key, fenced.to_value()).await?;
+                    return finish(transaction, ()).await;
+                };
+                after.fenced_at = transaction.start_timestamp().version();
+                let records = records(after.slots);
+                let stored = transaction.batch_get(records.iter().cloned()).await?;
+                let mut stored: HashMap<Vec<u8>, Vec<u8>> =
+                    stored.map(|pair| (pair.0.into(), pair.1)).collect();
+                transaction.put(key, after.to_value()).await?;
+                for key in records {
+                    // The record still tells the slot's last commit.
+                    let value = stored.remove(&key).unwrap_or_else(|| record(0, &[]));
+                    transaction.put(key, value).await?;
+                }
+                finish(transaction, ()).await
+            }
+        })
+    })
+}

@@ -1,0 +1,30 @@
+//! The client: what talks to the cluster.
+
+mod bound;
+mod cluster;
+mod commit;
+mod connection;
+mod counters;
+mod cursor;
+mod direct;
+mod failure;
+mod fence;
+mod garbage;
+mod held;
+mod instances;
+mod keys;
+mod overlay;
+mod pd;
+mod raiser;
+mod regions;
+mod shared;
+mod snapshot;
+mod stamps;
+mod transaction;
+mod trees;
+mod value;
+
+pub use cluster::Cluster;
+pub use cursor::Cursor;
+pub use snapshot::Snapshot;
+pub use transaction::Transaction;

@@ -1,0 +1,442 @@
+//! A consistent view of the cluster.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use frond_tree::{Direction, Error, Result, TreeId};
+use parking_lot::Mutex;
+use tikv::{Timestamp, TimestampExt};
+
+use crate::client::connection::{Kind, options};
+use crate::client::failure::malformed;
+use crate::client::overlay::{Change, Overlay, apply, value_after};
+use crate::client::shared::Shared;
+use crate::client::stamps::UnderWay;
+use crate::client::value::{self, Stored, read_record};
+
+/// What was added to counters, by their keys.
+pub(crate) type Additions = HashMap<Vec<u8>, Vec<Arc<[u8]>>>;
+
+/// So many keys are read with one request.
+const KEYS_AT_ONCE: usize = 2048;
+/// Parts of large values that are read with one request.
+const PARTS_AT_ONCE: usize = 8;
+/// Values that were read ahead are dropped when they have so many bytes, before others are added.
+const FETCHED_BYTES_MAX: usize = 16 << 20;
+
+/// A consistent view of all trees: what was committed before it was taken, and what its transaction has written.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) base: Arc<Base>,
+    /// What the transaction of the snapshot has written.
+    pub(crate) own: Option<Arc<Overlay>>,
+}
+
+/// A timestamp of the cluster.
+pub(crate) struct Base {
+    pub(crate) shared: Arc<Shared>,
+    /// Or why there is none.
+    pub(crate) at: Result<u64, Failed>,
+    /// The transaction that began with this timestamp, for the one commit that may be based on it.
+    pub(crate) transaction: Mutex<Option<tikv::Transaction>>,
+    fetched: Mutex<Fetched>,
+    /// What it reads is not collected.
+    _live: Option<UnderWay>,
+}
+
+/// Why a snapshot could not be taken.
+#[derive(Debug, Clone)]
+pub(crate) enum Failed {
+    Interrupted { timed_out: bool },
+    Closed(String),
+    Unavailable(String),
+}
+
+impl Failed {
+    fn of(error: &Error) -> Failed {
+        match error {
+            Error::Interrupted { timed_out } => Failed::Interrupted {
+                timed_out: *timed_out,
+            },
+            Error::Closed(text) => Failed::Closed(text.clone()),
+            Error::Unavailable(text) => Failed::Unavailable(text.clone()),
+            other => Failed::Unavailable(other.to_string()),
+        }
+    }
+
+    pub(crate) fn error(&self) -> Error {
+        match self.clone() {
+            Failed::Interrupted { timed_out } => Error::Interrupted { timed_out },
+            Failed::Closed(text) => Error::Closed(text),
+            Failed::Unavailable(text) => Error::Unavailable(text),
+        }
+    }
+}
+
+/// Values that were read ahead, by their keys.
+#[derive(Default)]
+struct Fetched {
+    values: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    bytes: usize,
+}
+
+/// Keys with their values, as they are stored.
+pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Base {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Base {
+        let live = UnderWay::begin(&shared.snapshots, &shared.connection);
+        let begun = shared.connection.begin();
+        let at = begun
+            .as_ref()
+            .map(|begun| begun.start_timestamp().version());
+        Base {
+            shared: shared.clone(),
+            at: at.map_err(Failed::of),
+            transaction: Mutex::new(begun.ok()),
+            fetched: Mutex::default(),
+            _live: Some(live),
+        }
+    }
+
+    /// A moment in the past, for reading only. What it reads may be collected.
+    pub(crate) fn past(shared: &Arc<Shared>, at: u64) -> Base {
+        Base {
+            shared: shared.clone(),
+            at: Ok(at),
+            transaction: Mutex::new(None),
+            fetched: Mutex::default(),
+            _live: None,
+        }
+    }
+
+    /// The same, whose versions are kept as long as it lives, if they are there.
+    pub(crate) fn kept_past(shared: &Arc<Shared>, at: u64) -> Base {
+        Base {
+            _live: Some(UnderWay::needing(&shared.snapshots, at)),
+            ..Base::past(shared, at)
+        }
+    }
+
+    pub(crate) fn at(&self) -> Result<u64> {
+        self.at.as_ref().copied().map_err(Failed::error)
+    }
+
+    fn timestamp(&self) -> Result<Timestamp> {
+        Ok(Timestamp::from_version(self.at()?))
+    }
+
+    /// Reads some keys as they are stored, with one request.
+    pub(crate) fn get_raw(&self, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+        let at = self.timestamp()?;
+        let connection = &self.shared.connection;
+        let mut found = HashMap::with_capacity(keys.len());
+        for keys in keys.chunks(KEYS_AT_ONCE) {
+            let keys: Arc<[Vec<u8>]> = keys.into();
+            let pairs: Pairs = connection.read(Kind::Get, move |client| {
+                let keys = keys.clone();
+                async move {
+                    let mut snapshot = client.snapshot(at, options());
+                    if let [key] = &*keys {
+                        let value = snapshot.get(key.clone()).await?;
+                        return Ok(value
+                            .map(|value| (key.clone(), value))
+                            .into_iter()
+                            .collect());
+                    }
+                    let pairs = snapshot.batch_get(keys.iter().cloned()).await?;
+                    Ok(pairs.map(|pair| (pair.0.into(), pair.1)).collect())
+                }
+            })?;
+            found.extend(pairs);
+        }
+        Ok(found)
+    }
+
+    /// The first keys of a range and their values, as they are stored, at most `limit`.
+    pub(crate) fn scan_raw(
+        &self,
+        lower: &[u8],
+        upper: &[u8],
+        limit: u32,
+        direction: Direction,
+    ) -> Result<Pairs> {
+        if lower >= upper {
+            return Ok(Vec::new());
+        }
+        let at = self.timestamp()?;
+        let connection = &self.shared.connection;
+        let range = (lower.to_vec(), upper.to_vec());
+        connection.read(Kind::Scan, move |client| {
+            let (lower, upper) = range.clone();
+            async move {
+                let mut snapshot = client.snapshot(at, options());
+                let collect = |pair: tikv::KvPair| (pair.0.into(), pair.1);
+                Ok(match direction {
+                    Direction::Forward => {
+                        let pairs = snapshot.scan(lower..upper, limit).await?;
+                        pairs.map(collect).collect()
+                    }
+                    Direction::Backward => {
+                        let pairs = snapshot.scan_reverse(lower..upper, limit).await?;
+                        pairs.map(collect).collect()
+                    }
+                })
+            }
+        })
+    }
+
+    /// The first keys of a range, at most `limit`.
+    pub(crate) fn scan_keys(&self, lower: &[u8], upper: &[u8], limit: u32) -> Result<Vec<Vec<u8>>> {
+        if lower >= upper {
+            return Ok(Vec::new());
+        }
+        let at = self.timestamp()?;
+        let connection = &self.shared.connection;
+        let range = (lower.to_vec(), upper.to_vec());
+        connection.read(Kind::Scan, move |client| {
+            let (lower, upper) = range.clone();
+            async move {
+                let mut snapshot = client.snapshot(at, options());
+                let keys = snapshot.scan_keys(lower..upper, limit).await?;
+                Ok(keys.map(Vec::from).collect())
+            }
+        })
+    }
+
+    /// The values of some stored forms: reads the parts of those that are in parts.
+    pub(crate) fn whole(&self, tree: TreeId, stored: Pairs) -> Result<Pairs> {
+        let keys = &self.shared.keys;
+        let broken = |key: &[u8]| malformed(tree, keys.split(key).map_or(&[], |(_, key)| key));
+        let mut places = Vec::new();
+        let mut pairs = Vec::with_capacity(stored.len());
+        for (key, stored) in stored {
+            let value = match value::read(stored) {
+                Some(Stored::Whole(value)) => value,
+                Some(Stored::InParts(place)) => {
+                    places.push((pairs.len(), place));
+                    Vec::new()
+                }
+                None => return Err(broken(&key)),
+            };
+            pairs.push((key, value));
+        }
+        if places.is_empty() {
+            return Ok(pairs);
+        }
+        for (at, place) in places {
+            let wanted: Vec<Vec<u8>> = place.keys(keys, tree).collect();
+            for some in wanted.chunks(PARTS_AT_ONCE) {
+                let parts = self.get_raw(some)?;
+                for key in some {
+                    let Some(part) = parts.get(key) else {
+                        return Err(broken(&pairs[at].0));
+                    };
+                    pairs[at].1.extend_from_slice(part);
+                }
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// The committed value of a key.
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let stored_key = self.shared.keys.value(tree, key);
+        if let Some(fetched) = self.fetched.lock().values.get(&stored_key) {
+            return Ok(fetched.clone());
+        }
+        let found = self.get_raw(std::slice::from_ref(&stored_key))?;
+        let mut pairs = self.whole(tree, found.into_iter().collect())?;
+        let value = pairs.pop().map(|(_, value)| value);
+        if !self.shared.is_counter(tree, key) {
+            return Ok(value);
+        }
+        let added = self.added(tree, Some(key))?;
+        let deltas = added.into_values().next().unwrap_or_default();
+        match deltas.is_empty() {
+            true => Ok(value),
+            false => apply(&*self.shared.merge, tree, key, value.as_deref(), &deltas),
+        }
+    }
+
+    /// What was added to one counter of a tree, or to all.
+    pub(crate) fn added(&self, tree: TreeId, key: Option<&[u8]>) -> Result<Additions> {
+        let keys = &self.shared.keys;
+        let (mut lower, upper) = match key {
+            Some(key) => keys.counter_range(tree, key),
+            None => keys.all_counters(tree),
+        };
+        let mut added: Additions = HashMap::new();
+        const AT_ONCE: u32 = 1024;
+        loop {
+            let pairs = self.scan_raw(&lower, &upper, AT_ONCE, Direction::Forward)?;
+            let more = pairs.len() == AT_ONCE as usize;
+            for (stored_key, record) in pairs {
+                let of = keys.split_counter(&stored_key);
+                let (Some((of, _)), Some((_, delta))) = (of, read_record(&record)) else {
+                    return Err(malformed(tree, &stored_key));
+                };
+                if key.is_none_or(|key| key == of) {
+                    added.entry(of.to_vec()).or_default().push(delta.into());
+                }
+                lower = stored_key;
+            }
+            if !more {
+                return Ok(added);
+            }
+            lower.push(0);
+        }
+    }
+
+    /// Reads some keys ahead.
+    fn prefetch(&self, wanted: &[(TreeId, &[u8])]) -> Result<()> {
+        let shared = &self.shared;
+        let plain = wanted
+            .iter()
+            .filter(|(tree, key)| !shared.is_counter(*tree, key));
+        let mut keys: Vec<(TreeId, Vec<u8>)> = {
+            let fetched = self.fetched.lock();
+            plain
+                .map(|(tree, key)| (*tree, shared.keys.value(*tree, key)))
+                .filter(|(_, key)| !fetched.values.contains_key(key))
+                .collect()
+        };
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.len() < 2 {
+            // A look-up does as well.
+            return Ok(());
+        }
+        let stored: Vec<Vec<u8>> = keys.iter().map(|(_, key)| key.clone()).collect();
+        let mut found = self.get_raw(&stored)?;
+        for same in keys.chunk_by(|a, b| a.0 == b.0) {
+            let Some((tree, _)) = same.first() else {
+                continue;
+            };
+            let take = |(_, key): &(TreeId, Vec<u8>)| {
+                let value = found.remove(key)?;
+                Some((key.clone(), value))
+            };
+            let pairs = self.whole(*tree, same.iter().filter_map(take).collect())?;
+            let mut fetched = self.fetched.lock();
+            if fetched.bytes > FETCHED_BYTES_MAX {
+                *fetched = Fetched::default();
+            }
+            for (_, key) in same {
+                fetched.values.insert(key.clone(), None);
+            }
+            for (key, value) in pairs {
+                fetched.bytes += key.len() + value.len();
+                fetched.values.insert(key, Some(value));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// A time of the oplog's clock for this snapshot, from which any server takes the same one ([`crate::Cluster::snapshot_at`]).
+    /// `None` if PD has given out too many timestamps in that millisecond: then another snapshot has one.
+    ///
+    /// # Errors
+    /// Why there is no snapshot.
+    pub fn stamp(&self) -> Result<Option<u64>> {
+        Ok(crate::client::stamps::of_snapshot(self.base.at()?))
+    }
+
+    pub(crate) fn new(shared: &Arc<Shared>) -> Snapshot {
+        Snapshot {
+            base: Arc::new(Base::new(shared)),
+            own: None,
+        }
+    }
+
+    /// Its timestamp.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there was none to be had.
+    pub fn timestamp(&self) -> Result<u64> {
+        self.base.at()
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let own = self.own.as_ref().and_then(|own| own.get(tree, key));
+        let base = match own {
+            Some(Change::Put(value)) => return Ok(Some(value.to_vec())),
+            Some(Change::Delete) => return Ok(None),
+            None | Some(Change::Merge(_)) => self.base.get(tree, key)?,
+        };
+        match own {
+            Some(change) => value_after(&*self.base.shared.merge, tree, key, base, change),
+            None => Ok(base),
+        }
+    }
+
+    /// Reads some keys with one request, so that the next reads of these keys find them in memory.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn prefetch(&self, keys: &[(TreeId, &[u8])]) -> Result<()> {
+        self.base.prefetch(keys)
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn contains(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
+        Ok(self.get(tree, key)?.is_some())
+    }
+
+    /// Whether a tree exists.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn has_tree(&self, tree: TreeId) -> Result<bool> {
+        let own = self.own.as_ref().and_then(|own| own.trees().get(&tree));
+        if let Some(is_created) = own {
+            return Ok(*is_created);
+        }
+        let entry = self.base.shared.keys.tree_entry(tree);
+        Ok(!self.base.get_raw(&[entry])?.is_empty())
+    }
+
+    /// All trees, in the order of their ids.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn trees(&self) -> Result<Vec<TreeId>> {
+        let keys = &self.base.shared.keys;
+        let (mut lower, upper) = keys.tree_entries();
+        let mut trees = Vec::new();
+        loop {
+            let pairs = self
+                .base
+                .scan_raw(&lower, &upper, 1024, Direction::Forward)?;
+            let Some((last, _)) = pairs.last() else {
+                return Ok(trees);
+            };
+            lower = last.clone();
+            lower.push(0);
+            trees.extend(pairs.iter().filter_map(|(key, _)| keys.split_entry(key)));
+        }
+    }
+
+    /// The last key of a tree; empty if it has none.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn last_key(&self, tree: TreeId) -> Result<Vec<u8>> {
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let mut cursor = self.cursor(tree, low, high, Direction::Backward)?;
+        cursor.expect_few();
+        Ok(cursor
+            .next()?
+            .map_or_else(Vec::new, |(key, _)| key.to_vec()))
+    }
+}

@@ -1,0 +1,538 @@
+//! Checks the house rules: arrows between crates and modules go down, no stubs, `unsafe` only where listed, short
+//! files, no absolute paths of a machine, a README beside each crate, paths in ARCHITECTURE.md exist.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod layers;
+mod walks;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which of our crates each crate may name in its `Cargo.toml`. An arrow goes down only.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("tree", &[]),
+    ("tikv", &["tree"]),
+    ("bson", &[]),
+    ("wire", &[]),
+    ("error", &["bson"]),
+    ("auth", &["bson", "error"]),
+    ("tls", &[]),
+    ("client", &["auth", "bson", "tls", "wire"]),
+    ("console", &["auth", "bson"]),
+    ("telemetry", &["bson"]),
+    ("query", &["bson", "error"]),
+    ("javascript", &["bson", "error", "query"]),
+    ("store", &["bson", "error", "query", "tikv", "tree"]),
+    (
+        "server",
+        &[
+            "auth",
+            "bson",
+            "client",
+            "console",
+            "error",
+            "javascript",
+            "query",
+            "store",
+            "telemetry",
+            "tls",
+            "wire",
+        ],
+    ),
+    ("backup", &["bson", "client", "store"]),
+    ("bench", &["auth", "bson", "client", "tls", "wire"]),
+    ("transfer", &["auth", "bson", "client"]),
+    (
+        "fuzz",
+        &[
+            "auth", "bson", "client", "query", "server", "store", "tls", "transfer", "tree", "wire",
+        ],
+    ),
+];
+
+/// What the binary may name: it joins the server and the benchmarks.
+const BINARY_ARROWS: &[&str] = &["server", "backup", "bench", "transfer"];
+
+/// Further crates that the binary's own tests may name.
+const BINARY_TEST_ARROWS: &[&str] = &["server", "auth", "bench", "bson", "tls", "wire"];
+
+/// The only files that may hold `unsafe` code.
+const UNSAFE_FILES: &[&str] = &[
+    // Bindings of the benchmark, which a build of Frond does not compile.
+    "benchmarks/engine/src/engine/lmdb.rs",
+    "benchmarks/engine/src/engine/rocksdb/library.rs",
+    "crates/tree/src/disk/mapping.rs",
+    "crates/tree/src/memtable/arena.rs",
+    "crates/tree/src/memtable/entry.rs",
+    // Models of the two for the model checker.
+    "crates/tree/tests/loom/arena.rs",
+    "crates/tree/tests/loom/commits.rs",
+];
+
+/// Direct dependencies that the engine crate may have.
+const ENGINE_DEPENDENCIES_MAX: usize = 10;
+
+/// Crates that the engine must not depend on: it is synchronous and decodes bytes itself.
+const ENGINE_FORBIDDEN: &[&str] = &["tokio", "async-std", "smol", "futures", "serde", "bincode"];
+
+const FILE_LINES_MAX: usize = 800;
+
+/// Folders that hold no source of ours.
+const SKIPPED_FOLDERS: &[&str] = &[
+    ".cache",
+    ".git",
+    ".venv",
+    "__pycache__",
+    "data",
+    "node_modules",
+    "target",
+];
+
+/// File names that tools write.
+const GENERATED_FILES: &[&str] = &["Cargo.lock", "package-lock.json", "LICENSE"];
+
+/// Endings of the files we write by hand.
+const SOURCE_ENDINGS: &[&str] = &[
+    "rs", "toml", "md", "py", "js", "mjs", "java", "go", "php", "xml", "sh", "yml", "yaml", "txt",
+    "conf",
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every hand-written file as (path from the root with `/`, text).
+fn sources() -> BTreeMap<String, String> {
+    fn walk(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(folder).expect("a readable folder") {
+            let entry = entry.expect("a readable entry");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = entry.path();
+            let kind = entry.file_type().expect("a file type");
+            if kind.is_dir() {
+                // Raw benchmark runs are kept as they were written.
+                let runs = path.ends_with("benchmarks/runs");
+                if !SKIPPED_FOLDERS.contains(&name.as_str()) && !runs {
+                    walk(&path, root, found);
+                }
+            } else if kind.is_file() && is_source(&name) {
+                let text = fs::read_to_string(&path).expect("a UTF-8 source file");
+                let relative = path.strip_prefix(root).expect("a path under the root");
+                found.insert(relative.to_string_lossy().replace('\\', "/"), text);
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(&root(), &root(), &mut found);
+    assert!(
+        found.contains_key("tests/all/tidy.rs"),
+        "the walk must find itself"
+    );
+    found
+}
+
+fn is_source(name: &str) -> bool {
+    if GENERATED_FILES.contains(&name) {
+        return false;
+    }
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    name == "Makefile"
+        || name == "run"
+        || ending.is_some_and(|ending| SOURCE_ENDINGS.contains(&ending))
+}
+
+/// Dependency names of a `Cargo.toml`, as (section, name).
+fn dependencies(manifest: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut section = String::new();
+    for line in manifest.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.trim_matches(['[', ']']).to_owned();
+            // `[dependencies.name]` names a dependency by its header.
+            if let Some((kind, name)) = section.rsplit_once('.')
+                && kind.ends_with("dependencies")
+                && !section.starts_with("workspace")
+            {
+                found.push((kind.to_owned(), name.trim_matches('"').to_owned()));
+            }
+        } else if section.ends_with("dependencies")
+            && !section.starts_with("workspace")
+            && let Some((name, _)) = line.split_once('=')
+        {
+            let name = name.trim().trim_end_matches(".workspace");
+            found.push((section.clone(), name.trim_matches('"').to_owned()));
+        }
+    }
+    found
+}
+
+/// Dependencies on our own crates that `allowed` does not list.
+fn forbidden_arrows(manifest: &str, allowed: &[&str], allowed_in_tests: &[&str]) -> Vec<String> {
+    dependencies(manifest)
+        .into_iter()
+        .filter_map(|(section, name)| {
+            let ours = name.strip_prefix("frond-")?;
+            let allowed = if section.contains("dev-") {
+                allowed_in_tests
+            } else {
+                allowed
+            };
+            (!allowed.contains(&ours)).then(|| format!("[{section}] {name}"))
+        })
+        .collect()
+}
+
+/// The code of a Rust line, without its line comment.
+fn code_of(line: &str) -> &str {
+    line.find("//").map_or(line, |at| &line[..at])
+}
+
+/// Whether a line of Rust opens `unsafe` code.
+fn opens_unsafe(line: &str) -> bool {
+    let code = code_of(line);
+    code.match_indices("unsafe").any(|(at, word)| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + word.len()..].trim_start();
+        let whole_word = before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '"')
+            && !code[at + word.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        let opens = ["{", "fn", "impl", "trait", "extern", "("]
+            .iter()
+            .any(|next| after.starts_with(next));
+        whole_word && (opens || after.is_empty())
+    })
+}
+
+/// Marks of unfinished work. Written in two halves so that this file does not contain them.
+fn stub_marks() -> Vec<String> {
+    [
+        ("todo", "!"),
+        ("unimplemented", "!"),
+        ("FIX", "ME"),
+        ("#[ign", "ore"),
+        ("XX", "X:"),
+    ]
+    .iter()
+    .map(|(a, b)| format!("{a}{b}"))
+    .collect()
+}
+
+/// Whether a line has an absolute path of a machine.
+fn names_machine_path(line: &str) -> bool {
+    [
+        ("/wo", "rk/"),
+        ("/ro", "ot/"),
+        ("/ho", "me/"),
+        ("/Us", "ers/"),
+    ]
+    .iter()
+    .any(|(a, b)| {
+        let needle = format!("{a}{b}");
+        line.match_indices(&needle).any(|(at, _)| {
+            // After a name it is a relative path or part of a URL; otherwise it is absolute.
+            let before = line[..at].chars().next_back();
+            before.is_none_or(|c| !c.is_alphanumeric() && !"_.-/}*$)".contains(c))
+        })
+    })
+}
+
+fn assert_none(problems: Vec<String>, rule: &str) {
+    assert!(problems.is_empty(), "{rule}:\n  {}", problems.join("\n  "));
+}
+
+#[test]
+fn arrows_between_crates_go_down_only() {
+    let mut problems = Vec::new();
+    let mut folders: Vec<String> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    folders.sort();
+    let mut listed: Vec<String> = ARROWS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    listed.sort();
+    assert_eq!(
+        folders, listed,
+        "every crate has its line in ARROWS, and no other"
+    );
+
+    for (name, allowed) in ARROWS {
+        let path = format!("crates/{name}/Cargo.toml");
+        let manifest = fs::read_to_string(root().join(&path)).unwrap();
+        for arrow in forbidden_arrows(&manifest, allowed, allowed) {
+            problems.push(format!("{path}: {arrow}"));
+        }
+    }
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    for arrow in forbidden_arrows(&manifest, BINARY_ARROWS, BINARY_TEST_ARROWS) {
+        problems.push(format!("Cargo.toml: {arrow}"));
+    }
+    assert_none(
+        problems,
+        "a crate names a crate that it must not know (see ARCHITECTURE.md)",
+    );
+}
+
+#[test]
+fn arrows_between_modules_go_down_only() {
+    let sources = sources();
+    let mut crates: Vec<String> = ARROWS
+        .iter()
+        .map(|(name, _)| format!("crates/{name}/src/"))
+        .collect();
+    crates.push("src/".to_owned());
+    let problems = crates
+        .iter()
+        .filter_map(|folder| {
+            let of_crate = sources_below(&sources, folder);
+            assert!(!of_crate.is_empty(), "{folder} has sources");
+            Some(format!("{folder}: {}", layers::circle(&of_crate)?))
+        })
+        .collect();
+    assert_none(
+        problems,
+        "modules import each other in a circle; give what they share a module below both",
+    );
+}
+
+/// The Rust sources below a folder, by their paths in it.
+fn sources_below<'a>(sources: &'a BTreeMap<String, String>, folder: &str) -> layers::Sources<'a> {
+    let below = sources.iter().filter_map(|(path, text)| {
+        let path = path.strip_prefix(folder)?;
+        path.ends_with(".rs").then_some((path, text.as_str()))
+    });
+    below.collect()
+}
+
+#[test]
+fn walks_in_the_architecture_name_files_that_exist_and_go_down_only() {
+    let sources = sources();
+    let page = &sources["ARCHITECTURE.md"];
+    let mut problems: Vec<String> = walks::paths(page)
+        .into_iter()
+        .filter(|path| !walks::exists(&root(), path))
+        .map(|path| format!("{path} does not exist"))
+        .collect();
+    let crates = ["server", "store", "tree"].map(|name| {
+        let of_crate = sources_below(&sources, &format!("crates/{name}/src/"));
+        (name, layers::arrows(&of_crate).unwrap())
+    });
+    let walks = walks::walks(page);
+    assert!(walks.len() > 1 && walks.iter().all(|walk| walk.len() > 3));
+    for walk in &walks {
+        problems.extend(walks::steps_up(walk, &crates));
+    }
+    assert_none(problems, "ARCHITECTURE.md and the sources differ");
+}
+
+#[test]
+fn server_reaches_the_engine_only_through_the_store() {
+    let sources = sources();
+    let of_server = |path: &str| path.starts_with("crates/server/src/");
+    let mut problems = Vec::new();
+    for (path, text) in sources.iter().filter(|(path, _)| of_server(path)) {
+        for (number, line) in text.lines().enumerate() {
+            let code = code_of(line);
+            if ["frond_tree", "keyspace::", ".engine()", "EngineOptions"]
+                .iter()
+                .any(|name| code.contains(name))
+            {
+                problems.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(
+        sources.keys().any(|path| of_server(path)),
+        "the server must have been read"
+    );
+    assert_none(
+        problems,
+        "the server uses the engine; give the store a method for it",
+    );
+}
+
+#[test]
+fn engine_has_few_dependencies_and_none_that_are_async() {
+    let manifest = fs::read_to_string(root().join("crates/tree/Cargo.toml")).unwrap();
+    let direct: Vec<String> = dependencies(&manifest)
+        .into_iter()
+        .filter(|(section, _)| !section.contains("dev-"))
+        .map(|(_, name)| name)
+        .collect();
+    assert!(!direct.is_empty(), "the manifest must have been read");
+    assert!(
+        direct.len() <= ENGINE_DEPENDENCIES_MAX,
+        "{} direct dependencies: {direct:?}",
+        direct.len()
+    );
+    let forbidden = direct
+        .into_iter()
+        .filter(|name| ENGINE_FORBIDDEN.contains(&name.as_str()))
+        .collect();
+    assert_none(forbidden, "the engine must not depend on these");
+}
+
+/// These are outside of the workspace: no build here would notice that their lock is out of date.
+#[test]
+fn the_locks_of_the_benchmarks_know_the_dependencies_of_our_crates() {
+    for (benchmark, ours) in [
+        ("engine", &["tree"][..]),
+        ("peers", &["bench", "bson", "wire"]),
+    ] {
+        let lock =
+            fs::read_to_string(root().join(format!("benchmarks/{benchmark}/Cargo.lock"))).unwrap();
+        for name in ours {
+            let manifest =
+                fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
+            let (_, package) = lock
+                .split_once(&format!("name = \"frond-{name}\"\n"))
+                .expect("our crate in the lock");
+            let (package, _) = package.split_once("[[package]]").unwrap();
+            // A crate of which there are two versions is followed by its version.
+            let locked: Vec<&str> = package
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix('"')?.split([' ', '"']).next())
+                .collect();
+            let mut direct: Vec<String> = dependencies(&manifest)
+                .into_iter()
+                .filter(|(section, _)| !section.contains("dev-"))
+                .map(|(_, name)| name)
+                .collect();
+            direct.sort();
+            assert_eq!(
+                locked, direct,
+                "frond-{name}: run `cargo update --workspace` in benchmarks/{benchmark}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_crate_has_a_readme_and_the_shared_lints() {
+    let mut problems = Vec::new();
+    for (name, _) in ARROWS {
+        let folder = root().join("crates").join(name);
+        let readme = fs::read_to_string(folder.join("README.md")).unwrap_or_default();
+        if !readme.starts_with("# ") {
+            problems.push(format!("crates/{name} has no README.md with a title"));
+        }
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        if !manifest.contains("[lints]\nworkspace = true") {
+            problems.push(format!("crates/{name} does not take the workspace's lints"));
+        }
+    }
+    assert_none(
+        problems,
+        "every crate has a README and the lints of the workspace",
+    );
+}
+
+#[test]
+fn no_stubs_and_no_ignored_tests() {
+    let marks = stub_marks();
+    let problems = sources()
+        .iter()
+        .filter(|(path, _)| !path.ends_with(".md") && *path != "tests/all/tidy.rs")
+        .flat_map(|(path, text)| {
+            let marks = &marks;
+            text.lines().enumerate().filter_map(move |(index, line)| {
+                let mark = marks.iter().find(|mark| line.contains(mark.as_str()))?;
+                Some(format!("{path}:{}: {mark}", index + 1))
+            })
+        })
+        .collect();
+    assert_none(problems, "unfinished work is not merged");
+}
+
+#[test]
+fn unsafe_code_only_where_listed() {
+    let problems = sources()
+        .iter()
+        .filter(|(path, _)| path.ends_with(".rs") && *path != "tests/all/tidy.rs")
+        .filter(|(path, _)| !UNSAFE_FILES.contains(&path.as_str()))
+        .flat_map(|(path, text)| {
+            text.lines()
+                .enumerate()
+                .filter(|(_, line)| opens_unsafe(line))
+                .map(move |(index, _)| format!("{path}:{}", index + 1))
+        })
+        .collect();
+    assert_none(problems, "unsafe code outside UNSAFE_FILES");
+}
+
+#[test]
+fn files_are_short() {
+    let problems = sources()
+        .iter()
+        .filter_map(|(path, text)| {
+            let lines = text.lines().count();
+            (lines > FILE_LINES_MAX).then(|| format!("{path}: {lines} lines"))
+        })
+        .collect();
+    assert_none(
+        problems,
+        "split these files by idea: none has more than 800 lines",
+    );
+}
+
+#[test]
+fn no_paths_of_a_machine() {
+    let problems = sources()
+        .iter()
+        .flat_map(|(path, text)| {
+            text.lines()
+                .enumerate()
+                .filter(|(_, line)| names_machine_path(line))
+                .map(move |(index, _)| format!("{path}:{}", index + 1))
+        })
+        .collect();
+    assert_none(
+        problems,
+        "a path that exists on one machine only; build it from a variable",
+    );
+}
+
+/// Checks that the checks above can fail.
+#[test]
+fn the_checks_see_what_they_look_for() {
+    for (line, expected) in [
+        ("    unsafe {", true),
+        ("unsafe impl Send for Node {}", true),
+        ("pub unsafe fn read() {}", true),
+        ("#[unsafe(no_mangle)]", true),
+        ("let x = unsafe", true),
+        ("// unsafe { }", false),
+        ("#![forbid(unsafe_code)]", false),
+        ("unsafe_op_in_unsafe_fn = \"deny\"", false),
+        ("println!(\"unsafe\");", false),
+    ] {
+        assert_eq!(opens_unsafe(line), expected, "{line}");
+    }
+    for (start, expected) in [
+        ("\"", true),
+        ("cd ", true),
+        ("https://example.com", false),
+        ("..", false),
+    ] {
+        let line = format!("{start}{}{}user/x", "/ho", "me/");
+        assert_eq!(names_machine_path(&line), expected, "{line}");
+    }
+    let manifest = "[dependencies]\nfrond-store.workspace = true # up\nclap = \"4\"\n\
+                    [dependencies.frond-wire]\npath = \"x\"\n\
+                    [target.'cfg(unix)'.dependencies]\nfrond-tree = { path = \"y\" }\n\
+                    [dev-dependencies]\nfrond-bson.workspace = true\n";
+    let arrows = forbidden_arrows(manifest, &["wire"], &["bson"]);
+    assert_eq!(
+        arrows,
+        [
+            "[dependencies] frond-store",
+            "[target.'cfg(unix)'.dependencies] frond-tree"
+        ]
+    );
+    assert!(
+        stub_marks()
+            .iter()
+            .any(|mark| "    todo!()".contains(mark.as_str()))
+    );
+}
