@@ -26,7 +26,8 @@ from bson.objectid import ObjectId
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "tests", "clients"))
-from harness.server import Server, free_port  # noqa: E402
+from harness.ports import free_port  # noqa: E402
+from harness.server import Server  # noqa: E402
 
 OP_MSG = 2013
 ACCOUNTS = 100_000

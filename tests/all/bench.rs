@@ -7,16 +7,12 @@ use crate::support;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, Value};
-use support::Running;
+use support::{Running, wait_for, wait_until};
 use tempfile::TempDir;
 
 const FROND: &str = env!("CARGO_BIN_EXE_frond");
-
-/// Longer than any step of a benchmark takes, even on a slow machine that runs all tests at once.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server with its own folder and port. Dropping it kills it.
 struct Server {
@@ -69,18 +65,17 @@ fn signal(process: &Child, name: &str) {
 /// Polls until `ready` holds. A benchmark that ends before that fails the test with its error
 /// output.
 fn wait_while_running(bench: &mut Child, what: &str, mut ready: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !ready() {
-        if let Some(status) = bench.try_wait().unwrap() {
+    wait_until(what, || {
+        let is_ready = ready();
+        if !is_ready && let Some(status) = bench.try_wait().unwrap() {
             let mut errors = String::new();
             if let Some(stderr) = &mut bench.stderr {
                 stderr.read_to_string(&mut errors).unwrap();
             }
             panic!("{what}: the benchmark ended with {status}: {errors}");
         }
-        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        is_ready
+    });
 }
 
 /// Waits until the trace of a workload, as pairs of seconds and operations so far, is `ready`.
@@ -110,14 +105,7 @@ fn wait_for_documents(bench: &mut Child, out: &Path) {
 }
 
 fn wait(process: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(status) = process.try_wait().unwrap() {
-            return status;
-        }
-        assert!(Instant::now() < deadline, "the process does not end");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("the end of the process", || process.try_wait().unwrap())
 }
 
 /// What `summary.json` says of one workload on this server.

@@ -5,12 +5,10 @@
 use crate::memory_group;
 use crate::support;
 
-use std::time::{Duration, Instant};
-
 use frond_bson::{DocBuf, doc};
 use frond_wire::{Compressor, Flags, compress};
 use memory_group::{MemoryGroup, resident};
-use support::{Running, frond};
+use support::{Running, frond, wait_until};
 
 const LIMIT: u64 = 512 << 20;
 const RESIDENT_MAX: u64 = 480 << 20;
@@ -34,20 +32,15 @@ fn confined(test: &str) -> Option<Confined> {
     })
 }
 
-/// The slowest of some look-ups of one document.
-fn slowest_find(server: &Running, times: u32) -> Duration {
+/// Another client finds a document some times, while the clients of the test keep what they hold.
+fn others_are_served(server: &Running) {
     let mut client = server.connect();
     let find = doc! {"find": "small", "filter": {"_id": 1}};
-    let mut slowest = Duration::ZERO;
-    for _ in 0..times {
-        let began = Instant::now();
+    for _ in 0..100 {
         let reply = client.run("test", &find);
-        slowest = slowest.max(began.elapsed());
         let batch = reply.get_doc("cursor").unwrap().get_array("firstBatch");
         assert_eq!(batch.unwrap().count(), 1);
-        std::thread::sleep(Duration::from_millis(10));
     }
-    slowest
 }
 
 fn insert_small(server: &Running) {
@@ -84,8 +77,7 @@ fn clients_that_do_not_read_15_mib_replies_do_not_get_the_server_killed() {
                 client
             })
             .collect();
-        let slowest = slowest_find(server, 100);
-        assert!(slowest < Duration::from_secs(2), "{name}: {slowest:?}");
+        others_are_served(server);
         let (most, now) = resident(server.pid());
         assert!(most <= RESIDENT_MAX, "{name}: {most} bytes, now {now}");
         // A client that reads gets its documents, unless so many wait for that much that it is refused at once.
@@ -143,8 +135,7 @@ fn writers_of_large_batches_do_not_get_the_server_killed() {
                 })
             })
             .collect();
-        let slowest = slowest_find(server, 100);
-        assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+        others_are_served(server);
         for writer in writers {
             writer.join().unwrap();
         }
@@ -212,13 +203,14 @@ fn an_idle_connection_takes_little_memory() {
             client
         })
         .collect();
-    std::thread::sleep(Duration::from_secs(1));
-    let (most, now) = resident(server.pid());
-    let each = now.saturating_sub(before) / count as u64;
-    assert!(each <= MEMORY_EACH, "{count}: {each} bytes each");
+    // Buffers of connections are freed some time after their last request.
+    wait_until("little memory for each", || {
+        let (_, now) = resident(server.pid());
+        now.saturating_sub(before) / count as u64 <= MEMORY_EACH
+    });
+    let (most, _) = resident(server.pid());
     assert!(most <= RESIDENT_MAX, "{most}");
-    let slowest = slowest_find(server, 100);
-    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    others_are_served(server);
     for client in idle.iter_mut().step_by(97) {
         client.run("admin", &doc! {"ping": 1});
     }

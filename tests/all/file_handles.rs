@@ -5,13 +5,11 @@
 
 use crate::support;
 
-use std::io::Read;
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
-use support::{Client, PATIENCE, Running};
+use support::{Client, Running, wait_until};
 
 /// A server whose process may have this many open files.
 fn serve(directory: &std::path::Path, handles: u32) -> Running {
@@ -88,18 +86,7 @@ fn few_file_handles_limit_connections_and_not_the_engine() {
 
     // Room for connections comes back.
     others.clear();
-    let start = Instant::now();
-    loop {
-        let mut client = server.connect();
-        if is_served(&mut client) {
-            break;
-        }
-        assert!(
-            start.elapsed() < Duration::from_secs(5),
-            "not accepted again"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("a connection", || is_served(&mut server.connect()));
     server.stop();
 }
 
@@ -140,32 +127,9 @@ fn clients_are_refused_when_no_handle_is_left_to_accept_them() {
     assert!(rejected >= refused, "{rejected} of {refused}");
 
     // It does not spin while it waits.
-    let ticks = |pid: u32| -> u64 {
-        let mut stat = String::new();
-        let mut file = std::fs::File::open(format!("/proc/{pid}/stat")).unwrap();
-        file.read_to_string(&mut stat).unwrap();
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .unwrap()
-            .split_whitespace()
-            .collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-    };
-    let before = ticks(server.pid());
-    std::thread::sleep(Duration::from_secs(1));
-    let used = ticks(server.pid()) - before;
-    assert!(used < 50, "{used} of 100 ticks of a second were used");
+    server.wait_until_idle();
 
     others.clear();
-    let start = Instant::now();
-    loop {
-        let mut client = server.connect();
-        if is_served(&mut client) {
-            break;
-        }
-        assert!(start.elapsed() < PATIENCE, "not accepted again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("a connection", || is_served(&mut server.connect()));
     server.stop();
 }

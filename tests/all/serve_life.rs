@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Output;
 
 use frond_bson::{doc, extjson};
-use support::{Client, PATIENCE, Running, frond};
+use support::{Client, PATIENCE, Running, frond, wait_until};
 
 /// Runs a server that must fail to start.
 fn fails(arguments: &[&str]) -> Output {
@@ -228,17 +228,13 @@ fn connections_are_limited() {
     assert!(server.connect().receive().is_none());
     clients.pop();
     // The server notices a moment after the client has disconnected.
-    let end = std::time::Instant::now() + PATIENCE;
-    loop {
+    wait_until("a free place", || {
         let mut client = server.connect();
         let message = client.build(frond_wire::Flags::NONE, "admin", &doc! {"ping": 1}, &[]);
         use std::io::Write;
         let sent = client.stream.write_all(&message);
-        if sent.is_ok() && client.receive().is_some() {
-            break;
-        }
-        assert!(std::time::Instant::now() < end);
-    }
+        sent.is_ok() && client.receive().is_some()
+    });
     server.stop();
 }
 

@@ -13,7 +13,7 @@ use frond_wire::{
     Compressor, Delete, Flags, Header, Insert, MAX_MESSAGE_BYTES, Query, Reply, Update, compress,
     decompress, msg, op_delete, op_get_more, op_insert, op_query, op_update,
 };
-use support::{Client, Running};
+use support::{Client, Running, wait_until};
 
 fn numbers(range: std::ops::Range<i32>) -> Vec<DocBuf> {
     range.map(|n| doc! {"_id": n, "a": n % 10}).collect()
@@ -275,11 +275,21 @@ fn a_streaming_hello_continues_until_the_client_disconnects() {
     assert!(began.elapsed() >= Duration::from_millis(300));
     drop(client);
     // The server notices, and a waiting heartbeat does not delay its shutdown.
+    let waiting = |count: i64| {
+        let mut client = server.connect();
+        wait_until("hellos that wait", || {
+            let status = client.run("admin", &doc! {"serverStatus": 1});
+            let connections = status.get_doc("connections").unwrap();
+            let waiting = connections.get("awaitingTopologyChanges").unwrap();
+            waiting.as_i64_lossless() == Some(count)
+        });
+    };
+    waiting(0);
     let mut idle = server.connect();
     let long = doc! {"hello": 1, "topologyVersion": &version, "maxAwaitTimeMS": 600_000};
     let message = idle.build(Flags::NONE, "admin", &long, &[]);
     idle.send(&message);
-    std::thread::sleep(Duration::from_millis(50));
+    waiting(1);
     server.stop();
 }
 

@@ -4,9 +4,9 @@ import os
 import random
 import signal
 import threading
-import time
 
 from harness.tap import equal, raises, run, test
+from harness.waiting import wait_until
 from pymongo import CursorType, MongoClient
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
@@ -134,31 +134,32 @@ def a_change_stream_of_one_sees_writes_of_the_other(one, two):
         two.shop.watched.insert_one({"_id": 1})
         one.shop.watched.insert_one({"_id": 2})
         two.shop.watched.update_one({"_id": 1}, {"$set": {"a": 1}})
-        seen, until = [], time.monotonic() + 20
-        while len(seen) < 3 and time.monotonic() < until:
+        seen = []
+
+        def are_all():
             if event := stream.try_next():
                 seen.append((event["operationType"], event["documentKey"]["_id"]))
+            return len(seen) == 3
+
+        wait_until("three events", are_all)
     equal(seen, [("insert", 1), ("insert", 2), ("update", 1)])
 
 
 def _hears(writer, collection, cursor, read):
-    """What another server writes ends the wait of a cursor long before its time is over."""
+    """What another server writes ends the wait of a cursor, long before its own time and that of the client are over."""
     for number in range(1, 6):
         document = {"_id": number}
         writing = threading.Timer(0.4, writer.shop[collection].insert_one, (document,))
         writing.start()
-        began = time.monotonic()
         equal(read(cursor.next()), number)
         writing.join()
-        waited = time.monotonic() - began
-        assert waited < 3, f"{number}: {waited:.1f} s"
 
 
 @test
 def a_tailable_cursor_that_waits_hears_of_inserts_of_the_other_server(one, two):
     one.shop.create_collection("tailed", capped=True, size=1 << 20)
     one.shop.tailed.insert_one({"_id": 0})
-    cursor = two.shop.tailed.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(10_000)
+    cursor = two.shop.tailed.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(600_000)
     equal(cursor.next()["_id"], 0)
     _hears(one, "tailed", cursor, lambda document: document["_id"])
 
@@ -167,11 +168,11 @@ def a_tailable_cursor_that_waits_hears_of_inserts_of_the_other_server(one, two):
 def tails_of_the_oplog_and_streams_that_wait_hear_of_writes_of_the_other_server(one, two):
     for name in ("streamed", "logged"):
         one.shop.create_collection(name)
-    with two.shop.streamed.watch(max_await_time_ms=10_000) as stream:
+    with two.shop.streamed.watch(max_await_time_ms=600_000) as stream:
         _hears(one, "streamed", stream, lambda event: event["documentKey"]["_id"])
     one.shop.logged.insert_one({"_id": 0})
     filter = {"ns": "shop.logged", "op": "i"}
-    cursor = two.local["oplog.rs"].find(filter, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(10_000)
+    cursor = two.local["oplog.rs"].find(filter, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(600_000)
     equal(cursor.next()["o"]["_id"], 0)
     _hears(one, "logged", cursor, lambda entry: entry["o"]["_id"])
 
@@ -225,17 +226,18 @@ def a_server_that_stalls_commits_nothing_by_old_definitions(one, two):
 
     writer = threading.Thread(target=write)
     writer.start()
-    time.sleep(0.5)
+    wait_until("writes", lambda: len(acknowledged) > 20)
     os.kill(status["pid"], signal.SIGSTOP)
     try:
         # It waits until the lease of the other server is over, and stops what that had begun to commit.
         one.shop.late.create_index("n")
     finally:
         os.kill(status["pid"], signal.SIGCONT)
-    time.sleep(2)
+    wait_until("a new lease", lambda: two.admin.command("serverStatus")["tikv"]["instance"] > status["tikv"]["instance"])
+    before = len(acknowledged)
+    wait_until("more writes", lambda: len(acknowledged) > before + 20 or not writer.is_alive())
     stop.set()
     writer.join()
-    equal(two.admin.command("serverStatus")["tikv"]["instance"] > status["tikv"]["instance"], True)
     for client in (one, two):
         scanned = {document["_id"] for document in client.shop.late.find().hint({"$natural": 1})}
         indexed = {document["_id"] for document in client.shop.late.find({"n": {"$gte": 0}}).hint("n_1")}
@@ -258,10 +260,7 @@ def the_shell_finds_a_sharded_cluster(one, two):
     one.admin.command({"shardCollection": "sharded.c", "key": {"a": 1}})
     equal(two.config.collections.find_one({"_id": "sharded.c"})["key"], {"a": 1})
     equal(two.config.version.count_documents({"_id": 1}), 1)
-    until = time.monotonic() + 20
-    while two.config.mongos.count_documents({}) < 2 and time.monotonic() < until:
-        time.sleep(0.2)
-    equal(two.config.mongos.count_documents({}), 2)
+    wait_until("both servers", lambda: two.config.mongos.count_documents({}) == 2)
 
 
 if __name__ == "__main__":

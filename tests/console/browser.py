@@ -2,16 +2,18 @@
 
 import os
 import shutil
-import time
+import sys
 
 os.environ.setdefault("SE_OFFLINE", "true")
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "clients"))
+from harness.waiting import wait_until  # noqa: E402
 from selenium import webdriver  # noqa: E402
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-PATIENCE = 30
+SETTLED_LOOKS = 15
 
 
 def executable(*names):
@@ -68,18 +70,22 @@ class Browser:
 
     def until(self, condition, what):
         """What the condition returns once that is true."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                found = condition()
-            except (StaleElementReferenceException, WebDriverException):
-                found = None
-            if found:
-                return found
-            if time.monotonic() > deadline:
-                shown = self.script("return document.body.innerText")
-                raise AssertionError(f"not seen in time: {what}; the page shows:\n{shown[:3000]}")
-            time.sleep(0.1)
+        try:
+            return wait_until(what, condition, passing=(StaleElementReferenceException, WebDriverException))
+        except AssertionError as error:
+            shown = self.script("return document.body.innerText")
+            raise AssertionError(f"{error}; the page shows:\n{shown[:3000]}") from error
+
+    def until_settled(self):
+        """Waits until the page is loaded, and has the same elements in several looks."""
+        state = "return document.readyState === 'complete' && document.querySelectorAll('*').length"
+        seen = []
+
+        def is_settled():
+            seen.append(self.script(state))
+            return seen[-1] and seen[-SETTLED_LOOKS:] == SETTLED_LOOKS * seen[-1:]
+
+        self.until(is_settled, "a page that does not change")
 
     def find(self, selector, text=None):
         """The first visible element, which may have to contain a text."""

@@ -25,7 +25,8 @@ from browser import Browser, Keys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "clients"))
 from harness.certificates import Certificates  # noqa: E402
-from harness.server import Server, free_port  # noqa: E402
+from harness.ports import free_port  # noqa: E402
+from harness.server import Server  # noqa: E402
 
 VIEWS = ["overview", "collections", "query", "operations", "slow", "users", "changes", "backups"]
 TOWNS = ["Oslo", "Lyon", "Graz", "Porto", "Gent", "Turku", "Split", "Cork"]
@@ -147,7 +148,7 @@ def nothing_is_loaded_from_elsewhere_and_nothing_is_refused(console, page):
     for view in VIEWS:
         page.open(console.view(view))
         page.find("h1")
-        time.sleep(1)
+        page.until_settled()
         names = page.script("return performance.getEntriesByType('resource').map((one) => one.name)")
         others = [name for name in names if not name.startswith(console.base)]
         assert not others, others
@@ -177,9 +178,15 @@ def charts_move_under_load(console, page):
 
 @test
 def charts_show_the_last_hour_after_a_restart(console, page):
-    time.sleep(11)
     with console.client() as client:
-        until = client.admin.command({"getDiagnosticHistory": 1, "points": 4000})["times"][-1]
+        began = client.admin.command("hello")["localTime"]
+
+        def times():
+            return client.admin.command({"getDiagnosticHistory": 1, "points": 4000})["times"]
+
+        # Ten seconds go to the disk together.
+        page.until(lambda: times() and times()[-1] > began + datetime.timedelta(seconds=11), "a history of 11 seconds")
+        until = times()[-1]
     console.server.stop()
     console.server.start()
     with console.client() as client:
@@ -378,7 +385,7 @@ def narrow_screens_show_everything_without_scrolling_sideways(console, page):
             for view in [*VIEWS, "collections/shop", "collections/shop/orders"]:
                 page.open(console.view(view))
                 page.find("h1")
-                time.sleep(0.5)
+                page.until_settled()
                 wide = page.script("return document.documentElement.scrollWidth")
                 assert wide <= width, f"{view} is {wide} wide on a screen of {width}"
     finally:

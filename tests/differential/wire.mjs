@@ -39,7 +39,7 @@ export function writes(test) {
 export class Wire {
   constructor(name, uri) {
     this.name = name;
-    this.client = new MongoClient(uri, { retryWrites: false, retryReads: false, maxPoolSize: 1, serverSelectionTimeoutMS: 10000 });
+    this.client = new MongoClient(uri, { retryWrites: false, retryReads: false, maxPoolSize: 1, serverSelectionTimeoutMS: 60_000 });
     this.documents = undefined;
   }
 

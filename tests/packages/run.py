@@ -20,17 +20,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "tests" / "clients")]
 import oci  # noqa: E402
 import root as roots  # noqa: E402
+from harness.waiting import PATIENCE, wait_until  # noqa: E402
 
 OLD, NEW = "0.0.9", "0.1.0"
-PATIENCE = 60
 
 
 class Skipped(Exception):
@@ -48,16 +47,6 @@ def sh(*arguments, environment=None, check=True):
 def need(condition, what):
     if not condition:
         raise AssertionError(what)
-
-
-def wait_for(what, condition):
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"waited in vain: {what}")
 
 
 def client():
@@ -93,7 +82,7 @@ class Service:
                     return
 
     def wait_for(self, message):
-        wait_for(message, lambda: self.process.poll() is not None or message in self.messages)
+        wait_until(message, lambda: self.process.poll() is not None or message in self.messages)
         need(message in self.messages, f"{message} is not in {self.messages}; status {self.process.poll()}")
 
     def stop(self):
@@ -241,7 +230,7 @@ class Tests:
             self.root.run("sh", "-ec", script)
         with client() as mongo:
             mongo.admin.command("ping")
-        wait_for("a new log", lambda: log.exists() and log.stat().st_size > 0)
+        wait_until("a new log", lambda: log.exists() and log.stat().st_size > 0)
         need(log.with_name("frond.log.1").exists(), "the moved log")
 
     def upgrade(self):

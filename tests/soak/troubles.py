@@ -10,6 +10,7 @@ import time
 from pymongo.errors import OperationFailure, PyMongoError
 
 from harness import crashing, raw
+from harness.waiting import wait_until
 from model import NO_ANSWER, PAUSE_S
 
 INDEXES = (
@@ -123,12 +124,10 @@ class Expiry(Trouble):
         expiring = client.soak.expiring
         if expiring.count_documents({"_id": {"$regex": "^kept-"}}) < self.kept:
             self.problem("documents expired before their time")
-        deadline = time.monotonic() + 60
-        while left := expiring.count_documents({"_id": {"$type": "objectId"}}):
-            if time.monotonic() > deadline:
-                self.problem(f"{left} documents have not expired")
-                return
-            time.sleep(0.5)
+        try:
+            wait_until("expired documents", lambda: expiring.count_documents({"_id": {"$type": "objectId"}}) == 0)
+        except AssertionError as error:
+            self.problem(str(error))
 
 
 class Cursors(Trouble):

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, dead_code)]
 
+mod waiting;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -12,8 +14,7 @@ use std::time::{Duration, Instant};
 use frond_bson::{Doc, DocBuf};
 use frond_wire::{Flags, Header, MsgBuilder, Reply};
 
-/// Longer than any step takes, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use waiting::{PATIENCE, wait_for, wait_until};
 
 /// The command line of the server under test.
 pub fn frond(arguments: &[&str]) -> Command {
@@ -116,14 +117,41 @@ impl Running {
 
     /// Waits for the process to end.
     pub fn wait(mut self) -> ExitStatus {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < end, "the server does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for("the end of the server", || self.child.try_wait().unwrap())
+    }
+
+    /// Waits for half a second in which the server uses less than a tenth of a processor. A server that spins has none.
+    #[cfg(target_os = "linux")]
+    pub fn wait_until_idle(&self) {
+        wait_until("an idle server", || {
+            let (began, before) = (Instant::now(), self.processor_time());
+            std::thread::sleep(Duration::from_millis(500));
+            (self.processor_time() - before) * 10 < began.elapsed()
+        });
+    }
+
+    /// The processor time that the server has used.
+    #[cfg(target_os = "linux")]
+    fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// The operations on a namespace, as `currentOp` shows them.
+    pub fn operations(&self, namespace: &str) -> Vec<DocBuf> {
+        let command = frond_bson::doc! {"currentOp": 1, "ns": namespace};
+        let reply = self.connect().run("admin", &command);
+        let operations = reply.get_array("inprog").unwrap().values();
+        operations
+            .map(|operation| operation.as_doc().unwrap().to_owned())
+            .collect()
     }
 
     /// Stops the server as an operator does, and waits for it.

@@ -61,7 +61,7 @@ mod tests {
         assert!(slept < Duration::from_millis(20), "{slept:?}");
         // On a busy machine the thread may not run for long.
         let (until, worked) = (
-            Instant::now() + Duration::from_secs(30),
+            Instant::now() + crate::testing::PATIENCE,
             begin + Duration::from_millis(2),
         );
         while thread_time() <= worked && Instant::now() < until {}

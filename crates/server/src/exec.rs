@@ -364,7 +364,7 @@ mod tests {
         assert!(next.is_some());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn long_commands_free_their_tickets_for_those_who_wait() {
         let executor = Executor::new().unwrap();
         let all = Lane::Read.tickets() + Lane::Read.long_tickets();

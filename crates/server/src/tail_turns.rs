@@ -239,11 +239,12 @@ impl Drop for Turn<'_> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::testing::wait_for;
 
     const SHORT: Duration = Duration::from_millis(10);
 
-    /// How long the next reader waits after a short turn.
-    fn wait_after_a_turn(others_want: bool, others_work: bool) -> Duration {
+    /// The pause after a short turn, and whether it is over when the turn has ended.
+    fn pause_after_a_turn(others_want: bool, others_work: bool) -> (Duration, bool) {
         let (turns, metrics) = (TailTurns::with_turns(1), Metrics::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().build().unwrap();
@@ -259,10 +260,13 @@ mod tests {
                 assert!(waits.await.is_err(), "there is one turn");
                 turns.wanting.fetch_add(1, Ordering::Relaxed);
             }
+            let end = Instant::now();
             drop(turn);
-            let began = Instant::now();
+            let ended = Instant::now();
+            let next = turns.free.lock()[0];
             drop(turns.take(&metrics).await.unwrap());
-            began.elapsed()
+            assert!(Instant::now() >= next);
+            (next - end, next <= ended)
         })
     }
 
@@ -281,15 +285,17 @@ mod tests {
     #[test]
     fn the_machine_tells_its_load() {
         let before = Ticks::now().unwrap();
-        std::thread::sleep(Duration::from_millis(100));
-        let share = Ticks::now().unwrap().idle_share(before).unwrap();
+        let share = wait_for("ticks", || Ticks::now()?.idle_share(before));
         assert!((0.0..=1.0).contains(&share), "{share}");
     }
 
     #[test]
     fn a_crowd_pauses_while_others_are_at_work() {
-        assert!(wait_after_a_turn(true, true) >= SHORT * PAUSE_FACTOR_MAX);
-        assert!(wait_after_a_turn(false, true) < SHORT * PAUSE_FACTOR_MAX);
-        assert!(wait_after_a_turn(true, false) < SHORT * PAUSE_FACTOR_MAX);
+        let (pause, _) = pause_after_a_turn(true, true);
+        assert!(pause >= SHORT * PAUSE_FACTOR_MAX, "{pause:?}");
+        for (others_want, others_work) in [(false, true), (true, false)] {
+            let (pause, is_over) = pause_after_a_turn(others_want, others_work);
+            assert!(is_over, "{pause:?}");
+        }
     }
 }

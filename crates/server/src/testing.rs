@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../tests/support/waiting.rs"]
+mod waiting;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,6 +28,8 @@ use crate::sessions::SessionOwner;
 use crate::settings::Settings;
 use crate::state::Server;
 use crate::tls::Tls;
+
+pub use waiting::{PATIENCE, wait_for, wait_until};
 
 /// A server with one client, without sockets.
 pub struct TestServer {

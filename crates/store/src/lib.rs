@@ -39,6 +39,9 @@ mod text;
 mod transaction;
 mod tree_options;
 pub mod views;
+#[cfg(test)]
+#[path = "../../../tests/support/waiting.rs"]
+mod waiting;
 pub mod write;
 
 pub use admin::{

@@ -43,7 +43,7 @@ const LARGE_BYTES: usize = 8 << 20;
 const QUICK_BYTES: usize = 64 << 10;
 /// A memtable that has its usual size after this time is not filled any further. What fills one faster would fill a larger one
 /// soon, too, and larger ones take less work to flush.
-const FAST_FILL: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 3000 });
+const FAST_FILL: Duration = Duration::from_secs(3);
 /// Room for some commits of the catalog.
 const SMALL_BYTES: usize = 64 << 10;
 /// The buffers of this many write sets are kept for reuse.
@@ -412,6 +412,7 @@ impl Engine {
         loop {
             self.check_running()?;
             if bytes > LARGE_BYTES && state.large_is_under_way {
+                step("a large commit waits for another one");
                 self.flushed.wait(&mut state);
                 continue;
             }
@@ -473,12 +474,13 @@ mod tests {
 
     use super::*;
     use crate::fail_stop::at_steps;
+    use crate::memtable::set_age;
+    use crate::waiting::PATIENCE;
     use crate::{MemoryUse, Options, Store, TreeOptions};
 
     /// A snapshot waited for the end of any commit that creates a tree, however large it was.
     #[test]
     fn a_snapshot_does_not_wait_for_a_large_commit_that_creates_a_tree() {
-        const WAIT: Duration = Duration::from_secs(20);
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Options::new(directory.path())).unwrap();
         let tree = store.allocate_tree();
@@ -496,11 +498,11 @@ mod tests {
             set.create_tree(tree, &TreeOptions::default());
             committer.commit(set, Durability::Logged).unwrap();
         });
-        steps.recv_timeout(WAIT).unwrap();
+        steps.recv_timeout(PATIENCE).unwrap();
         let (seen, snapshots) = channel();
         let reader = store.clone();
         let reading = thread::spawn(move || seen.send(reader.snapshot()));
-        let before = snapshots.recv_timeout(WAIT);
+        let before = snapshots.recv_timeout(PATIENCE);
         let had_tree = store.has_tree(tree);
         go_on.send(()).unwrap();
         large.join().unwrap();
@@ -540,13 +542,14 @@ mod tests {
             store.commit(set, Durability::Logged).unwrap();
         };
         let active = || store.stats().memtable_bytes;
+        set_age(Duration::ZERO);
         put(0, 100);
         let before = store.stats().memtables_flushed;
         for key in 1..15 {
             put(key, 1 << 20);
         }
         assert!(active() > 13 << 20, "{} bytes after a fast load", active());
-        thread::sleep(FAST_FILL);
+        set_age(FAST_FILL);
         // The first one after the pause seals the memtable.
         put(15, 100);
         put(16, 100);
@@ -574,6 +577,7 @@ mod tests {
             set.put(tree, &key.to_be_bytes(), &vec![7; 1 << 20]);
             store.commit(set, Durability::Logged).unwrap();
         };
+        set_age(Duration::ZERO);
         let before = store.stats().memtables_flushed;
         let made = || {
             let stats = store.stats();
@@ -596,7 +600,6 @@ mod tests {
     /// A commit that was interrupted in its middle stopped all committers.
     #[test]
     fn a_small_commit_returns_before_an_earlier_one_and_snapshots_have_it() {
-        const WAIT: Duration = Duration::from_secs(20);
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Options::new(directory.path())).unwrap();
         let tree = store.allocate_tree();
@@ -619,21 +622,22 @@ mod tests {
             });
             committer.commit(first, Durability::Logged).unwrap();
         });
-        steps.recv_timeout(WAIT).unwrap();
+        steps.recv_timeout(PATIENCE).unwrap();
         let before = store.snapshot();
         let (done, second) = channel();
         let (committer, set) = (store.clone(), put(b"second"));
         thread::spawn(move || done.send(committer.commit(set, Durability::Logged)));
-        let second = second.recv_timeout(WAIT);
+        let second = second.recv_timeout(PATIENCE);
         let (seen, snapshots) = channel();
         let reader = store.clone();
         thread::spawn(move || seen.send(reader.snapshot()));
-        let early = snapshots.recv_timeout(Duration::from_millis(300));
+        store.engine().publisher.wait_for_waiters(1);
+        let early = snapshots.try_recv();
         go_on.send(()).unwrap();
         first.join().unwrap();
         second.expect("it does not wait").unwrap();
         assert!(early.is_err(), "the snapshot waits");
-        let after = snapshots.recv_timeout(WAIT).unwrap();
+        let after = snapshots.recv_timeout(PATIENCE).unwrap();
         for key in [&b"first"[..], b"second"] {
             assert!(after.contains(tree, key).unwrap());
             assert!(!before.contains(tree, key).unwrap());
@@ -643,21 +647,24 @@ mod tests {
     /// Any number of large commits could get their numbers before a small one, which waited for all of them.
     #[test]
     fn a_small_commit_waits_for_at_most_one_large_one() {
-        const WAIT: Duration = Duration::from_secs(20);
+        const NUMBERS: &str = "a commit has its numbers";
+        const WAITS: &str = "a large commit waits for another one";
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Options::new(directory.path())).unwrap();
         let tree = store.allocate_tree();
         let mut set = WriteSet::new();
         set.create_tree(tree, &TreeOptions::default());
         store.commit(set, Durability::Logged).unwrap();
-        // Commits with a value of some size; `reached` gets the step, and it goes on when told.
+        // Commits with a value of some size; `reached` gets its steps, and when it has its numbers it goes on when told.
         let commit = |key: &'static [u8], bytes: usize| {
             let (store, (reached, steps), (go_on, told)) = (store.clone(), channel(), channel());
             let thread = thread::spawn(move || {
                 at_steps(move |step| {
-                    if step == "a commit has its numbers" {
-                        reached.send(()).unwrap();
+                    if step == NUMBERS {
+                        reached.send(NUMBERS).unwrap();
                         told.recv().unwrap();
+                    } else if step == WAITS {
+                        reached.send(WAITS).unwrap();
                     }
                 });
                 let mut set = WriteSet::new();
@@ -667,16 +674,16 @@ mod tests {
             (thread, steps, go_on)
         };
         let (first, first_steps, first_goes_on) = commit(b"first", 10 << 20);
-        first_steps.recv_timeout(WAIT).unwrap();
+        assert_eq!(first_steps.recv_timeout(PATIENCE), Ok(NUMBERS));
         let (second, second_steps, second_goes_on) = commit(b"second", 10 << 20);
-        let began = second_steps.recv_timeout(Duration::from_millis(300));
-        assert!(began.is_err(), "the second large commit has its numbers");
+        assert_eq!(second_steps.recv_timeout(PATIENCE), Ok(WAITS));
         let (small, small_steps, small_goes_on) = commit(b"small", 10);
-        small_steps.recv_timeout(WAIT).unwrap();
+        assert_eq!(small_steps.recv_timeout(PATIENCE), Ok(NUMBERS));
         small_goes_on.send(()).unwrap();
         first_goes_on.send(()).unwrap();
         // The second one is stopped in its middle, and the others are done.
-        second_steps.recv_timeout(WAIT).unwrap();
+        let next = std::iter::repeat_with(|| second_steps.recv_timeout(PATIENCE).unwrap());
+        assert_eq!({ next }.find(|step| *step != WAITS), Some(NUMBERS));
         first.join().unwrap();
         small.join().unwrap();
         assert!(store.snapshot().contains(tree, b"small").unwrap());

@@ -101,6 +101,9 @@ mod tree_id;
 mod upkeep;
 mod verify;
 mod version;
+#[cfg(test)]
+#[path = "../../../tests/support/waiting.rs"]
+mod waiting;
 mod worker_pool;
 mod write_set;
 mod write_throttle;

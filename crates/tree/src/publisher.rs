@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// The last visible sequence number, and the finished commits after it.
 ///
@@ -26,6 +26,9 @@ struct Pending {
     finished: BTreeMap<u64, u64>,
     /// The last numbers and the last stamps of stamped commits that are durable and not visible yet, oldest first: one for each sync.
     synced: VecDeque<(u64, u64)>,
+    /// Threads that wait for earlier commits.
+    #[cfg(test)]
+    waiting: usize,
 }
 
 impl Publisher {
@@ -78,9 +81,7 @@ impl Publisher {
         }
         // Always: a flush may wait for this commit.
         self.published.notify_all();
-        while self.visible() < awaited {
-            self.published.wait(&mut pending);
-        }
+        self.wait_with(&mut pending, awaited);
         drop(pending);
         if self.visible() < last {
             self.acknowledged.fetch_max(last, Ordering::AcqRel);
@@ -107,9 +108,7 @@ impl Publisher {
         let Some((sequence, _)) = pending.synced.back().copied() else {
             return;
         };
-        while self.visible() < sequence {
-            self.published.wait(&mut pending);
-        }
+        self.wait_with(&mut pending, sequence);
     }
 
     /// Raises the durable stamp: all commits up to this one are durable, or need not be, and visible.
@@ -129,10 +128,27 @@ impl Publisher {
 
     /// Waits until `sequence` is visible.
     pub(crate) fn wait(&self, sequence: u64) {
-        let mut pending = self.pending.lock();
+        self.wait_with(&mut self.pending.lock(), sequence);
+    }
+
+    fn wait_with(&self, pending: &mut MutexGuard<'_, Pending>, sequence: u64) {
         while self.visible() < sequence {
-            self.published.wait(&mut pending);
+            #[cfg(test)]
+            {
+                pending.waiting += 1;
+            }
+            self.published.wait(pending);
+            #[cfg(test)]
+            {
+                pending.waiting -= 1;
+            }
         }
+    }
+
+    /// Returns when so many threads wait for earlier commits.
+    #[cfg(test)]
+    pub(crate) fn wait_for_waiters(&self, count: usize) {
+        crate::waiting::wait_until("waiting threads", || self.pending.lock().waiting == count);
     }
 }
 
@@ -146,7 +162,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| publisher.publish(4, 6, 6));
             scope.spawn(|| publisher.publish(3, 3, 3));
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            publisher.wait_for_waiters(2);
             assert_eq!(publisher.visible(), 0);
             publisher.publish(1, 2, 2);
             publisher.wait(6);
@@ -162,16 +178,16 @@ mod tests {
         assert_eq!(publisher.visible(), 0);
         std::thread::scope(|scope| {
             let snapshot = scope.spawn(|| publisher.for_snapshot());
+            publisher.wait_for_waiters(1);
+            // One that has returned by now has number 2.
             publisher.publish(1, 1, 1);
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert!(!snapshot.is_finished());
             publisher.publish(3, 3, 3);
             assert_eq!(snapshot.join().unwrap(), 4);
         });
         // One that no commit was acknowledged after.
         std::thread::scope(|scope| {
             scope.spawn(|| publisher.publish(6, 6, 6));
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            publisher.wait_for_waiters(1);
             assert_eq!(publisher.for_snapshot(), 4);
             publisher.publish(5, 5, 5);
         });
@@ -200,7 +216,7 @@ mod tests {
         // or in between.
         std::thread::scope(|scope| {
             scope.spawn(|| publisher.publish(5, 5, 5));
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            publisher.wait_for_waiters(1);
             assert_eq!(publisher.durable_stamp(), 10);
             assert!(publisher.publish(4, 4, 4));
         });
@@ -225,8 +241,7 @@ mod tests {
                 publisher.settle_durable_stamp();
                 publisher.durable_stamp()
             });
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert!(!committer.is_finished());
+            publisher.wait_for_waiters(1);
             publisher.publish(1, 1, 1);
             assert_eq!(committer.join().unwrap(), 10);
         });

@@ -19,8 +19,8 @@ def connect(server):
         server.uri,
         retryWrites=False,
         retryReads=False,
-        serverSelectionTimeoutMS=5_000,
-        connectTimeoutMS=5_000,
+        serverSelectionTimeoutMS=20_000,
+        connectTimeoutMS=20_000,
     )
 
 

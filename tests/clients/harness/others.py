@@ -4,9 +4,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 
-from .server import ServerError, free_port
+from .ports import free_port
+from .server import ServerError
+from .waiting import wait_until
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 _CACHE = os.path.join(_ROOT, ".cache", "clients")
@@ -32,16 +33,20 @@ class Other:
 
         with open(os.path.join(self.folder, "log"), "wb") as log:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
-        while True:
+        name = type(self).__name__
+        try:
             with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=300) as client:
-                try:
-                    client.admin.command("ping")
-                    return self
-                except pymongo.errors.PyMongoError as error:
-                    if self.process.poll() is not None or time.monotonic() > deadline:
-                        self.__exit__()
-                        raise ServerError(f"{type(self).__name__} does not answer: {error}") from error
+
+                def answers():
+                    if self.process.poll() is not None:
+                        raise ServerError(f"{name} has ended with {self.process.returncode}")
+                    return client.admin.command("ping")
+
+                wait_until(f"an answer of {name}", answers, passing=(pymongo.errors.PyMongoError,))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
 
     def __exit__(self, *_):
         if self.process.poll() is None:

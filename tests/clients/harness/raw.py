@@ -8,6 +8,8 @@ import ssl
 import struct
 import zlib
 
+from .waiting import PATIENCE
+
 OP_REPLY = 1
 OP_UPDATE = 2001
 OP_INSERT = 2002
@@ -120,7 +122,7 @@ class Closed(Exception):
 class Connection:
     """A socket that sends any bytes and reads whole messages."""
 
-    def __init__(self, port, timeout=10, tls=None):
+    def __init__(self, port, timeout=PATIENCE, tls=None):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls:
@@ -172,7 +174,7 @@ class Connection:
         return self.receive()[2]
 
 
-def ping(port, timeout=10, tls=None):
+def ping(port, timeout=PATIENCE, tls=None):
     """Whether a server replies."""
     try:
         with Connection(port, timeout, tls) as connection:

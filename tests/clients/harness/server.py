@@ -3,12 +3,13 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 
 from . import raw
+from .ports import free_port
+from .waiting import PATIENCE, wait_until
 
 
 ALREADY_INITIALIZED = 23
@@ -16,12 +17,6 @@ ALREADY_INITIALIZED = 23
 
 class ServerError(Exception):
     """The server failed to start or to stop."""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server:
@@ -61,7 +56,7 @@ class Server:
     def pid(self):
         return self.process.pid
 
-    def start(self, timeout=60):
+    def start(self, timeout=PATIENCE):
         """Starts it and waits until it replies. Returns the seconds that this took."""
         command = [
             *self.wrap,
@@ -88,29 +83,28 @@ class Server:
                 raise ServerError(f"no answer after {timeout} s:\n{self.log_tail()}")
             time.sleep(0.02)
         if self.replica_set:
-            self._become_primary(began + timeout)
+            self._become_primary()
         return time.monotonic() - began
 
     def connect(self):
         """A raw connection."""
         return raw.Connection(self.port, tls=self.tls)
 
-    def _become_primary(self, deadline):
+    def _become_primary(self):
         """Initiates the replica set, unless that was done at an earlier start, and waits until it has a primary."""
         config = {"_id": self.replica_set, "members": [{"_id": 0, "host": f"127.0.0.1:{self.port}"}]}
         with self.connect() as connection:
             reply = connection.command({"replSetInitiate": config})
             if reply["ok"] != 1 and reply.get("code") != ALREADY_INITIALIZED:
                 raise ServerError(f"the replica set was not initiated: {reply}")
-            while True:
-                hello = connection.command({"hello": 1})
-                if hello.get("isWritablePrimary") and hello.get("setName") == self.replica_set:
-                    return
-                if time.monotonic() > deadline:
-                    raise ServerError(f"still not the primary: {hello}")
-                time.sleep(0.02)
 
-    def stop(self, timeout=30):
+            def is_primary():
+                hello = connection.command({"hello": 1})
+                return hello.get("isWritablePrimary") and hello.get("setName") == self.replica_set
+
+            wait_until("the primary", is_primary)
+
+    def stop(self, timeout=PATIENCE):
         """Stops it. It must end in time and with code 0."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

@@ -17,6 +17,20 @@ export async function failure(promise) {
   throw new assert.AssertionError({ message: 'no error' });
 }
 
+/** Longer than any step takes, even on a busy machine. It guards against a test that hangs; no test may depend on it. */
+export const PATIENCE_MS = 120_000;
+
+/** Waits until `holds()` is true, and returns what it returned. */
+export async function waitUntil(what, holds) {
+  const until = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const found = await holds();
+    if (found) return found;
+    if (Date.now() > until) throw new assert.AssertionError({ message: `${what}: not within ${PATIENCE_MS} ms` });
+    await new Promise((resolve) => { setTimeout(resolve, 20); });
+  }
+}
+
 /** Runs every test in order, then `close`, and ends the process. */
 export async function run(close) {
   const only = process.env.FROND_TEST ?? '';

@@ -5,8 +5,10 @@ import time
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
+from .waiting import PATIENCE
+
 COMMITTED, ABORTED, UNKNOWN = "ok", "fail", "info"
-SECONDS_ANSWER_MAX = 60
+SECONDS_ANSWER_MAX = PATIENCE
 NOT_KNOWN = "UnknownTransactionCommitResult"
 TRANSIENT = "TransientTransactionError"
 
@@ -15,8 +17,8 @@ def connect(server, **options):
     """A client that waits for a server which is being restarted."""
     return MongoClient(
         server.uri,
-        serverSelectionTimeoutMS=30_000,
-        connectTimeoutMS=5_000,
+        serverSelectionTimeoutMS=PATIENCE * 1000,
+        connectTimeoutMS=20_000,
         heartbeatFrequencyMS=500,
         **options,
     )

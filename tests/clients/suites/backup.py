@@ -15,6 +15,7 @@ import time
 
 from harness.server import Server
 from harness.tap import equal, raises, run, test
+from harness.waiting import PATIENCE, wait_until
 from bson import ObjectId
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
@@ -70,7 +71,7 @@ def serving(path):
 
 
 def connect(server):
-    return MongoClient("127.0.0.1", server.port, directConnection=True, serverSelectionTimeoutMS=20_000)
+    return MongoClient("127.0.0.1", server.port, directConnection=True, serverSelectionTimeoutMS=PATIENCE * 1000)
 
 
 def uri(server):
@@ -83,10 +84,11 @@ def content(database, name="c"):
 
 def check_indexes(database, name="c"):
     """Every index must answer as the collection does, and must not be used before it is built."""
-    deadline = time.monotonic() + 30
-    while any(operation.get("command", {}).get("createIndexes") for operation in in_progress(database)):
-        assert time.monotonic() < deadline, "an index is still being built"
-        time.sleep(0.05)
+
+    def is_built():
+        return not any(operation.get("command", {}).get("createIndexes") for operation in in_progress(database))
+
+    wait_until("built indexes", is_built)
     collection = database[name]
     documents = content(database, name)
     for index, info in collection.index_information().items():
@@ -128,6 +130,11 @@ class Writer(threading.Thread):
         except Exception as error:  # the test reports it
             self.problem = error
 
+    def wait_for_more(self, writes):
+        """Waits until there are so many more writes."""
+        wanted = len(self.writes) + writes
+        wait_until(f"{writes} writes", lambda: len(self.writes) >= wanted or not self.is_alive())
+
     def write(self, collection, ids):
         number = len(self.writes)
         kind = self.random.random()
@@ -157,7 +164,7 @@ class Writer(threading.Thread):
 
     def stop(self):
         self.ending.set()
-        self.join(30)
+        self.join(PATIENCE)
         assert self.problem is None, self.problem
 
     def check(self, found, begin, end, what=""):
@@ -184,11 +191,11 @@ class Writer(threading.Thread):
 
 
 @contextlib.contextmanager
-def written(server, seed, seconds, pause=0.0):
+def written(server, seed, writes, pause=0.0):
     writer = Writer(server, seed, pause)
     writer.start()
-    time.sleep(seconds)
     try:
+        writer.wait_for_more(writes)
         yield writer
     finally:
         if not writer.ending.is_set():
@@ -209,13 +216,13 @@ def fill(database, documents, name="filled", bytes=1000):
 def a_full_backup_while_writes_go_on_is_restored(seed):
     with Server(BINARY) as server, folder() as path:
         server.start()
-        with connect(server) as client, written(server, seed, 0.5) as writer:
+        with connect(server) as client, written(server, seed, 300) as writer:
             fill(client.b, 4000)
             repository = os.path.join(path, "r")
             begin = time.time()
             frond("backup", "--uri", uri(server), "--out", repository, "--quiet")
             end = time.time()
-            time.sleep(0.2)
+            writer.wait_for_more(100)
             writer.stop()
             assert ": sound" in frond("backup", "verify", repository, "--quiet")
             (backup,) = listed(repository)
@@ -265,7 +272,7 @@ def archiving(server, repository, log):
     try:
         yield process
         process.send_signal(signal.SIGTERM)
-        equal(process.wait(30), 0, "the archive")
+        equal(process.wait(PATIENCE), 0, "the archive")
     finally:
         if process.poll() is None:
             process.kill()
@@ -273,13 +280,20 @@ def archiving(server, repository, log):
 
 
 def await_backups(repository, count):
-    deadline = time.monotonic() + 30
-    while True:
-        done = glob.glob(os.path.join(repository, "backups", "*", "backup.json"))
-        if sum(".partial" not in name for name in done) >= count:
-            return
-        assert time.monotonic() < deadline, "there is no backup"
-        time.sleep(0.05)
+    def done():
+        return [name for name in glob.glob(os.path.join(repository, "backups", "*", "backup.json")) if ".partial" not in name]
+
+    wait_until(f"{count} backups", lambda: len(done()) >= count)
+
+
+def await_archived(repository, moment):
+    """Waits until the log of a repository reaches a moment."""
+
+    def is_reached():
+        with folder() as path:
+            return frond("restore", "--from", repository, "--dbpath", os.path.join(path, "db"), "--to", f"{moment:.3f}")
+
+    wait_until(f"a log up to {moment:.3f}", is_reached, passing=(AssertionError,))
 
 
 def points_in_time(seed, replica_set):
@@ -290,7 +304,7 @@ def points_in_time(seed, replica_set):
         with connect(server) as client, archiving(server, repository, log):
             fill(client.b, 3000)
             client.b.dropped.insert_one({"_id": 1})
-            with written(server, seed, 0.1) as writer:
+            with written(server, seed, 50) as writer:
                 await_backups(repository, 1)
                 begun = time.time()
                 time.sleep(1)
@@ -308,10 +322,10 @@ def points_in_time(seed, replica_set):
                 frond("backup", "--uri", uri(server), "--out", repository, "--quiet", "--incremental")
                 time.sleep(1)
                 ended = time.time()
-                time.sleep(1.5)
+                await_archived(repository, ended)
                 writer.stop()
             if replica_set:
-                by_timestamp(client, path, repository, source)
+                by_timestamp(client, ended, repository, source)
         filled = None
         moments = [source.uniform(begun + 0.5, ended) for _ in range(POINTS - 1)]
         # Right after the index was built its entries are not in the log.
@@ -346,9 +360,10 @@ def check_time(happened, times, moment, what):
         assert not happened, f"{what}: it happened at {times}"
 
 
-def by_timestamp(client, path, repository, source):
+def by_timestamp(client, ended, repository, source):
     """With an oplog a restore is exact: to a timestamp, with all before it and nothing after it."""
-    entries = list(client.local["oplog.rs"].find({"ns": "b.c", "op": "i"}).sort("ts", -1).limit(2000))
+    inserts = {"ns": "b.c", "op": "i", "wall": {"$lt": datetime.datetime.fromtimestamp(ended, datetime.timezone.utc)}}
+    entries = list(client.local["oplog.rs"].find(inserts).sort("ts", -1).limit(2000))
     entry = entries[source.randrange(len(entries) // 4, len(entries) * 3 // 4)]
     stamp = entry["ts"]
     last = client.local["oplog.rs"].count_documents({"ns": "b.c", "op": "i", "ts": {"$lte": stamp}})
@@ -381,12 +396,14 @@ def an_interrupted_backup_is_continued(seed):
         def interrupted(kill):
             slow = [BINARY, "backup", "--uri", uri(server), "--out", path, "--quiet", "--rate", "4"]
             process = subprocess.Popen(slow, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            deadline = time.monotonic() + 30
-            while not sum(map(os.path.getsize, glob.glob(path + "/backups/*.partial/part*"))) > 2 << 20:
-                assert time.monotonic() < deadline and process.poll() is None
-                time.sleep(0.02)
+
+            def is_begun():
+                assert process.poll() is None, "it has ended"
+                return sum(map(os.path.getsize, glob.glob(path + "/backups/*.partial/part*"))) > 2 << 20
+
+            wait_until("a part of a backup", is_begun)
             kill(process)
-            assert process.wait(60) != 0
+            assert process.wait(PATIENCE) != 0
 
         interrupted(lambda process: process.kill())
         equal(listed(path), [])
@@ -494,7 +511,7 @@ def a_backup_is_throttled_and_shown(seed):
 def the_server_copies_itself_into_a_directory(seed):
     with Server(BINARY) as server, folder() as path:
         server.start()
-        with connect(server) as client, written(server, seed, 0.3) as writer:
+        with connect(server) as client, written(server, seed, 200) as writer:
             fill(client.b, 3000)
             client.b.filled.create_index("k")
             os.makedirs(os.path.join(path, "percona"))
@@ -522,7 +539,7 @@ def the_server_copies_itself_into_a_directory(seed):
                     status = client.admin.command({"backupStatus": 1})
                     statuses += [status] if status["bytesDone"] else []
             client.admin.command({"backupThrottle": 0})
-            third.join(30)
+            third.join(PATIENCE)
             assert statuses and 0 < statuses[0]["percent"] <= 100, statuses
             writer.stop()
             for (begin, end), name in zip(times, ("percona", "tokumx")):
@@ -531,6 +548,22 @@ def the_server_copies_itself_into_a_directory(seed):
                     equal(len(content(database, "filled")), 3000)
                     check_indexes(database, "filled")
         server.stop()
+
+
+def await_stream(server):
+    """Waits until an archive or a backup reads from a server."""
+    with connect(server) as client:
+        wait_until("a stream", lambda: client.admin.command("serverStatus")["frond"]["backup"]["streams"])
+
+
+def await_content(repository, holds):
+    """Waits until what a repository restores has something."""
+
+    def is_there():
+        with restored(repository) as database:
+            return holds(database)
+
+    wait_until("the content of a repository", is_there, passing=(AssertionError,))
 
 
 @test
@@ -543,21 +576,18 @@ def an_archive_survives_kills_and_closes_a_gap_by_a_backup(seed):
         writer = None
         with contextlib.suppress(AssertionError), archiving(server, repository, log) as process:
             await_backups(repository, 1)
-            with written(server, seed, 1, pause=0.002) as writer:
+            with written(server, seed, 200, pause=0.002) as writer:
                 pass
             process.kill()
             process.wait()
         with archiving(server, repository, log):
-            time.sleep(1.5)
+            await_stream(server)
             server.kill()
             server.start()
+            await_stream(server)
             with connect(server) as client:
-                deadline = time.monotonic() + 20
-                while not client.admin.command("serverStatus")["frond"]["backup"]["streams"]:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.1)
                 client.b.last.insert_one({"_id": 1})
-            time.sleep(1)
+            await_content(repository, lambda database: database.last.count_documents({}) == 1)
         equal(len(listed(repository)), 1)
         with restored(repository) as database:
             writer.check(content(database), writer.writes[-1][1] + 1, time.time())
@@ -575,7 +605,7 @@ def an_archive_survives_kills_and_closes_a_gap_by_a_backup(seed):
             await_backups(repository, 2)
             with connect(server) as client:
                 client.b.last.insert_one({"_id": 2})
-            time.sleep(1)
+            await_content(repository, lambda database: database.last.count_documents({}) == 4)
         with open(log, encoding="utf-8") as file:
             said = file.read()
         assert "a backup closes the gap" in said, said

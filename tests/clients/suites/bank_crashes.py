@@ -19,9 +19,9 @@ BINARY = os.environ.get("FROND_BINARY")
 SEED = int(os.environ.get("FROND_SEED", time.time_ns() % 1_000_000))
 SECONDS = float(os.environ.get("FROND_SECONDS", 20))
 KILLS = int(os.environ.get("FROND_KILLS", 3))
-RESTART_SECONDS_MAX = 30
+RESTART_SECONDS_MAX = 120
 # A run goes on until there are so many transfers, but not for longer than this.
-TRANSFERS_WANTED, LONGER_SECONDS_MAX = 1_000, 120
+TRANSFERS_WANTED, LONGER_SECONDS_MAX = 1_000, 600
 # Each process: clients that move money, that sum, and that write outside of transactions.
 PROCESSES, WRITERS, READERS, VISITORS = 4, 16, 2, 1
 
@@ -85,7 +85,7 @@ def money_is_neither_lost_nor_made(seed):
             stop.set()
         whole = gather(reports, PROCESSES)
         for process in processes:
-            process.join(30)
+            process.join(120)
         print(f"  # {dict(whole.counts)}, {whole.visits} visits, {whole.visits_unknown} without an answer")
         equal(whole.problems[:5], [], f"{len(whole.problems)} problems, seed {seed}")
         with connect(server) as client:

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { MongoClient, Timestamp } from 'mongodb';
-import { failure, run, test } from '../harness/tap.mjs';
+import { failure, run, test, waitUntil } from '../harness/tap.mjs';
 
-const client = await MongoClient.connect(process.env.FROND_URI, { serverSelectionTimeoutMS: 10_000 });
+const client = await MongoClient.connect(process.env.FROND_URI, { serverSelectionTimeoutMS: 60_000 });
 const db = client.db('node_streams');
 const { msg } = await db.admin().command({ hello: 1 });
 const quick = { maxAwaitTimeMS: 100 };
@@ -42,7 +42,7 @@ test('an emitter tells of changes until it is closed', async () => {
   // The first empty batch has a token.
   await once(stream, 'resumeTokenChanged');
   for (let n = 0; n < 20; n += 1) await posts.insertOne({ _id: n });
-  while (seen.length < 20) await new Promise((resolve) => { setTimeout(resolve, 20); });
+  await waitUntil('20 events', () => seen.length >= 20);
   assert.deepEqual(seen.map(({ documentKey }) => documentKey._id), Array.from({ length: 20 }, (_, n) => n));
   const closed = once(stream, 'close');
   await stream.close();

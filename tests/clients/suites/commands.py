@@ -10,6 +10,7 @@ import time
 import pymongo
 from harness.server import Server
 from harness.tap import equal, raises, run, test
+from harness.waiting import PATIENCE, wait_until
 from pymongo.errors import ExecutionTimeout, OperationFailure
 
 BINARY = os.environ["FROND_BINARY"]
@@ -62,10 +63,9 @@ def writes_wait_for_fsync_unlock_and_the_files_can_be_copied(client, server):
 
     writer = threading.Thread(target=write)
     writer.start()
-    deadline = time.monotonic() + 20
-    while not (waiting := client.admin.command("currentOp", op="insert", waitingForLock=True)["inprog"]):
-        assert time.monotonic() < deadline, "the insert does not wait"
-        time.sleep(0.01)
+    waiting = wait_until(
+        "an insert that waits", lambda: client.admin.command("currentOp", op="insert", waitingForLock=True)["inprog"]
+    )
     equal((waiting[0]["ns"], waiting[0]["waitingFor"]), ("locked.c", "fsyncUnlock"))
     info = client.admin.command("lockInfo")["lockInfo"][0]
     equal([one["mode"] for one in info["pending"]], ["IX"])
@@ -79,7 +79,7 @@ def writes_wait_for_fsync_unlock_and_the_files_can_be_copied(client, server):
         equal(done.is_set(), False, "it was locked twice")
         unlocked = client.admin.command("fsyncUnlock")
         equal((unlocked["info"], unlocked["lockCount"]), ("fsyncUnlock completed", 0))
-        writer.join(20)
+        writer.join(PATIENCE)
         equal(done.is_set(), True)
         equal(code(client.admin.command, "fsyncUnlock"), 20)
         with Server(BINARY, folder=folder) as other:
@@ -203,7 +203,7 @@ def limits_of_time_and_reads_stop_at_fail_points(client, server):
     [waiting] = client.admin.command("currentOp", msg="waitInFindBeforeMakingBatch")["inprog"]
     equal((waiting["ns"], found), ("failing.c", []))
     fail("waitInFindBeforeMakingBatch", "off")
-    reader.join(20)
+    reader.join(PATIENCE)
     equal(len(found), 20)
 
     name = "conn" + str(client.admin.command("hello")["connectionId"])

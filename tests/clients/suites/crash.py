@@ -7,19 +7,19 @@ import threading
 import time
 
 from harness import crashing
-from harness.server import Server, free_port
+from harness.ports import free_port
+from harness.server import Server
 from harness.tap import equal, run, test
+from harness.waiting import PATIENCE, wait_until
 from pymongo.errors import PyMongoError
 
 BINARY = os.environ["FROND_BINARY"]
 SEED = int(os.environ.get("FROND_SEED", time.time_ns() % 1_000_000))
-RESTART_SECONDS_MAX = 20
 CRASHES = 5
 
 
 def restart(server):
-    took = server.start(timeout=RESTART_SECONDS_MAX + 10)
-    assert took <= RESTART_SECONDS_MAX, f"it took {took:.1f} s to be up again"
+    took = server.start()
     return took
 
 
@@ -42,10 +42,11 @@ def acknowledged_writes_survive_kill_9(seed):
             ]
             for writer in now:
                 writer.start()
-            time.sleep(source.uniform(0.5, 3))
+            wait_until("acknowledged writes", lambda: any(writer.present or writer.problem for writer in now))
+            time.sleep(source.uniform(0, 2))
             server.kill()
             for writer in now:
-                writer.join(30)
+                writer.join(PATIENCE)
             writers.extend(now)
             took = restart(server)
             with crashing.connect(server) as client:
@@ -103,7 +104,7 @@ def a_crash_in_the_middle_of_unjournaled_work_leaves_whole_documents(seed):
             worker.start()
             time.sleep(source.uniform(1, 3))
             server.kill()
-            worker.join(30)
+            worker.join(PATIENCE)
             restart(server)
             with crashing.connect(server) as client:
                 equal(crashing.validate(client, "fast", "c"), [], f"seed {seed}")
@@ -139,7 +140,7 @@ def a_crash_while_indexes_and_collections_are_made(seed):
             worker.start()
             time.sleep(source.uniform(0.3, 2))
             server.kill()
-            worker.join(30)
+            worker.join(PATIENCE)
             restart(server)
             with crashing.connect(server) as client:
                 names = client.ddl.list_collection_names()
@@ -153,7 +154,7 @@ def a_crash_while_indexes_and_collections_are_made(seed):
 def refusal(*arguments):
     """Starts a server that must fail to start. Returns its output."""
     done = subprocess.run(
-        [BINARY, "serve", *arguments], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+        [BINARY, "serve", *arguments], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
     )
     assert done.returncode not in (0, -6, 101), (done.returncode, done.stdout, done.stderr)
     return done.stdout + done.stderr

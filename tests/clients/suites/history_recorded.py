@@ -20,7 +20,7 @@ SECONDS = float(os.environ.get("FROND_SECONDS", 8))
 KILLS = int(os.environ.get("FROND_KILLS", 1))
 CLIENTS = int(os.environ.get("FROND_CLIENTS", 12))
 # A run goes on until there are so many transactions, but not for longer than this.
-TRANSACTIONS_WANTED, LONGER_SECONDS_MAX = 500, 120
+TRANSACTIONS_WANTED, LONGER_SECONDS_MAX = 500, 600
 KEPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", ".cache", "history")
 
 

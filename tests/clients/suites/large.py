@@ -179,4 +179,4 @@ def a_cursor_over_a_million_documents_holds_little_memory(client):
 
 
 if __name__ == "__main__":
-    run(pymongo.MongoClient(os.environ["FROND_URI"], serverSelectionTimeoutMS=10_000))
+    run(pymongo.MongoClient(os.environ["FROND_URI"], serverSelectionTimeoutMS=60_000))

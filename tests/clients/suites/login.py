@@ -18,6 +18,7 @@ from harness import raw
 from harness.certificates import Certificates
 from harness.scram import SecuredServer
 from harness.tap import run, test
+from harness.waiting import PATIENCE
 from run import go, java, node, python
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -53,8 +54,9 @@ class Case:
         credentials = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user else ""
         if user and "authSource" not in options:
             options["authSource"] = "own"
-        # Drivers search for a server that refused the handshake until this time has passed.
-        options = {"serverSelectionTimeoutMS": "1500", **options}
+        # Drivers search for a server that refused the handshake until this time has passed. One that is to log in may take long.
+        selection_s = PATIENCE if isinstance(expected, list) else 1.5
+        options = {"serverSelectionTimeoutMS": str(int(selection_s * 1000)), **options}
         self.uri = f"mongodb://{credentials}localhost:{server.port}/?{urlencode(options, quote_via=quote)}"
 
     def judge(self, result):

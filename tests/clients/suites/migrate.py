@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 
 import bson
 import pymongo
@@ -17,6 +16,7 @@ from harness.others import FerretDB, JavaServer
 from harness.scram import SecuredServer
 from harness.server import Server
 from harness.tap import equal, run, test
+from harness.waiting import PATIENCE, wait_until
 from pymongo.errors import PyMongoError
 
 BINARY = os.environ["FROND_BINARY"]
@@ -31,7 +31,7 @@ def migrate(source, target, *options, uri=None):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def finish(process, code=0, timeout=60):
+def finish(process, code=0, timeout=PATIENCE):
     """Waits for its end. Returns what it said."""
     try:
         output, _ = process.communicate(timeout=timeout)
@@ -46,7 +46,7 @@ def finish(process, code=0, timeout=60):
 
 def await_following(target, process):
     """Waits until a migration follows its source. In an earlier phase SIGINT stops it."""
-    wait_for(lambda: target.frond_migrate.state.find_one({"phase": "follow"}) or process.poll() is not None, "following")
+    wait_until("following", lambda: target.frond_migrate.state.find_one({"phase": "follow"}) or process.poll() is not None)
 
 
 def moved(source, target, *options, uri=None, **more):
@@ -209,14 +209,6 @@ class Two:
                 server.__exit__()
 
 
-def wait_for(condition, what, timeout=30):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not after {timeout} s")
-        time.sleep(0.02)
-
-
 def many(client, count, name="many"):
     for start in range(0, count, 10_000):
         client.shop[name].insert_many([{"_id": bson.ObjectId(), "n": n, "s": "s" * (n % 40)} for n in range(start, start + 10_000)])
@@ -258,12 +250,12 @@ def from_a_replica_set_with_writes_and_kills():
             for part in (0.1, 0.4, 0.7):
                 before = theirs.shop.many.estimated_document_count()
                 process = migrate(source, target)
-                wait_for(lambda: theirs.shop.many.estimated_document_count() > max(before, part * 60_000) or process.poll() is not None, "copying")
+                wait_until("copying", lambda: theirs.shop.many.estimated_document_count() > max(before, part * 60_000) or process.poll() is not None)
                 if part == 0.4:
                     # The target crashes; the migration goes on when it is back.
                     target.kill()
                     target.start()
-                    wait_for(lambda: theirs.shop.many.estimated_document_count() > 0.5 * 60_000 or process.poll() is not None, "going on")
+                    wait_until("going on", lambda: theirs.shop.many.estimated_document_count() > 0.5 * 60_000 or process.poll() is not None)
                     if process.poll() is not None:
                         # It had not begun to copy yet.
                         said = finish(process, code=1)
@@ -275,12 +267,12 @@ def from_a_replica_set_with_writes_and_kills():
                 states = list(client.frond_migrate.state.find({"range_of": re.compile("shop.many$"), "done": True}))
                 assert states, "no range was done when it was killed"
             process = migrate(source, target)
-            wait_for(lambda: theirs.shop.many.estimated_document_count() >= 60_000, "the copy")
-            wait_for(lambda: theirs.shop.written.estimated_document_count() > 0, "the copy")
+            wait_until("the copy", lambda: theirs.shop.many.estimated_document_count() >= 60_000)
+            wait_until("the copy", lambda: theirs.shop.written.estimated_document_count() > 0)
             process.send_signal(signal.SIGKILL)
             process.communicate()
             process = migrate(source, target)
-            wait_for(lambda: theirs.frond_migrate.state.find_one({"phase": "follow"}), "following")
+            wait_until("following", lambda: theirs.frond_migrate.state.find_one({"phase": "follow"}))
             target.kill()
             target.start()
             # What no update of documents is, too.
@@ -305,7 +297,7 @@ def from_a_replica_set_with_writes_and_kills():
                 ours.shop.keys.update_one({"_id": 1}, {"$set": {"k": "a"}})
                 ours.shop.keys.update_one({"_id": 2}, {"$set": {"k": "b"}})
             writes = writer.writes
-            wait_for(lambda: writer.writes > writes + 50, "more writes")
+            wait_until("more writes", lambda: writer.writes > writes + 50)
             writer.stop()
             process.send_signal(signal.SIGINT)
             said = finish(process)
@@ -320,14 +312,14 @@ def by_a_change_stream():
             fill(client)
         with Writer(source) as writer, connect(source) as ours, connect(target) as theirs:
             process = migrate(source, target, "--follow", "change-stream")
-            wait_for(lambda: theirs.shop.written.estimated_document_count() > 100, "the copy")
+            wait_until("the copy", lambda: theirs.shop.written.estimated_document_count() > 100)
             ours.shop.written.create_index("a")
             ours.shop.checked.rename("renamed")
             ours.shop.drop_collection("names")
             process.kill()
             process.communicate()
             writes = writer.writes
-            wait_for(lambda: writer.writes > writes + 50, "more writes")
+            wait_until("more writes", lambda: writer.writes > writes + 50)
             writer.stop()
             said = moved(source, target, "--cutover")
             assert "a change stream" in said, said
@@ -341,12 +333,12 @@ def from_a_stand_alone_server_with_writes():
             fill(client)
         with Writer(source) as writer, connect(source) as ours, connect(target) as theirs:
             process = migrate(source, target)
-            wait_for(lambda: theirs.shop.written.estimated_document_count() > 100, "the copy")
+            wait_until("the copy", lambda: theirs.shop.written.estimated_document_count() > 100)
             ours.shop.drop_collection("names")
             ours.shop.last.insert_many([{"n": n} for n in range(5)])
             ours.shop.fresh.insert_one({"_id": 1})
             writes = writer.writes
-            wait_for(lambda: writer.writes > writes + 50, "more writes")
+            wait_until("more writes", lambda: writer.writes > writes + 50)
             await_following(theirs, process)
             writer.stop()
             process.send_signal(signal.SIGINT)
@@ -396,13 +388,13 @@ def from_ferretdb_and_back():
             client.shop.things.create_index("s")
         with Writer(source, plain=True) as writer, connect(target) as theirs:
             process = migrate(source, target)
-            wait_for(lambda: theirs.shop.things.estimated_document_count() >= 1_000 or process.poll() is not None, "the copy")
+            wait_until("the copy", lambda: theirs.shop.things.estimated_document_count() >= 1_000 or process.poll() is not None)
             process.kill()
             process.communicate()
             process = migrate(source, target)
             await_following(theirs, process)
             writes = writer.writes
-            wait_for(lambda: writer.writes > writes + 10, "more writes")
+            wait_until("more writes", lambda: writer.writes > writes + 10)
             writer.stop()
             process.send_signal(signal.SIGINT)
             finish(process)
@@ -423,13 +415,13 @@ def from_mongo_java_server():
             client.shop.things.create_index("s")
         with Writer(source) as writer, connect(target) as theirs:
             process = migrate(source, target)
-            wait_for(lambda: theirs.shop.things.estimated_document_count() >= 1_000 or process.poll() is not None, "the copy")
+            wait_until("the copy", lambda: theirs.shop.things.estimated_document_count() >= 1_000 or process.poll() is not None)
             process.kill()
             process.communicate()
             process = migrate(source, target)
             await_following(theirs, process)
             writes = writer.writes
-            wait_for(lambda: writer.writes > writes + 10, "more writes")
+            wait_until("more writes", lambda: writer.writes > writes + 10)
             writer.stop()
             process.send_signal(signal.SIGINT)
             finish(process)

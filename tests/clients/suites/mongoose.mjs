@@ -71,7 +71,7 @@ const Product = mongoose.model('Product', productSchema);
 const Book = Product.discriminator('Book', new Schema({ isbn: String, pages: Number }));
 const Shirt = Product.discriminator('Shirt', new Schema({ size: { type: String, enum: ['S', 'M', 'L'] } }));
 
-await mongoose.connect(process.env.FROND_URI, { dbName: 'mongoose', serverSelectionTimeoutMS: 10_000 });
+await mongoose.connect(process.env.FROND_URI, { dbName: 'mongoose', serverSelectionTimeoutMS: 60_000 });
 await mongoose.connection.dropDatabase();
 
 test('autoIndex makes the indexes of the schemas', async () => {

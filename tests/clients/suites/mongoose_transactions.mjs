@@ -24,7 +24,7 @@ const Order = mongoose.model('Order', new Schema({
   total: Number,
 }, { timestamps: true }));
 
-await mongoose.connect(process.env.FROND_URI, { dbName: 'shop', serverSelectionTimeoutMS: 10_000 });
+await mongoose.connect(process.env.FROND_URI, { dbName: 'shop', serverSelectionTimeoutMS: 60_000 });
 await mongoose.connection.dropDatabase();
 await Promise.all([Customer, Product, Order].map((model) => model.init()));
 

@@ -71,7 +71,7 @@ def an_error_in_a_command_is_an_exit_code(home):
 @test
 def a_person_at_a_terminal(home):
     child = pexpect.spawn(
-        SHELL, [URI], env=environment(home), encoding="utf-8", timeout=60, dimensions=(50, 200), echo=False
+        SHELL, [URI], env=environment(home), encoding="utf-8", timeout=120, dimensions=(50, 200), echo=False
     )
     log = []
 

@@ -4,11 +4,11 @@ import json
 import os
 import re
 import threading
-import time
 
 import mongoengine
 import pymongo
 from harness.tap import equal, raises, run, test
+from harness.waiting import wait_until
 from mongoengine.context_managers import query_counter
 from pymongo.errors import OperationFailure, WriteError
 
@@ -324,8 +324,7 @@ def agents_find_figures_in_the_status(client):
     with cursor, client.start_session() as session:
         next(cursor)
         # The uptime is in whole seconds.
-        while db.command("serverStatus")["uptime"] < 1:
-            time.sleep(0.1)
+        wait_until("an uptime", lambda: db.command("serverStatus")["uptime"] >= 1)
         status = db.command("serverStatus", opLatencies={"histograms": True}, session=session)
         for path in WORKED.replace("\n", " ").split():
             value = figure(status, path.replace("~", " "))

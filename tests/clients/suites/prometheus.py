@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -18,13 +17,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from harness.server import Server, free_port
+from harness.ports import free_port
+from harness.server import Server
 from harness.tap import equal, run, test
+from harness.waiting import PATIENCE, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 DASHBOARD = os.path.join(ROOT, "docs", "grafana", "frond.json")
 TOOLS = os.path.join(ROOT, ".cache", "prometheus", "usr", "bin")
-SECONDS = 60
 
 
 def read(port, path, user=None):
@@ -33,22 +33,10 @@ def read(port, path, user=None):
     if user:
         request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-
-
-def until(what, condition):
-    """Waits until a condition holds, and returns what it returns."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {SECONDS} s: {what}")
-        time.sleep(0.1)
 
 
 def use(client):
@@ -117,7 +105,7 @@ def promtool_finds_nothing_to_complain_of(context):
         promtool = os.path.join(TOOLS, "promtool")
         text = read(port, path)[1]
         done = subprocess.run(
-            [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=30
+            [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=PATIENCE
         )
         return done.stdout + done.stderr
 
@@ -174,7 +162,7 @@ def prometheus_scrapes_and_the_dashboard_answers(context):
         return reply["data"]["result"]
 
     try:
-        until("Prometheus finds the target up", lambda: query('up{job="frond"} == 1'))
+        wait_until("Prometheus finds the target up", lambda: query('up{job="frond"} == 1'))
         with pymongo.MongoClient(server.uri) as client:
 
             def answers(expression):
@@ -187,10 +175,10 @@ def prometheus_scrapes_and_the_dashboard_answers(context):
             queries = list(expressions())
             assert len(queries) > 30
             for title, expression in queries:
-                until(f"{title}: {expression}", lambda expression=expression: answers(expression))
+                wait_until(f"{title}: {expression}", lambda expression=expression: answers(expression))
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
         log.close()
 
 
@@ -267,7 +255,7 @@ def commands_become_spans_of_the_clients_trace(context):
                     client.shop.command("find", "orders", filter=1, comment=f"traceparent='00-{trace}-{parent}-01'")
                 except pymongo.errors.OperationFailure:
                     pass
-            until("four spans", lambda: len(Collector.spans) >= 4)
+            wait_until("four spans", lambda: len(Collector.spans) >= 4)
             traced.stop()
         collector.shutdown()
     equal(len(Collector.spans), 4, "spans")

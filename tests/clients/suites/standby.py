@@ -14,19 +14,19 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from harness.server import Server, ServerError
 from harness.tap import equal, run, test
+from harness.waiting import PATIENCE, wait_until
 from pymongo import ASCENDING, MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import AutoReconnect, ConnectionFailure, NotPrimaryError, OperationFailure, PyMongoError
 
 BINARY = os.environ.get("FROND_BINARY")
 SEED = int(os.environ.get("FROND_SEED", time.time_ns() % 1_000_000))
 KILLS = int(os.environ.get("FROND_KILLS", 2))
-WAIT = 60
 RAW = CodecOptions(document_class=RawBSONDocument)
 
 
 def connect(server, user="", options="", **more):
     uri = f"mongodb://{user}127.0.0.1:{server.port}/?directConnection=true{options}"
-    return MongoClient(uri, serverSelectionTimeoutMS=20_000, **more)
+    return MongoClient(uri, serverSelectionTimeoutMS=PATIENCE * 1000, **more)
 
 
 def expect(code, call):
@@ -38,19 +38,9 @@ def expect(code, call):
     raise AssertionError(f"expected error {code}")
 
 
-def until(what, holds, seconds=WAIT):
-    """Waits until something holds, and returns its last value."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            value = holds()
-        except (AutoReconnect, ConnectionFailure):
-            value = None
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: still not after {seconds} s")
-        time.sleep(0.02)
+def until(what, holds):
+    """Waits until something holds, also over restarts of a server, and returns its last value."""
+    return wait_until(what, holds, passing=(AutoReconnect, ConnectionFailure))
 
 
 def standby_status(client):
@@ -261,7 +251,9 @@ def a_copy_is_taken_while_the_primary_is_written():
             standby.options = ["--follow", f"mongodb://127.0.0.1:{primary.port}"]
             standby.start()
             in_state(connect(standby), "following")
-            time.sleep(0.5)
+            # Some writes come after the copy.
+            written = client.shop.c.estimated_document_count()
+            until("more writes", lambda: client.shop.c.estimated_document_count() > written + 100)
         finally:
             ends.set()
             writer.join()
@@ -421,10 +413,11 @@ def documents_expire_on_the_primary_alone():
         primary.shop.c.create_index("at", expireAfterSeconds=1)
         primary.shop.c.insert_many([{"_id": n, "at": long_ago} for n in range(5)])
         caught_up(primary, standby)
-        time.sleep(2.5)
         equal(reading_in(standby).c.count_documents({}), 5)
         primary.admin.command("setParameter", 1, ttlMonitorEnabled=True)
         until("they expire", lambda: reading_in(standby).c.count_documents({}) == 0)
+        expired = [one.admin.command("serverStatus")["metrics"]["ttl"]["deletedDocuments"] for one in (primary, standby)]
+        equal(expired, [5, 0])
         same(primary, standby)
 
 
@@ -488,7 +481,7 @@ def a_directory_of_a_standby_is_not_started_as_a_primary():
 
 def write_until(pair, stop, source, done):
     """Writes at the primary through its deaths. What is unacknowledged may be there or not."""
-    client = MongoClient(f"mongodb://127.0.0.1:{pair.primary.port}/?directConnection=true", serverSelectionTimeoutMS=30_000)
+    client = MongoClient(f"mongodb://127.0.0.1:{pair.primary.port}/?directConnection=true", serverSelectionTimeoutMS=PATIENCE * 1000)
     at = 0
     while not stop.is_set():
         db = client.get_database("load", write_concern=WriteConcern(w=1))
@@ -525,12 +518,12 @@ def both_sides_are_killed_under_load(seed=SEED):
                 victim = pair.standby if turn % 2 else pair.primary
                 victim.kill()
                 victim.start()
+            until("enough writes", lambda: done[0] > 10 * KILLS)
         finally:
             stop.set()
             for writer in writers:
                 writer.join()
         primary, standby = pair.clients()
-        assert done[0] > 10 * KILLS, done
         in_state(standby, "following")
         same(primary, standby)
         print(f"# seed {seed}: {done[0]} writes, {standby_status(standby)}")

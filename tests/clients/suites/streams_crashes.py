@@ -22,7 +22,7 @@ SEED = int(os.environ.get("FROND_SEED", time.time_ns() % 1_000_000))
 SECONDS = float(os.environ.get("FROND_SECONDS", 15))
 KILLS = int(os.environ.get("FROND_KILLS", 2))
 MEMORY_MIB, RESIDENT_MIB_MAX = 512, 480
-RESTART_SECONDS_MAX = 60
+RESTART_SECONDS_MAX = 120
 # The oplog is trimmed meanwhile in a longer run, and always holds what readers are behind.
 OPTIONS = ["--quiet", "--oplogSize", "256"]
 BULK, SINGLE, TRANSACTIONS = 2, 2, 2
@@ -96,7 +96,7 @@ def every_event_comes_once_and_in_order_over_crashes(seed):
         finally:
             stop.set()
         logs = reports.get(timeout=120)
-        writing.join(30)
+        writing.join(120)
         with connect(server) as client:
             database = client[writers.DATABASE]
             database.marks.insert_one({"_id": MARK})
@@ -104,7 +104,7 @@ def every_event_comes_once_and_in_order_over_crashes(seed):
             equal(failures, [], f"seed {seed}")
             assert not reader.is_alive(), f"the reader is still at event {copy.events}"
             cache, problems = caches.get(timeout=240)
-            caching.join(30)
+            caching.join(120)
             problems += [problem for log in logs.values() for problem in log.problems]
             equal(problems[:5], [], f"{len(problems)} problems, seed {seed}")
             problems = copy.compare(database, logs)

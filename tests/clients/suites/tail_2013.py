@@ -7,8 +7,8 @@ from harness import legacy_python  # noqa: F401  (must come before the driver)
 import pymongo
 from bson.timestamp import Timestamp
 from harness.tap import equal, run, test
+from harness.waiting import wait_until
 
-SECONDS_MAX = 20
 OPLOG_REPLAY = 8
 
 
@@ -25,11 +25,14 @@ def last_time(client):
 
 
 def read(cursor, count):
-    found, until = [], time.time() + SECONDS_MAX
-    while len(found) < count:
+    found = []
+
+    def are_enough():
         assert cursor.alive, f"the cursor ended after {found}"
-        assert time.time() < until, f"{len(found)} of {count} entries came"
-        found += list(cursor)
+        found.extend(cursor)
+        return len(found) >= count
+
+    wait_until(f"{count} entries", are_enough)
     return found
 
 

@@ -7,11 +7,13 @@ import ssl
 import struct
 import subprocess
 import tempfile
+import threading
 
 from harness import raw
 from harness.certificates import Certificates
 from harness.scram import SecuredServer
 from harness.tap import equal, raises, run, test
+from harness.waiting import PATIENCE, wait_until
 
 VERSIONS = {"SSL 3.0": 0x0300, "TLS 1.0": 0x0301, "TLS 1.1": 0x0302}
 STRONG_12 = {
@@ -182,14 +184,21 @@ def a_client_cannot_renegotiate(scan):
         ["openssl", "s_client", "-connect", f"localhost:{scan.port}", "-tls1_2", "-CAfile", scan.certificates.ca.certificate,
          "-cert", scan.certificates.client, "-msg"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     # fmt: on
+    pieces = []
+    reader = threading.Thread(target=lambda: pieces.extend(iter(lambda: client.stdout.read1(), b"")))
+    reader.start()
     try:
         client.stdin.write(b"R\n")
         client.stdin.flush()
+        wait_until("a new hello of the client", lambda: b"ClientHello" in b"".join(pieces).partition(b"RENEGOTIATING")[2])
         # The server may answer with an alert, or with nothing.
         client.wait(2)
     except subprocess.TimeoutExpired:
+        pass
+    finally:
         client.kill()
-    first, _, second = client.communicate()[0].decode(errors="replace").partition("RENEGOTIATING")
+        reader.join()
+    first, _, second = b"".join(pieces).decode(errors="replace").partition("RENEGOTIATING")
     assert "ServerHello" in first, first[-800:]
     assert ">>> TLS 1.2, Handshake" in second and "ClientHello" in second, second[-800:]
     assert "ServerHello" not in second, second[-800:]
@@ -200,7 +209,7 @@ def tls_13_has_no_early_data(scan):
     # fmt: off
     done = subprocess.run(
         ["openssl", "s_client", "-connect", f"localhost:{scan.port}", "-tls1_3", "-CAfile", scan.certificates.ca.certificate,
-         "-cert", scan.certificates.client], input="", capture_output=True, text=True, errors="replace", timeout=30, check=False)
+         "-cert", scan.certificates.client], input="", capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False)
     # fmt: on
     assert "TLSv1.3" in done.stdout, (done.stdout + done.stderr)[-800:]
     assert "Verify return code: 0 (ok)" in done.stdout, done.stdout[-800:]

@@ -17,6 +17,7 @@ from bson import json_util
 from bson.raw_bson import RawBSONDocument
 from harness.scram import SecuredServer
 from harness.tap import equal, run, test
+from harness.waiting import PATIENCE
 
 BINARY = os.environ["FROND_BINARY"]
 URI = os.environ["FROND_URI"]
@@ -27,7 +28,7 @@ TERMINATOR = b"\xff\xff\xff\xff"
 def frond(command, *arguments, code=0, uri=URI, text=None):
     """Runs a command. Returns what it wrote and what it said."""
     done = subprocess.run(
-        [BINARY, command, "--uri", uri, *map(str, arguments)], input=text, capture_output=True, text=text is None or isinstance(text, str), timeout=60
+        [BINARY, command, "--uri", uri, *map(str, arguments)], input=text, capture_output=True, text=text is None or isinstance(text, str), timeout=PATIENCE
     )
     if done.returncode != code:
         raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")

@@ -136,6 +136,17 @@ impl Page {
         self.console.backend.open.load(Ordering::Relaxed)
     }
 
+    /// Waits until there are open links, or none.
+    async fn until_links_are_open(&self, are_open: bool) {
+        let wait = async {
+            while (self.open_links() > 0) != are_open {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let wait = tokio::time::timeout(Duration::from_secs(120), wait);
+        assert!(wait.await.is_ok(), "the links of a page");
+    }
+
     async fn begin(
         &self,
         method: &str,
@@ -289,13 +300,9 @@ async fn a_client_that_goes_away_ends_its_command() {
     let token = page.token("").await;
     let headers = format!("Host: localhost\r\nx-frond-token: {token}\r\n");
     let near = (page.begin("POST", "/api/command", &headers, "{\"hang\": 1}")).await;
-    while page.open_links() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    page.until_links_are_open(true).await;
     drop(near);
-    while page.open_links() > 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    page.until_links_are_open(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

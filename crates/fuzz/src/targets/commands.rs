@@ -14,7 +14,7 @@ use frond_wire::{
 use super::wire;
 
 /// How long a client waits for a reply.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The database that an input uses, and that is dropped after it.
 const DATABASE: &str = "fuzz";
 /// Commands that stop the server or its writes, or wait as long as they are told, and those that change what the next inputs
@@ -65,10 +65,7 @@ fn socket() -> &'static Path {
         std::thread::spawn(move || frond_server::run(&arguments));
         let began = Instant::now();
         while UnixStream::connect(&socket).is_err() {
-            assert!(
-                began.elapsed() < Duration::from_secs(30),
-                "the server does not start"
-            );
+            assert!(began.elapsed() < PATIENCE, "the server does not start");
             std::thread::sleep(Duration::from_millis(5));
         }
         // The server sets a hook of its own for panics.

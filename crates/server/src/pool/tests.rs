@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::testing::{PATIENCE, wait_until};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
@@ -21,24 +22,69 @@ fn pair(listener: &TcpListener) -> (TcpStream, TcpStream) {
     let (server, _) = listener.accept().unwrap();
     server.set_nonblocking(true).unwrap();
     client.set_nodelay(true).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
     (client, server)
 }
 
-/// Sleeps for as many 10 ms as each byte says, holding its thread, and returns the byte.
-async fn sleepy(mut socket: Socket<TcpStream>) {
+/// Holds threads until it is opened.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    holds: AtomicUsize,
+}
+
+impl Gate {
+    fn hold(&self) {
+        let mut is_open = self.is_open.lock();
+        self.holds.fetch_add(1, Ordering::SeqCst);
+        while !*is_open {
+            self.opened.wait(&mut is_open);
+        }
+        self.holds.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn wait_for_held(&self, threads: usize) {
+        wait_until("held threads", || {
+            self.holds.load(Ordering::SeqCst) == threads
+        });
+    }
+
+    fn set_open(&self, is_open: bool) {
+        *self.is_open.lock() = is_open;
+        self.opened.notify_all();
+    }
+}
+
+/// A byte that is returned at once, and one that holds its thread at the gate before.
+const AT_ONCE: u8 = 0;
+const HELD: u8 = 1;
+
+/// Returns each byte.
+async fn echo(mut socket: Socket<TcpStream>, gate: Arc<Gate>) {
     let mut byte = [0];
     while socket.read_exact(&mut byte).await.is_ok() {
-        thread::sleep(Duration::from_millis(u64::from(byte[0]) * 10));
+        if byte == [HELD] {
+            gate.hold();
+        }
         socket.write_all(&byte).await.unwrap();
     }
 }
 
-fn ask(stream: &mut TcpStream, byte: u8) {
-    stream.write_all(&[byte]).unwrap();
+/// A client of a new task that returns each byte.
+fn client_of_echo(pool: &Pool, listener: &TcpListener, gate: &Arc<Gate>) -> TcpStream {
+    let (client, server) = pair(listener);
+    let gate = gate.clone();
+    pool.spawn(server, |socket| echo(socket, gate)).unwrap();
+    client
+}
+
+fn ask(stream: &mut TcpStream) {
+    stream.write_all(&[AT_ONCE]).unwrap();
     stream.read_exact(&mut [0]).unwrap();
 }
 
-/// A client is served while any number of others keep their threads, and unneeded threads end.
+/// A client is served while any number of others keep their threads.
 #[test]
 fn threads_that_are_busy_for_long_do_not_stop_the_others() {
     let runtime = runtime();
@@ -46,25 +92,20 @@ fn threads_that_are_busy_for_long_do_not_stop_the_others() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     for busy in [1, 2, 20] {
         let pool = Pool::new(2, 30).unwrap();
+        let gate = Arc::new(Gate::default());
         let mut clients: Vec<_> = (0..=busy)
-            .map(|_| {
-                let (client, server) = pair(&listener);
-                pool.spawn(server, sleepy).unwrap();
-                client
-            })
+            .map(|_| client_of_echo(&pool, &listener, &gate))
             .collect();
-        clients.iter_mut().for_each(|client| ask(client, 0));
+        clients.iter_mut().for_each(ask);
         let (quick, slow) = clients.split_first_mut().unwrap();
         for stream in slow.iter_mut() {
-            stream.write_all(&[100]).unwrap();
+            stream.write_all(&[HELD]).unwrap();
         }
-        let began = Instant::now();
-        for _ in 0..20 {
-            ask(quick, 0);
-        }
-        let took = began.elapsed();
-        assert!(took < Duration::from_millis(900), "{busy} busy: {took:?}");
+        (0..20).for_each(|_| ask(quick));
+        gate.wait_for_held(busy);
+        (0..20).for_each(|_| ask(quick));
         assert!(pool.threads() > busy);
+        gate.set_open(true);
         for stream in slow {
             stream.read_exact(&mut [0]).unwrap();
         }
@@ -78,21 +119,21 @@ fn the_number_of_threads_is_bounded() {
     let _context = runtime.enter();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let pool = Pool::new(1, 3).unwrap();
+    let gate = Arc::new(Gate::default());
     let mut clients: Vec<_> = (0..12)
         .map(|_| {
-            let (mut client, server) = pair(&listener);
-            pool.spawn(server, sleepy).unwrap();
-            client.write_all(&[3]).unwrap();
+            let mut client = client_of_echo(&pool, &listener, &gate);
+            client.write_all(&[HELD]).unwrap();
             client
         })
         .collect();
+    gate.wait_for_held(3);
+    gate.set_open(true);
     for client in &mut clients {
         client.read_exact(&mut [0]).unwrap();
         assert!(pool.threads() <= 3);
     }
-    let again = Instant::now();
-    clients.iter_mut().for_each(|client| ask(client, 0));
-    assert!(again.elapsed() < Duration::from_millis(500));
+    clients.iter_mut().for_each(ask);
 }
 
 /// What does not fit into the buffers of the sockets is read and written piece by piece, timers and other tasks wake
@@ -127,12 +168,14 @@ fn tasks_read_write_sleep_and_wake_each_other() {
     client.write_all(&sent).unwrap();
     doomed.write_all(&[1]).unwrap();
     assert_eq!(doomed.read(&mut [0]).unwrap(), 0);
-    thread::sleep(Duration::from_millis(50));
     let mut found = Vec::new();
     client.read_to_end(&mut found).unwrap();
     assert!(found == sent);
     assert_eq!(ended.load(Ordering::SeqCst), 1);
-    assert!(pool.shared.tasks.read().places.iter().all(Option::is_none));
+    wait_until("no tasks", || {
+        let tasks = pool.shared.tasks.read();
+        tasks.places.iter().all(Option::is_none)
+    });
 }
 
 /// Tasks of a pool that ends are dropped, and its threads end.
@@ -142,16 +185,11 @@ fn a_pool_ends_with_its_threads() {
     let _context = runtime.enter();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let pool = Pool::new(3, 4).unwrap();
-    let (mut client, server) = pair(&listener);
-    pool.spawn(server, sleepy).unwrap();
-    ask(&mut client, 0);
+    let mut client = client_of_echo(&pool, &listener, &Arc::default());
+    ask(&mut client);
     let shared = Arc::downgrade(&pool.shared);
     drop(pool);
-    let until = Instant::now() + Duration::from_secs(20);
-    while shared.strong_count() > 0 {
-        assert!(Instant::now() < until);
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the end of all threads", || shared.strong_count() == 0);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }
 
@@ -163,13 +201,20 @@ fn short_tasks_that_are_queued_go_first() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let pool = Pool::new(1, 1).unwrap();
     let (send, steps) = std::sync::mpsc::channel();
+    // The average time of a task, as each task finds it.
+    let run_ns = Arc::new(AtomicU32::new(0));
     let mut clients: Vec<_> = [0u8, 1]
         .map(|task| {
             let (client, server) = pair(&listener);
-            let send = send.clone();
+            let (send, run_ns) = (send.clone(), run_ns.clone());
+            let shared = Arc::downgrade(&pool.shared);
             let talk = move |mut socket: Socket<TcpStream>| async move {
                 while socket.read_u8().await.is_ok() {
                     send.send((task, "ran")).unwrap();
+                    let average = run_ns.load(Ordering::SeqCst);
+                    let shared = shared.upgrade().unwrap();
+                    shared.run_ns.store(average, Ordering::Relaxed);
+                    drop(shared);
                     let_others_go_first().await;
                     send.send((task, "answered")).unwrap();
                     socket.write_all(&[0]).await.unwrap();
@@ -179,17 +224,19 @@ fn short_tasks_that_are_queued_go_first() {
             client
         })
         .into();
-    let (mut holder, server) = pair(&listener);
-    pool.spawn(server, sleepy).unwrap();
-    // Both requests are there when the only thread is free again.
-    let mut orders = |run_ns: u32| -> Vec<Vec<&str>> {
+    let gate = Arc::new(Gate::default());
+    let mut holder = client_of_echo(&pool, &listener, &gate);
+    let mut orders = |average: u32| -> Vec<Vec<&str>> {
+        run_ns.store(average, Ordering::SeqCst);
         let order = |_| {
-            holder.write_all(&[1]).unwrap();
-            thread::sleep(Duration::from_millis(2));
+            // Both requests are there when the only thread is free again.
+            gate.set_open(false);
+            holder.write_all(&[HELD]).unwrap();
+            gate.wait_for_held(1);
             for client in &mut clients {
                 client.write_all(&[1]).unwrap();
             }
-            pool.shared.run_ns.store(run_ns, Ordering::Relaxed);
+            gate.set_open(true);
             for client in clients.iter_mut().chain([&mut holder]) {
                 client.read_exact(&mut [0]).unwrap();
             }
@@ -197,7 +244,6 @@ fn short_tasks_that_are_queued_go_first() {
         };
         (0..5).map(order).collect()
     };
-    // The holder's 10 ms are in the average.
     let after_long = orders(100_000_000);
     assert!(
         after_long
@@ -205,7 +251,7 @@ fn short_tasks_that_are_queued_go_first() {
             .all(|steps| steps[..2] == ["ran", "answered"]),
         "{after_long:?}"
     );
-    let after_short = orders(0);
+    // An interruption of the thread counts as a long task.
     let in_turns = |steps: &Vec<&str>| steps[..2] == ["ran", "ran"];
-    assert!(after_short.iter().any(in_turns), "{after_short:?}");
+    wait_until("tasks in turns", || orders(0).iter().any(in_turns));
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::client::Client;
 use crate::connection::ClientState;
 use crate::dispatch::{CommandRequest, run_command};
-use crate::testing::TestServer;
+use crate::testing::{TestServer, wait_until};
 
 /// A session that sends statements.
 struct Session {
@@ -469,28 +469,21 @@ fn on_other_connection(server: &Server, command: &DocBuf) -> DocBuf {
     answer.reply
 }
 
-fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !reached() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// A long statement, which an interruption ends: then its transaction is aborted, and the client is told why.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_statement_aborts_its_transaction() {
     let mut server = TestServer::new();
-    server.fill("c", 2000);
+    server.fill("c", 20_000);
+    // Some milliseconds for each document: together longer than any test takes.
+    let sum = doc! {"$reduce": {
+        "input": {"$range": [0, 50_000]}, "initialValue": "$a", "in": {"$add": ["$$value", "$$this"]},
+    }};
     let long = doc! {
         "aggregate": "c", "cursor": {}, "pipeline": [
-            {"$lookup": {"from": "c", "as": "x", "pipeline": [{"$match": {"$expr": {"$lt": ["$a", -1]}}}]}},
+            {"$lookup": {"from": "c", "as": "x", "pipeline": [{"$match": {"$expr": {"$lt": [&sum, -1]}}}]}},
             {"$match": {"x": {"$ne": []}}},
         ],
     };
-    let sum = doc! {"$reduce": {
-        "input": {"$range": [0, 20_000]}, "initialValue": "$a", "in": {"$add": ["$$value", "$$this"]},
-    }};
     let long_write = doc! {
         "update": "c", "updates": [{"q": {"$expr": {"$lt": [&sum, -1]}}, "u": {"$set": {"b": 1}}, "multi": true}],
     };
@@ -517,7 +510,7 @@ async fn an_interrupted_statement_aborts_its_transaction() {
                 open.is_some_and(|open| open.activity().is_active())
             };
             if why != "maxTimeMS" {
-                until("the statement runs", is_active);
+                wait_until("a statement that runs", is_active);
             }
             match why {
                 "killOp" => {
@@ -575,7 +568,7 @@ async fn a_session_runs_one_statement_at_a_time() {
                 .iter()
                 .any(|other| other.running.lock().waits_for == Some("its session"))
         };
-        until("the statement waits", waits);
+        wait_until("a statement that waits", waits);
         // The end of the transaction interrupts the statement that runs, not this one.
         shared
             .connections

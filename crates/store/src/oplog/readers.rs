@@ -436,6 +436,7 @@ fn wake(readers: &Weak<Readers>) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::waiting::wait_until;
 
     fn collection(ns: &str) -> Place {
         Place::Collection(ns.into())
@@ -457,20 +458,22 @@ mod tests {
         assert!(state.places.is_empty() && state.marked.is_empty() && state.due.is_empty());
     }
 
-    /// Waits until the signal has been sent more than `seen` times.
-    fn is_told(reader: &Reader, seen: u64) -> bool {
-        for _ in 0..2000 {
-            if reader.signal().insertions() > seen {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        false
+    /// How often a place was notified; `None` while it is, or is about to be.
+    fn notifications(reader: &Reader) -> Option<u64> {
+        let state = reader.readers.state.lock();
+        let watched = state.places.get(&reader.place).unwrap();
+        let is_settled = !watched.notifies && !state.due.contains_key(&reader.place);
+        is_settled.then(|| watched.signal.insertions())
     }
 
+    /// Waits until the signal has been sent more than `seen` times.
+    fn wait_until_told(reader: &Reader, seen: u64) {
+        wait_until("a notification", || notifications(reader) > Some(seen));
+    }
+
+    /// Whether the signal has been sent `seen` times, and is not about to be sent again.
     fn stays_quiet(reader: &Reader, seen: u64) -> bool {
-        std::thread::sleep(Duration::from_millis(30));
-        reader.signal().insertions() == seen
+        notifications(reader) == Some(seen)
     }
 
     #[test]
@@ -486,12 +489,14 @@ mod tests {
         assert!(committed(&readers, "d.a", 2));
         assert!(stays_quiet(&a, 0), "it is not durable");
         readers.advance(2);
-        assert!(is_told(&a, 0) && is_told(&d, 0) && is_told(&all, 0));
+        for reader in [&a, &d, &all] {
+            wait_until_told(reader, 0);
+        }
         assert!(stays_quiet(&b, 0), "another collection");
 
         assert!(committed(&readers, "e.c", 3));
         readers.advance(3);
-        assert!(is_told(&all, 1));
+        wait_until_told(&all, 1);
         assert!(stays_quiet(&a, 1) && stays_quiet(&d, 1));
     }
 
@@ -502,9 +507,7 @@ mod tests {
         let first = readers.watch(collection("d.a"), || 0);
         committed(&readers, "d.a", 5);
         readers.advance(5);
-        assert!(is_told(&first, 0));
-        // Past the pause between two notifications.
-        std::thread::sleep(PAUSE_MIN * 4);
+        wait_until_told(&first, 0);
         let second = readers.watch(collection("d.a"), || 5);
         assert!(stays_quiet(&first, 1));
         assert_eq!(second.quiet_until(5, 1), Some(5));
@@ -516,10 +519,10 @@ mod tests {
         let reader = readers.watch(collection("d.a"), || 0);
         assert!(committed(&readers, "e.$cmd", 1));
         readers.advance(1);
-        assert!(is_told(&reader, 0));
+        wait_until_told(&reader, 0);
         assert!(readers.committed(None, 2, 2));
         readers.advance(2);
-        assert!(is_told(&reader, 1));
+        wait_until_told(&reader, 1);
         assert!(!readers.committed(Some(&Places::default()), 3, 3));
     }
 
@@ -533,8 +536,7 @@ mod tests {
             "what was written before is not known"
         );
         readers.advance(3);
-        assert!(is_told(&reader, 0));
-        std::thread::sleep(Duration::from_millis(20));
+        wait_until_told(&reader, 0);
         assert_eq!(reader.quiet_until(3, 0), None, "there was a notification");
         assert_eq!(reader.quiet_until(3, 1), Some(3));
         assert_eq!(reader.quiet_until(9, 1), Some(9));
@@ -559,8 +561,7 @@ mod tests {
         );
         readers.advance(17);
         assert_eq!(reader.quiet_until(20, 1), None);
-        assert!(is_told(&reader, 1));
-        std::thread::sleep(Duration::from_millis(20));
+        wait_until_told(&reader, 1);
         assert_eq!(reader.quiet_until(20, 2), Some(20));
     }
 
@@ -571,11 +572,11 @@ mod tests {
         committed(&readers, "d.a", 5);
         committed(&readers, "d.a", 9);
         readers.advance(6);
-        assert!(is_told(&reader, 0));
+        wait_until_told(&reader, 0);
         readers.advance(8);
-        assert!(is_told(&reader, 1));
+        wait_until_told(&reader, 1);
         readers.advance(9);
-        assert!(is_told(&reader, 2));
+        wait_until_told(&reader, 2);
         readers.advance(20);
         assert!(stays_quiet(&reader, 3));
     }
@@ -587,7 +588,7 @@ mod tests {
         let reader = readers.watch(collection("d.a"), || 7);
         assert!(stays_quiet(&reader, 0));
         readers.advance(7);
-        assert!(is_told(&reader, 0));
+        wait_until_told(&reader, 0);
     }
 
     #[test]
@@ -601,15 +602,14 @@ mod tests {
         for one in &mut waiting {
             assert!(one.as_mut().poll(&mut context).is_pending());
         }
+        let began = Instant::now();
         committed(&readers, "d.a", 1);
         readers.advance(1);
-        assert!(is_told(&reader, 0), "the first time at once");
-        let told = Instant::now();
+        wait_until_told(&reader, 0);
         committed(&readers, "d.a", 2);
         readers.advance(2);
-        assert!(is_told(&reader, 1));
-        let pause = told.elapsed();
-        assert!(pause >= Duration::from_millis(200), "{pause:?}");
+        wait_until_told(&reader, 1);
+        assert!(began.elapsed() >= PAUSE_FOR_EACH * 600);
     }
 
     #[test]
@@ -634,7 +634,7 @@ mod tests {
         assert!(stays_quiet(&a, 0), "another collection");
         readers.advance(40);
         readers.found(None, 31, 40);
-        assert!(is_told(&a, 0));
+        wait_until_told(&a, 0);
         assert_eq!(a.quiet_until(40, 0), None);
     }
 
@@ -653,6 +653,6 @@ mod tests {
         let third = readers.watch(collection("d.a"), || 0);
         committed(&readers, "d.a", 3);
         readers.advance(3);
-        assert!(is_told(&third, 0));
+        wait_until_told(&third, 0);
     }
 }

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::disk::MemDisk;
+use common::waiting::PATIENCE;
 use common::{Fixture, INSERT, ns, open_with};
 use frond_bson::{Doc, DocBuf, Value, array, doc};
 use frond_error::ErrorCode;
@@ -117,7 +118,7 @@ fn others_go_on_at(
             act(&store, number);
             done.send(()).unwrap();
         });
-        let outcome = waits.recv_timeout(Duration::from_secs(20));
+        let outcome = waits.recv_timeout(PATIENCE);
         assert!(outcome.is_ok(), "at {name:?} others are held up, or fail");
     });
     Reached { times, _act: act }
@@ -425,7 +426,7 @@ fn drop_database_and_convert_to_capped_do_not_wait_for_each_other() {
         let converted = store.convert_to_capped(&ns("db.z"), 1 << 20, &OpContext::new());
         done.send(converted.map_err(|error| error.code())).unwrap();
     });
-    let converted = waits.recv_timeout(Duration::from_secs(20));
+    let converted = waits.recv_timeout(PATIENCE);
     let converted = converted.expect("they wait for each other");
     assert_eq!(converted, Err(ErrorCode::NamespaceNotFound));
     // The other thread may still be at it.

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, dead_code)]
 
 pub mod disk;
+#[path = "../../../../tests/support/waiting.rs"]
+pub mod waiting;
 
 use std::ops::Bound;
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::buffer::BUFFER_FILE;
 use super::recovered::Recovered;
@@ -12,6 +12,7 @@ use super::{Checksum, Frame, Log, replay, replay_giving_room};
 use crate::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use crate::durable_stamp::DurableStamp;
 use crate::publisher::Publisher;
+use crate::waiting::{PATIENCE, wait_until};
 use crate::{Error, Result, TreeId, WriteSet, operation};
 
 /// A disk that has no room for anything new while it is full.
@@ -146,6 +147,10 @@ fn append_to(log: &Log, payload: &[u8], number: u64, may_use_reserve: bool) -> R
     )
 }
 
+fn assert_full(error: &Error) {
+    assert!(is_full(error), "{error}");
+}
+
 fn is_full(error: &Error) -> bool {
     matches!(
         error,
@@ -221,12 +226,9 @@ fn the_reserve_takes_what_frees_space_on_a_full_disk() {
 
         full.store(false, Ordering::Relaxed);
         log.retry_now();
-        let start = Instant::now();
-        while let Err(error) = append(false) {
-            assert!(is_full(&error), "{error}");
-            assert!(start.elapsed() < Duration::from_secs(5), "it never goes on");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("a log that goes on", || {
+            append(false).inspect_err(assert_full).is_ok()
+        });
         log.close().unwrap();
         assert_eq!(acknowledged + 1, next.get());
         assert_eq!(replayed(&disk), (1..next.get()).collect::<Vec<u64>>());
@@ -309,12 +311,10 @@ fn frames_without_room_stay_in_the_buffer() {
         let log = reopen();
         full.store(false, Ordering::Relaxed);
         log.retry_now();
-        let start = Instant::now();
-        while let Err(error) = append_to(&log, &payload(next), next, false) {
-            assert!(is_full(&error), "{error}");
-            assert!(start.elapsed() < Duration::from_secs(5), "it never goes on");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("a log that goes on", || {
+            let appended = append_to(&log, &payload(next), next, false);
+            appended.inspect_err(assert_full).is_ok()
+        });
         assert!(log.is_mapped());
         append_to(&log, &payload(next + 1), next + 1, false).unwrap();
         log.close().unwrap();
@@ -360,7 +360,7 @@ fn a_log_that_is_closed_on_a_full_disk_loses_nothing() {
 fn a_frame_that_does_not_fit_does_not_wait_for_the_interval() {
     let directory = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(FsDisk::new(directory.path().to_owned(), false));
-    let interval = Duration::from_secs(60);
+    let interval = Duration::from_secs(3600);
     let log = Log::open(
         disk,
         Recovered::at(0),
@@ -370,15 +370,15 @@ fn a_frame_that_does_not_fit_does_not_wait_for_the_interval() {
         stamps(),
     )
     .unwrap();
-    let start = Instant::now();
-    // Too little to be written at once, and then too much for the rest of the buffer.
-    append_to(&log, &[1; 10_000], 1, false).unwrap();
-    append_to(&log, &[2; 60_000], 2, false).unwrap();
-    assert!(
-        start.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        start.elapsed()
-    );
+    let (done, appended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Too little to be written at once, and then too much for the rest of the buffer.
+        append_to(&log, &[1; 10_000], 1, false).unwrap();
+        append_to(&log, &[2; 60_000], 2, false).unwrap();
+        done.send(()).unwrap();
+    });
+    let appended = appended.recv_timeout(PATIENCE);
+    appended.expect("both are in long before the interval ends");
 }
 
 /// A bad sector of the buffer may be readable later, and what it holds was acknowledged: nothing is dropped for it.

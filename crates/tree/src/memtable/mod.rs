@@ -75,6 +75,18 @@ pub(crate) struct MemtableStats {
     pub(crate) node_bytes: u64,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The age of every memtable in place of the real one, for this thread.
+    static AGE: std::cell::Cell<Option<Duration>> = const { std::cell::Cell::new(None) };
+}
+
+/// Sets the age of every memtable for this thread.
+#[cfg(test)]
+pub(crate) fn set_age(age: Duration) {
+    AGE.set(Some(age));
+}
+
 /// From this many operations on, sorting a write set pays off.
 const MANY: usize = 64;
 
@@ -143,6 +155,10 @@ impl Memtable {
 
     /// The time since it was made.
     pub(crate) fn age(&self) -> Duration {
+        #[cfg(test)]
+        if let Some(age) = AGE.get() {
+            return age;
+        }
         self.since.elapsed()
     }
 

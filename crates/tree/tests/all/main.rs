@@ -11,6 +11,9 @@ mod support;
 #[path = "../support/list.rs"]
 mod list;
 
+#[path = "../../../../tests/support/waiting.rs"]
+mod waiting;
+
 mod backup;
 mod bulk;
 mod copy;

@@ -18,6 +18,7 @@ use rand::{RngExt, SeedableRng};
 mod detach;
 use crate::list;
 
+use crate::waiting::wait_until;
 use detach::detach;
 
 /// Values are decimal numbers; a delta adds. A sum of 0 is absent. Some keys hold lists instead.
@@ -497,12 +498,9 @@ fn an_idle_store_compacts_in_the_background() {
         }
         store.commit(set, Durability::Logged).unwrap();
     }
-    let pending = || store.tree_stats(tree).pending_bytes;
-    let start = std::time::Instant::now();
-    while pending() > 0 && start.elapsed() < std::time::Duration::from_secs(60) {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    assert_eq!(pending(), 0, "after {:?}", start.elapsed());
+    wait_until("a compacted tree", || {
+        store.tree_stats(tree).pending_bytes == 0
+    });
 }
 
 #[test]

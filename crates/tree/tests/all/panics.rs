@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use frond_tree::{
     Durability, Error, Malformed, MergeOperator, Options, Store, TreeId, TreeOptions, WriteSet,
 };
+
+use crate::waiting::wait_until;
 
 const TREE: TreeId = TreeId(1);
 
@@ -109,11 +110,7 @@ fn a_panic_in_a_flush_is_repeated_work_and_nothing_else() {
 
     // The flusher tries again by itself.
     operator.panics.store(false, Ordering::SeqCst);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while commit(&store, count).is_err() {
-        assert!(Instant::now() < deadline, "commits must succeed again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("a commit that succeeds", || commit(&store, count).is_ok());
     count += 1;
     store.checkpoint().unwrap();
     check(&store, count);

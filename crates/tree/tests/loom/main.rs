@@ -23,6 +23,8 @@ mod entry;
 mod publisher;
 #[path = "../../src/memtable/reservations.rs"]
 mod reservations;
+#[path = "../../../../tests/support/waiting.rs"]
+mod waiting;
 
 /// The kinds of messages, for the entries of the models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -23,7 +22,7 @@ func main() {
 	client, err := mongo.Connect(options.Client().
 		ApplyURI(os.Getenv("FROND_URI")).
 		SetAppName("inventory").
-		SetServerSelectionTimeout(10 * time.Second))
+		SetServerSelectionTimeout(patience))
 	if err != nil {
 		fmt.Println("not ok 1 -", err)
 		os.Exit(1)

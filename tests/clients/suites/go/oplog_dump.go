@@ -1,13 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -329,16 +331,28 @@ type server struct {
 	client  *mongo.Client
 }
 
+var portInLog = regexp.MustCompile(`aiting for connections.*?port\D*(\d+)`)
+
+// portIn returns the port that a server has chosen, from its log.
+func portIn(output io.ReadCloser) string {
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		if found := portInLog.FindStringSubmatch(lines.Text()); found != nil {
+			go func() { _, _ = io.Copy(io.Discard, output) }()
+			return found[1]
+		}
+	}
+	panic(fmt.Sprint("the server has ended: ", lines.Err()))
+}
+
 func startServer(ctx context.Context) *server {
 	folder := get(os.MkdirTemp("", "frond-restored-"))
-	listener := get(net.Listen("tcp", "127.0.0.1:0"))
-	port := listener.Addr().(*net.TCPAddr).Port
-	must(listener.Close())
-	process := exec.Command(os.Getenv("FROND_BINARY"), "serve", "--quiet", "--dbpath", filepath.Join(folder, "db"), "--port", fmt.Sprint(port), "--unixSocketPrefix", folder)
+	process := exec.Command(os.Getenv("FROND_BINARY"), "serve", "--quiet", "--dbpath", filepath.Join(folder, "db"), "--port", "0", "--unixSocketPrefix", folder)
 	must(os.Mkdir(filepath.Join(folder, "db"), 0o755))
+	output := get(process.StdoutPipe())
 	must(process.Start())
-	uri := fmt.Sprintf("mongodb://127.0.0.1:%d/?directConnection=true", port)
-	s := &server{process, folder, get(mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(20 * time.Second)))}
+	uri := fmt.Sprintf("mongodb://127.0.0.1:%s/?directConnection=true", portIn(output))
+	s := &server{process, folder, get(mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(patience)))}
 	must(s.client.Ping(ctx, nil))
 	return s
 }

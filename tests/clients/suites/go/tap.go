@@ -14,6 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
+// patience is longer than any test takes, even on a busy machine. It guards against a test that hangs; no test may depend on it.
+const patience = 3 * time.Minute
+
 // A test gets an empty database.
 type test struct {
 	name string
@@ -67,7 +70,7 @@ func explain(found any) {
 }
 
 func (t test) run(client *mongo.Client, number int) (good bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	defer func() {
 		if found := recover(); found != nil {

@@ -32,6 +32,23 @@ final class Tap {
         throw new AssertionError("no " + kind.getSimpleName());
     }
 
+    interface Condition {
+        boolean holds() throws Exception;
+    }
+
+    /** Longer than any step takes, even on a busy machine. It guards against a test that hangs; no test may depend on it. */
+    private static final long PATIENCE_MS = 120_000;
+
+    static void waitUntil(String what, Condition condition) throws Exception {
+        long until = System.currentTimeMillis() + PATIENCE_MS;
+        while (!condition.holds()) {
+            if (System.currentTimeMillis() > until) {
+                throw new AssertionError(what + ": not within " + PATIENCE_MS + " ms");
+            }
+            Thread.sleep(20);
+        }
+    }
+
     /** Runs all tests and ends the process. */
     void run() {
         int count = 0;

@@ -34,6 +34,20 @@ final class Tap
         throw new RuntimeException("no $class, got " . var_export($result, true));
     }
 
+    /** Longer than any step takes, even on a busy machine. It guards against a test that hangs; no test may depend on it. */
+    private const PATIENCE_SECONDS = 120;
+
+    public static function waitUntil(string $what, callable $holds): void
+    {
+        $until = microtime(true) + self::PATIENCE_SECONDS;
+        while (!$holds()) {
+            if (microtime(true) > $until) {
+                throw new RuntimeException("$what: not within " . self::PATIENCE_SECONDS . ' s');
+            }
+            usleep(20_000);
+        }
+    }
+
     /** Runs every test in order, and returns the exit code. */
     public function run(): int
     {

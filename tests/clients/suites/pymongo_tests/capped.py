@@ -2,11 +2,11 @@
 
 import struct
 import threading
-import time
 
 from bson import Int64
 from harness import raw
 from harness.tap import equal, of_one_server, raises, test
+from harness.waiting import PATIENCE, wait_for_operations
 from pymongo import CursorType
 from pymongo.errors import DuplicateKeyError, OperationFailure, WriteError
 
@@ -98,13 +98,7 @@ def tailable_cursors(client):
 
 def waiting(client, count):
     """Waits until currentOp shows this many getMores."""
-    for _ in range(500):
-        operations = client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.getMore": {"$exists": True}}}])
-        found = list(operations)
-        if len(found) == count:
-            return found
-        time.sleep(0.01)
-    raise AssertionError("the getMore does not wait")
+    return wait_for_operations(client, count, {"command.getMore": {"$exists": True}})
 
 
 @test
@@ -113,7 +107,7 @@ def inserts_wake_cursors_that_wait(client):
     database = fresh(client, "capped")
     log = database.create_collection("log", capped=True, size=100_000)
     log.insert_one({"_id": 0})
-    cursor = log.find({"_id": {"$ne": 1}}, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(20_000)
+    cursor = log.find({"_id": {"$ne": 1}}, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(600_000)
     equal(next(cursor)["_id"], 0)
     found = []
     thread = threading.Thread(target=lambda: found.append(next(cursor)["_id"]))
@@ -122,7 +116,7 @@ def inserts_wake_cursors_that_wait(client):
     # The first one does not match the filter.
     log.insert_one({"_id": 1})
     log.insert_one({"_id": 2})
-    thread.join(20)
+    thread.join(PATIENCE)
     equal(found, [2])
     # Without inserts the batch is empty, and the cursor stays open.
     short = log.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(10)
@@ -146,7 +140,7 @@ def waiting_cursors_end(client):
         def run():
             # A client of its own, so that its connection can be closed.
             try:
-                database.command("getMore", Int64(cursor), collection=log.name, maxTimeMS=60_000)
+                database.command("getMore", Int64(cursor), collection=log.name, maxTimeMS=600_000)
             except OperationFailure as error:
                 failed.append(error.code)
 
@@ -157,18 +151,18 @@ def waiting_cursors_end(client):
     log, cursor, thread, failed, _ = wait_in_background(1)
     equal(raises(OperationFailure, database.command, "getMore", Int64(cursor), collection=log.name).details["codeName"], "CursorInUse")
     database.command("killCursors", log.name, cursors=[Int64(cursor)])
-    thread.join(20)
+    thread.join(PATIENCE)
     equal(failed, [237])
 
     log, cursor, thread, failed, operation = wait_in_background(2)
     client.admin.command("killOp", op=operation["opid"])
-    thread.join(20)
+    thread.join(PATIENCE)
     equal(failed, [11601])
     equal(raises(OperationFailure, database.command, "getMore", Int64(cursor), collection=log.name).code, 43)
 
     log, cursor, thread, failed, _ = wait_in_background(3)
     log.drop()
-    thread.join(20)
+    thread.join(PATIENCE)
     equal(failed[0] in (175, 237, 43), True, failed)
 
     # The cursor of a disconnected client is closed.

@@ -4,12 +4,16 @@ import time
 
 from harness import raw
 from harness.tap import equal, raises, test
+from harness.waiting import wait_for_operations, wait_until, wait_until_idle
 from pymongo.errors import OperationFailure
 
 from .events import fresh
 from .watching import read, watch
 
 STREAMS = 300
+# Longer than a client waits for an answer.
+LONG_MS = 1_000_000
+READS = {"ns": "streams.c", "command.getMore": {"$exists": True}}
 CURSOR_NOT_FOUND = 43
 
 
@@ -18,26 +22,29 @@ def an_empty_read_waits_as_long_as_it_is_told(server, client):
     collection = fresh(client).c
     for milliseconds in (200, 700):
         with collection.watch(max_await_time_ms=milliseconds) as stream:
-            began = time.monotonic()
-            equal(stream.try_next(), None)
-            took = (time.monotonic() - began) * 1000
-            assert milliseconds * 0.9 <= took < milliseconds + 1000, f"{took:.0f} ms instead of {milliseconds}"
+
+            def is_quick():
+                began = time.monotonic()
+                equal(stream.try_next(), None)
+                took = (time.monotonic() - began) * 1000
+                assert milliseconds * 0.9 <= took, f"{took:.0f} ms instead of {milliseconds}"
+                return took < milliseconds + 1000
+
+            # A busy machine may delay some.
+            wait_until(f"a read that waits for {milliseconds} ms", is_quick)
 
 
 @test
 def a_write_wakes_a_waiting_read(server, client):
     collection = fresh(client).c
-    with raw.Connection(server.port, timeout=40) as connection:
+    with raw.Connection(server.port) as connection:
         cursor = open_stream(connection, "c")
         for n in range(5):
-            connection.send(raw.op_msg({"getMore": cursor, "collection": "c", "maxTimeMS": 30_000}, "streams"))
-            time.sleep(0.1)
-            began = time.monotonic()
+            connection.send(raw.op_msg({"getMore": cursor, "collection": "c", "maxTimeMS": LONG_MS}, "streams"))
+            wait_for_operations(client, 1, READS)
             collection.insert_one({"_id": n})
             reply = connection.receive()[2]
-            took = time.monotonic() - began
             equal([e["documentKey"] for e in reply["cursor"]["nextBatch"]], [{"_id": n}])
-            assert took < 5, f"woken after {took:.1f} s"
 
 
 def open_stream(connection, name, database="streams"):
@@ -62,7 +69,7 @@ def commands_and_replies_have_what_drivers_need(server, client):
         tokens = [reply["cursor"]["postBatchResumeToken"]["_data"]]
         seen = []
         while len(seen) < 7:
-            more = {"getMore": cursor, "collection": "c", "batchSize": 3, "maxTimeMS": 2000}
+            more = {"getMore": cursor, "collection": "c", "batchSize": 3, "maxTimeMS": LONG_MS}
             reply = connection.command(more, "streams")
             batch = reply["cursor"]["nextBatch"]
             assert batch and len(batch) <= 3, reply
@@ -86,14 +93,12 @@ def commands_and_replies_have_what_drivers_need(server, client):
 @test
 def a_killed_cursor_of_a_waiting_stream_ends_its_read(server, client):
     fresh(client).c.insert_one({})
-    with raw.Connection(server.port, timeout=20) as connection:
+    with raw.Connection(server.port) as connection:
         cursor = open_stream(connection, "c")
-        connection.send(raw.op_msg({"getMore": cursor, "collection": "c", "maxTimeMS": 15_000}, "streams"))
-        time.sleep(0.3)
-        began = time.monotonic()
+        connection.send(raw.op_msg({"getMore": cursor, "collection": "c", "maxTimeMS": LONG_MS}, "streams"))
+        wait_for_operations(client, 1, READS)
         client.streams.command({"killCursors": "c", "cursors": [cursor]})
         reply = connection.receive()[2]
-        assert time.monotonic() - began < 5, "it waits on"
         assert reply.get("code") in (CURSOR_NOT_FOUND, 237), reply
 
 
@@ -106,24 +111,17 @@ def many_streams_wait_without_threads_or_processor_time(server, client):
         with open(f"/proc/{server.pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("Threads:"))
 
-    def ticks():
-        with open(f"/proc/{server.pid}/stat", encoding="ascii") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return int(fields[11]) + int(fields[12])
-
-    connections = [raw.Connection(server.port, timeout=60) for _ in range(STREAMS)]
+    connections = [raw.Connection(server.port) for _ in range(STREAMS)]
     try:
         cursors = [open_stream(connection, "c") for connection in connections]
         before = threads()
-        more = [{"getMore": c, "collection": "c", "maxTimeMS": 60_000} for c in cursors]
+        more = [{"getMore": c, "collection": "c", "maxTimeMS": LONG_MS} for c in cursors]
         for connection, command in zip(connections, more):
             connection.send(raw.op_msg(command, "streams"))
-        time.sleep(1)
-        assert threads() <= before + 4, f"{threads()} threads, {before} before {STREAMS} reads waited"
-        began, used = time.monotonic(), ticks()
-        time.sleep(2)
-        share = (ticks() - used) / 100 / (time.monotonic() - began)
-        assert share < 0.1, f"{share:.0%} of a processor while all wait"
+        wait_for_operations(client, STREAMS, READS)
+        # Threads that the messages needed end some time later.
+        wait_until(f"at most {before + 4} threads", lambda: threads() <= before + 4)
+        wait_until_idle(server.pid)
         # Writes elsewhere wake nobody: all still wait for the one below.
         database.elsewhere.insert_many([{"_id": n} for n in range(1000)])
         database.c.insert_one({"_id": "second"})

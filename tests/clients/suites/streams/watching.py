@@ -1,10 +1,9 @@
 """Reading change streams in tests, which must never wait for ever."""
 
-import time
 
 from harness.tap import equal
+from harness.waiting import wait_until
 
-SECONDS_MAX = 20
 AWAIT_MS = 100
 
 
@@ -14,24 +13,25 @@ def watch(target, pipeline=None, **options):
     return target.watch(pipeline, **options)
 
 
-def read(stream, count, seconds=SECONDS_MAX):
+def read(stream, count):
     """The next `count` events."""
-    events, until = [], time.monotonic() + seconds
-    while len(events) < count:
-        event = stream.try_next()
-        if event is not None:
+    events = []
+
+    def are_enough():
+        while len(events) < count and (event := stream.try_next()) is not None:
             events.append(event)
-        elif not stream.alive or time.monotonic() > until:
-            state = "waits" if stream.alive else "ended"
-            raise AssertionError(f"the stream {state} after {kinds(events)}, expected {count} events")
+        assert len(events) == count or stream.alive, f"the stream ended after {kinds(events)}, expected {count} events"
+        return len(events) == count
+
+    wait_until(f"{count} events", are_enough)
     return events
 
 
-def read_until(stream, is_last, seconds=SECONDS_MAX):
+def read_until(stream, is_last):
     """The events up to and with the one that is the last."""
-    events = read(stream, 1, seconds)
+    events = read(stream, 1)
     while not is_last(events[-1]):
-        events += read(stream, 1, seconds)
+        events += read(stream, 1)
     return events
 
 
@@ -43,11 +43,13 @@ def read_all(stream, marked):
 
 def ends(stream):
     """Checks that a stream has ended, and that nothing more came."""
-    until = time.monotonic() + SECONDS_MAX
-    while stream.alive:
+
+    def has_ended():
         event = stream.try_next()
         assert event is None, f"expected the end, got {event}"
-        assert time.monotonic() < until, "the stream goes on"
+        return not stream.alive
+
+    wait_until("the end of the stream", has_ended)
     equal(stream.try_next(), None)
 
 

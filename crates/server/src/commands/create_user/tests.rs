@@ -9,7 +9,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_store::OpContext;
 
 use crate::access::stored::USERS;
-use crate::testing::TestServer;
+use crate::testing::{TestServer, wait_until};
 
 /// The stored document of a user.
 fn stored(server: &mut TestServer, id: &str) -> Option<DocBuf> {
@@ -417,25 +417,29 @@ async fn no_grant_is_lost() {
 /// Of two clients that were both let in to create the first user, only one does.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_user_is_created_once() {
-    let mut server = TestServer::with(|settings| settings.security.authorization = true);
-    let shared = server.server.clone();
-    let limits = OpContext::new();
-    let changing = shared.access.change(&shared.store, &limits).unwrap();
-    let reply = std::thread::scope(|scope| {
-        let late = scope.spawn(|| server.reply("admin", create("eve")));
-        // It is admitted, and waits for the other change.
-        std::thread::sleep(Duration::from_secs(1));
-        let name = UserName::new("ann", "admin");
-        let mut user = doc! {"_id": "admin.ann", "user": "ann", "db": "admin"};
-        user.push("roles", &doc! {});
-        changing.insert(&USERS, &name, &user).unwrap();
-        drop(changing);
-        late.join().unwrap()
+    let mut pause = Duration::from_millis(5);
+    wait_until("a client that was admitted before the other one", || {
+        let mut server = TestServer::with(|settings| settings.security.authorization = true);
+        let shared = server.server.clone();
+        let limits = OpContext::new();
+        let changing = shared.access.change(&shared.store, &limits).unwrap();
+        let reply = std::thread::scope(|scope| {
+            let late = scope.spawn(|| server.reply("admin", create("eve")));
+            // It is admitted, and waits for the other change. Otherwise the next one gets more time.
+            std::thread::sleep(pause);
+            pause *= 2;
+            let name = UserName::new("ann", "admin");
+            let mut user = doc! {"_id": "admin.ann", "user": "ann", "db": "admin"};
+            user.push("roles", &doc! {});
+            changing.insert(&USERS, &name, &user).unwrap();
+            drop(changing);
+            late.join().unwrap()
+        });
+        assert_eq!(reply.get_i32("code"), Some(13));
+        server.log_in_as_root();
+        assert!(stored(&mut server, "admin.eve").is_none());
+        reply.get_str("errmsg").unwrap().contains("meanwhile")
     });
-    assert_eq!(reply.get_i32("code"), Some(13));
-    assert!(reply.get_str("errmsg").unwrap().contains("meanwhile"));
-    server.log_in_as_root();
-    assert!(stored(&mut server, "admin.eve").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

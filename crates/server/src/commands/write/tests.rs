@@ -6,13 +6,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
 use frond_store::disk::{Disk, DiskFile, FsDisk, SharedMap};
 
 use crate::sessions::SessionId;
-use crate::testing::TestServer;
+use crate::testing::{TestServer, wait_for, wait_until};
 
 /// A disk whose segments of the log cannot be written while it fails. The log's buffer is mapped, so it still takes
 /// what is committed.
@@ -149,15 +148,10 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
         let second = server.run("test", command.clone());
         assert_eq!(second, first, "{name}");
         is_failing.store(false, Ordering::Relaxed);
-        let start = Instant::now();
-        while server
-            .run("test", command.clone())
-            .get("writeConcernError")
-            .is_some()
-        {
-            assert!(start.elapsed() < Duration::from_secs(30), "{name}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("a synced log", || {
+            let again = server.run("test", command.clone());
+            again.get("writeConcernError").is_none()
+        });
         if matches!(name.as_str(), "update" | "findAndModify") {
             let reply = server.run("test", doc! {"find": "c", "filter": {"_id": 1}});
             let found = server.batch(&reply, "firstBatch").remove(0);
@@ -192,15 +186,10 @@ async fn a_retry_of_an_insert_that_stalled_half_way_inserts_the_rest() {
         let counted = server.run("test", doc! {"count": "c"});
         assert!(counted.get_i32("n") > Some(0), "{counted:?}");
         is_failing.store(false, Ordering::Relaxed);
-        let start = Instant::now();
-        let reply = loop {
+        let reply = wait_for("a log that is written", || {
             let reply = server.reply("test", command.clone());
-            if reply.get_i32("code") != Some(262) {
-                break reply;
-            }
-            assert!(start.elapsed() < Duration::from_secs(30), "{reply:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+            (reply.get_i32("code") != Some(262)).then_some(reply)
+        });
         assert!(reply.get("writeErrors").is_none(), "{ordered}: {reply:?}");
         assert_eq!(reply.get_i32("n"), Some(40_000), "{reply:?}");
         let counted = server.run("test", doc! {"count": "c"});

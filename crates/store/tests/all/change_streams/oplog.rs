@@ -4,6 +4,7 @@ use frond_bson::{Timestamp, Value, doc};
 use frond_store::{CountRequest, FindRequest, Verbosity};
 
 use super::*;
+use crate::common::waiting::wait_until;
 
 const NAME: &str = "local.oplog.rs";
 
@@ -363,13 +364,7 @@ fn tailing_from_a_time() {
     insert(&fixture, "e.a", &[doc! {"_id": "x"}]);
     store.flush_log().unwrap();
     let (signal, seen) = cursor.tail_signal().unwrap();
-    for _ in 0..2000 {
-        if signal.insertions() > seen {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    assert!(signal.insertions() > seen);
+    wait_until("a reader that is told", || signal.insertions() > seen);
     let entry = cursor.next().unwrap().unwrap();
     assert_eq!(entry.get_doc("o"), Some(&*doc! {"_id": "x"}));
     assert!(cursor.next().unwrap().is_none());

@@ -1,36 +1,37 @@
 //! Streams that wait: what wakes them, and what they hold meanwhile.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use frond_bson::doc;
+use frond_store::oplog::readers::Place;
 
 use super::*;
+use crate::common::waiting::wait_until;
 
 /// Waits until a stream is told of entries that it has not seen.
-fn is_told(stream: &QueryCursor, for_at_most: Duration) -> bool {
+fn wait_until_told(stream: &QueryCursor) {
     let (signal, seen) = stream.tail_signal().unwrap();
-    let until = Instant::now() + for_at_most;
-    while Instant::now() < until {
-        if signal.insertions() > seen {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    false
+    wait_until("a stream that is told", || signal.insertions() > seen);
 }
 
-const LONG: Duration = Duration::from_secs(10);
-const SHORT: Duration = Duration::from_millis(150);
+/// Whether a stream of a place is told of nothing that is durable by now, and is not about to be.
+fn is_quiet(store: &DocumentStore, place: &Place, stream: &QueryCursor) -> bool {
+    let oplog = store.oplog();
+    let durable = oplog.durable();
+    let reader = oplog
+        .readers()
+        .watch(place.clone(), || oplog.last().to_u64());
+    let (_, seen) = stream.tail_signal().unwrap();
+    reader.quiet_until(durable, seen) == Some(durable)
+}
 
 /// Reads until the stream has nothing to look at any more.
-fn settle(store: &DocumentStore, stream: &mut QueryCursor) {
+fn settle(store: &DocumentStore, place: &Place, stream: &mut QueryCursor) {
     store.flush_log().unwrap();
-    loop {
+    wait_until("a quiet stream", || {
         assert!(stream.next().unwrap().is_none());
-        if !is_told(stream, Duration::from_millis(50)) {
-            return;
-        }
-    }
+        is_quiet(store, place, stream)
+    });
 }
 
 #[test]
@@ -43,16 +44,19 @@ fn a_stream_is_woken_by_writes_of_its_place() {
     let mut a = watch(store, On::Collection("d.a"), &doc! {});
     let mut d = watch(store, On::Database("d"), &doc! {});
     let mut all = watch(store, On::Cluster, &doc! {});
-    for stream in [&mut a, &mut d, &mut all] {
-        settle(store, stream);
-    }
+    let in_a = Place::Collection("d.a".into());
+    let in_d = Place::Database("d".into());
+    settle(store, &in_a, &mut a);
+    settle(store, &in_d, &mut d);
+    settle(store, &Place::Everything, &mut all);
     // The entries become durable without anybody who asks for it.
     insert(&fixture, "e.a", &[doc! {"_id": 1}]);
-    assert!(is_told(&all, LONG));
-    assert!(!is_told(&a, SHORT) && !is_told(&d, SHORT));
+    wait_until_told(&all);
+    assert!(is_quiet(store, &in_a, &a) && is_quiet(store, &in_d, &d));
     assert!(all.next().unwrap().is_some());
     insert(&fixture, "d.b", &[doc! {"_id": 1}]);
-    assert!(is_told(&d, LONG) && !is_told(&a, SHORT));
+    wait_until_told(&d);
+    assert!(is_quiet(store, &in_a, &a));
     assert!(d.next().unwrap().is_some());
     let transaction = store.begin();
     let inside = store.in_transaction(&transaction);
@@ -62,11 +66,11 @@ fn a_stream_is_woken_by_writes_of_its_place() {
             .unwrap();
     }
     transaction.commit(LOGGED).unwrap();
-    assert!(is_told(&a, LONG));
+    wait_until_told(&a);
     assert!(a.next().unwrap().is_some());
-    settle(store, &mut a);
+    settle(store, &in_a, &mut a);
     store.drop_collection(&ns("d.a")).unwrap();
-    assert!(is_told(&a, LONG));
+    wait_until_told(&a);
     assert_eq!(
         a.next().unwrap().unwrap().get_str("operationType"),
         Some("drop")
@@ -81,11 +85,11 @@ fn a_stream_on_a_new_collection_is_woken() {
     let fixture = with_oplog();
     let store = &fixture.store;
     let mut stream = watch(store, On::Collection("d.new"), &doc! {});
-    settle(store, &mut stream);
+    settle(store, &Place::Collection("d.new".into()), &mut stream);
     insert(&fixture, "d.new", &[doc! {"_id": 1}]);
     // The creation is told of, too.
     let event = loop {
-        assert!(is_told(&stream, LONG));
+        wait_until_told(&stream);
         if let Some(event) = stream.next().unwrap() {
             break event;
         }
@@ -116,7 +120,7 @@ fn a_stream_reads_nothing_of_other_collections() {
     insert(&fixture, "d.a", &[doc! {"_id": 0}]);
     insert(&fixture, "d.b", &[doc! {"_id": 0}]);
     let mut stream = watch(store, On::Collection("d.a"), &doc! {});
-    settle(store, &mut stream);
+    settle(store, &Place::Collection("d.a".into()), &mut stream);
     let before = stream.stats().docs_examined;
     let token = stream.resume_token().unwrap();
     for round in 1..20 {
@@ -205,7 +209,7 @@ fn no_event_is_missed_between_writers() {
         let reader = scope.spawn(move || {
             let mut seen = Vec::new();
             while !is_complete(&seen) {
-                assert!(is_told(&woken, LONG), "{} events", seen.len());
+                wait_until_told(&woken);
                 while let Some(event) = woken.next().unwrap() {
                     seen.push(id(&event));
                 }
@@ -213,13 +217,12 @@ fn no_event_is_missed_between_writers() {
             seen
         });
         let mut seen = Vec::new();
-        let until = Instant::now() + Duration::from_secs(120);
-        while !is_complete(&seen) {
-            assert!(Instant::now() < until, "{} events", seen.len());
+        wait_until("all events", || {
             while let Some(event) = polled.next().unwrap() {
                 seen.push(id(&event));
             }
-        }
+            is_complete(&seen)
+        });
         assert_eq!(reader.join().unwrap(), seen);
         seen.sort_unstable();
         assert_eq!(seen, (0..3 * EACH).collect::<Vec<_>>());
@@ -248,7 +251,7 @@ fn a_thousand_waiting_streams_hold_little() {
     insert(&fixture, "d.a", &[doc! {"_id": 1}]);
     store.flush_log().unwrap();
     for stream in &mut streams {
-        assert!(is_told(stream, LONG));
+        wait_until_told(stream);
         assert_eq!(types(&[stream.next().unwrap().unwrap()]), ["insert 1"]);
     }
 }

@@ -1,8 +1,9 @@
 //! Indexes that one server builds while others write, and builders that end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
 use frond_store::{
@@ -10,10 +11,11 @@ use frond_store::{
     at_points,
 };
 
+use crate::common::waiting::{wait_for, wait_until};
 use crate::servers::{Servers, check, common, delete, find, insert, ns, update};
 
 /// A small cluster on a busy machine needs some time for a renewal.
-const LEASE: Duration = Duration::from_millis(800);
+const LEASE: Duration = Duration::from_secs(1);
 
 fn fill(store: &DocumentStore, c: &Namespace, count: i32) {
     for first in (0..count).step_by(500) {
@@ -118,10 +120,11 @@ fn builder_stops(at: &'static str, visits: usize) {
     let servers = Servers::with_lease(2, LEASE);
     let c = ns("db.c");
     fill(servers.one(), &c, 3000);
-    let stop = AtomicBool::new(false);
+    let (stop, is_resumed) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     thread::scope(|scope| {
-        let _ending = Ending(&stop);
+        let _endings = (Ending(&stop), Ending(&is_resumed));
         let writer = scope.spawn(|| write(servers.two(), &c, 1, &stop));
+        let goes_on = is_resumed.clone();
         let builder = scope.spawn(|| {
             let stalled = servers.one().clone();
             let mut left = visits;
@@ -130,22 +133,22 @@ fn builder_stops(at: &'static str, visits: usize) {
                     left -= 1;
                     if left == 0 {
                         stalled.stall(true);
-                        thread::sleep(6 * LEASE);
+                        wait_until("a build that was resumed", || {
+                            goes_on.load(Ordering::Relaxed)
+                        });
                     }
                 }
             });
             build(servers.one(), &c)
         });
-        let begun = Instant::now();
-        let mut resumed = Vec::new();
-        while resumed.is_empty() {
-            assert!(begun.elapsed() < 30 * LEASE);
-            thread::sleep(LEASE / 10);
-            resumed = servers.two().resume_index_builds(&OpContext::new());
-        }
+        let resumed = wait_for("a resumed build", || {
+            let resumed = servers.two().resume_index_builds(&OpContext::new());
+            (!resumed.is_empty()).then_some(resumed)
+        });
         assert!(resumed[0].outcome.is_ok(), "{:?}", resumed[0].outcome);
         assert_eq!(resumed[0].indexes, ["a", "u"]);
         servers.one().stall(false);
+        is_resumed.store(true, Ordering::Relaxed);
         assert!(builder.join().unwrap().is_err());
         stop.store(true, Ordering::Relaxed);
         writer.join().unwrap();
@@ -254,24 +257,26 @@ fn command_stops(at: &'static str, command: impl Fn(&DocumentStore) -> bool + Sy
     let c = ns("db.c");
     fill(servers.one(), &c, 1500);
     let trees = common::trees(servers.one());
+    let is_removed = Arc::new(AtomicBool::new(false));
     thread::scope(|scope| {
+        let _ending = Ending(&is_removed);
+        let goes_on = is_removed.clone();
         let running = scope.spawn(|| {
             let stalled = servers.one().clone();
             let mut is_first = true;
             let _acts = at_points(move |name| {
                 if name == at && std::mem::take(&mut is_first) {
                     stalled.stall(true);
-                    thread::sleep(6 * LEASE);
+                    wait_until("removed leftovers", || goes_on.load(Ordering::Relaxed));
                     stalled.stall(false);
                 }
             });
             command(servers.one())
         });
-        let begun = Instant::now();
-        while servers.two().remove_leftovers().unwrap() == 0 {
-            assert!(begun.elapsed() < 30 * LEASE);
-            thread::sleep(LEASE / 10);
-        }
+        wait_until("leftovers", || {
+            servers.two().remove_leftovers().unwrap() > 0
+        });
+        is_removed.store(true, Ordering::Relaxed);
         assert!(!running.join().unwrap());
     });
     for store in &servers.stores {

@@ -13,10 +13,8 @@ use frond_store::{
     QueryCursor,
 };
 
+use crate::common::waiting::PATIENCE;
 use crate::servers::{Servers, insert, ns};
-
-/// It takes much less; a machine may be busy.
-const LONG: Duration = Duration::from_secs(10);
 
 struct Unpark(Thread);
 
@@ -30,7 +28,7 @@ impl Wake for Unpark {
 /// event or an entry.
 fn await_next(cursor: &mut QueryCursor) -> Option<i32> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let until = Instant::now() + LONG;
+    let until = Instant::now() + PATIENCE;
     loop {
         if let Some(doc) = cursor.next().unwrap() {
             let inner = doc.get_doc("documentKey").or_else(|| doc.get_doc("o"));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::common::waiting::{PATIENCE, wait_until};
 use super::common::{Fixture, ns};
 use super::*;
 use frond_bson::doc;
@@ -200,11 +201,10 @@ fn waiting<'s, 'e>(
 ) -> thread::ScopedJoinHandle<'s, Result<()>> {
     let (own, waits) = (interrupt.clone(), interrupt.waits.clone());
     let thread = scope.spawn(move || own.run(write));
-    let since = Instant::now();
-    while waits.get() != Some("an open transaction") {
-        assert!(!thread.is_finished() && since.elapsed() < Duration::from_secs(60));
-        thread::yield_now();
-    }
+    wait_until("a write that waits", || {
+        assert!(!thread.is_finished(), "it does not wait");
+        waits.get() == Some("an open transaction")
+    });
     thread
 }
 
@@ -271,11 +271,10 @@ fn a_waiting_writer_can_be_interrupted() {
         closed.store(true, Ordering::SeqCst);
         assert_eq!(code(waiter.join().unwrap()), ErrorCode::Interrupted);
         let timed = Interrupt {
-            deadline: Some(Instant::now() + Duration::from_millis(300)),
+            deadline: Some(Instant::now() + Duration::from_millis(50)),
             ..Interrupt::default()
         };
-        let waiter = waiting(scope, &timed, outside);
-        assert_eq!(code(waiter.join().unwrap()), ErrorCode::MaxTimeMSExpired);
+        assert_eq!(code(timed.run(outside)), ErrorCode::MaxTimeMSExpired);
     });
     transaction.commit(LOGGED).unwrap();
     assert_eq!(find(&f.store, &c, &doc! {"n": 1}).unwrap().len(), 1);
@@ -333,8 +332,8 @@ fn a_change_of_many_documents_gets_on_beside_short_transactions() {
             interrupt.run(|| f.store.update(&c, &request, LOGGED, &OpContext::new()))
         });
         // One of the last two documents is held at any time.
-        let mut rounds = 0;
-        while !updating.is_finished() && rounds < 200 {
+        let (mut rounds, until) = (0, Instant::now() + PATIENCE);
+        while !updating.is_finished() && Instant::now() < until {
             if waits.get() != Some("an open transaction") {
                 thread::yield_now();
                 continue;

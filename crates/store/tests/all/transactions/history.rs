@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::common::disk::MemDisk;
+use super::common::waiting::wait_until;
 use super::common::{Fixture, ns, open_with};
 use super::*;
 use frond_bson::doc;
@@ -87,7 +88,7 @@ fn transfer(store: &DocumentStore, random: &mut StdRng) -> Result<()> {
 }
 
 /// Runs transfers in some threads until `work` returns.
-fn while_transferring(store: &DocumentStore, work: impl FnOnce()) -> u64 {
+fn while_transferring(store: &DocumentStore, work: impl FnOnce(&AtomicU64)) -> u64 {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for seed in 0..4 {
@@ -105,7 +106,7 @@ fn while_transferring(store: &DocumentStore, work: impl FnOnce()) -> u64 {
                 }
             });
         }
-        work();
+        work(&done);
         stop.store(true, Ordering::Relaxed);
     });
     done.into_inner()
@@ -116,7 +117,7 @@ fn sums_stay_in_snapshots_and_in_transactions() {
     let f = Fixture::new();
     open_accounts(&f.store);
     let all = START * i64::from(ACCOUNTS) * 3;
-    let transfers = while_transferring(&f.store, || {
+    let transfers = while_transferring(&f.store, |done| {
         for round in 0..150 {
             let moment = f.store.snapshot_reads();
             let past = f.store.at(&moment);
@@ -135,6 +136,7 @@ fn sums_stay_in_snapshots_and_in_transactions() {
                 }
             }
         }
+        wait_until("some transfers", || done.load(Ordering::Relaxed) > 20);
     });
     assert!(transfers > 20, "{transfers}");
     assert_eq!(sum(&f.store, false), all);
@@ -151,7 +153,7 @@ fn sums_stay_over_power_failures() {
     open_accounts(&store);
     store.flush_log().unwrap();
     let all = START * i64::from(ACCOUNTS) * 3;
-    while_transferring(&store, || {
+    while_transferring(&store, |_| {
         for round in 0..12 {
             thread::sleep(std::time::Duration::from_millis(20));
             if round % 4 == 3 {

@@ -1,7 +1,6 @@
 //! Regression tests: bugs that the simulation found, and the effects of a failing disk.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use frond_tree::disk::Disk;
 use frond_tree::{
@@ -10,6 +9,7 @@ use frond_tree::{
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use crate::simulation::log::eventually;
 use crate::simulation::model::Adder;
 use crate::support::{EIO, ENOSPC, Fault, Kind, SimDisk};
 
@@ -248,15 +248,7 @@ fn a_full_disk_stalls_commits_and_they_go_on_when_there_is_room() {
             "readers go on"
         );
         disk.clear_faults();
-        let start = Instant::now();
-        while let Err(error) = put(&store, number, Durability::Logged) {
-            assert!(matches!(error, Error::Stalled { .. }), "{error}");
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "it never goes on"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually(|| put(&store, number, Durability::Logged));
         store.checkpoint().unwrap();
         assert!((0..=number).all(|number| has(&store, number)));
     }

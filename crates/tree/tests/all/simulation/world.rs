@@ -20,6 +20,7 @@ use crate::simulation::transactions::Held;
 use crate::simulation::trouble::{Outcome, Trouble, is_rot, is_rotten};
 use crate::support::SimDisk;
 use crate::support::copies::Copied;
+use crate::waiting::wait_for;
 
 /// A store and what is known about it.
 pub struct World {
@@ -586,14 +587,12 @@ impl World {
         self.disk.refuse_writes(None);
         self.unwritable = None;
         for _ in 0..20 {
-            let mut outcome = self.commit(store);
             // The flusher retries after a pause of two seconds at most.
-            let start = std::time::Instant::now();
-            while !self.inline && matches!(outcome, Err(Error::Stalled { .. })) {
-                assert!(start.elapsed().as_secs() < 60, "not recovered");
-                std::thread::sleep(std::time::Duration::from_millis(20));
-                outcome = self.commit(store);
-            }
+            let outcome = wait_for("a recovered store", || {
+                let outcome = self.commit(store);
+                let is_stalled = matches!(outcome, Err(Error::Stalled { .. }));
+                (self.inline || !is_stalled).then_some(outcome)
+            });
             if outcome.is_err() && !self.doubt {
                 panic!("not recovered: {outcome:?}");
             }
