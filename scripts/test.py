@@ -99,7 +99,7 @@ def test_programs(output):
         target = message["target"]
         if target["kind"] == ["example"]:
             continue
-        what = "unit" if target["kind"] != ["test"] else target["name"]
+        what = target["name"] if target["kind"] == ["test"] else target["kind"][0]
         parts.append(Part(f"rust {package} {what}", [message["executable"]], ("build",), count_cargo, cwd=folder))
     return parts
 
@@ -132,6 +132,17 @@ def parts_of(compiling):
              count_named("packages")),
         Part("soak", ["scripts/soak-share.sh", SERVER], ready, count_named("soak")),
     ]
+
+
+def selected(parts, words):
+    """The parts whose name begins with one of the words, with what they need."""
+    rust = any(word.startswith("rust") for word in words)
+    wanted = [part for part in parts if part.name.startswith(words) or (rust and part.then)]
+    needed = {name for part in wanted for name in part.needs}
+    for part in parts:
+        if part.then:
+            part.then = lambda text: [part for part in test_programs(text) if part.name.startswith(words)]
+    return [part for part in parts if part in wanted or part.name in needed]
 
 
 class Runner:
@@ -284,13 +295,7 @@ def main():
         sys.exit("test: no clippy-driver found: rustup component add clippy")
     words = tuple(sys.argv[1:])
     if words:
-        wanted = [part for part in parts if part.name.startswith(words) or (part.then and any("rust".startswith(word[:4]) for word in words))]
-        needed = {name for part in wanted for name in part.needs}
-        parts = [part for part in parts if part in wanted or part.name in needed]
-        found = test_programs
-        for part in parts:
-            if part.then:
-                part.then = lambda text: [part for part in found(text) if part.name.startswith(words)]
+        parts = selected(parts, words)
     jobs = int(os.environ.get("FROND_TEST_JOBS", 0)) or (os.cpu_count() or 2) + 2
     runner = Runner(parts, budget, jobs)
     runner.run_all()
