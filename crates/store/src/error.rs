@@ -67,6 +67,7 @@ impl Error {
                 EngineError::Interrupted { timed_out: true } => ErrorCode::MaxTimeMSExpired,
                 EngineError::Interrupted { timed_out: false } => ErrorCode::Interrupted,
                 EngineError::Closed(_)
+                | EngineError::Failed(_)
                 | EngineError::Internal(_)
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
@@ -227,6 +228,10 @@ mod tests {
             message.contains("restarted") && message.contains("EIO"),
             "{message}"
         );
+        // A copy, a cursor or a load that fails leaves the store as it is.
+        let copy = Error::from(EngineError::Failed("no checkpoint".to_owned()));
+        assert_eq!(copy.code(), ErrorCode::InternalError);
+        assert_eq!(copy.message(), "no checkpoint");
     }
 
     #[test]
