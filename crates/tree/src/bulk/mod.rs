@@ -375,13 +375,15 @@ impl Load {
         let options = &self.options;
         if is_leaves {
             let (page, leaf) = (options.page_bytes as usize, u64::from(options.node_bytes));
-            return RunWriter::new(&self.runs, options.compression, page, leaf);
+            let writer = RunWriter::new(&self.runs, options.compression, page, leaf);
+            // They become all leaves of the tree.
+            return writer.within(&[], None);
         }
         let compression = match options.compression {
             Compression::None => Compression::None,
             _ => Compression::Lz4,
         };
-        RunWriter::new(&self.runs, compression, RUN_PAGE_BYTES, RUN_PART_BYTES)
+        RunWriter::new(&self.runs, compression, RUN_PAGE_BYTES, RUN_PART_BYTES).within(&[], None)
     }
 
     /// The approximate number of entries that [`Load::merge`] will write.
