@@ -182,6 +182,70 @@ fn fill(server: &Running) {
     );
 }
 
+/// From this format on keys may have more than 65,535 bytes.
+const LONG_KEYS_FORMAT: u32 = 8;
+const LONG_COUNT: i32 = 24;
+/// These are in the journal only.
+const LONG_LATE: i32 = 4;
+
+/// A text that differs from the others only at its end.
+fn long_text(number: i32) -> String {
+    format!("{}{number:02}", "long ".repeat(14_000))
+}
+
+fn long_document(number: i32) -> DocBuf {
+    let text = long_text(number);
+    let reversed = long_text(LONG_COUNT - number);
+    doc! {"_id": text.as_str(), "n": number, "text": reversed.as_str()}
+}
+
+/// Fills the collection of long keys.
+fn fill_long_keys(server: &Running) {
+    let mut client = server.connect();
+    client.run(
+        "shop",
+        &doc! {"createIndexes": "long", "indexes": [
+            {"name": "text_1", "key": {"text": 1}},
+            {"name": "unique", "key": {"text": -1, "n": 1}, "unique": true}
+        ]},
+    );
+    let numbers = 0..LONG_COUNT - LONG_LATE;
+    insert(&mut client, "long", numbers.map(long_document));
+    client.run("admin", &doc! {"fsync": 1});
+    insert(
+        &mut client,
+        "long",
+        (LONG_COUNT - LONG_LATE..LONG_COUNT).map(long_document),
+    );
+}
+
+fn ask_long_keys(client: &mut Client<TcpStream>) {
+    let mut numbers = |find: &Doc| -> Vec<i64> {
+        let found = documents(client, "shop", find);
+        let numbers = found.iter().map(|document| document.get_i64("n").unwrap());
+        numbers.collect()
+    };
+    let ascending: Vec<i64> = (0..LONG_COUNT.into()).collect();
+    let descending: Vec<i64> = ascending.iter().rev().copied().collect();
+    let all = |hint: &str, sort: DocBuf| {
+        doc! {"find": "long", "hint": hint, "sort": &sort, "projection": {"n": 1}, "batchSize": 100}
+    };
+    assert_eq!(numbers(&all("_id_", doc! {"_id": 1})), ascending);
+    assert_eq!(numbers(&all("text_1", doc! {"text": 1})), descending);
+    assert_eq!(
+        numbers(&all("unique", doc! {"text": -1, "n": 1})),
+        ascending
+    );
+    for number in [0, 7, LONG_COUNT - 1] {
+        let text = long_text(number);
+        let find = doc! {"find": "long", "filter": {"_id": text.as_str()}};
+        assert_eq!(numbers(&find), [i64::from(number)]);
+        let find = doc! {"find": "long", "filter": {"text": {"$lt": text.as_str()}}, "hint": "text_1", "projection": {"n": 1}, "batchSize": 100};
+        assert_eq!(numbers(&find).len(), number.max(1) as usize - 1);
+    }
+    client.run("shop", &doc! {"validate": "long", "full": true});
+}
+
 fn documents(client: &mut Client<TcpStream>, db: &str, find: &Doc) -> Vec<DocBuf> {
     let reply = client.run(db, find);
     let batch = reply.get_doc("cursor").unwrap().get_array("firstBatch");
@@ -310,12 +374,17 @@ fn validate(client: &mut Client<TcpStream>) {
     }
 }
 
-/// Opens, asks, changes and closes the directory.
-fn use_directory(data: &Path) {
+/// Opens, asks, changes and closes the directory, which was written in a format.
+fn use_directory(data: &Path, format: u32) {
     verify(data);
     let server = Running::start(data, &["--oplog", "on"]);
     let mut client = server.connect();
     ask(&mut client);
+    if format < LONG_KEYS_FORMAT {
+        // Directories of earlier formats take long keys from now on.
+        fill_long_keys(&server);
+    }
+    ask_long_keys(&mut client);
     validate(&mut client);
     // The images of documents before their last change are still there for change streams.
     insert(&mut client, "orders", (ORDERS..ORDERS + 10).map(order));
@@ -332,8 +401,16 @@ fn use_directory(data: &Path) {
     let server = Running::start(data, &["--oplog", "on"]);
     let mut client = server.connect();
     ask(&mut client);
+    ask_long_keys(&mut client);
     validate(&mut client);
     server.stop();
+}
+
+/// The format in the name of a folder.
+fn format_of(folder: &Path) -> u32 {
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    let (_, format) = name.rsplit_once("-format-").unwrap();
+    format.parse().unwrap()
 }
 
 #[test]
@@ -343,14 +420,15 @@ fn directories_of_earlier_versions_are_opened_verified_and_changed() {
     }
     let mut count = 0;
     for entry in fs::read_dir(folder()).unwrap() {
-        let archive = entry.unwrap().path().join("data.tar.gz");
+        let path = entry.unwrap().path();
+        let archive = path.join("data.tar.gz");
         if !archive.exists() {
             continue;
         }
         println!("{}", archive.display());
         let temporary = tempfile::tempdir().unwrap();
         tar(&["xzf", archive.to_str().unwrap()], temporary.path());
-        use_directory(&temporary.path().join("data"));
+        use_directory(&temporary.path().join("data"), format_of(&path));
         count += 1;
     }
     assert!(count > 0, "no directories");
@@ -363,6 +441,7 @@ fn write(target: &Path) {
     fs::create_dir(&data).unwrap();
     let server = Running::start(&data, &["--oplog", "on"]);
     fill(&server);
+    fill_long_keys(&server);
     server.signal("KILL");
     server.wait();
     fs::create_dir_all(target).unwrap();

@@ -38,7 +38,7 @@ pub struct Unannounced {
 impl Error {
     /// The code for the reply. Failures of the engine have codes too: `WriteConflict` (112) for a
     /// conflict that outlasted the retries, `DataCorruptionDetected` (301), `BadValue` (2) for an
-    /// option, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600) after a close,
+    /// option, 17280 for a key above the engine's limit, `BSONObjectTooLarge` (10334) for a value, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600) after a close,
     /// `OutOfDiskSpace` (14031), `ChangeStreamHistoryLost` (286) for a part of the log that is not kept, `ExceededTimeLimit` (262) for a write that cannot proceed for now, which drivers retry;
     /// `InternalError` (1) for the others, also for a store that stopped after a failure: drivers take 11600 for a
     /// shutdown, though this server still reads.
@@ -52,6 +52,10 @@ impl Error {
                 EngineError::Corrupt { .. }
                 | EngineError::CorruptMessage { .. }
                 | EngineError::Unreadable { .. } => ErrorCode::DataCorruptionDetected,
+                // The code that MongoDB had for keys above its limit.
+                EngineError::TooLarge { what: "key", .. } => ErrorCode::Location(17280),
+                // A document, or an entry of the oplog that has a large `_id` besides its document.
+                EngineError::TooLarge { what: "value", .. } => ErrorCode::BSONObjectTooLarge,
                 EngineError::TooLarge { .. } => ErrorCode::TransactionTooLargeForCache,
                 EngineError::OutOfMemory { .. } => ErrorCode::ExceededMemoryLimit,
                 EngineError::Closed(_) if error.is_close() => ErrorCode::InterruptedAtShutdown,
@@ -67,6 +71,7 @@ impl Error {
                 EngineError::Interrupted { timed_out: true } => ErrorCode::MaxTimeMSExpired,
                 EngineError::Interrupted { timed_out: false } => ErrorCode::Interrupted,
                 EngineError::Closed(_)
+                | EngineError::Failed(_)
                 | EngineError::Internal(_)
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
@@ -227,6 +232,20 @@ mod tests {
             message.contains("restarted") && message.contains("EIO"),
             "{message}"
         );
+        let too_large = |what| {
+            let (bytes, limit) = (10, 9);
+            Error::from(EngineError::TooLarge { what, bytes, limit }).code()
+        };
+        assert_eq!(too_large("key"), ErrorCode::Location(17280));
+        assert_eq!(too_large("value"), ErrorCode::BSONObjectTooLarge);
+        assert_eq!(
+            too_large("write set"),
+            ErrorCode::TransactionTooLargeForCache
+        );
+        // A copy, a cursor or a load that fails leaves the store as it is.
+        let copy = Error::from(EngineError::Failed("no checkpoint".to_owned()));
+        assert_eq!(copy.code(), ErrorCode::InternalError);
+        assert_eq!(copy.message(), "no checkpoint");
     }
 
     #[test]

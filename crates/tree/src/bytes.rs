@@ -31,6 +31,12 @@ impl<'a> Reader<'a> {
         let len = self.u16()?;
         self.bytes(len as usize)
     }
+
+    /// A key with its length in four bytes.
+    pub(crate) fn long_key(&mut self) -> Option<&'a [u8]> {
+        let len = self.u32()?;
+        self.bytes(len as usize)
+    }
 }
 
 /// Appends fields.
@@ -38,9 +44,14 @@ pub(crate) trait Writer {
     fn put_u16(&mut self, value: u16);
     fn put_u32(&mut self, value: u32);
     fn put_u64(&mut self, value: u64);
-    /// A key with its length in two bytes.
+    /// A key with its length in two bytes. It must not be long.
     fn put_key(&mut self, key: &[u8]);
+    /// A key with its length in four bytes.
+    fn put_long_key(&mut self, key: &[u8]);
 }
+
+/// Keys above this are long: they need four bytes for their length, and separators and bounds of them are shortened.
+pub(crate) const SHORT_KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 impl Writer for Vec<u8> {
     fn put_u16(&mut self, value: u16) {
@@ -56,7 +67,13 @@ impl Writer for Vec<u8> {
     }
 
     fn put_key(&mut self, key: &[u8]) {
+        debug_assert!(key.len() <= SHORT_KEY_BYTES_MAX);
         self.put_u16(key.len() as u16);
+        self.extend_from_slice(key);
+    }
+
+    fn put_long_key(&mut self, key: &[u8]) {
+        self.put_u32(key.len() as u32);
         self.extend_from_slice(key);
     }
 }

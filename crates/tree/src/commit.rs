@@ -441,12 +441,8 @@ impl Engine {
                 let flushed = self.flush_all();
                 self.check_running()?;
                 // There is a new memtable, or none could be made.
-                if is_full && flushed.is_err() {
-                    return Err(self
-                        .flusher
-                        .stall()
-                        .or(flushed.err())
-                        .unwrap_or_else(|| Error::Closed("a flush failed".to_owned())));
+                if let (true, Err(error)) = (is_full, flushed) {
+                    return Err(self.flusher.stall().unwrap_or(error));
                 }
                 state = self.commit_lock.lock();
             } else if is_full {

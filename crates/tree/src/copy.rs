@@ -68,7 +68,8 @@ impl Store {
     /// changed since the newest one. Reads all internal nodes, to list what the checkpoint refers to.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] or [`Error::Unreadable`] if a node is damaged, errors of the disk.
+    /// [`Error::Corrupt`] or [`Error::Unreadable`] if a node is damaged, [`Error::Failed`] if there is nothing to pin, errors of the
+    /// disk. [`Error::Closed`] only if the store was closed or has failed before: a copy that fails does not stop the store.
     pub fn begin_copy(&self) -> Result<CheckpointCopy> {
         let engine = self.engine();
         let (pinned, log) = engine.pin_checkpoint()?;
@@ -138,10 +139,10 @@ impl Engine {
             None => usize::MAX,
         };
         let written = self.flush_sealed(&mut checkpoint_due, most);
-        let pinned = written.and_then(|()| {
-            let pinned = self.checkpointer.lock().pin();
-            let missing = || Error::Closed("the store has no checkpoint".to_owned());
-            self.hold_log(pinned.ok_or_else(missing)?)
+        let pinned = written.and_then(|written| {
+            // Not the checkpointer's newest one: a commit may have replaced its trees since.
+            let missing = || Error::failed("no checkpoint could be written for the copy");
+            self.hold_log(written.ok_or_else(missing)?)
         });
         drop(checkpoint_due);
         if let Err(error) = &pinned {
@@ -319,7 +320,7 @@ impl Walk<'_> {
             nodes: Vec::new(),
             seen: HashSet::new(),
         };
-        let unstored = || Error::Closed("a checkpoint has a part that is not stored".to_owned());
+        let unstored = || Error::failed("a checkpoint has a part that is not stored");
         walk.add_copies(&pinned.written.manifest.copies());
         walk.add_copies(&pinned.written.map.copies());
         for page in pinned.trees.pages() {
@@ -401,6 +402,64 @@ impl Walk<'_> {
         if self.seen.insert(offset) {
             self.add(offset, block_extent(len), birth, Content::Block { len });
             self.nodes.push((offset, len));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::fail_stop::at_steps;
+    use crate::{Durability, Options, TreeOptions, WriteSet};
+
+    use super::*;
+
+    /// Creates a tree, and drops the one that it created before.
+    fn change_trees(store: &Store) {
+        let mut set = WriteSet::new();
+        let tree = store.allocate_tree();
+        set.create_tree(tree, &TreeOptions::default());
+        if let Some(before) = store.trees().last() {
+            set.drop_tree(*before);
+        }
+        store.commit(set, Durability::Logged).unwrap();
+    }
+
+    /// The trees of the checkpoint leave memory before the copy could look for them.
+    #[test]
+    fn a_copy_begins_while_commits_create_and_drop_trees() {
+        for (journal, trees_before) in [(true, 0), (true, 2), (false, 0), (false, 2)] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut options = Options::new(directory.path());
+            options.cache_bytes = 8 << 20;
+            options.inline = true;
+            options.journal = journal;
+            let store = Arc::new(Store::open(options).unwrap());
+            (0..trees_before).for_each(|_| change_trees(&store));
+            let other = store.clone();
+            at_steps(move |step| {
+                if step == "a superblock is written" {
+                    // A thread that has no steps of its own.
+                    let other = other.clone();
+                    std::thread::spawn(move || change_trees(&other))
+                        .join()
+                        .unwrap();
+                }
+            });
+            for _ in 0..3 {
+                let copy = store.begin_copy().map_err(|error| error.to_string());
+                let copy = copy.unwrap();
+                let mut bytes = Vec::new();
+                for extent in copy.extents() {
+                    copy.read(extent, &mut bytes).unwrap();
+                }
+                // The next copy writes a checkpoint of its own.
+                change_trees(&store);
+            }
+            at_steps(|_| ());
+            store.checkpoint().unwrap();
+            store.close().unwrap();
         }
     }
 }

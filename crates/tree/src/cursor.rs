@@ -112,14 +112,14 @@ impl Cursor {
     /// The next key and its value, or `None` at the end of the range.
     ///
     /// # Errors
-    /// Errors of the disk, and [`Error::Closed`] after an error until the next [`Cursor::seek`].
+    /// Errors of the disk, and [`Error::Failed`] after an error until the next [`Cursor::seek`].
     #[allow(
         clippy::should_implement_trait,
         reason = "the result borrows from the cursor"
     )]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.is_lost {
-            return Err(Error::Closed("the cursor has failed".to_owned()));
+            return Err(Error::failed("the cursor had an error before"));
         }
         match self.advance() {
             Ok(false) => Ok(None),

@@ -24,7 +24,7 @@ pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
 /// The most bytes of one write; a multiple of the alignment.
 const WRITE_BYTES: usize = 1 << 20;
 /// The largest uncompressed payload: a page with the largest key and value, with room to spare.
-const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
 /// Most buffers that are kept for the next write.
 const SPARE_WRITE_BUFFERS_MAX: usize = 2;

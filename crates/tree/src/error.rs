@@ -125,6 +125,8 @@ pub enum Error {
     Unsupported(&'static str),
     /// A panic interrupted background work, which had changed nothing yet; it is repeated.
     Internal(&'static str),
+    /// One operation cannot be done or continued: a copy, a load, or a cursor that had an error before. The store works.
+    Failed(String),
     /// The store was closed, or stopped after a background failure that this text names.
     Closed(String),
 }
@@ -147,6 +149,10 @@ impl Error {
     /// Whether the store was closed by its caller, and did not stop after a failure.
     pub fn is_close(&self) -> bool {
         matches!(self, Error::Closed(text) if text == CLOSE_CALLED)
+    }
+
+    pub(crate) fn failed(what: &str) -> Error {
+        Error::Failed(what.to_owned())
     }
 
     pub(crate) fn io(context: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
@@ -177,7 +183,7 @@ impl Error {
                 },
             },
             Error::Closed(text) => Error::Closed(text.clone()),
-            other => Error::Closed(other.to_string()),
+            other => Error::Failed(other.to_string()),
         }
     }
 
@@ -293,6 +299,7 @@ impl fmt::Display for Error {
                 write!(f, "whether the commit has taken place is not known: {text}")
             }
             Error::Unsupported(text) | Error::Internal(text) => f.write_str(text),
+            Error::Failed(text) => f.write_str(text),
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }
     }

@@ -80,7 +80,7 @@ mod tests {
         let found = format_version(path).unwrap().unwrap();
         assert_eq!(found.stored, Some(newest));
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-        for version in 2..=7 {
+        for version in 2..=8 {
             let found = format_version(&fixtures.join(format!("format-{version}"))).unwrap();
             let found = found.unwrap();
             assert_eq!(found.stored, Some(version));

@@ -28,6 +28,7 @@
 mod background;
 mod backup;
 mod block_check;
+mod bounds;
 mod budget;
 mod buffers;
 mod bulk;

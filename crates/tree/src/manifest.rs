@@ -6,16 +6,16 @@ use crate::bytes::{Reader, Writer};
 use crate::data_file::{DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::metadata::Copies;
-use crate::node::{FLAG_BIRTHS, SubtreeRef, encode_subtree};
+use crate::node::{Encoder, Form, SubtreeRef, encode_subtree};
 use crate::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use crate::version::TreePage;
 use crate::{Result, TreeId, TreeOptions};
 
 pub(crate) const MAGIC: &[u8; 8] = b"FRONDTRE";
 /// Incremented when older code cannot read the format any more.
-/// References of version 6 have no births of extents; pages of version 5 have no templates of keys, the log of version 4 has no
+/// Version 7 has no long keys. References of version 6 have no births of extents; pages of version 5 have no templates of keys, the log of version 4 has no
 /// stamps.
-pub(crate) const FORMAT_VERSION: u32 = 7;
+pub(crate) const FORMAT_VERSION: u32 = 8;
 /// The oldest version that is read. Pages of version 2 have no templates.
 pub(crate) const FORMAT_VERSION_MIN: u32 = 2;
 /// The first version that stores the free space, and metadata twice.
@@ -47,15 +47,15 @@ pub(crate) struct Position {
 
 /// The stored form of a page of trees.
 pub(crate) fn encode_page(page: &TreePage) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.put_u32(page.trees().len() as u32 | FLAG_BIRTHS);
-    for (id, tree) in page.trees() {
-        out.put_u32(id.0);
-        encode_options(&tree.options, &mut out);
-        out.push(u8::from(tree.loading));
-        encode_subtree(&tree.root, &mut out);
-    }
-    out
+    Encoder::encode(|encoder| {
+        encoder.put_count(page.trees().len());
+        for (id, tree) in page.trees() {
+            encoder.out.put_u32(id.0);
+            encode_options(&tree.options, &mut encoder.out);
+            encoder.out.push(u8::from(tree.loading));
+            encode_subtree(&tree.root, encoder);
+        }
+    })
 }
 
 /// A tree in its stored form, in a page of the manifest.
@@ -70,9 +70,8 @@ pub(crate) struct TreeRef {
 pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
     let mut reader = Reader(payload);
     let mut trees = Vec::new();
-    let count = reader.u32()?;
-    let has_births = count & FLAG_BIRTHS != 0;
-    for _ in 0..count & !FLAG_BIRTHS {
+    let (form, count) = Form::split(reader.u32()?);
+    for _ in 0..count {
         trees.push(TreeRef {
             id: TreeId(reader.u32()?),
             options: decode_options(reader.bytes(OPTIONS_BYTES)?)?,
@@ -81,7 +80,7 @@ pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
                 1 => true,
                 _ => return None,
             },
-            root: SubtreeRef::parse(&mut reader, has_births)?,
+            root: SubtreeRef::parse(&mut reader, form)?,
         });
     }
     reader.0.is_empty().then_some(trees)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use parking_lot::Mutex;
 
+use crate::checkpoint::Pinned;
 use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
 use crate::error::PANICKED;
@@ -91,15 +92,19 @@ impl Engine {
     /// Flushes up to `most` sealed memtables.
     pub(crate) fn flush_at_most(&self, most: usize) -> Result<()> {
         let mut checkpoint_due = self.flusher.working.lock();
-        let result = self.flush_sealed(&mut checkpoint_due, most);
+        let result = self.flush_sealed(&mut checkpoint_due, most).map(drop);
         drop(checkpoint_due);
         self.note_outcome(&result);
         result
     }
 
-    /// Flushes up to `most` sealed memtables, and writes a checkpoint after each and if one is due. The caller holds the
-    /// lock on `working`.
-    pub(crate) fn flush_sealed(&self, checkpoint_due: &mut bool, most: usize) -> Result<()> {
+    /// Flushes up to `most` sealed memtables, and writes a checkpoint after each and if one is due. Returns the checkpoint that has
+    /// all that was flushed, if this call has written it. The caller holds the lock on `working`.
+    pub(crate) fn flush_sealed(
+        &self,
+        checkpoint_due: &mut bool,
+        most: usize,
+    ) -> Result<Option<Pinned>> {
         let mut flushed = None;
         let mut left = most;
         if self.options.inline {
@@ -108,18 +113,24 @@ impl Engine {
             self.release_orphans(ORPHANS_PER_FLUSH);
         }
         loop {
-            if *checkpoint_due && self.write_checkpoint()? {
-                *checkpoint_due = false;
-                if let Some(bytes) = flushed.take() {
-                    self.flusher.rate.end(bytes);
-                    let credit = bytes as u64 * COMPACTION_CREDIT;
-                    (self.flusher.compaction_credit).fetch_add(credit, Ordering::Relaxed);
-                }
+            let mut written = None;
+            if *checkpoint_due {
+                written = self.write_checkpoint()?;
+                *checkpoint_due = written.is_none();
+            }
+            if written.is_some()
+                && let Some(bytes) = flushed.take()
+            {
+                self.flusher.rate.end(bytes);
+                let credit = bytes as u64 * COMPACTION_CREDIT;
+                (self.flusher.compaction_credit).fetch_add(credit, Ordering::Relaxed);
             }
             let oldest = self.version.load().sealed.last().cloned();
             let Some(memtable) = oldest.filter(|_| left > 0) else {
-                return Ok(());
+                return Ok(written);
             };
+            // While it is pinned, the next checkpoint takes it for a snapshot that uses space.
+            drop(written);
             left -= 1;
             self.flusher.rate.begin();
             self.flush_memtable(&memtable)?;
@@ -175,7 +186,7 @@ impl Engine {
     pub(crate) fn checkpoint_trees(&self) -> Result<()> {
         let mut checkpoint_due = self.flusher.working.lock();
         *checkpoint_due = true;
-        let result = self.flush_sealed(&mut checkpoint_due, usize::MAX);
+        let result = self.flush_sealed(&mut checkpoint_due, usize::MAX).map(drop);
         drop(checkpoint_due);
         self.note_outcome(&result);
         result
@@ -184,7 +195,7 @@ impl Engine {
     /// Writes a checkpoint of the trees as they are, without what is in memory.
     pub(crate) fn checkpoint_unflushed(&self) -> Result<()> {
         let mut checkpoint_due = self.flusher.working.lock();
-        *checkpoint_due = !self.write_checkpoint()?;
+        *checkpoint_due = self.write_checkpoint()?.is_none();
         Ok(())
     }
 
@@ -249,8 +260,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the current trees durable and lets the log before them go. False if that has to wait for a flush.
-    fn write_checkpoint(&self) -> Result<bool> {
+    /// Makes the current trees durable and releases the log before them. `None` if that has to wait for a flush.
+    ///
+    /// The checkpoint is pinned while its trees are in memory for certain: a commit that creates or drops a tree replaces
+    /// them at any moment, and the store does not keep the old ones.
+    fn write_checkpoint(&self) -> Result<Option<Pinned>> {
         let (version, position, unflushed) = {
             let state = self.commit_lock.lock();
             let version = self.version.load_full();
@@ -261,7 +275,7 @@ impl Engine {
                 if version.active.changes_trees() {
                     self.seal(&state, 0);
                 }
-                return Ok(false);
+                return Ok(None);
             }
             let loaded_at = self.loaded_at.load(Ordering::Relaxed);
             let position = Position {
@@ -298,7 +312,11 @@ impl Engine {
             |offset| space.is_used(offset),
             |tree| trees.get(tree).is_some(),
         );
-        self.checkpointer.lock().write(&trees, position, is_alone)?;
+        let pinned = {
+            let mut checkpointer = self.checkpointer.lock();
+            checkpointer.write(&trees, position, is_alone)?;
+            checkpointer.pin()
+        };
         if let Some(log) = self.log.get() {
             // With its log, the previous checkpoint can replace this one if it is damaged.
             let before = self
@@ -316,6 +334,6 @@ impl Engine {
             });
         }
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        Ok(true)
+        Ok(pinned)
     }
 }

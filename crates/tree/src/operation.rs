@@ -13,9 +13,13 @@ pub(crate) const OP_CREATE_TREE_TO_LOAD: u8 = 6;
 pub(crate) const OP_STAMP: u8 = 7;
 /// A put whose key begins with an offset (8 bytes, big-endian), to which the first stamp of the commit is added.
 pub(crate) const OP_PUT_STAMPED: u8 = 8;
+/// Set in the code of an operation with a long key, whose length has four bytes in place of two.
+pub(crate) const LONG_KEYS: u8 = 0x80;
 
 /// Bytes before an operation's key: its code, the tree, the lengths of key and value.
 pub(crate) const ENTRY_HEADER_BYTES: usize = 11;
+/// The same of an operation with a long key.
+pub(crate) const LONG_ENTRY_HEADER_BYTES: usize = 13;
 /// Size of a stamp at the start of a key.
 pub(crate) const STAMP_BYTES: usize = 8;
 /// Size of [`OP_STAMP`] in bytes: its code, a tree that is not used, and the stamp.
@@ -106,8 +110,13 @@ pub(crate) fn encode_stamp(first: u64) -> [u8; OP_STAMP_BYTES] {
 
 /// Makes the stamped put at `at` an ordinary one: adds the first stamp to its offset. Returns its stamp.
 pub(crate) fn add_stamp(payload: &mut [u8], at: usize, first: u64) -> u64 {
-    payload[at] = Kind::Put.to_byte();
-    let key = at + ENTRY_HEADER_BYTES;
+    let long = payload[at] & LONG_KEYS;
+    payload[at] = Kind::Put.to_byte() | long;
+    let key = at
+        + match long {
+            0 => ENTRY_HEADER_BYTES,
+            _ => LONG_ENTRY_HEADER_BYTES,
+        };
     let place = &mut payload[key..key + STAMP_BYTES];
     let mut offset = [0; STAMP_BYTES];
     offset.copy_from_slice(place);
@@ -166,8 +175,16 @@ impl<'a> Ops<'a> {
         Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?).into())
     }
 
-    fn take_key(&mut self) -> Option<&'a [u8]> {
-        let len = self.take_u16()?;
+    /// The length of a key, in two bytes or in four.
+    fn take_key_len(&mut self, is_long: bool) -> Option<usize> {
+        match is_long {
+            false => self.take_u16(),
+            true => Some(self.take_u32()? as usize),
+        }
+    }
+
+    fn take_key(&mut self, is_long: bool) -> Option<&'a [u8]> {
+        let len = self.take_key_len(is_long)?;
         self.take(len)
     }
 
@@ -181,8 +198,9 @@ impl<'a> Ops<'a> {
         self.stamped_at = None;
         let code = *self.take(1)?.first()?;
         let tree = TreeId(self.take_u32()?);
+        let (code, is_long) = (code & !LONG_KEYS, code & LONG_KEYS != 0);
         match code {
-            OP_CREATE_TREE | OP_CREATE_TREE_TO_LOAD => {
+            OP_CREATE_TREE | OP_CREATE_TREE_TO_LOAD if !is_long => {
                 let options = decode_options(self.take(OPTIONS_BYTES)?)?;
                 let state = match code {
                     OP_CREATE_TREE => NewTree::Empty,
@@ -190,12 +208,12 @@ impl<'a> Ops<'a> {
                 };
                 Some(Op::CreateTree(tree, options, state))
             }
-            OP_DROP_TREE => Some(Op::DropTree(tree)),
+            OP_DROP_TREE if !is_long => Some(Op::DropTree(tree)),
             OP_DELETE_RANGE => {
-                let lower = self.take_key()?;
+                let lower = self.take_key(is_long)?;
                 let upper = match self.take(1)? {
                     [0] => None,
-                    [1] => Some(self.take_key()?),
+                    [1] => Some(self.take_key(is_long)?),
                     _ => return None,
                 };
                 Some(Op::DeleteRange { tree, lower, upper })
@@ -206,12 +224,14 @@ impl<'a> Ops<'a> {
                     true => Kind::Put,
                     false => Kind::from_byte(code)?,
                 };
-                let key_len = self.take_u16()?;
+                let key_len = self.take_key_len(is_long)?;
                 if is_stamped {
                     self.stamped_at = (key_len >= STAMP_BYTES).then_some(at);
                     self.stamped_at?;
                 }
                 let value_len = self.take_u32()? as usize;
+                // A memtable could not store more.
+                check_sizes(key_len, value_len).ok()?;
                 Some(Op::Entry {
                     tree,
                     kind,

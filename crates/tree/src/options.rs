@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::disk::{Disk, FsDisk};
 use crate::{Compression, Error, EventListener, MergeOperator, NoListener, NoMerge, Result};
 
-/// The largest key, in bytes.
-pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+/// The largest key, in bytes: an entry of a memtable has 25 bits for its length.
+pub const KEY_BYTES_MAX: usize = (1 << 25) - 1;
 /// The largest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 17 << 20;
 /// The largest write set, in bytes.

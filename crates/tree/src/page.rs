@@ -8,16 +8,20 @@ use std::cmp::Ordering;
 
 use crate::Kind;
 use crate::buffers::PageBytes;
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{Reader, SHORT_KEY_BYTES_MAX, Writer};
+use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::template::{self, KEY_END_LENS, Template, VALUE_LENS};
 
-/// Bytes of an entry's slot in memory: offset of its key (4 bytes), length of the key (2), kind (1), a zero.
+/// Bytes of an entry's slot in memory: offset of its key (32 bits), length of the key (30), kind (2).
 const PLACE_BYTES: usize = 8;
+const KIND_AT: u32 = 62;
+const KEY_LEN_MASK: u32 = (1 << 30) - 1;
 /// Bytes of a key's head in memory.
 const HEAD_BYTES: usize = 8;
 
 /// The largest page in memory: one with the largest key and value.
 const BYTES_MAX: usize = 64 << 20;
+const _: () = assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX + (2 << 20) <= BYTES_MAX);
 
 /// Set in the number of entries of a page that has a template of values.
 const HAS_TEMPLATE: u32 = 1 << 31;
@@ -120,8 +124,8 @@ impl Page {
             let kind = u8::try_from(kinds.get(index)).ok()?;
             // `message` relies on this.
             Kind::from_byte(kind)?;
-            let key_len = u16::try_from(prefix.len() + key_len).ok()?;
-            let place = bytes.len() as u64 | u64::from(key_len) << 32 | u64::from(kind) << 48;
+            let key_len = (prefix.len() + key_len) as u64;
+            let place = bytes.len() as u64 | key_len << 32 | u64::from(kind) << KIND_AT;
             bytes[heads + PLACE_BYTES * index..][..PLACE_BYTES]
                 .copy_from_slice(&place.to_le_bytes());
             bytes.extend_from_slice(prefix);
@@ -165,8 +169,8 @@ impl Page {
         let place = u64::from_le_bytes(place);
         (
             place as u32 as usize,
-            (place >> 32) as u16 as usize,
-            (place >> 48) as u8,
+            ((place >> 32) as u32 & KEY_LEN_MASK) as usize,
+            (place >> KIND_AT) as u8,
         )
     }
 
@@ -397,9 +401,10 @@ impl PageBuilder {
         Template::of_key_ends(lens.min()? - prefix_len, self.keys())
     }
 
-    /// Length of the prefix that all keys share.
+    /// Length of the prefix that all keys share, as far as it is stored once.
     fn prefix_len(&self) -> usize {
         let ends = self.first_key().iter().zip(self.last_key());
+        let ends = ends.take(SHORT_KEY_BYTES_MAX);
         ends.take_while(|(a, b)| a == b).count()
     }
 
@@ -417,9 +422,8 @@ impl PageBuilder {
         bytes.resize(places, 0);
         let entries = self.entries.iter().zip(self.keys().zip(self.values()));
         for (index, (entry, (key, value))) in entries.enumerate() {
-            let key_len = u16::try_from(entry.key_len).ok()?;
             let kind = u64::from(entry.kind.to_byte());
-            let place = bytes.len() as u64 | u64::from(key_len) << 32 | kind << 48;
+            let place = bytes.len() as u64 | u64::from(entry.key_len) << 32 | kind << KIND_AT;
             bytes[heads + PLACE_BYTES * index..][..PLACE_BYTES]
                 .copy_from_slice(&place.to_le_bytes());
             let head = head(&key[prefix_len..]).to_ne_bytes();

@@ -1,9 +1,12 @@
 //! The index of a run: the location of its pages, and their separators.
 //!
 //! Payload of the index block, little-endian: for each page its length in the extent (4 bytes), the length of its
-//! separator (2) and the separator. Pages follow each other from the start of the extent.
+//! separator (2, or 4 for a long one) and the separator. Pages follow each other from the start of the extent.
 
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{Reader, SHORT_KEY_BYTES_MAX, Writer};
+
+/// Set in the length of a page whose separator is long.
+const LONG_SEPARATOR: u32 = 1 << 31;
 
 /// The locations and separators of the pages of a run.
 pub(crate) struct RunIndex {
@@ -30,8 +33,12 @@ impl RunIndex {
         for _ in 0..pages {
             let separator_at = separators.len() as u32;
             entries.push(PageEntry { at, separator_at });
-            at = at.checked_add(reader.u32()?)?;
-            separators.extend_from_slice(reader.key()?);
+            let len = reader.u32()?;
+            at = at.checked_add(len & !LONG_SEPARATOR)?;
+            separators.extend_from_slice(match len & LONG_SEPARATOR {
+                0 => reader.key()?,
+                _ => reader.long_key()?,
+            });
         }
         let separator_at = separators.len() as u32;
         entries.push(PageEntry { at, separator_at });
@@ -44,6 +51,10 @@ impl RunIndex {
     /// Appends a page to the encoded form. All keys of the page are at or above its separator, and all keys
     /// of the one before are below it.
     pub(crate) fn push(out: &mut Vec<u8>, len: u32, separator: &[u8]) {
+        if separator.len() > SHORT_KEY_BYTES_MAX {
+            out.put_u32(len | LONG_SEPARATOR);
+            return out.put_long_key(separator);
+        }
         out.put_u32(len);
         out.put_key(separator);
     }

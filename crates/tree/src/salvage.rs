@@ -418,7 +418,7 @@ impl Salvage<'_> {
             self.frame(payload).map(|()| next).map_err(|error| {
                 let text = error.to_string();
                 failure = Some(error);
-                Error::Closed(text)
+                Error::Failed(text)
             })
         });
         match (failure, outcome) {

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::budget::{MemoryBudget, MemoryUse, Reservation};
-use crate::bytes::Writer;
+use crate::bytes::{SHORT_KEY_BYTES_MAX, Writer};
 use crate::intents::Holder;
 use crate::operation::{
-    ENTRY_HEADER_BYTES, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD, OP_DELETE_RANGE, OP_DROP_TREE,
-    OP_PUT_STAMPED, Op, STAMP_BYTES, add_stamp, check_sizes, decode, encode_options,
+    ENTRY_HEADER_BYTES, LONG_ENTRY_HEADER_BYTES, LONG_KEYS, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD,
+    OP_DELETE_RANGE, OP_DROP_TREE, OP_PUT_STAMPED, Op, STAMP_BYTES, add_stamp, check_sizes, decode,
+    encode_options,
 };
 use crate::options::{KEY_BYTES_MAX, WRITE_SET_BYTES_MAX};
 use crate::snapshot::Snapshot;
@@ -69,6 +70,14 @@ pub(crate) struct Guard {
 pub fn key_hash(tree: TreeId, key: &[u8]) -> u64 {
     let seed = u64::from(tree.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
+}
+
+/// Bytes before the key of an operation.
+fn header_bytes(key_len: usize) -> usize {
+    match key_len > SHORT_KEY_BYTES_MAX {
+        true => LONG_ENTRY_HEADER_BYTES,
+        false => ENTRY_HEADER_BYTES,
+    }
 }
 
 /// Makes room for `more` items, with a quarter to spare: a large buffer that doubles would take far more than it holds.
@@ -281,7 +290,7 @@ impl WriteSet {
         };
         let stamp: [u8; STAMP_BYTES] = u64::from(offset).to_be_bytes();
         if let Some(key) = self.push(OP_PUT_STAMPED, tree, [&stamp, suffix], value) {
-            self.stamped.push(key.start - ENTRY_HEADER_BYTES);
+            self.stamped.push(key.start - header_bytes(key.len()));
             self.stamps = self.stamps.max(stamps);
         }
     }
@@ -321,12 +330,16 @@ impl WriteSet {
             self.failure.get_or_insert(error);
             return;
         }
-        self.payload.push(OP_DELETE_RANGE);
+        let (long, put_key): (u8, fn(&mut Vec<u8>, &[u8])) = match key_len > SHORT_KEY_BYTES_MAX {
+            false => (0, Writer::put_key),
+            true => (LONG_KEYS, Writer::put_long_key),
+        };
+        self.payload.push(OP_DELETE_RANGE | long);
         self.payload.extend_from_slice(&tree.0.to_le_bytes());
-        self.payload.put_key(lower);
+        put_key(&mut self.payload, lower);
         self.payload.push(u8::from(upper.is_some()));
         if let Some(upper) = upper {
-            self.payload.put_key(upper);
+            put_key(&mut self.payload, upper);
         }
         self.range_bytes += Memtable::range_bytes(lower, upper);
         self.ops += 1;
@@ -414,20 +427,37 @@ impl WriteSet {
             self.failure.get_or_insert(error);
             return None;
         }
-        let mut header = [0; ENTRY_HEADER_BYTES];
-        header[0] = code;
-        header[1..5].copy_from_slice(&tree.0.to_le_bytes());
-        header[5..7].copy_from_slice(&(key_len as u16).to_le_bytes());
-        header[7..].copy_from_slice(&(value.len() as u32).to_le_bytes());
-        let start = self.payload.len() + ENTRY_HEADER_BYTES;
-        (self.payload).reserve(ENTRY_HEADER_BYTES + key_len + value.len());
-        for part in [&header, key[0], key[1], value] {
+        if key_len > SHORT_KEY_BYTES_MAX {
+            self.push_long_header(code, tree, key_len, value.len());
+        } else {
+            let mut header = [0; ENTRY_HEADER_BYTES];
+            header[0] = code;
+            header[1..5].copy_from_slice(&tree.0.to_le_bytes());
+            header[5..7].copy_from_slice(&(key_len as u16).to_le_bytes());
+            header[7..].copy_from_slice(&(value.len() as u32).to_le_bytes());
+            (self.payload).reserve(ENTRY_HEADER_BYTES + key_len + value.len());
+            self.payload.extend_from_slice(&header);
+        }
+        let start = self.payload.len();
+        for part in [key[0], key[1], value] {
             self.payload.extend_from_slice(part);
         }
         self.ops += 1;
         self.memtable_bytes += Memtable::op_bytes_max(key_len, value.len());
         self.note_tree(tree);
         Some(start..start + key_len)
+    }
+
+    /// The header of an operation with a long key.
+    #[cold]
+    fn push_long_header(&mut self, code: u8, tree: TreeId, key_len: usize, value_len: usize) {
+        let operation = LONG_ENTRY_HEADER_BYTES + key_len + value_len;
+        // A large buffer that doubles would take far more than it holds.
+        self.payload.reserve_exact(operation);
+        self.payload.push(code | LONG_KEYS);
+        self.payload.put_u32(tree.0);
+        self.payload.put_u32(key_len as u32);
+        self.payload.put_u32(value_len as u32);
     }
 
     /// Bytes that count against the limit of a write set.

@@ -6,10 +6,14 @@ use frond_query::paths::{MultikeyPaths, ParallelArrays};
 
 use super::kinds::{Holds, IndexMethod, Part, Slots};
 use super::spec::IndexSpec;
-use crate::keyspace::KEY_BYTES_MAX;
+use crate::keyspace::{KEY_BYTES_MAX, WRITE_SET_BYTES_MAX};
 
 /// The most entries that one document may have in one index. The product of two arrays grows fast.
 pub const ENTRIES_PER_DOCUMENT_MAX: usize = 100_000;
+
+/// The most bytes that the keys of one document may have in one index: a long value in each combination with the elements of
+/// an array would take any memory. A write set has room for twice as many.
+const BYTES_PER_DOCUMENT_MAX: usize = WRITE_SET_BYTES_MAX / 2;
 
 /// The keys of one document in one index. Reused from document to document: no allocation once the
 /// buffers have grown.
@@ -46,7 +50,7 @@ impl IndexKeys {
     /// `id_bytes` is the length of the encoded `_id`, which has to fit behind the fields.
     ///
     /// # Errors
-    /// `CannotBuildIndexKeys` (201) if there are too many, 17280 if one is too long, 16746 if a
+    /// `CannotBuildIndexKeys` (201) if there are too many or they are too large together, 17280 if one is too long, 16746 if a
     /// number in a path means both an array index and a field.
     pub fn generate(&mut self, spec: &IndexSpec, doc: &Doc, id_bytes: usize) -> Result<()> {
         self.clear();
@@ -241,6 +245,9 @@ impl Writer<'_, '_> {
             return Err(too_long(self.spec, length));
         }
         bytes.extend_from_slice(lost.as_bytes());
+        if bytes.len() > BYTES_PER_DOCUMENT_MAX {
+            return Err(too_large_together(self.spec));
+        }
         spans.push(Span {
             start,
             middle,
@@ -309,6 +316,18 @@ fn too_many(spec: &IndexSpec, fields: usize) -> Error {
         format!(
             "the document has more than {ENTRIES_PER_DOCUMENT_MAX} distinct keys in index '{}' of \
              {fields} field(s), which is the limit for one document",
+            spec.name
+        ),
+    )
+}
+
+#[cold]
+fn too_large_together(spec: &IndexSpec) -> Error {
+    Error::new(
+        ErrorCode::CannotBuildIndexKeys,
+        format!(
+            "the keys of the document in index '{}' have more than {BYTES_PER_DOCUMENT_MAX} bytes together, which is the \
+             limit for one document",
             spec.name
         ),
     )
@@ -439,12 +458,23 @@ mod tests {
         keys.generate(&spec, &doc! {"a": many(300), "b": many(300)}, 5)
             .unwrap();
         assert_eq!(keys.len(), 90_000);
-        let long = "x".repeat(70_000);
+        let long = "x".repeat(15_000_000);
+        keys.generate(&spec, &doc! {"a": long.as_str()}, 5).unwrap();
         let error = keys
-            .generate(&spec, &doc! {"a": long.as_str()}, 5)
+            .generate(
+                &spec,
+                &doc! {"a": long.as_str()},
+                KEY_BYTES_MAX / 2 + 2_000_000,
+            )
             .unwrap_err();
         assert_eq!(error.code().code(), 17280);
         assert!(error.message().contains("a_1_b_1"));
+        // The long value is in the key of each element.
+        let error = keys
+            .generate(&spec, &doc! {"a": long.as_str(), "b": many(20)}, 5)
+            .unwrap_err();
+        assert_eq!(error.code(), ErrorCode::CannotBuildIndexKeys);
+        assert!(error.message().contains("bytes together"));
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub use frond_tree::{
     DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
     FlushPause, IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed,
     MemoryBudget, MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation,
-    Stamps, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, ValueRef, Waits,
-    default_reserve as default_disk_reserve, disk, key_hash,
+    Stamps, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, ValueRef,
+    WRITE_SET_BYTES_MAX, Waits, default_reserve as default_disk_reserve, disk, key_hash,
 };
 pub use frond_tree::{
     CheckpointCopy, DATA_FILE, ExtentId, LogTail, RestorePoint, Restored, finish_restore,

@@ -28,6 +28,9 @@ pub struct DocumentWriter {
     pub limits: LargeDocuments,
 }
 
+/// A document with a longer key is stored whole: each of its segments would have the key.
+const DIVIDED_KEY_BYTES_MAX: usize = 1024;
+
 impl DocumentWriter {
     /// Stages a document in place of the parts of an old one. `buffer` is scratch space.
     ///
@@ -44,7 +47,11 @@ impl DocumentWriter {
         if let Some(old) = old {
             self.delete_segments(batch, key, old, buffer)?;
         }
-        match shred::shred(doc, self.limits) {
+        let is_divisible = key.len() <= DIVIDED_KEY_BYTES_MAX;
+        match is_divisible
+            .then(|| shred::shred(doc, self.limits))
+            .flatten()
+        {
             None => batch.put_guarded(self.primary, key, doc.as_bytes()),
             Some(shredded) => self.put_shredded(batch, key, &shredded, buffer),
         }

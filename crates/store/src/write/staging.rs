@@ -740,7 +740,8 @@ fn is_affected(index: &Index, change: Option<Change<'_>>) -> bool {
     }
 }
 
-/// Refuses an `_id` whose key leaves no room for the fields of an index.
+/// Refuses an `_id` whose key leaves no room for the fields of an index. That takes a document of nearly 16 MiB whose `_id`
+/// grows when it is encoded: by a collation, or by zero bytes.
 fn check_key(key: &[u8]) -> Result<()> {
     const ID_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 2;
     if key.len() > ID_KEY_BYTES_MAX {

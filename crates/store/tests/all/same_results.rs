@@ -14,11 +14,37 @@ use frond_store::{
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-struct Random(StdRng);
+struct Random {
+    random: StdRng,
+    /// Whether some strings are longer than pages of the engine.
+    has_long_strings: bool,
+}
+
+/// How much is compared.
+struct Work {
+    documents: i32,
+    rounds: usize,
+    has_long_strings: bool,
+}
+
+const USUAL: Work = Work {
+    documents: 120,
+    rounds: 60,
+    has_long_strings: false,
+};
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
-        self.0.random_range(0..end)
+        self.random.random_range(0..end)
+    }
+
+    /// Long strings begin with the same bytes, and some are the beginning of others.
+    fn long_string(&mut self) -> String {
+        let mut text = self.pick(&["a", "ab"]).to_owned();
+        let fill = self.pick(&["x", "\u{0}"]).repeat(66_000 + self.below(2));
+        text.push_str(&fill);
+        text.push_str(self.pick(&["", "a", "ab", "b", "B", "\u{0}", "\u{10ffff}"]));
+        text
     }
 
     fn one_in(&mut self, n: usize) -> bool {
@@ -31,6 +57,9 @@ impl Random {
 
     fn scalar(&mut self) -> OwnedValue {
         let small = self.below(6) as i32;
+        if self.has_long_strings && self.one_in(3) {
+            return self.long_string().into();
+        }
         match self.below(14) {
             0..=4 => small.into(),
             5 => OwnedValue::Double(f64::from(small)),
@@ -401,19 +430,28 @@ fn change(f: &Fixture, c: &Namespace, random: &mut Random) {
 }
 
 fn check(seed: u64, arrays: bool, indexes: &[DocBuf]) {
-    let mut random = Random(StdRng::seed_from_u64(seed));
+    check_work(seed, arrays, indexes, &USUAL);
+}
+
+fn check_work(seed: u64, arrays: bool, indexes: &[DocBuf], work: &Work) {
+    let mut random = Random {
+        random: StdRng::seed_from_u64(seed),
+        has_long_strings: work.has_long_strings,
+    };
     let mut f = Fixture::new();
     let c = ns("db.c");
     let (before, after) = indexes.split_at(random.below(indexes.len() + 1));
     for index in before {
         f.store.create_indexes(&c, &[index]).unwrap();
     }
-    let docs: Vec<DocBuf> = (0..120).map(|id| random.document(id, arrays)).collect();
+    let docs: Vec<DocBuf> = (0..work.documents)
+        .map(|id| random.document(id, arrays))
+        .collect();
     // Every second time, a part of the documents and all changes are those of an open transaction.
     let (docs, own) = docs.split_at(if seed.is_multiple_of(2) {
         docs.len()
     } else {
-        70
+        docs.len() * 7 / 12
     });
     f.insert(&c, docs);
     for index in after {
@@ -439,7 +477,7 @@ fn check(seed: u64, arrays: bool, indexes: &[DocBuf]) {
         .map(|index| index.get_doc("key").unwrap().to_owned())
         .chain([doc! {"_id": 1}])
         .collect();
-    for round in 0..60 {
+    for round in 0..work.rounds {
         compare(&f, &c, &mut random, &hints, seed);
         if arrays && round % 10 == 9 {
             change(&f, &c, &mut random);
@@ -545,5 +583,46 @@ fn through_clustering_indexes() {
             doc! {"key": {"c": 1, "_id": 1}, "clustering": true, "unique": true},
         ];
         check(seed, seed % 3 != 0, &indexes);
+    }
+}
+
+#[test]
+fn through_indexes_with_long_keys() {
+    const WORK: Work = Work {
+        documents: 40,
+        rounds: 15,
+        has_long_strings: true,
+    };
+    let kinds: [&[DocBuf]; 5] = [
+        &[
+            doc! {"key": {"a": 1}},
+            doc! {"key": {"b": -1}},
+            doc! {"key": {"d.e": 1}},
+        ],
+        &[
+            doc! {"key": {"a": 1, "b": -1}},
+            doc! {"key": {"b": 1, "c": 1, "a": -1}},
+            doc! {"key": {"b": 1}, "collation": {"locale": "en", "strength": 2}},
+        ],
+        &[
+            doc! {"key": {"a": 1}, "sparse": true},
+            doc! {"key": {"c": 1}, "partialFilterExpression": {"b": {"$gt": 1}}},
+            doc! {"key": {"c": "hashed"}},
+            doc! {"key": {"$**": 1}},
+        ],
+        &[
+            doc! {"key": {"a": 1, "_id": 1}, "unique": true},
+            doc! {"key": {"_id": -1, "d.e": 1}, "unique": true},
+        ],
+        &[
+            doc! {"key": {"b": -1, "d.e": 1}, "clustering": true},
+            doc! {"key": {"c": 1, "_id": 1}, "clustering": true, "unique": true},
+        ],
+    ];
+    for (number, indexes) in kinds.iter().enumerate() {
+        for arrays in [false, true] {
+            let seed = 700 + 2 * number as u64 + u64::from(arrays);
+            check_work(seed, arrays, indexes, &WORK);
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 /// Size of a block in bytes. A larger entry gets a block of its own.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Bytes before an entry's key: the lengths of the key (2) and of the value (4).
-const HEADER_BYTES: usize = 6;
+/// Bytes before an entry's key: the lengths of the key (4) and of the value (4).
+const HEADER_BYTES: usize = 8;
 
 /// The location of an entry. Ordered by the time it was added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,8 +75,9 @@ impl Chunk {
             block: index as u32,
             at: block.len() as u32,
         });
-        block.extend_from_slice(&(key.len() as u16).to_le_bytes());
-        block.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        for len in [key.len(), value.len()] {
+            block.extend_from_slice(&(len as u32).to_le_bytes());
+        }
         block.extend_from_slice(key);
         block.extend_from_slice(value);
     }
@@ -84,8 +85,11 @@ impl Chunk {
     fn entry(&self, entry_ref: EntryRef) -> (&[u8], &[u8]) {
         let bytes = &self.blocks[entry_ref.block as usize][entry_ref.at as usize..];
         let (header, bytes) = bytes.split_at(HEADER_BYTES);
-        let key_len = u16::from_le_bytes([header[0], header[1]]) as usize;
-        let value_len = u32::from_le_bytes([header[2], header[3], header[4], header[5]]) as usize;
+        let len = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+                as usize
+        };
+        let (key_len, value_len) = (len(0), len(4));
         let (key, bytes) = bytes.split_at(key_len);
         (key, &bytes[..value_len])
     }

@@ -17,6 +17,7 @@ use chunk::Chunk;
 use crate::budget::{MemoryUse, Reservation};
 use crate::disk_space::SpaceWatch;
 use crate::engine::Engine;
+use crate::error::PANICKED;
 use crate::merger::{Direction, Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
@@ -277,7 +278,7 @@ impl BulkLoader {
                 .collect();
             let mut result = merge(first);
             for worker in workers {
-                let defect = |_| Err(Error::Closed("a defect of the bulk loader".to_owned()));
+                let defect = |_| Err(Error::Internal(PANICKED));
                 result = result.and(worker.join().unwrap_or_else(defect));
             }
             result
@@ -296,7 +297,7 @@ impl BulkLoader {
     /// not; [`Store::is_loading`] tells.
     pub fn finish(mut self) -> Result<()> {
         if self.broken {
-            return Err(Error::Closed("the load failed or was stopped".to_owned()));
+            return Err(Error::failed("the load failed before, or was stopped"));
         }
         self.merge(&|_, _| true)?;
         let leaves = self.loads.drain(..).map(|mut load| {
@@ -374,13 +375,15 @@ impl Load {
         let options = &self.options;
         if is_leaves {
             let (page, leaf) = (options.page_bytes as usize, u64::from(options.node_bytes));
-            return RunWriter::new(&self.runs, options.compression, page, leaf);
+            let writer = RunWriter::new(&self.runs, options.compression, page, leaf);
+            // They become all leaves of the tree.
+            return writer.within(&[], None);
         }
         let compression = match options.compression {
             Compression::None => Compression::None,
             _ => Compression::Lz4,
         };
-        RunWriter::new(&self.runs, compression, RUN_PAGE_BYTES, RUN_PART_BYTES)
+        RunWriter::new(&self.runs, compression, RUN_PAGE_BYTES, RUN_PART_BYTES).within(&[], None)
     }
 
     /// The approximate number of entries that [`Load::merge`] will write.
@@ -506,6 +509,6 @@ impl Engine {
                 .fetch_max(end.unwrap_or(0), Ordering::Relaxed);
         }
         *checkpoint_due = true;
-        self.flush_sealed(&mut checkpoint_due, usize::MAX)
+        self.flush_sealed(&mut checkpoint_due, usize::MAX).map(drop)
     }
 }

@@ -1,7 +1,7 @@
 //! An entry of a memtable in the arena. This is one of the crate's modules with `unsafe`..
 //!
-//! Sequence number (8 bytes), then in 8 bytes, from the lowest bit on: length of the value (32 bits), of the key (16),
-//! kind (2), whether it is whole (1), depth (13). Then key and value.
+//! Sequence number (8 bytes), then in 8 bytes, from the lowest bit on: length of the value (25 bits), of the key (25),
+//! kind (2), whether it is whole (1), depth (11). Then key and value.
 
 use super::arena::Arena;
 use crate::Kind;
@@ -9,12 +9,17 @@ use crate::Kind;
 /// Bytes before the key.
 pub(super) const HEADER_BYTES: u32 = 16;
 
-const KEY_LEN_AT: u32 = 32;
-const KIND_AT: u32 = 48;
-const WHOLE_AT: u32 = 50;
-const DEPTH_AT: u32 = 51;
+const LEN_BITS: u32 = 25;
+const LEN_MASK: u32 = (1 << LEN_BITS) - 1;
+const KEY_LEN_AT: u32 = LEN_BITS;
+const KIND_AT: u32 = 2 * LEN_BITS;
+const WHOLE_AT: u32 = KIND_AT + 2;
+const DEPTH_AT: u32 = WHOLE_AT + 1;
 /// A deeper entry gets half of this and one, so that the depth fits and doubles again.
-const DEPTH_MAX: u16 = (1 << 13) - 1;
+const DEPTH_MAX: u16 = (1 << (64 - DEPTH_AT)) - 1;
+
+/// The most bytes of a key, and of a value.
+pub(super) const LEN_MAX: usize = LEN_MASK as usize;
 
 /// Where an entry is in the arena of its memtable. Only [`Entry::store`] makes links, so each one leads to a whole entry
 /// of the arena that it was stored in. Links do not leave their memtable.
@@ -73,14 +78,14 @@ impl<'a> Entry<'a> {
             sequence.copy_from_slice(&header[..8]);
             rest.copy_from_slice(&header[8..]);
             let rest = u64::from_le_bytes(rest);
-            let key_len = u32::from((rest >> KEY_LEN_AT) as u16);
+            let key_len = (rest >> KEY_LEN_AT) as u32 & LEN_MASK;
             let key_at = at + HEADER_BYTES;
             Entry {
                 key: arena.bytes(key_at, key_len as usize),
                 sequence: u64::from_le_bytes(sequence),
                 kind: Kind::from_byte((rest >> KIND_AT) as u8 & 3)
                     .expect("an entry is stored with the byte of a kind"),
-                value: arena.bytes(key_at + key_len, rest as u32 as usize),
+                value: arena.bytes(key_at + key_len, (rest as u32 & LEN_MASK) as usize),
                 whole: rest >> WHOLE_AT & 1 == 1,
                 depth: (rest >> DEPTH_AT) as u16,
             }
@@ -90,6 +95,10 @@ impl<'a> Entry<'a> {
     /// Writes the entry into the arena; `None` if that is full. The link is not shared yet.
     pub(super) fn store(&self, arena: &Arena) -> Option<Link> {
         let (key_len, value_len) = (self.key.len(), self.value.len());
+        if key_len.max(value_len) > LEN_MAX {
+            // Commits are not that large, and folded messages need not be stored.
+            return None;
+        }
         let at = arena.allocate(HEADER_BYTES as usize + key_len + value_len)?;
         let mut header = [0; HEADER_BYTES as usize];
         header[..8].copy_from_slice(&self.sequence.to_le_bytes());

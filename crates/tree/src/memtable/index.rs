@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 
 use super::arena::Arena;
 use super::entry::{Entry, HEADER_BYTES, Link};
+use crate::bytes::SHORT_KEY_BYTES_MAX;
 
 /// Entries of a leaf and children of an inner node.
 const WIDTH: usize = 32;
@@ -377,6 +378,8 @@ impl Index {
             Some(prefix) => prefix.iter().zip(key).take_while(|(a, b)| a == b).count(),
             None => key.len(),
         };
+        // Of a long key all but the prefix is only in the arena.
+        let shared = shared.min(SHORT_KEY_BYTES_MAX);
         self.prefix = Some(key[..shared].into());
         let new_head = |link: Link| match link.is_none() {
             true => 0,

@@ -22,11 +22,12 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 
 use crate::operation::Op;
+use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::range::KeyRange;
 use crate::{Kind, TreeId};
 use arena::Arena;
 pub(crate) use arena::SpareBlocks;
-use entry::{Entry, Link};
+use entry::{Entry, LEN_MAX, Link};
 pub(crate) use hot::HotKey;
 use index::Index;
 use index::batch::{self, GROUP, Waiting};
@@ -86,6 +87,8 @@ thread_local! {
 pub(crate) fn set_age(age: Duration) {
     AGE.set(Some(age));
 }
+
+const _: () = assert!(KEY_BYTES_MAX <= LEN_MAX && VALUE_BYTES_MAX <= LEN_MAX);
 
 /// From this many operations on, sorting a write set pays off.
 const MANY: usize = 64;

@@ -9,8 +9,10 @@ use super::index::batch::prefetch;
 use super::index::{Index, Position};
 use super::ranges::View;
 use super::{Memtable, TreeIndex};
+use crate::bytes::SHORT_KEY_BYTES_MAX;
 use crate::merge::{Fold, Resolver};
 use crate::range::RangeSet;
+use crate::run_index::separator;
 use crate::{Kind, Result, TreeId};
 
 /// Versions of one key that are skipped one by one before the iterator searches for the next key.
@@ -112,7 +114,11 @@ impl MemSource {
                     .last()
                     .is_none_or(|part| part.bytes >= bytes && key != last_key)
                 {
-                    let first = key.to_vec();
+                    let is_long = !parts.is_empty() && key.len() > SHORT_KEY_BYTES_MAX;
+                    let first = match is_long {
+                        true => separator(last_key, key).to_vec(),
+                        false => key.to_vec(),
+                    };
                     parts.push(KeyPart { first, bytes: 0 });
                 }
                 if let Some(part) = parts.last_mut() {

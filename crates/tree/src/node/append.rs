@@ -19,6 +19,12 @@ pub(super) struct NewLeaves {
     parts: Vec<KeyPart>,
 }
 
+/// New leaves of a tree in which no key is greater than `last`.
+struct Above<'a> {
+    leaves: &'a NewLeaves,
+    last: &'a [u8],
+}
+
 impl NewLeaves {
     /// The lowest key.
     pub(super) fn first(&self) -> &[u8] {
@@ -80,6 +86,11 @@ impl Builder {
 
     /// The tree with the new leaves.
     pub(super) fn append(&self, root: &Subtree, new: &NewLeaves) -> Result<Subtree> {
+        let last = root.max_key();
+        let new = &Above {
+            leaves: new,
+            last: last.as_deref().unwrap_or_else(|| new.first()),
+        };
         let pieces = match root {
             Subtree::Internal(node) => self.append_to_node(&*node.load()?, new)?,
             Subtree::Leaf(leaf) => {
@@ -93,7 +104,7 @@ impl Builder {
         Ok(self.grow(pieces))
     }
 
-    fn append_to_node(&self, node: &Internal, new: &NewLeaves) -> Result<Vec<Child>> {
+    fn append_to_node(&self, node: &Internal, new: &Above<'_>) -> Result<Vec<Child>> {
         let mut node = node.edit();
         let Some(last) = node.children.pop() else {
             return Ok(Vec::new());
@@ -129,7 +140,7 @@ impl Builder {
         node: &Internal,
         last: &Child,
         leaf: &Arc<Run>,
-        new: &NewLeaves,
+        new: &Above<'_>,
     ) -> Result<Vec<Child>> {
         let is_small = leaf.info.logical_bytes < u64::from(self.options.node_bytes) / 2;
         let is_pending = |run: &BufferRun| {
@@ -151,16 +162,23 @@ impl Builder {
     /// Writes the new leaves, the first ones together with the keys of a small leaf before them.
     fn leaves(
         &self,
-        new: &NewLeaves,
+        new: &Above<'_>,
         small: Option<&Arc<Run>>,
         next_number: u64,
     ) -> Result<Vec<Child>> {
-        let parts = new.parts.iter().enumerate();
-        let pieces = parts.map(|(index, part)| -> Piece<Vec<Arc<Run>>> {
-            let upper = new.parts.get(index + 1).map(|next| next.first.clone());
+        let NewLeaves { memtable, parts } = new.leaves;
+        let pieces = parts.iter().enumerate();
+        let pieces = pieces.map(|(index, part)| -> Piece<Vec<Arc<Run>>> {
+            let upper = parts.get(index + 1).map(|next| next.first.clone());
             let small = small.filter(|_| index == 0).cloned();
-            let (builder, memtable, part) = (self.clone(), new.memtable.clone(), part.clone());
-            Box::new(move || builder.write_part(&memtable, &part, upper.as_deref(), small))
+            let lower = match (&small, index) {
+                (Some(small), _) => small.info.min_key.to_vec(),
+                (None, 0) => new.last.to_vec(),
+                (None, _) => part.first.clone(),
+            };
+            let (builder, memtable, part) = (self.clone(), memtable.clone(), part.clone());
+            let bounds = (lower, upper);
+            Box::new(move || builder.write_part(&memtable, &part, &bounds, small))
         });
         let written = self.team.run(pieces.collect());
         let written: Result<Vec<_>> = written.into_iter().collect();
@@ -171,7 +189,7 @@ impl Builder {
         &self,
         memtable: &Arc<Memtable>,
         part: &KeyPart,
-        upper: Option<&[u8]>,
+        (lower, upper): &(Vec<u8>, Option<Vec<u8>>),
         small: Option<Arc<Run>>,
     ) -> Result<Vec<Arc<Run>>> {
         let mut bytes = part.bytes;
@@ -186,7 +204,8 @@ impl Builder {
             sources.push(Source::runs(cursor, RangeSet::default()));
         }
         let mut messages = Merger::new(sources, Direction::Forward)?;
-        let mut output = self.leaf_output(bytes);
+        let upper = upper.as_deref();
+        let mut output = self.leaf_output(bytes).within(lower, upper);
         self.write_leaves(&mut messages, upper, &mut output)?;
         output.finish()
     }

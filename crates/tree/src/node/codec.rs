@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::handle::Stored;
 use super::summary::Summary;
 use super::{Internal, Subtree};
-use crate::bytes::{Reader, Writer};
-use crate::data_file::{push_block, seal_block};
+use crate::bytes::{Reader, SHORT_KEY_BYTES_MAX, Writer};
+use crate::data_file::{PAYLOAD_BYTES_MAX, push_block, seal_block};
 use crate::range::{KeyRange, RangeSet};
 use crate::run::{Run, RunInfo, RunStore};
 use crate::space::Extent;
-use crate::{Compression, Result};
+use crate::{Compression, Error, Result};
 
 const TAG_EMPTY: u8 = 0;
 const TAG_LEAF: u8 = 1;
@@ -20,7 +20,87 @@ const TAG_INTERNAL: u8 = 3;
 
 /// Set in the number of a node's children, or of a page's trees, if its references have the births of extents. Older formats
 /// have none.
-pub(crate) const FLAG_BIRTHS: u32 = 1 << 31;
+const FLAG_BIRTHS: u32 = 1 << 31;
+/// Set there if all keys in it have four bytes for their length: one of them is long.
+const FLAG_LONG_KEYS: u32 = 1 << 30;
+
+/// How a node or a page of trees is encoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    has_births: bool,
+    has_long_keys: bool,
+}
+
+impl Form {
+    /// The form, and the number that has it in its highest bits.
+    pub(crate) fn split(count: u32) -> (Form, u32) {
+        let form = Form {
+            has_births: count & FLAG_BIRTHS != 0,
+            has_long_keys: count & FLAG_LONG_KEYS != 0,
+        };
+        (form, count & !(FLAG_BIRTHS | FLAG_LONG_KEYS))
+    }
+
+    fn key<'a>(self, reader: &mut Reader<'a>) -> Option<&'a [u8]> {
+        match self.has_long_keys {
+            false => reader.key(),
+            true => reader.long_key(),
+        }
+    }
+
+    fn birth(self, reader: &mut Reader<'_>) -> Option<u64> {
+        match self.has_births {
+            true => reader.u64(),
+            false => Some(0),
+        }
+    }
+}
+
+/// The bytes of a node or of a page of trees.
+pub(crate) struct Encoder {
+    pub(crate) out: Vec<u8>,
+    has_long_keys: bool,
+    /// Whether a long key came although there were to be none.
+    met_long_key: bool,
+}
+
+impl Encoder {
+    /// What `encode` writes. It is called again if there is a long key.
+    pub(crate) fn encode(encode: impl Fn(&mut Encoder)) -> Vec<u8> {
+        let mut encoder = Encoder {
+            out: Vec::new(),
+            has_long_keys: false,
+            met_long_key: false,
+        };
+        encode(&mut encoder);
+        if encoder.met_long_key {
+            encoder.out.clear();
+            encoder.has_long_keys = true;
+            encode(&mut encoder);
+        }
+        encoder.out
+    }
+
+    /// The number of a node's children or of a page's trees.
+    pub(crate) fn put_count(&mut self, count: usize) {
+        let long = if self.has_long_keys {
+            FLAG_LONG_KEYS
+        } else {
+            0
+        };
+        self.out.put_u32(count as u32 | FLAG_BIRTHS | long);
+    }
+
+    fn put_key(&mut self, key: &[u8]) {
+        if self.has_long_keys {
+            self.out.put_long_key(key);
+        } else if key.len() > SHORT_KEY_BYTES_MAX {
+            self.met_long_key = true;
+        } else {
+            self.out.put_key(key);
+        }
+    }
+}
 
 /// Bits of the flags of a reference to an internal node.
 const FLAG_PENDING: u8 = 1;
@@ -63,6 +143,14 @@ impl NodeWriter<'_> {
 
     /// Writes a payload as a block in an extent of its own.
     fn write_block(&self, payload: &[u8]) -> Result<(Arc<Extent>, u32)> {
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            // It could not be read again.
+            return Err(Error::TooLarge {
+                what: "internal node",
+                bytes: payload.len(),
+                limit: PAYLOAD_BYTES_MAX,
+            });
+        }
         let mut block = Vec::new();
         push_block(&mut block, Compression::Lz4, payload);
         let extent = self.store.data.write_new(&mut block, seal_block)?;
@@ -95,12 +183,13 @@ impl Internal {
 }
 
 /// Appends a reference to a subtree whose nodes are on disk.
-pub(crate) fn encode_subtree(subtree: &Subtree, out: &mut Vec<u8>) {
+pub(crate) fn encode_subtree(subtree: &Subtree, encoder: &mut Encoder) {
+    let out = &mut encoder.out;
     match subtree {
         Subtree::Empty => out.push(TAG_EMPTY),
         Subtree::Leaf(run) => {
             out.push(TAG_LEAF);
-            encode_run(run, out);
+            encode_run(run, encoder);
         }
         Subtree::Internal(node) => {
             out.push(TAG_INTERNAL);
@@ -112,16 +201,17 @@ pub(crate) fn encode_subtree(subtree: &Subtree, out: &mut Vec<u8>) {
             out.put_u64(birth);
             let carried = stored.map_or(&[][..], |stored| &stored.carried);
             let none = Summary::default();
-            encode_summary(stored.map_or(&none, |stored| &stored.summary), out);
-            out.put_u32(carried.len() as u32);
+            encode_summary(stored.map_or(&none, |stored| &stored.summary), encoder);
+            encoder.out.put_u32(carried.len() as u32);
             for run in carried {
-                encode_run(run, out);
+                encode_run(run, encoder);
             }
         }
     }
 }
 
-fn encode_summary(summary: &Summary, out: &mut Vec<u8>) {
+fn encode_summary(summary: &Summary, encoder: &mut Encoder) {
+    let out = &mut encoder.out;
     let max_key = summary.max_key.as_deref();
     let has_max_key = if max_key.is_some() { FLAG_MAX_KEY } else { 0 };
     let has_pending = if summary.has_pending { FLAG_PENDING } else { 0 };
@@ -139,12 +229,12 @@ fn encode_summary(summary: &Summary, out: &mut Vec<u8>) {
         out.put_u64(sum);
     }
     if let Some(key) = max_key {
-        out.put_key(key);
+        encoder.put_key(key);
     }
 }
 
 /// `None` if the bytes are malformed.
-fn parse_summary(reader: &mut Reader<'_>) -> Option<Summary> {
+fn parse_summary(reader: &mut Reader<'_>, form: Form) -> Option<Summary> {
     let flags = reader.u8()?;
     if flags & !(FLAG_PENDING | FLAG_MAX_KEY) != 0 {
         return None;
@@ -161,46 +251,46 @@ fn parse_summary(reader: &mut Reader<'_>) -> Option<Summary> {
         search_bytes: reader.u64()?,
         max_key: match flags & FLAG_MAX_KEY {
             0 => None,
-            _ => Some(reader.key()?.into()),
+            _ => Some(form.key(reader)?.into()),
         },
     })
 }
 
 fn encode_internal(node: &Internal) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.put_u64(node.next_number);
-    out.put_u32(node.children.len() as u32 | FLAG_BIRTHS);
-    for child in &node.children {
-        out.put_key(&child.pivot);
-        out.put_u64(child.pending_from);
-        out.put_u64(child.pending_bytes);
-        encode_subtree(&child.subtree, &mut out);
-    }
-    out.put_u32(node.runs.len() as u32);
-    for run in &node.runs {
-        out.put_u64(run.number);
-        out.put_u32(run.parts.len() as u32);
-        for part in &run.parts {
-            encode_run(part, &mut out);
+    Encoder::encode(|encoder| {
+        encoder.out.put_u64(node.next_number);
+        encoder.put_count(node.children.len());
+        for child in &node.children {
+            encoder.put_key(&child.pivot);
+            encoder.out.put_u64(child.pending_from);
+            encoder.out.put_u64(child.pending_bytes);
+            encode_subtree(&child.subtree, encoder);
         }
-        encode_ranges(&run.ranges, &mut out);
-    }
-    out
+        encoder.out.put_u32(node.runs.len() as u32);
+        for run in &node.runs {
+            encoder.out.put_u64(run.number);
+            encoder.out.put_u32(run.parts.len() as u32);
+            for part in &run.parts {
+                encode_run(part, encoder);
+            }
+            encode_ranges(&run.ranges, encoder);
+        }
+    })
 }
 
-fn encode_ranges(ranges: &RangeSet, out: &mut Vec<u8>) {
-    out.put_u32(ranges.ranges().len() as u32);
+fn encode_ranges(ranges: &RangeSet, encoder: &mut Encoder) {
+    encoder.out.put_u32(ranges.ranges().len() as u32);
     for range in ranges.ranges() {
-        out.put_key(&range.lower);
-        out.push(u8::from(range.upper.is_some()));
+        encoder.put_key(&range.lower);
+        encoder.out.push(u8::from(range.upper.is_some()));
         if let Some(upper) = &range.upper {
-            out.put_key(upper);
+            encoder.put_key(upper);
         }
     }
 }
 
-fn encode_run(run: &Run, out: &mut Vec<u8>) {
-    let info = &run.info;
+fn encode_run(run: &Run, encoder: &mut Encoder) {
+    let (out, info) = (&mut encoder.out, &run.info);
     out.put_u64(run.extent.offset);
     out.put_u64(run.extent.len);
     out.put_u64(run.extent.birth);
@@ -210,8 +300,8 @@ fn encode_run(run: &Run, out: &mut Vec<u8>) {
     out.put_u32(info.pages);
     out.put_u64(info.entries);
     out.put_u64(info.logical_bytes);
-    out.put_key(&info.min_key);
-    out.put_key(&info.max_key);
+    encoder.put_key(&info.min_key);
+    encoder.put_key(&info.max_key);
 }
 
 /// A stored reference to a run.
@@ -226,9 +316,9 @@ pub(crate) struct RunRef {
 
 impl RunRef {
     /// `None` if the bytes are malformed.
-    fn parse(reader: &mut Reader<'_>, has_births: bool) -> Option<RunRef> {
+    fn parse(reader: &mut Reader<'_>, form: Form) -> Option<RunRef> {
         let (offset, len) = (reader.u64()?, reader.u64()?);
-        let birth = parse_birth(reader, has_births)?;
+        let birth = form.birth(reader)?;
         let info = RunInfo {
             index_at: reader.u32()?,
             index_len: reader.u32()?,
@@ -236,8 +326,8 @@ impl RunRef {
             pages: reader.u32()?,
             entries: reader.u64()?,
             logical_bytes: reader.u64()?,
-            min_key: reader.key()?.into(),
-            max_key: reader.key()?.into(),
+            min_key: form.key(reader)?.into(),
+            max_key: form.key(reader)?.into(),
         };
         (info.end() <= len && info.min_key <= info.max_key).then_some(RunRef {
             offset,
@@ -248,20 +338,13 @@ impl RunRef {
     }
 }
 
-fn parse_birth(reader: &mut Reader<'_>, has_births: bool) -> Option<u64> {
-    match has_births {
-        true => reader.u64(),
-        false => Some(0),
-    }
-}
-
-fn parse_ranges(reader: &mut Reader<'_>) -> Option<RangeSet> {
+fn parse_ranges(reader: &mut Reader<'_>, form: Form) -> Option<RangeSet> {
     let mut ranges = Vec::new();
     for _ in 0..reader.u32()? {
-        let lower = reader.key()?;
+        let lower = form.key(reader)?;
         let upper = match reader.u8()? {
             0 => None,
-            1 => Some(reader.key()?),
+            1 => Some(form.key(reader)?),
             _ => return None,
         };
         ranges.push(KeyRange::new(lower, upper)?);
@@ -301,11 +384,11 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    fn parse(reader: &mut Reader<'_>, has_births: bool) -> Option<Below> {
-        let summary = parse_summary(reader)?;
+    fn parse(reader: &mut Reader<'_>, form: Form) -> Option<Below> {
+        let summary = parse_summary(reader, form)?;
         let mut carried = Vec::new();
         for _ in 0..reader.u32()? {
-            carried.push(RunRef::parse(reader, has_births)?);
+            carried.push(RunRef::parse(reader, form)?);
         }
         Some(Below { summary, carried })
     }
@@ -313,16 +396,16 @@ impl Below {
 
 impl SubtreeRef {
     /// `None` if the bytes are malformed.
-    pub(crate) fn parse(reader: &mut Reader<'_>, has_births: bool) -> Option<SubtreeRef> {
+    pub(crate) fn parse(reader: &mut Reader<'_>, form: Form) -> Option<SubtreeRef> {
         Some(match reader.u8()? {
             TAG_EMPTY => SubtreeRef::Empty,
-            TAG_LEAF => SubtreeRef::Leaf(RunRef::parse(reader, has_births)?),
+            TAG_LEAF => SubtreeRef::Leaf(RunRef::parse(reader, form)?),
             tag @ (TAG_INTERNAL | TAG_INTERNAL_OLDER) => SubtreeRef::Internal(PlaceRef {
                 offset: reader.u64()?,
                 len: reader.u32()?,
-                birth: parse_birth(reader, has_births)?,
+                birth: form.birth(reader)?,
                 below: match tag {
-                    TAG_INTERNAL => Some(Below::parse(reader, has_births)?),
+                    TAG_INTERNAL => Some(Below::parse(reader, form)?),
                     _ => None,
                 },
             }),
@@ -361,14 +444,13 @@ impl NodeRef {
         let mut reader = Reader(payload);
         let next_number = reader.u64()?;
         let mut children = Vec::new();
-        let count = reader.u32()?;
-        let has_births = count & FLAG_BIRTHS != 0;
-        for _ in 0..count & !FLAG_BIRTHS {
+        let (form, count) = Form::split(reader.u32()?);
+        for _ in 0..count {
             children.push(ChildRef {
-                pivot: Arc::from(reader.key()?),
+                pivot: Arc::from(form.key(&mut reader)?),
                 pending_from: reader.u64()?,
                 pending_bytes: reader.u64()?,
-                subtree: SubtreeRef::parse(&mut reader, has_births)?,
+                subtree: SubtreeRef::parse(&mut reader, form)?,
             });
         }
         let mut runs = Vec::new();
@@ -376,9 +458,9 @@ impl NodeRef {
             let number = reader.u64()?;
             let mut parts = Vec::new();
             for _ in 0..reader.u32()? {
-                parts.push(RunRef::parse(&mut reader, has_births)?);
+                parts.push(RunRef::parse(&mut reader, form)?);
             }
-            let ranges = parse_ranges(&mut reader)?;
+            let ranges = parse_ranges(&mut reader, form)?;
             runs.push(BufferRef {
                 number,
                 parts,

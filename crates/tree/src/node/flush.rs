@@ -33,6 +33,9 @@ const PART_BYTES_MIN: u64 = 4 << 10;
 /// several trees would sometimes coincide.
 const ALLOWANCE: u64 = 10;
 const ALLOWANCE_NODES: u64 = 4;
+/// Bytes of pivots and of bounds of leaves from which a node has fewer children than usual, and bytes of bounds in its buffer
+/// from which this is emptied in any case. Only long keys that begin with the same bytes reach that.
+const BOUNDS_MAX: usize = 16 << 20;
 
 /// Builds new versions of one tree. Old versions are not touched. Clones share the allowance.
 #[derive(Clone)]
@@ -243,12 +246,15 @@ impl Builder {
         };
         let mut allowance = self.allowance.load(Ordering::Relaxed);
         let mut due = Vec::new();
-        while due.len() < most && (allowance > 0 || node.runs.len() > runs_hard) {
+        let is_crowded = node.runs.len() > runs_hard || node.buffer_bounds_bytes() > BOUNDS_MAX;
+        while due.len() < most && (allowance > 0 || is_crowded) {
             let is_due = |(index, pending): &(usize, u64)| {
                 *quota > 0 || *pending >= self.flush_bytes(&node.children[*index])
             };
             let target = match heaviest(node, 0, &due).filter(is_due) {
-                None if node.runs.len() > RUNS_MAX => heaviest(node, node.runs[0].number + 1, &due),
+                None if is_crowded || node.runs.len() > RUNS_MAX => {
+                    heaviest(node, node.runs[0].number + 1, &due)
+                }
                 target => target,
             };
             let Some((index, pending)) = target else {
@@ -378,7 +384,9 @@ impl Builder {
             Compression::None => Compression::None,
             _ => Compression::Lz4,
         };
-        let mut writer = self.writer(compression, self.part_bytes());
+        let lower = node.children.first().map(|child| child.pivot.clone());
+        let writer = self.writer(compression, self.part_bytes());
+        let mut writer = writer.within(lower.as_deref().unwrap_or_default(), upper);
         let part_min = match self.has_little_room() {
             true => PART_BYTES_MIN,
             false => u64::MAX,
@@ -390,7 +398,7 @@ impl Builder {
             }
             let is_behind = |next: &Child| &*next.pivot <= key;
             if node.children.get(child + 1).is_some_and(is_behind) {
-                writer.end_run_from(part_min)?;
+                writer.end_run_from(part_min, key)?;
                 while node.children.get(child + 1).is_some_and(is_behind) {
                     child += 1;
                 }
@@ -460,6 +468,8 @@ impl Builder {
         // The oldest pending run may differ between the children. A child must not see a run again that it has
         // received already, so each child is merged separately.
         let mut streams = Vec::new();
+        let lower = node.children[range.start].pivot.clone();
+        let last_bound = node.upper_of(range.end - 1, upper);
         for index in range {
             let child = &node.children[index];
             let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
@@ -478,7 +488,7 @@ impl Builder {
             }
             streams.push((own, bound));
         }
-        let mut output = self.leaf_output(bytes);
+        let mut output = self.leaf_output(bytes).within(&lower, last_bound);
         for (mut own, bound) in streams {
             sources.append(&mut own);
             let mut messages = Merger::new(std::mem::take(&mut sources), Direction::Forward)?;
@@ -516,6 +526,8 @@ impl Builder {
         } else {
             1
         };
+        // At least two children each, so that the tree does not grow without end.
+        let pieces = pieces.max((node.bounds_bytes() / BOUNDS_MAX).min(count / 2));
         let mut rest = node.children;
         let mut made = Vec::with_capacity(pieces);
         for piece in (0..pieces).rev() {
@@ -631,6 +643,21 @@ impl Child {
 }
 
 impl Internal {
+    /// Bytes of the pivots and of the bounds of leaves.
+    fn bounds_bytes(&self) -> usize {
+        let bytes = |child: &Child| match &child.subtree {
+            Subtree::Leaf(leaf) => child.pivot.len() + leaf.info.bounds_bytes(),
+            Subtree::Empty | Subtree::Internal(_) => child.pivot.len(),
+        };
+        self.children.iter().map(bytes).sum()
+    }
+
+    /// Bytes of the bounds of the parts of the buffer.
+    fn buffer_bounds_bytes(&self) -> usize {
+        let parts = self.runs.iter().flat_map(|run| &run.parts);
+        parts.map(|part| part.info.bounds_bytes()).sum()
+    }
+
     /// Replaces children that have received all their pending messages by `pieces`.
     pub(super) fn received(&mut self, range: std::ops::Range<usize>, pieces: &mut Vec<Child>) {
         let pivot = self.children[range.start].pivot.clone();

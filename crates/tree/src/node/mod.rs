@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::range::RangeSet;
 use crate::run::Run;
 pub(crate) use codec::{
-    Below, BufferRef, DEPTH_MAX, FLAG_BIRTHS, NodeRef, NodeWriter, PlaceRef, RunRef, SubtreeRef,
+    Below, BufferRef, DEPTH_MAX, Encoder, Form, NodeRef, NodeWriter, PlaceRef, RunRef, SubtreeRef,
     encode_subtree,
 };
 pub(crate) use flush::Builder;
@@ -102,7 +102,7 @@ impl Internal {
 
     /// About how many bytes of memory this takes, with the handles of runs.
     fn memory_bytes(&self) -> usize {
-        let run = |run: &Run| size_of::<Run>() + run.info.min_key.len() + run.info.max_key.len();
+        let run = |run: &Run| size_of::<Run>() + run.info.bounds_bytes();
         let mut bytes = size_of::<Internal>();
         for child in &self.children {
             bytes += size_of::<Child>() + child.pivot.len();

@@ -49,7 +49,9 @@ pub(crate) struct RunInfo {
     pub(crate) entries: u64,
     /// Bytes of the keys and values.
     pub(crate) logical_bytes: u64,
+    /// The smallest key; if that is long, a key that is not above it ([`crate::bounds`]).
     pub(crate) min_key: Box<[u8]>,
+    /// The largest key; if that is long, a key that is not below it.
     pub(crate) max_key: Box<[u8]>,
 }
 
@@ -57,6 +59,11 @@ impl RunInfo {
     /// Bytes of the index and the filter.
     pub(crate) fn search_bytes(&self) -> u64 {
         u64::from(self.index_len) + u64::from(self.filter_len)
+    }
+
+    /// Bytes of the two bounds.
+    pub(crate) fn bounds_bytes(&self) -> usize {
+        self.min_key.len() + self.max_key.len()
     }
 
     /// Offset in the extent after the last block.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::{Run, RunInfo, RunStore};
+use crate::bounds::{lower_bound, raise_to_upper_bound};
 use crate::budget::{MemoryUse, Reservation};
 use crate::compress::Compressor;
 use crate::data_file::{push_block, push_block_with, seal_block};
@@ -40,6 +41,12 @@ thread_local! {
     static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
 }
 
+/// Bounds of keys: the lower one inclusive, and the upper one exclusive, if there is one.
+struct Within {
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+}
+
 /// Builds runs of about `run_bytes` bytes of keys and values from messages in key order. At most one run is in memory.
 pub(crate) struct RunWriter {
     store: Arc<RunStore>,
@@ -55,6 +62,9 @@ pub(crate) struct RunWriter {
     index: Vec<u8>,
     hashes: Vec<u64>,
     logical_bytes: u64,
+    /// The bounds of all keys: those of long ones may be shortened within them.
+    within: Option<Within>,
+    /// The lower bound of the current run.
     min_key: Vec<u8>,
     /// Last key of the last finished page, and the separator before it.
     max_key: Vec<u8>,
@@ -92,6 +102,7 @@ impl RunWriter {
             index,
             hashes,
             logical_bytes: 0,
+            within: None,
             min_key: Vec::new(),
             max_key: Vec::new(),
             separator: Vec::new(),
@@ -103,6 +114,18 @@ impl RunWriter {
         }
     }
 
+    /// Promises that all keys are in `lower..upper`, and that nothing else will be between them and these bounds.
+    pub(crate) fn within(self, lower: &[u8], upper: Option<&[u8]>) -> RunWriter {
+        let within = Within {
+            lower: lower.to_vec(),
+            upper: upper.map(<[u8]>::to_vec),
+        };
+        RunWriter {
+            within: Some(within),
+            ..self
+        }
+    }
+
     /// Adds a message; its key is greater than the previous one.
     pub(crate) fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {
         debug_assert!(self.page.is_empty() || self.page.last_key() < key);
@@ -110,12 +133,16 @@ impl RunWriter {
         if !self.page.is_empty() && self.page.bytes_with(bytes) > self.page_bytes {
             self.finish_page();
             if self.logical_bytes >= self.run_bytes {
-                self.finish_run()?;
+                self.finish_run(Some(key))?;
             }
         }
         if self.hashes.is_empty() {
+            let lower = match self.done.last() {
+                Some(run) => Some(&*run.info.max_key),
+                None => self.within.as_ref().map(|within| &*within.lower),
+            };
             self.min_key.clear();
-            self.min_key.extend_from_slice(key);
+            self.min_key.extend_from_slice(lower_bound(key, lower));
         }
         self.page.add(key, kind, value);
         self.hashes.push(filter::hash(key));
@@ -123,17 +150,17 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends the current run if it has at least so many bytes of keys and values.
-    pub(crate) fn end_run_from(&mut self, bytes: u64) -> Result<()> {
+    /// Ends the current run before the key `next` if it has at least so many bytes of keys and values.
+    pub(crate) fn end_run_from(&mut self, bytes: u64, next: &[u8]) -> Result<()> {
         match self.logical_bytes >= bytes {
-            true => self.finish_run(),
+            true => self.finish_run(Some(next)),
             false => Ok(()),
         }
     }
 
     /// Finishes the last run and returns all of them in key order.
     pub(crate) fn finish(mut self) -> Result<Vec<Arc<Run>>> {
-        self.finish_run()?;
+        self.finish_run(None)?;
         let buffers = Buffers {
             blocks: std::mem::take(&mut self.blocks),
             hashes: std::mem::take(&mut self.hashes),
@@ -175,13 +202,20 @@ impl RunWriter {
         }
     }
 
-    fn finish_run(&mut self) -> Result<()> {
+    /// Ends the current run; the next one begins with the key `next`, if there is one.
+    fn finish_run(&mut self, next: Option<&[u8]>) -> Result<()> {
         if self.hashes.is_empty() {
             return Ok(());
         }
         if !self.page.is_empty() {
             self.finish_page();
         }
+        let upper = match (next, &self.within) {
+            (Some(next), _) => Some(Some(next)),
+            (None, Some(within)) => Some(within.upper.as_deref()),
+            (None, None) => None,
+        };
+        raise_to_upper_bound(&mut self.max_key, upper);
         let pages = self.starts.len() as u32;
         let index_at = self.blocks.len();
         push_block(&mut self.blocks, Compression::None, &self.index);

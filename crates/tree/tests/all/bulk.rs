@@ -406,7 +406,7 @@ fn a_dropped_loader_leaves_nothing_behind() {
         assert!(used(&store) > before);
         if stop {
             assert!(!loader.merge(&|merged, total| merged < total / 2).unwrap());
-            assert!(matches!(loader.finish(), Err(Error::Closed(_))));
+            assert!(matches!(loader.finish(), Err(Error::Failed(_))));
         } else {
             drop(loader);
         }

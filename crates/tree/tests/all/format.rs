@@ -24,13 +24,15 @@ use support::SimDisk;
 use support::copies::Copied;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 7;
+const FORMAT_VERSION: u32 = 8;
 /// The supported versions.
-const VERSIONS: [u32; 6] = [2, 3, 4, 5, 6, FORMAT_VERSION];
+const VERSIONS: [u32; 7] = [2, 3, 4, 5, 6, 7, FORMAT_VERSION];
 /// From this version on there are stamps.
 const STAMPS_VERSION: u32 = 5;
 /// From this version on references have the births of extents.
 const BIRTHS_VERSION: u32 = 7;
+/// From this version on keys may have more than 65,535 bytes.
+const LONG_KEYS_VERSION: u32 = 8;
 /// From this version on pages have templates of keys.
 const KEY_TEMPLATES_VERSION: u32 = 6;
 
@@ -162,12 +164,21 @@ impl Writer {
 
     /// Forms that are rare: no key, long keys, values of all lengths.
     fn rare(&mut self, tree: TreeId) {
-        let ops = vec![
+        let mut ops = vec![
             Op::Put(tree, Vec::new(), b"no key".to_vec()),
             Op::Put(tree, [b"key ", &[b'x'; 400][..]].concat(), Vec::new()),
             Op::Put(tree, b"key y".to_vec(), vec![b'y'; 300]),
             Op::Put(tree, b"key z".to_vec(), vec![b'z'; 66_000]),
         ];
+        if self.version >= LONG_KEYS_VERSION && tree == TreeId(2) {
+            for end in [&b""[..], b"a", b"b"] {
+                let key = [b"key ", &[b'l'; 65_600][..], end].concat();
+                ops.push(Op::Put(tree, key, b"long".to_vec()));
+            }
+            let lower = [b"key ", &[b'm'; 65_600][..]].concat();
+            let upper = [&lower[..], b"m"].concat();
+            ops.push(Op::DeleteRange(tree, lower, Some(upper)));
+        }
         self.commit(ops, Durability::Logged);
     }
 

@@ -60,6 +60,44 @@ def an_index_over_existing_documents_is_used_and_right(client):
 
 
 @test
+def ids_and_indexed_values_may_be_long(client):
+    collection = fresh(client, "indexes").long
+    collection.create_index("a", unique=True)
+    begin = "x" * 100_000
+    ids = [begin + end for end in ("", "a", "aa", "b", "é")]
+    # The values are in the other order.
+    collection.insert_many(
+        [{"_id": ids[n], "n": n, "a": ids[len(ids) - 1 - n]} for n in range(len(ids))]
+    )
+    collection.create_index([("a", DESCENDING), ("n", ASCENDING)])
+
+    def numbers(filter, sort):
+        return [found["n"] for found in collection.find(filter, {"n": 1}).sort(sort)]
+
+    equal(numbers({}, "_id"), [0, 1, 2, 3, 4])
+    equal(numbers({}, "a"), [4, 3, 2, 1, 0])
+    equal(numbers({"a": {"$gt": ids[1], "$lte": ids[3]}}, [("a", -1)]), [1, 2])
+    equal(numbers({"_id": {"$in": [ids[4], ids[2], begin[1:]]}}, "_id"), [2, 4])
+    equal(collection.find_one({"_id": ids[3]})["n"], 3)
+    covered = collection.find({"a": {"$lt": ids[2]}}, {"_id": 0, "a": 1}).hint([("a", -1), ("n", 1)])
+    equal([found["a"] for found in covered], [ids[1], ids[0]])
+    error = raises(DuplicateKeyError, collection.insert_one, {"_id": ids[2]})
+    equal(error.details["keyValue"], {"_id": ids[2]})
+    raises(DuplicateKeyError, collection.update_one, {"n": 0}, {"$set": {"a": ids[0]}})
+    collection.update_one({"n": 4}, {"$set": {"a": begin + "c"}})
+    equal(numbers({"a": begin + "c"}, "a"), [4])
+    equal(collection.delete_one({"_id": ids[0]}).deleted_count, 1)
+    equal(numbers({}, "_id"), [1, 2, 3, 4])
+    assert collection.database.validate_collection("long", full=True)["valid"]
+    # As large as a document, less what its fields take.
+    large = "y" * (16 * 1024 * 1024 - 64)
+    collection.insert_one({"_id": large})
+    equal(collection.count_documents({"_id": large}), 1)
+    raises(DuplicateKeyError, collection.insert_one, {"_id": large})
+    equal(collection.delete_many({"_id": {"$gte": "y"}}).deleted_count, 1)
+
+
+@test
 def a_unique_index_over_duplicates_is_refused(client):
     collection = fresh(client, "indexes").duplicates
     collection.insert_many([{"a": 1}, {"a": 1}, {"a": 2}])

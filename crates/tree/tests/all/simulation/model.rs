@@ -295,7 +295,12 @@ impl Model {
         }
         let mut key = format!("k{number:04}").into_bytes();
         if random.random_bool(0.01) {
-            key.resize(random.random_range(5..2000), b'x');
+            // Some have about as many bytes as short keys may have.
+            let len = match random.random_bool(0.1) {
+                false => random.random_range(5..2000),
+                true => random.random_range(65_500..65_600),
+            };
+            key.resize(len, b'x');
         }
         key
     }
