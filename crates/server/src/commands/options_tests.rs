@@ -290,6 +290,10 @@ async fn definitions_are_stored_and_listed_as_in_mongodb() {
             );
         }
     }
+    // Nothing is created for indexes that are refused.
+    let other = doc! {"createIndexes": "other", "indexes": [a(), a()]};
+    assert_eq!(code(&mut server, "test", &other), 68);
+    assert_eq!(server.code("test", doc! {"listIndexes": "other"}), 26);
     server.run("test", create(&[a()]));
     // Each is there already.
     server.run("test", create(&[a(), a()]));

@@ -271,10 +271,7 @@ impl Catalog {
                 )),
                 Some(_) => Ok(false),
                 // Later positions are indexes of the same command.
-                None => Err(command(
-                    ErrorCode::IndexAlreadyExists,
-                    format!("Identical index already exists: {}", spec.name),
-                )),
+                None => Err(spec.already_exists()),
             };
         }
         if collection.indexes.len() + new.len() + 1 >= INDEXES_MAX {
