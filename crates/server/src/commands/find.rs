@@ -205,7 +205,9 @@ fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bo
     }
     let sort = args.doc_field("sort")?.filter(|sort| !sort.is_empty());
     let is_natural = |sort: &Doc| {
-        let direction = sort.get("$natural").and_then(|direction| direction.as_f64());
+        let direction = sort
+            .get("$natural")
+            .and_then(|direction| direction.as_f64());
         sort.count() == 1 && direction == Some(1.0)
     };
     if sort.is_some_and(|sort| !is_natural(sort)) {
