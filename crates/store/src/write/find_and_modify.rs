@@ -6,14 +6,13 @@ use frond_query::projection::Projection;
 use frond_query::update::Update;
 
 use super::delete::Remove;
-use super::modify::{Change, Effect, Target, is_upsert_race};
+use super::modify::{Target, is_upsert_race};
 use super::recording::Recording;
-use super::staging::Staging;
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
 use crate::clock::environment;
 use crate::context::OpContext;
-use crate::error::{Error, Result, command};
+use crate::error::{Result, command};
 use crate::exec::operator::Row;
 use crate::find::{Question, one_id};
 use crate::keyspace::Durability;
