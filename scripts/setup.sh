@@ -232,15 +232,15 @@ java_jars() {
         -DincludeScope=runtime -DoutputDirectory="$PWD/$cache/java"
 }
 
-# Builds the suite once, so that building it in the tests is quick.
+# Builds a suite once, so that building it in the tests is quick: go_modules FOLDER BINARY
 go_modules() (
     mkdir -p "$cache/go"
     # Without the last flag nobody could delete the folder of modules.
     export GOMODCACHE="$PWD/$cache/go/modules" GOCACHE="$PWD/$cache/go/build" GOFLAGS="-mod=readonly -modcacherw"
-    local suite="$PWD/$cache/go/suite"
-    cd tests/clients/suites/go
+    local binary="$PWD/$cache/go/$2"
+    cd "$1"
     go mod download
-    go build -o "$suite" .
+    go build -o "$binary" .
 )
 
 # Builds the drivers' own tests, which are in their modules: go_driver_tests FOLDER MODULE PACKAGES NAME. FOLDER's go.sum
@@ -358,7 +358,8 @@ client_java_steps() {
 
 # One chain, because each build uses all cores.
 client_go_steps() {
-    once go tests/clients/suites/go/go.sum -- go_modules
+    once go tests/clients/suites/go/go.sum -- go_modules tests/clients/suites/go suite
+    once mgo tests/clients/suites/mgo/go.sum -- go_modules tests/clients/suites/mgo suite-mgo
     once go-driver-tests tests/clients/suites/go/go.sum -- \
         go_driver_tests tests/clients/suites/go go.mongodb.org/mongo-driver/v2 ./internal/integration driver-2
     once go-driver-1-tests tests/clients/suites/specs/go.sum -- \

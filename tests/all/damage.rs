@@ -193,7 +193,7 @@ fn damage_stays_local() {
                     };
                     // An insert may have failed because it could not look for its `_id`.
                     let found = batch.values().count();
-                    assert!(found == 1 || number < DAMAGED && id >= DOCUMENTS, "{id}");
+                    assert!(found == 1 || (number < DAMAGED && id >= DOCUMENTS), "{id}");
                 } else {
                     assert!(number < DAMAGED, "{collection} {id}: {reply:?}");
                     assert_eq!(reply.get_i64("code"), Some(DATA_CORRUPTION_DETECTED));

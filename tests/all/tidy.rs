@@ -1,9 +1,10 @@
 //! Checks the house rules: arrows between crates and modules go down, no stubs, `unsafe` only where listed, short
-//! files, no absolute paths of a machine, a README beside each crate, paths in ARCHITECTURE.md exist.
+//! files, no absolute paths of a machine, no conditions that mix `&&` and `||` without parentheses, a README beside each crate, paths in ARCHITECTURE.md exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod layers;
+mod operators;
 mod walks;
 
 use std::collections::BTreeMap;
@@ -474,6 +475,16 @@ fn files_are_short() {
         problems,
         "split these files by idea: none has more than 800 lines",
     );
+}
+
+#[test]
+fn conditions_that_mix_and_with_or_have_parentheses() {
+    let mut problems = Vec::new();
+    for (name, text) in sources().iter().filter(|(name, _)| name.ends_with(".rs")) {
+        let lines = operators::mixed(text);
+        problems.extend(lines.iter().map(|line| format!("{name}:{line}")));
+    }
+    assert_none(problems, "put parentheses around `&&` inside of `||`");
 }
 
 #[test]

@@ -81,13 +81,13 @@ def java(main, folder, jars, *more):
     return command
 
 
-def go(*arguments):
-    """The suite in Go, built from what setup.sh fetched."""
-    return lambda: go_command(arguments)
+def go(folder, *arguments):
+    """A suite in Go, built from what setup.sh fetched."""
+    return lambda: go_command(folder, arguments)
 
 
-def go_command(arguments):
-    binary = os.path.join(CACHE, "go", "suite")
+def go_command(folder, arguments):
+    binary = os.path.join(CACHE, "go", "suite" if folder == "go" else f"suite-{folder}")
     environment = {
         **os.environ,
         "GOMODCACHE": os.path.join(CACHE, "go", "modules"),
@@ -97,7 +97,7 @@ def go_command(arguments):
     }
     with building():
         subprocess.run(
-            ["go", "build", "-o", binary, "."], cwd=os.path.join(SUITES, "go"), env=environment, check=True
+            ["go", "build", "-o", binary, "."], cwd=os.path.join(SUITES, folder), env=environment, check=True
         )
     return [binary, *arguments], {}
 
@@ -121,7 +121,8 @@ ALL = {
     "commands": (120, python("commands")),
     "java-2.14": (300, java("LegacyDriver", "java", "java-2.14")),
     "java": (300, java("Main", "java_current", "java", "java/Tap.java")),
-    "go": (300, go()),
+    "go": (300, go("go")),
+    "mgo": (300, go("mgo")),
     "php": (300, php),
     "large": (300, python("large")),
     "javascript": (180, python("javascript")),
@@ -151,7 +152,8 @@ ALL = {
     "change-streams-node": (120, node("change_streams")),
     "change-streams-3.6": (120, python("change_streams_2018", "3.6.1")),
     "oplog-meteor": (120, node("tail_meteor")),
-    "oplog-go": (180, go("oplog")),
+    "change-streams-mgo": (120, go("mgo", "replica-set")),
+    "oplog-go": (180, go("go", "oplog")),
     "oplog-2.4": (120, python("tail_2013", "2.4.2")),
     "standby": (1200, python("standby")),
     "streams": (3600, python("streams_crashes")),
@@ -164,6 +166,7 @@ REPLICA_SET = {
     "parse",
     "change-streams-node",
     "change-streams-3.6",
+    "change-streams-mgo",
     "oplog-meteor",
     "oplog-go",
     "oplog-2.4",

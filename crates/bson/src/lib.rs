@@ -33,7 +33,7 @@ pub use finder::FieldFinder;
 pub use limits::{MAX_DEPTH, MAX_DOCUMENT_BYTES};
 pub use object_id::{ObjectId, ParseObjectIdError};
 pub use owned::{ArrayBuf, DocBuf, NotUtf8Buf, OwnedValue};
-pub use raw::{RawElement, find_byte, hex, value_len};
+pub use raw::{RawElement, find_byte, hex, uuid_text, value_len};
 pub use tag::{type_code_of_name, type_name_of_code};
 pub use timestamp::Timestamp;
 pub use value::{Doc, Iter, NotUtf8, RawIter, Text, Value};

@@ -140,6 +140,15 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// A UUID as text, in five groups of hexadecimal digits.
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    let digits = hex(uuid);
+    let groups = [0..8, 8..12, 12..16, 16..20, 20..32];
+    groups
+        .map(|group| digits.get(group).unwrap_or_default())
+        .join("-")
+}
+
 /// Appends text as in a document: with its length and a zero byte.
 #[inline]
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {

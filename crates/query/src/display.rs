@@ -33,6 +33,73 @@ pub(crate) fn id(doc: &Doc) -> String {
     }
 }
 
+/// A value that an expression or a stage has computed, `{a: 1, b: ["x", 2]}`: MongoDB shows these in another notation than
+/// what a client has sent.
+pub(crate) fn computed(value: &Value<'_>) -> String {
+    let mut out = String::new();
+    write_computed(&mut out, value);
+    out
+}
+
+fn write_computed(out: &mut String, value: &Value<'_>) {
+    if out.len() > MAX_BYTES {
+        if !out.ends_with("...") {
+            out.push_str("...");
+        }
+        return;
+    }
+    match value {
+        Value::Double(v) => out.push_str(&six_digits(*v)),
+        Value::ObjectId(v) => out.push_str(&v.to_string()),
+        Value::Document(v) => {
+            out.push('{');
+            for (at, (name, value)) in v.iter().enumerate() {
+                let comma = if at > 0 { ", " } else { "" };
+                out.push_str(comma);
+                out.push_str(name);
+                out.push_str(": ");
+                write_computed(out, &value);
+            }
+            out.push('}');
+        }
+        Value::Array(v) => {
+            out.push('[');
+            for (at, (_, value)) in v.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                write_computed(out, &value);
+            }
+            out.push(']');
+        }
+        Value::Symbol(v) => out.push_str(&format!("Symbol(\"{v}\")")),
+        Value::JavaScript(v) => out.push_str(&format!("Code(\"{v}\")")),
+        other => write_value(out, other),
+    }
+}
+
+/// A double with six significant digits at most, as C's `%g` writes it.
+fn six_digits(v: f64) -> String {
+    if v.is_nan() {
+        return "nan".to_owned();
+    }
+    if v.is_infinite() {
+        return if v < 0.0 { "-inf" } else { "inf" }.to_owned();
+    }
+    let scientific = format!("{v:.5e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let short = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    match usize::try_from(5 - exponent) {
+        Ok(decimals) if exponent >= -4 => short(&format!("{v:.decimals$}")),
+        _ => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", short(digits), exponent.abs())
+        }
+    }
+}
+
 fn write_value(out: &mut String, value: &Value<'_>) {
     if out.len() > MAX_BYTES {
         if !out.ends_with("...") {
@@ -73,6 +140,10 @@ fn write_value(out: &mut String, value: &Value<'_>) {
             }
             write!(out, "{}", if open == "[ " { "[]" } else { " ]" })
         }
+        Value::Binary { subtype: 4, bytes } if bytes.len() == 16 => {
+            let uuid = bytes.first_chunk::<16>().copied().unwrap_or_default();
+            write!(out, "UUID(\"{}\")", frond_bson::uuid_text(&uuid))
+        }
         Value::Binary { subtype, bytes } => {
             let _ = write!(out, "BinData({subtype}, ");
             for byte in bytes.iter().take(80) {
@@ -109,4 +180,39 @@ fn write_value(out: &mut String, value: &Value<'_>) {
             Ok(())
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use frond_bson::{ObjectId, doc};
+
+    use super::*;
+
+    #[test]
+    fn computed_values_are_shown_without_spaces_inside_of_braces() {
+        let id = ObjectId::new();
+        let cases = [
+            (doc! {}, "{}".to_owned()),
+            (
+                doc! {"a": 1, "b": {"c": "x", "d": []}, "e": [1, {"f": null}]},
+                r#"{a: 1, b: {c: "x", d: []}, e: [1, {f: null}]}"#.to_owned(),
+            ),
+            (doc! {"id": id}, format!("{{id: {id}}}")),
+            (
+                doc! {"a": 1.0, "b": 0.1, "c": 12_345_678.0},
+                "{a: 1, b: 0.1, c: 1.23457e+07}".to_owned(),
+            ),
+            (
+                doc! {"a": 100_000.0, "b": 1e-5, "c": -2.5},
+                "{a: 100000, b: 1e-05, c: -2.5}".to_owned(),
+            ),
+            (
+                doc! {"a": f64::NAN, "b": f64::NEG_INFINITY, "c": 0.0},
+                "{a: nan, b: -inf, c: 0}".to_owned(),
+            ),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(computed(&Value::Document(&given)), expected);
+        }
+    }
 }

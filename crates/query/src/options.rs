@@ -55,13 +55,16 @@ impl<'o> Options<'o> {
         }
     }
 
-    /// An option that may be left out. Error 14 for a value of another type.
+    /// An option that may be left out; null is left out, unless any type is taken. Error 14 for a value of another type.
     pub(crate) fn optional(&self, name: &str, kind: Type) -> Result<Option<Value<'o>>> {
         let Some(value) = self.spec.get(name) else {
             return Ok(None);
         };
         if kind.fits(&value) {
             return Ok(Some(value));
+        }
+        if value.is_nullish() {
+            return Ok(None);
         }
         Err(Error::type_mismatch(format!(
             "BSON field '{}.{name}' is the wrong type '{}', expected type '{}'",

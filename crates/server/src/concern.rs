@@ -4,7 +4,7 @@ use frond_bson::{Doc, Timestamp, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Durability;
 
-use crate::arguments::whole;
+use crate::arguments::{Arguments, whole};
 use crate::replication::Config;
 
 /// What a write must reach before it is acknowledged.
@@ -28,6 +28,31 @@ pub enum Reach {
     /// The configuration has no write concern with its name.
     UnknownMode,
 }
+
+/// The fields of a write concern. The last three have no effect: drivers before 2015 sent a `getLastError` command as the
+/// write concern, and members of a set sent the others.
+const WRITE_CONCERN_FIELDS: [&str; 8] = [
+    "w",
+    "j",
+    "wtimeout",
+    "fsync",
+    "provenance",
+    "getLastError",
+    "wOpTime",
+    "wElectionId",
+];
+
+/// Where a concern may come from.
+const PROVENANCES: [&str; 5] = [
+    "clientSupplied",
+    "implicitDefault",
+    "customDefault",
+    "getLastErrorDefaults",
+    "internalWriteDefault",
+];
+
+/// The largest `w` that is a number.
+const MEMBERS_MAX: i64 = 50;
 
 /// Copies that a TiKV cluster keeps of everything, unless it is configured otherwise.
 const CLUSTER_COPIES: i64 = 3;
@@ -57,68 +82,56 @@ impl WriteConcern {
 
     /// Reads a write concern. `journal` says whether there is a journal, `set` is the configuration of the replica set.
     pub fn parse(doc: &Doc, journal: bool, set: Option<&Config>) -> Result<WriteConcern> {
-        let failed = |message: String| Error::new(ErrorCode::FailedToParse, message);
+        let args = Arguments::new("writeConcern", doc);
+        args.only(&WRITE_CONCERN_FIELDS)?;
         let mut concern = WriteConcern::DEFAULT;
-        let (mut majority, mut j, mut fsync) = (false, None, false);
-        for (name, value) in doc.iter() {
-            match name {
-                "w" => match value {
-                    Value::String("majority") => majority = true,
-                    Value::String(_) | Value::Document(_) if set.is_some() => {
-                        concern.reach = set.map_or(Reach::Enough, |set| Reach::of(&value, set));
-                    }
-                    Value::String(tag) => {
-                        return Err(Error::bad_value(format!(
-                            "cannot use non-majority 'w' mode \"{tag}\" when a host is not a \
-                             member of a replica set"
-                        )));
-                    }
-                    number if number.is_number() => match whole(&number) {
-                        0 => concern.acknowledged = false,
-                        1 => {}
-                        2..=50 if set.is_some() => concern.reach = Reach::TooFewMembers,
-                        2..=50 => {
-                            return Err(Error::bad_value(
-                                "cannot use 'w' > 1 when a host is not replicated",
-                            ));
-                        }
-                        n => {
-                            return Err(failed(format!(
-                                "w has to be a non-negative number and not greater than 50; \
-                                 found: {n}"
-                            )));
-                        }
-                    },
-                    Value::Null | Value::Undefined => {}
-                    other => {
-                        return Err(failed(format!(
-                            "w has to be a number, string, or object; found: {}",
-                            other.type_name()
-                        )));
-                    }
-                },
-                "j" => match value {
-                    Value::Bool(on) => j = Some(on),
-                    Value::Null | Value::Undefined => {}
-                    number if number.is_number() => j = Some(number.truthy()),
-                    _ => return Err(failed("j must be numeric or boolean value".into())),
-                },
-                "fsync" => match value {
-                    Value::Bool(_) | Value::Null | Value::Undefined => fsync = value.truthy(),
-                    number if number.is_number() => fsync = number.truthy(),
-                    _ => return Err(failed("fsync must be numeric or boolean value".into())),
-                },
-                // There are no replicas to wait for, so the limit has no effect.
-                "wtimeout" if value.is_number() || value.is_nullish() => {}
-                "wtimeout" => return Err(failed("wtimeout must be a number".into())),
-                "provenance" => {}
-                other => {
-                    return Err(failed(format!("unrecognized write concern field: {other}")));
+        let mut majority = false;
+        match args.get("w") {
+            None => {}
+            Some(Value::String("majority")) => majority = true,
+            Some(w) if w.is_number() => match number_of_members(&w)? {
+                0 => concern.acknowledged = false,
+                1 => {}
+                _ if set.is_some() => concern.reach = Reach::TooFewMembers,
+                _ => {
+                    return Err(Error::bad_value(
+                        "cannot use 'w' > 1 when a host is not replicated",
+                    ));
                 }
+            },
+            Some(w @ (Value::String(_) | Value::Document(_))) => {
+                let shown = match w {
+                    Value::Document(tags) => {
+                        check_tags(tags)?;
+                        format!("{tags:?}")
+                    }
+                    _ => format!("\"{}\"", w.as_str().unwrap_or_default()),
+                };
+                let Some(set) = set else {
+                    return Err(Error::bad_value(format!(
+                        "cannot use non-majority 'w' mode {shown} when a host is not a member of a replica set"
+                    )));
+                };
+                concern.reach = Reach::of(&w, set);
+            }
+            Some(other) => {
+                return Err(failed_to_parse(format!(
+                    "w has to be a number, string, or object; found: {}",
+                    other.type_name()
+                )));
             }
         }
+        let (j, fsync) = (args.flag("j")?, args.flag("fsync")?.unwrap_or(false));
+        // There are no replicas to wait for, so the limit has no effect. What is no number is no limit.
+        let limit = args.get("wtimeout").filter(Value::is_number);
+        if limit.is_some_and(|limit| whole(&limit) > i64::from(i32::MAX)) {
+            return Err(failed_to_parse("wtimeout must be a 32-bit integer".into()));
+        }
+        check_provenance("writeConcern", args.str("provenance")?)?;
         if fsync && j == Some(true) {
-            return Err(failed("fsync and j options cannot be used together".into()));
+            return Err(failed_to_parse(
+                "fsync and j options cannot be used together".into(),
+            ));
         }
         if j == Some(true) && !journal {
             return Err(Error::bad_value(
@@ -126,10 +139,51 @@ impl WriteConcern {
             ));
         }
         let majority_syncs = set.is_none_or(|set| set.majority_is_journaled);
-        if j.unwrap_or((majority && majority_syncs || fsync) && journal) {
+        if j.unwrap_or(((majority && majority_syncs) || fsync) && journal) {
             concern.durability = Durability::Synced;
         }
         Ok(concern)
+    }
+}
+
+fn failed_to_parse(message: String) -> Error {
+    Error::new(ErrorCode::FailedToParse, message)
+}
+
+/// A `w` that is a number.
+fn number_of_members(w: &Value<'_>) -> Result<i64> {
+    if w.as_f64().is_some_and(f64::is_nan) {
+        return Err(failed_to_parse("w cannot be NaN".into()));
+    }
+    match whole(w) {
+        n @ 0..=MEMBERS_MAX => Ok(n),
+        n => Err(failed_to_parse(format!(
+            "w has to be a non-negative number and not greater than {MEMBERS_MAX}; found: {n}"
+        ))),
+    }
+}
+
+/// Checks a `w` that lists tags, each with the number of its values.
+fn check_tags(tags: &Doc) -> Result<()> {
+    if tags.is_empty() {
+        return Err(failed_to_parse("tagged write concern requires tags".into()));
+    }
+    match tags.iter().find(|(_, value)| !value.is_number()) {
+        None => Ok(()),
+        Some((name, value)) => Err(failed_to_parse(format!(
+            "tags must be a single level document with only number values; found: {name} of type {}",
+            value.type_name()
+        ))),
+    }
+}
+
+/// Checks the `provenance` of a concern, which routers send to their servers.
+fn check_provenance(owner: &str, provenance: Option<&str>) -> Result<()> {
+    match provenance {
+        Some(name) if !PROVENANCES.contains(&name) => Err(Error::bad_value(format!(
+            "Enumeration value '{name}' for field '{owner}.provenance' is not a valid value."
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -366,6 +420,25 @@ mod tests {
             (doc! {"w": "majority"}, synced),
             (doc! {"w": "majority", "j": false}, logged),
             (doc! {"fsync": true}, synced),
+            // mgo.
+            (doc! {"getLastError": 1, "w": 1}, logged),
+            (
+                doc! {"getLastError": 1, "w": "majority", "wtimeout": 5, "j": true},
+                synced,
+            ),
+            (
+                doc! {"getLastError": "x", "wOpTime": {"t": 1}, "wElectionId": null},
+                logged,
+            ),
+            // What is no number is no limit.
+            (doc! {"w": 1, "wtimeout": "x"}, logged),
+            (doc! {"w": 1, "wtimeout": {"a": 1}}, logged),
+            (doc! {"w": 1, "wtimeout": -1}, logged),
+            // Null is absent.
+            (
+                doc! {"w": null, "j": null, "fsync": null, "wtimeout": null, "provenance": null},
+                logged,
+            ),
             (
                 doc! {"w": 0},
                 WriteConcern {
@@ -391,10 +464,17 @@ mod tests {
             (doc! {"w": -1}, 9),
             (doc! {"w": "dc1"}, 2),
             (doc! {"w": true}, 9),
-            (doc! {"j": "yes"}, 9),
+            (doc! {"w": f64::NAN}, 9),
+            (doc! {"w": {}}, 9),
+            (doc! {"w": {"dc": "x"}}, 9),
+            (doc! {"w": {"dc": 1}}, 2),
+            (doc! {"j": "yes"}, 14),
+            (doc! {"fsync": {}}, 14),
             (doc! {"j": true, "fsync": true}, 9),
-            (doc! {"wtimeout": "x"}, 9),
-            (doc! {"x": 1}, 9),
+            (doc! {"wtimeout": 1i64 << 31}, 9),
+            (doc! {"provenance": 1}, 14),
+            (doc! {"provenance": "mars"}, 2),
+            (doc! {"x": 1}, 40415),
         ];
         for (given, code) in wrong {
             assert_eq!(

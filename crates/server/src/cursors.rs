@@ -2,6 +2,7 @@
 
 mod backup;
 mod batch;
+mod ended;
 mod failures;
 mod list;
 
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 pub use backup::BackupSource;
 use batch::Batch;
 pub use batch::BatchRoom;
+pub use ended::{dropped, renamed};
 use failures::{in_use, not_found, too_old};
 
 use crate::needs::Owner;
@@ -194,7 +196,7 @@ impl Cursor {
         self.pending.is_none()
             && self.failure.is_none()
             && (self.ended
-                || self.remaining == Some(0)
+                || (self.remaining == Some(0) && !self.is_tailable())
                 || matches!(&self.source, Source::Fixed(rest) if rest.len() == 0))
     }
 
@@ -350,6 +352,8 @@ struct Entry {
     _follower: Option<Follower>,
     /// Wakes the getMore that waits for documents.
     waiting: Option<Arc<Notify>>,
+    /// The error for the next getMore, when the collection is gone.
+    ended_by: Option<Error>,
 }
 
 enum State {
@@ -358,11 +362,13 @@ enum State {
     InUse(Arc<AtomicBool>),
     /// It moves to disk. Commands wait until that is done.
     Moving,
+    /// It is closed, and its error is kept for the client.
+    Ended,
 }
 
 impl Entry {
     fn in_use(&self) -> bool {
-        !matches!(self.state, State::Idle(_)) || self.waiting.is_some()
+        matches!(self.state, State::InUse(_) | State::Moving) || self.waiting.is_some()
     }
 
     /// Called under the lock of the table: the connection reuses the flag for its next command, which must not be
@@ -421,8 +427,8 @@ impl CheckedOut<'_> {
             self.table.count(cursor);
         }
         let mut all = self.table.all.lock();
-        if let (Some(entry), Some(cursor)) = (all.get_mut(&self.id), cursor) {
-            entry.state = State::Idle(cursor);
+        if let Some(entry) = all.get_mut(&self.id) {
+            entry.rest(&mut cursor);
             entry.last_used = Instant::now();
         }
     }
@@ -437,14 +443,14 @@ struct Moving<'t> {
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        let cursor = match std::thread::panicking() {
+        let mut cursor = match std::thread::panicking() {
             // It may have moved in part.
             true => None,
             false => self.cursor.take(),
         };
         let mut all = self.table.all.lock();
-        match (all.get_mut(&self.id), cursor) {
-            (Some(entry), Some(cursor)) => entry.state = State::Idle(cursor),
+        match (all.get_mut(&self.id), &cursor) {
+            (Some(entry), Some(_)) => entry.rest(&mut cursor),
             (Some(_), None) => {
                 all.remove(&self.id);
             }
@@ -619,6 +625,7 @@ impl Cursors {
             is_backup: cursor.is_backup(),
             _follower: (cursor.awaits && !cursor.is_backup()).then(|| self.followers.add()),
             waiting: None,
+            ended_by: None,
             state: State::Idle(Box::new(cursor)),
         };
         all.insert(id, entry);
@@ -638,6 +645,9 @@ impl Cursors {
         let entry = all.get_mut(&id).ok_or_else(|| self.missing(id))?;
         if entry.waiting.is_some() {
             return Err(in_use(id));
+        }
+        if let State::Ended = entry.state {
+            return Err(Cursors::forget(&mut all, id));
         }
         match std::mem::replace(&mut entry.state, State::InUse(flag.clone())) {
             State::Idle(cursor) => Ok(CheckedOut {
@@ -709,7 +719,7 @@ impl Cursors {
     pub fn returned(&self, id: i64) -> Option<u64> {
         match &self.all.lock().get(&id)?.state {
             State::Idle(cursor) => Some(cursor.returned),
-            State::InUse(_) | State::Moving => None,
+            State::InUse(_) | State::Moving | State::Ended => None,
         }
     }
 
@@ -750,16 +760,6 @@ impl Cursors {
         self.kill_if(|entry| entry.session == Some(session) && entry.transaction == Some(number))
     }
 
-    /// Closes the cursors of a collection, or of a database when the name ends in a dot. Change streams go on: they tell of
-    /// the end of their collection.
-    pub fn kill_namespace(&self, namespace: &str) -> u64 {
-        self.kill_if(|entry| {
-            !entry.is_change_stream
-                && (entry.namespace == namespace
-                    || (namespace.ends_with('.') && entry.namespace.starts_with(namespace)))
-        })
-    }
-
     /// Closes all.
     pub fn kill_all(&self) -> u64 {
         self.kill_if(|_| true)
@@ -774,7 +774,7 @@ impl Cursors {
                 timeout
             });
             !entry.in_use()
-                && !entry.no_timeout
+                && (!entry.no_timeout || entry.ended_by.is_some())
                 && now.saturating_duration_since(entry.last_used) >= timeout
         })
     }

@@ -90,7 +90,7 @@ impl Part {
             // The outcome of a commit that failed for another reason may be unknown.
             Part::End => {
                 is_conflict(code)
-                    || code == ErrorCode::NoSuchTransaction && write_concern_error.is_none()
+                    || (code == ErrorCode::NoSuchTransaction && write_concern_error.is_none())
             }
         });
         if is_transient {

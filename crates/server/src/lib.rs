@@ -27,6 +27,7 @@ mod engine_stats;
 mod errors;
 mod exec;
 mod fail_points;
+mod feature_version;
 mod figures;
 mod file_handles;
 mod fsync_lock;

@@ -19,6 +19,7 @@ use crate::background;
 use crate::commands::COMMANDS;
 use crate::commands::build_info::COMPATIBLE_VERSION;
 use crate::exec::panic_text;
+use crate::feature_version;
 use crate::file_handles::HandleLimit;
 use crate::http::accept_http;
 use crate::lock_file::LockFile;
@@ -232,7 +233,10 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
             StartError::Store(error) => FatalError::new(exit::DATA_ERROR, error),
             StartError::ProfileFilter(error) => FatalError::new(exit::BAD_OPTIONS, error),
         })?;
-    tokio::task::block_in_place(|| startup_log::write(&server));
+    tokio::task::block_in_place(|| {
+        startup_log::write(&server);
+        feature_version::write(&server);
+    });
     let index_builds =
         background::resume_index_builds(&server).map_err(|error| FatalError::thread(&error))?;
     accept_all(&server, addresses, unix.as_mut()).map_err(|error| FatalError::address(&error))?;

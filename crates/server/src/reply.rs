@@ -71,7 +71,7 @@ pub fn open_cursor(
             Err(failure) => cx.server.oplog.note_failure(failure),
         }
     }
-    let batch = batch?;
+    let batch = batch.map_err(|failure| in_execution(cx, &cursor.namespace, failure))?;
     cx.count_returned(batch.len());
     let resume_token = cursor.resume_token();
     if options.single || cursor.ended() {
@@ -93,6 +93,20 @@ pub fn open_cursor(
         .map(|time| time.saturating_sub(cursor.opened.elapsed()));
     cx.server.metrics.cursors_opened.add(1);
     Ok((batch, resume_token, cx.server.cursors.insert(cursor)))
+}
+
+/// An error in the execution of the plan of a cursor that is being opened, with MongoDB's prefix.
+#[cold]
+fn in_execution(cx: &Context<'_>, namespace: &str, failure: Error) -> Error {
+    match cx.name {
+        "find" => failure.context(format_args!(
+            "Executor error during find command: {namespace}"
+        )),
+        "aggregate" => failure.context(format_args!(
+            "Executor error during aggregate command on namespace: {namespace}"
+        )),
+        _ => failure,
+    }
 }
 
 /// The reply of a command that opens a cursor.

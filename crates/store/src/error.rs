@@ -108,6 +108,15 @@ impl Error {
         }
     }
 
+    /// The same error with a prefix for the plan that has failed, as MongoDB gives it to errors that are not those of a
+    /// request's fields.
+    pub(crate) fn in_execution(self, plan: impl fmt::Display) -> Error {
+        match self {
+            Error::Command(error) => error.context(plan).into(),
+            other => other,
+        }
+    }
+
     /// Whether another transaction was faster. Such an operation may be tried again from its start.
     pub(crate) fn is_conflict(&self) -> bool {
         self.code() == ErrorCode::WriteConflict

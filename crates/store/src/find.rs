@@ -414,6 +414,11 @@ impl Planned {
     }
 }
 
+/// The prefix of errors in the execution of a reading command.
+fn reading(command: &str, ns: &Namespace) -> String {
+    format!("Executor error during {command} command on namespace: {ns}")
+}
+
 /// The parts of its rows that a find needs, and the operators above them.
 pub(crate) fn shape_of(
     planned: &Planned,
@@ -564,10 +569,11 @@ impl DocumentStore {
         let mut executor = planned.count(request.skip, request.limit, context);
         // Its snapshot is the executor's, which may let go of memtables.
         drop(planned);
-        executor.for_each(&mut |row| {
+        let counted = executor.for_each(&mut |row| {
             found = row.doc.get_i64("n").unwrap_or(0);
             Ok(Flow::Continue)
-        })?;
+        });
+        counted.map_err(|error| error.in_execution(reading("count", ns)))?;
         Ok(u64::try_from(found).unwrap_or(0))
     }
 
@@ -590,7 +596,8 @@ impl DocumentStore {
         };
         match question.plan(self.catalog(), ns, context)? {
             None => Ok(ArrayBuf::new()),
-            Some(planned) => distinct::values(planned, path, context),
+            Some(planned) => distinct::values(planned, path, context)
+                .map_err(|error| error.in_execution(reading("distinct", ns))),
         }
     }
 

@@ -78,6 +78,10 @@ pub fn create(
 ) -> Result<CreateIndexesInfo> {
     catalog.check_writable(ns)?;
     let created_collection = catalog.collection(ns).is_none();
+    if created_collection {
+        // No collection is created for indexes that are refused.
+        IndexSpec::check_distinct(&specs)?;
+    }
     let uuid = catalog.ensure_collection(ns)?.uuid;
     let registered = catalog.register_indexes(ns, specs, |collection, indexes, batch| {
         fill_at_once(catalog.engine(), collection, indexes, batch)

@@ -32,6 +32,7 @@ mod record;
 pub mod reference;
 mod requests;
 mod scripts;
+mod server_configuration;
 mod signal;
 mod spill;
 mod store;
@@ -83,6 +84,9 @@ pub use record::LargeDocuments;
 pub use requests::scripted;
 pub use scripts::{
     allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
+};
+pub use server_configuration::{
+    FEATURE_COMPATIBILITY_ID, FEATURE_COMPATIBILITY_VERSION, SERVER_CONFIGURATION,
 };
 pub use signal::TailSignal;
 pub use store::{DocumentStore, StorageOptions, StoreOptions};

@@ -89,6 +89,10 @@ fn write_value(out: &mut String, value: Value<'_>) {
             write_fields(out, array, "[", "]", false);
             Ok(())
         }
+        Value::Binary { subtype: 4, bytes } if bytes.len() == 16 => {
+            let uuid = bytes.first_chunk::<16>().copied().unwrap_or_default();
+            write!(out, "UUID(\"{}\")", frond_bson::uuid_text(&uuid))
+        }
         Value::Binary { subtype, bytes } => {
             let _ = write!(out, "BinData({subtype}, ");
             for byte in bytes.iter().take(STRING_CHARS_MAX / 2) {
@@ -149,6 +153,14 @@ mod tests {
                 r#"{ a: { b: true }, c: [ 1, "y" ] }"#,
             ),
             (doc! {"a": {}, "b": []}, "{ a: {}, b: [] }"),
+            (
+                doc! {"u": Value::Binary { subtype: 4, bytes: &[0xab; 16] }},
+                r#"{ u: UUID("abababab-abab-abab-abab-abababababab") }"#,
+            ),
+            (
+                doc! {"u": Value::Binary { subtype: 4, bytes: &[0xab; 2] }},
+                "{ u: BinData(4, ABAB) }",
+            ),
             (
                 doc! {"a": Value::DateTime(5), "b": Value::Binary { subtype: 0, bytes: &[1, 0xff] }},
                 "{ a: new Date(5), b: BinData(0, 01FF) }",

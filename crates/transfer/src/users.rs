@@ -53,7 +53,7 @@ pub fn read(client: &mut Client) -> Result<Accounts> {
         .users
         .iter()
         .any(|user| !user.contains_key("credentials"));
-    if old || accounts.users.is_empty() && client.limits().wire_version < 2 {
+    if old || (accounts.users.is_empty() && client.limits().wire_version < 2) {
         // MongoDB 2.4 kept the users of each database there.
         accounts.users.clear();
         for database in inventory::databases(client)? {

@@ -76,7 +76,7 @@ impl FreeMap {
             let len = bytes(varint(&mut reader)?)?;
             let offset = at.checked_add(gap)?;
             at = offset.checked_add(len)?;
-            if len == 0 || gap == 0 && index > 0 || at >= end {
+            if len == 0 || (gap == 0 && index > 0) || at >= end {
                 return None;
             }
             ranges.push((offset, len));

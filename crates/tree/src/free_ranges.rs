@@ -152,7 +152,7 @@ mod tests {
         let mut last = 0;
         for units in 1..5000 {
             let class = class(units * UNIT);
-            assert!(class == last || class > last && units > 1 || units == 1);
+            assert!(class == last || (class > last && units > 1) || units == 1);
             assert!(class >= last);
             last = class;
         }

@@ -169,7 +169,7 @@ impl Salvage<'_> {
         self.report.checkpoint = superblock.generation;
         // The damaged one of two superblocks may have been the newer, unless there was only one checkpoint.
         let problems = &self.inspector.problems;
-        let both = superblocks.len() == 2 || superblock.generation == 1 && problems.is_empty();
+        let both = superblocks.len() == 2 || (superblock.generation == 1 && problems.is_empty());
         self.report.is_older_checkpoint |= !both;
         let Manifest {
             position,

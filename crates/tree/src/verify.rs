@@ -262,7 +262,7 @@ impl<'a> Walk<'a> {
         }
         for BufferRef { parts, ranges, .. } in &node.runs {
             let apart = |a: &RunRef, b: &RunRef| a.info.max_key < b.info.min_key;
-            if parts.is_empty() && ranges.is_empty() || !parts.is_sorted_by(apart) {
+            if (parts.is_empty() && ranges.is_empty()) || !parts.is_sorted_by(apart) {
                 let what = "the parts of a run do not ascend, or it is empty";
                 self.inspector.note(at, ProblemKind::Order, what);
             }

@@ -146,7 +146,7 @@ pub fn pick(rows: &[Row], conditions: &[&str], wanted: &str) -> Result<String, S
             Some((column, value)) => {
                 let fits = |found: &String| {
                     value.split(" or ").any(|value| found == value)
-                        || column == "server" && found.starts_with(value)
+                        || (column == "server" && found.starts_with(value))
                 };
                 rows.retain(|row| row.get(column).is_some_and(fits));
             }

@@ -57,9 +57,9 @@ pub fn steps_up(walk: &[&str], crates: &[(&str, Vec<Arrow>)]) -> Vec<String> {
                 continue;
             };
             let goes_up = of_crate < crate_before
-                || of_crate == crate_before
+                || (of_crate == crate_before
                     && module != module_before
-                    && reaches(&crates[of_crate].1, &module, &module_before);
+                    && reaches(&crates[of_crate].1, &module, &module_before));
             if goes_up {
                 problems.push(format!("{before} comes before {path}, which uses it"));
             }

@@ -58,7 +58,7 @@ pub fn run_line(input: &[u8]) {
         let word = word.as_bytes();
         word.starts_with(b"-f")
             || word.starts_with(b"--c")
-            || word.starts_with(b"-") && word.contains(&b'f')
+            || (word.starts_with(b"-") && word.contains(&b'f'))
     };
     if !words.iter().any(names_file) {
         check(&words);

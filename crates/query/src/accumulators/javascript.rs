@@ -50,7 +50,7 @@ impl Scripted {
                         4544711,
                         format!(
                             "$accumulator initArgs must evaluate to an array: {}",
-                            crate::display::value(&initial.or_null())
+                            crate::display::computed(&initial.or_null())
                         ),
                     ));
                 };
@@ -227,7 +227,7 @@ impl Accumulator for State {
                 4544712,
                 format!(
                     "$accumulator accumulateArgs must evaluate to an array: {}",
-                    crate::display::value(&value.or_null())
+                    crate::display::computed(&value.or_null())
                 ),
             ));
         };

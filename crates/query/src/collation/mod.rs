@@ -167,6 +167,10 @@ impl<'a> Given<'a> {
             }
             let field = Field { owner, name, value };
             match name {
+                // Null is left out.
+                "locale" | "caseLevel" | "caseFirst" | "strength" | "numericOrdering"
+                | "alternate" | "maxVariable" | "normalization" | "version"
+                    if value.is_nullish() => {}
                 "locale" => given.locale = Some(field.string()?),
                 "caseLevel" => given.case_level = Some(field.boolean()?),
                 "caseFirst" => {
@@ -198,7 +202,6 @@ impl<'a> Given<'a> {
                         )));
                     }
                 },
-                "version" if value.is_nullish() => {}
                 "version" => given.version = Some(field.string()?),
                 _ => {
                     return Err(Error::location(

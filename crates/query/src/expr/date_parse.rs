@@ -579,7 +579,7 @@ impl Parts {
         };
         let midnight = self.hour == 24 && self.minute == 0 && self.second == 0;
         let is_time = (0..24).contains(&self.hour) && (0..60).contains(&self.minute);
-        if !(midnight || is_time && (0..60).contains(&self.second)) {
+        if !(midnight || (is_time && (0..60).contains(&self.second))) {
             return Err(invalid("The parsed time was invalid"));
         }
         let clock = Civil {

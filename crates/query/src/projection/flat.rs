@@ -41,7 +41,7 @@ impl<'a> FlatProjection<'a> {
                 continue;
             }
             let is_first = flat.count == 0;
-            if at >= FIELDS_MAX || !is_first && flat.is_inclusion != is_shown || flat.has(name) {
+            if at >= FIELDS_MAX || (!is_first && flat.is_inclusion != is_shown) || flat.has(name) {
                 return None;
             }
             flat.is_inclusion = is_shown;

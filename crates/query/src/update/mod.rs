@@ -268,7 +268,7 @@ impl Update {
     ///
     /// # Errors
     /// MongoDB's, from the operators; 66 if `_id` would change; 52 and 55 for names of the first level that
-    /// begin with `$`; 17419 if the result is larger than 16 MiB.
+    /// begin with `$`; 17419, or 17420 of an upsert, if the result is larger than 16 MiB.
     pub fn apply(&self, doc: &Doc, context: &ApplyContext) -> Result<Applied<'_>> {
         let mut changed = match &self.kind {
             Kind::Replacement(new) => {
@@ -295,7 +295,7 @@ impl Update {
             changed = (*finished != *doc).then_some(finished);
         }
         if let Some(new) = &changed {
-            check_size(new)?;
+            check_size(new, context.is_upsert_insert)?;
         }
         Ok(Applied {
             modified: changed.is_some(),
@@ -416,12 +416,16 @@ fn with_id_first(doc: &Doc, context: &ApplyContext) -> Result<DocBuf> {
     Ok(ordered)
 }
 
-fn check_size(doc: &Doc) -> Result<()> {
-    if doc.len_bytes() > MAX_DOCUMENT_BYTES {
-        return Err(Error::location(
-            17419,
-            format!("Resulting document after update is larger than {MAX_DOCUMENT_BYTES}"),
-        ));
+fn check_size(doc: &Doc, is_upsert: bool) -> Result<()> {
+    if doc.len_bytes() <= MAX_DOCUMENT_BYTES {
+        return Ok(());
     }
-    Ok(())
+    let (code, what) = match is_upsert {
+        true => (17420, "Document to upsert"),
+        false => (17419, "Resulting document after update"),
+    };
+    Err(Error::location(
+        code,
+        format!("{what} is larger than {MAX_DOCUMENT_BYTES}"),
+    ))
 }

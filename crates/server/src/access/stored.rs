@@ -3,7 +3,7 @@
 use frond_auth::{Privilege, Restrictions, Role, RoleSource, UserName, builtin_roles};
 use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{DocumentStore, FindRequest, Namespace, OpContext};
+use frond_store::{DocumentStore, FindRequest, Namespace, OpContext, SERVER_CONFIGURATION};
 
 /// The database of users that another authority vouches for.
 pub const EXTERNAL: &str = "$external";
@@ -35,7 +35,7 @@ pub const ROLES: Place = Place {
 /// The versions of what is stored.
 pub const VERSION: Place = Place {
     parts: ("admin", "system.version"),
-    full: "admin.system.version",
+    full: SERVER_CONFIGURATION,
     key: "_id",
 };
 

@@ -175,7 +175,8 @@ async fn an_empty_exchange_ends_a_login() {
     let reply = server.run("admin", start(&STANDARD.encode(&first)));
     let text = STANDARD.decode(reply.get_str("payload").unwrap()).unwrap();
     let last = client.answer(&text).unwrap();
-    let go_on = |payload: &str| doc! {"saslContinue": 1, "conversationId": 1, "payload": payload};
+    // mgo repeats the mechanism.
+    let go_on = |payload: &str| doc! {"saslContinue": 1, "conversationId": 1, "mechanism": "x", "payload": payload};
     let reply = server.run("admin", go_on(&STANDARD.encode(&last)));
     assert_eq!(reply.get_bool("done"), Some(false));
     client
@@ -437,7 +438,6 @@ async fn wrong_messages_are_refused() {
             doc! {"saslContinue": 1, "conversationId": 1, "payload": ""},
             17,
         ),
-        ("admin", doc! {"getnonce": 1}, 334),
         (
             "admin",
             doc! {"authenticate": 1, "user": "ann", "nonce": "1", "key": "2"},

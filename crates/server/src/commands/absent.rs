@@ -29,6 +29,14 @@ static ABSENT: &[Absent] = &[
         advice: "space is returned to the file system without it; compact does so at once for one collection",
     },
     Absent {
+        names: &["dropConnections"],
+        advice: "this server keeps no pools of connections to other servers; a standby opens its connection again when it breaks",
+    },
+    Absent {
+        names: &["setUserWriteBlockMode"],
+        advice: "fsync with lock: true keeps all writes waiting, and roles can be revoked from the users who write",
+    },
+    Absent {
         names: &[
             "createSearchIndexes",
             "dropSearchIndex",

@@ -71,7 +71,7 @@ impl Command for Aggregate {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        let explained = args.flag("explain")?.unwrap_or(false);
+        let explained = args.bool("explain")?.unwrap_or(false);
         if explained {
             return explain::explain(cx, cx.body, Verbosity::QueryPlanner);
         }
@@ -83,7 +83,7 @@ impl Command for Aggregate {
                 "The 'cursor' option is required, except for aggregate with the explain argument",
             ));
         }
-        if args.flag("apiStrict")?.unwrap_or(false)
+        if args.bool("apiStrict")?.unwrap_or(false)
             && let Some(pipeline) = args.array("pipeline")?
         {
             check_stable_api(pipeline)?;
@@ -208,7 +208,7 @@ fn check_in_transaction(pipeline: &Doc) -> Result<()> {
         };
         for (field, value) in spec.iter() {
             if let Value::Array(inner) = value
-                && (name == "$facet" || name == "$lookup" && field == "pipeline")
+                && (name == "$facet" || (name == "$lookup" && field == "pipeline"))
             {
                 check_in_transaction(inner)?;
             }
@@ -288,7 +288,7 @@ pub fn parse<'a>(
             variables,
             durability: Durability::Logged,
             bypass_validation: bypass_validation(args)?,
-            allow_disk_use: args.flag("allowDiskUse")?,
+            allow_disk_use: args.bool("allowDiskUse")?,
             collation: args.collation()?,
         },
     })

@@ -57,8 +57,7 @@ pub const GIT_VERSION: &str = env!("FROND_GIT_VERSION");
 /// The MongoDB version whose behaviour this server follows. Drivers and tools choose features by it.
 pub const COMPATIBLE_VERSION: &str = "8.0.15";
 
-/// The feature compatibility version, which cannot be changed.
-pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
+pub use frond_store::FEATURE_COMPATIBILITY_VERSION;
 
 #[cfg(test)]
 mod tests {

@@ -74,7 +74,7 @@ impl Command for BulkWrite {
         let args = cx.args();
         let options = WriteOptions::parse(cx)?;
         let (ordered, variables) = (options.ordered, options.variables.as_deref());
-        let errors_only = args.flag("errorsOnly")?.unwrap_or(false);
+        let errors_only = args.bool("errorsOnly")?.unwrap_or(false);
         let batch = BatchOptions::of_cursor_field(&args)?;
         let Batch {
             statements: documents,
@@ -91,7 +91,7 @@ impl Command for BulkWrite {
         let mut results = Results::new(errors_only);
         let mut at = 0;
         while let Some(operation) = operations.get(at) {
-            if ordered && results.errors > 0 || results.of_command.is_some() {
+            if (ordered && results.errors > 0) || results.of_command.is_some() {
                 break;
             }
             at += match operation {
@@ -298,7 +298,7 @@ impl<'a> Operation<'a> {
                 let mut statement =
                     renamed("BulkWriteDeleteOp", operation, DELETE_FIELDS, &["filter"])?;
                 let args = Arguments::new("BulkWriteDeleteOp", operation);
-                let multi = args.flag("multi")?.unwrap_or(false);
+                let multi = args.bool("multi")?.unwrap_or(false);
                 statement.push("limit", i32::from(!multi));
                 Ok(Operation::Delete {
                     namespace,

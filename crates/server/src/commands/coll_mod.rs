@@ -41,7 +41,13 @@ impl Command for CollMod {
     }
 
     fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["recordPreImages", "isTimeseriesNamespace"]
+        &[
+            "index.forceNonUnique",
+            "isTimeseriesNamespace",
+            "recordPreImages",
+            // A time series has no buckets here.
+            "timeseriesBucketsMayHaveMixedSchemaData",
+        ]
     }
 
     fn traits(&self) -> Traits {

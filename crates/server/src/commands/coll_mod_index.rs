@@ -5,7 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{IndexChange, IndexSelector, Namespace};
 
 use crate::arguments::Arguments;
-use crate::context::Context;
+use crate::context::{Context, unsupported_option};
 
 fn invalid(message: &str) -> Error {
     Error::new(ErrorCode::InvalidOptions, message)
@@ -21,10 +21,14 @@ pub(super) fn change(cx: &Context<'_>, ns: &Namespace, reply: &mut DocBuf) -> Re
         "name",
         "keyPattern",
         "expireAfterSeconds",
+        "forceNonUnique",
         "hidden",
         "prepareUnique",
         "unique",
     ])?;
+    if args.bool("forceNonUnique")? == Some(true) {
+        return Err(unsupported_option("collMod", "index.forceNonUnique"));
+    }
     let which = match (args.str("name")?, args.doc_field("keyPattern")?) {
         (None, None) => {
             return Err(invalid("Must specify either index name or key pattern."));
@@ -175,6 +179,8 @@ mod tests {
             (doc! {"name": "ab", "expireAfterSeconds": 1}, 72),
             (doc! {"name": "a_1", "unique": true}, 72),
             (doc! {"name": "a_1", "nonsense": true}, 40415),
+            (doc! {"name": "a_1", "forceNonUnique": true}, 238),
+            (doc! {"name": "a_1", "forceNonUnique": 1}, 14),
         ] {
             assert_eq!(
                 server.code("test", index(change.clone())),

@@ -57,11 +57,6 @@ pub fn scale(args: &Arguments<'_>) -> Result<u64> {
     }
 }
 
-/// A size divided by the scale.
-pub fn scaled(bytes: u64, scale: u64) -> i64 {
-    i64::try_from(bytes / scale.max(1)).unwrap_or(i64::MAX)
-}
-
 /// The reply for a collection.
 pub fn describe(namespace: &str, stats: &CollectionStats, scale: u64) -> DocBuf {
     let bytes = |bytes: u64| bytes / scale.max(1);

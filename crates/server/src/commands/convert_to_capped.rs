@@ -7,6 +7,7 @@ use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
+use crate::cursors;
 
 /// Makes a collection capped.
 pub struct ConvertToCapped;
@@ -36,8 +37,12 @@ impl Command for ConvertToCapped {
         let namespace = cx.namespace()?;
         let size = size(&cx.args())?;
         let store = &cx.server.store;
+        let uuid = store.uuid_of(&namespace);
         store.convert_to_capped(&namespace, size, &cx.limits)?;
-        cx.server.cursors.kill_namespace(namespace.as_str());
+        if let Some(uuid) = uuid {
+            let why = cursors::dropped(&uuid);
+            cx.server.cursors.end(namespace.as_str(), &why);
+        }
         Ok(DocBuf::new())
     }
 }

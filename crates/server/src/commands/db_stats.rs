@@ -3,7 +3,7 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::coll_stats::{scale, scaled};
+use super::coll_stats::scale;
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
@@ -43,7 +43,7 @@ impl Command for DbStats {
                 "indexFreeStorageSize",
                 "totalFreeStorageSize",
             ] {
-                reply.push(name, 0i64);
+                reply.push(name, 0.0);
             }
         }
         Ok(reply)
@@ -61,31 +61,33 @@ pub fn describe(server: &Server, db: &str, scale: u64) -> Result<DocBuf> {
     } else {
         stats.data_size as f64 / stats.objects as f64
     };
+    // MongoDB reports sizes as doubles, and numbers as longs.
+    let scaled = |bytes: u64| bytes as f64 / scale.max(1) as f64;
     let mut reply = doc! {
         "db": db,
         "collections": stats.collections as i64,
         "views": stats.views as i64,
         "objects": stats.objects as i64,
         "avgObjSize": average,
-        "dataSize": scaled(stats.data_size, scale),
-        "storageSize": scaled(stats.storage_size, scale),
+        "dataSize": scaled(stats.data_size),
+        "storageSize": scaled(stats.storage_size),
         "indexes": stats.indexes as i64,
-        "indexSize": scaled(stats.index_size, scale),
-        "totalSize": scaled(stats.storage_size + stats.index_size, scale),
+        "indexSize": scaled(stats.index_size),
+        "totalSize": scaled(stats.storage_size + stats.index_size),
         "scaleFactor": scale as i64,
     };
     if let Ok(disk) = rustix::fs::statvfs(&server.settings.db_path) {
         let total = disk.f_blocks.saturating_mul(disk.f_frsize);
         let free = disk.f_bfree.saturating_mul(disk.f_frsize);
-        reply.push("fsUsedSize", scaled(total.saturating_sub(free), scale));
-        reply.push("fsTotalSize", scaled(total, scale));
+        reply.push("fsUsedSize", scaled(total.saturating_sub(free)));
+        reply.push("fsTotalSize", scaled(total));
     }
     Ok(reply)
 }
 
 #[cfg(test)]
 mod tests {
-    use frond_bson::doc;
+    use frond_bson::{Value, doc};
 
     use crate::testing::TestServer;
 
@@ -107,9 +109,21 @@ mod tests {
             assert_eq!(reply.get_i64(name), Some(n), "{name}");
         }
         assert_eq!(
-            reply.get_i64("dataSize"),
-            Some(2 * doc! {"_id": 1}.len_bytes() as i64)
+            reply.get("dataSize"),
+            Some(Value::Double(2.0 * doc! {"_id": 1}.len_bytes() as f64))
         );
+        let sizes = [
+            "storageSize",
+            "indexSize",
+            "totalSize",
+            "fsUsedSize",
+            "fsTotalSize",
+            "freeStorageSize",
+        ];
+        let reply = server.run("test", doc! {"dbStats": 1, "scale": 1024, "freeStorage": 1});
+        for name in sizes {
+            assert!(matches!(reply.get(name), Some(Value::Double(_))), "{name}");
+        }
         assert_eq!(
             server
                 .run("none", doc! {"dbstats": 1})

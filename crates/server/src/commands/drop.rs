@@ -6,6 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
+use crate::cursors;
 use crate::sharding;
 
 /// Drops a collection and its indexes.
@@ -48,6 +49,7 @@ impl Command for Drop {
         if is_profile {
             cx.server.profiler.discard(cx.db);
         }
+        let uuid = cx.store().uuid_of(&namespace);
         let dropped = match cx.store().drop_collection(&namespace) {
             Ok(dropped) => dropped,
             // Since MongoDB 7.0 dropping a missing collection succeeds.
@@ -59,7 +61,10 @@ impl Command for Drop {
         if cx.server.settings.tikv.is_on {
             sharding::forget(&cx.server.store, &namespace)?;
         }
-        cx.server.cursors.kill_namespace(namespace.as_str());
+        if let Some(uuid) = uuid {
+            let why = cursors::dropped(&uuid);
+            cx.server.cursors.end(namespace.as_str(), &why);
+        }
         cx.server.metrics.forget(namespace.as_str());
         let mut reply = DocBuf::new();
         if let Some(indexes) = dropped.indexes_were {

@@ -6,6 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
+use crate::cursors;
 use crate::sharding;
 
 /// Drops a database and all its collections.
@@ -44,13 +45,16 @@ impl Command for DropDatabase {
             }
         }
         cx.server.profiler.forget(cx.db);
+        let gone = cx.store().collections_of(cx.db);
         let existed = cx.store().drop_database(cx.db)?;
         if cx.server.settings.tikv.is_on {
             sharding::forget_database(&cx.server.store, cx.db)?;
         }
-        let prefix = format!("{}.", cx.db);
-        cx.server.cursors.kill_namespace(&prefix);
-        cx.server.metrics.forget(&prefix);
+        for (namespace, uuid) in gone {
+            let why = cursors::dropped(&uuid);
+            cx.server.cursors.end(namespace.as_str(), &why);
+        }
+        cx.server.metrics.forget(&format!("{}.", cx.db));
         Ok(if existed {
             doc! {"dropped": cx.db}
         } else {

@@ -119,7 +119,7 @@ impl<'a> Finding<'a> {
         args.bool("allowPartialResults")?;
         let limit = args.u64("limit")?.filter(|limit| *limit > 0);
         let size = args.u64("batchSize")?;
-        let single = args.flag("singleBatch")?.unwrap_or(false);
+        let single = args.bool("singleBatch")?.unwrap_or(false);
         let tailable = args.bool("tailable")?.unwrap_or(false);
         let awaits = args.bool("awaitData")?.unwrap_or(false);
         // Accepted and ignored: tailable oplog finds always behave this way.
@@ -135,7 +135,7 @@ impl<'a> Finding<'a> {
                 hint: hint(args)?,
                 min: args.doc_field("min")?,
                 max: args.doc_field("max")?,
-                return_key: args.flag("returnKey")?.unwrap_or(false),
+                return_key: args.bool("returnKey")?.unwrap_or(false),
                 show_record_id: args.bool("showRecordId")?.unwrap_or(false),
                 tailable,
                 variables,
@@ -143,7 +143,7 @@ impl<'a> Finding<'a> {
                 collation: args.collation()?,
             },
             batch: BatchOptions { size, single },
-            no_timeout: args.flag("noCursorTimeout")?.unwrap_or(false),
+            no_timeout: args.bool("noCursorTimeout")?.unwrap_or(false),
             awaits,
         })
     }
@@ -205,8 +205,10 @@ fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bo
     }
     let sort = args.doc_field("sort")?.filter(|sort| !sort.is_empty());
     let is_natural = |sort: &Doc| {
-        sort.count() == 1 && sort.get_f64("$natural") == Some(1.0)
-            || sort.get_i32("$natural") == Some(1)
+        let direction = sort
+            .get("$natural")
+            .and_then(|direction| direction.as_f64());
+        sort.count() == 1 && direction == Some(1.0)
     };
     if sort.is_some_and(|sort| !is_natural(sort)) {
         return Err(Error::bad_value(
@@ -468,6 +470,16 @@ mod tests {
                 doc! {"find": "c", "awaitData": true},
                 9,
                 "Cannot set 'awaitData' without also setting 'tailable'",
+            ),
+            (
+                doc! {"find": "c", "tailable": true, "sort": {"$natural": 1, "a": 1}},
+                2,
+                "cannot use tailable option with a sort other than {$natural: 1}",
+            ),
+            (
+                doc! {"find": "c", "tailable": true, "sort": {"$natural": -1}},
+                2,
+                "cannot use tailable option with a sort other than {$natural: 1}",
             ),
             (
                 doc! {"find": "c", "hint": 1},

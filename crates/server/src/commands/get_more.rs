@@ -107,6 +107,9 @@ impl Command for GetMore {
                 ),
             ));
         }
+        if let Some(ended) = cx.server.cursors.take_ended(id) {
+            return Err(ended);
+        }
         let now = Instant::now();
         let (until, has_turn) = match &resumed {
             Some(Parked::Tail(tail)) => (tail.until, tail.has_turn),
@@ -258,11 +261,15 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         Err(failure) if failure.code() == ErrorCode::Interrupted && out.was_killed() => {
             return Err(killed());
         }
+        Err(failure) if failure.code() == ErrorCode::Interrupted => {
+            let interrupted = || failure.context("Executor error during getMore");
+            return Err(out.ended_by().unwrap_or_else(interrupted));
+        }
         Err(failure) => {
             if cx.state.reads_change_stream {
                 cx.server.oplog.note_failure(&failure);
             }
-            return Err(failure);
+            return Err(failure.context("Executor error during getMore"));
         }
     };
     cx.count_returned(batch.len());
@@ -413,6 +420,72 @@ mod tests {
         );
         let reply = server.run("test", doc! {"getMore": id, "collection": "c"});
         assert_eq!(server.batch(&reply, "nextBatch").len(), 8);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cursor_whose_collection_is_gone_fails_once_and_says_why() {
+        let cases = [
+            ("test", doc! {"drop": "c"}, "collection dropped. UUID "),
+            (
+                "test",
+                doc! {"dropDatabase": 1},
+                "collection dropped. UUID ",
+            ),
+            (
+                "admin",
+                doc! {"renameCollection": "test.c", "to": "test.d"},
+                "collection renamed from 'test.c' to 'test.d'. UUID ",
+            ),
+            (
+                "admin",
+                doc! {"renameCollection": "test.x", "to": "test.c", "dropTarget": true},
+                "collection dropped. UUID ",
+            ),
+            (
+                "test",
+                doc! {"convertToCapped": "c", "size": 10_000},
+                "collection dropped. UUID ",
+            ),
+        ];
+        for (db, command, expected) in cases {
+            let mut server = TestServer::new();
+            server.fill("c", 10);
+            server.fill("x", 10);
+            let pipeline = doc! {"aggregate": "c", "pipeline": [], "cursor": {"batchSize": 2}};
+            let ids = [
+                id_of(&server.run("test", doc! {"find": "c", "batchSize": 2})),
+                id_of(&server.run("test", pipeline)),
+            ];
+            server.run(db, command.clone());
+            for id in ids {
+                let more = doc! {"getMore": id, "collection": "c"};
+                let reply = server.reply("test", more.clone());
+                assert_eq!(reply.get_i32("code"), Some(175), "{command:?}");
+                let message = reply.get_str("errmsg").unwrap();
+                let uuid = message.strip_prefix(expected).unwrap();
+                assert_eq!(
+                    uuid.split('-').map(str::len).collect::<Vec<_>>(),
+                    [8, 4, 4, 4, 12]
+                );
+                assert_eq!(server.code("test", more), 43, "{command:?}");
+            }
+        }
+    }
+
+    /// As in MongoDB, which keeps a tailable cursor open in each case.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_tailable_cursor_with_a_limit_stays_open() {
+        let mut server = TestServer::new();
+        server.run("test", doc! {"create": "c", "capped": true, "size": 10_000});
+        server.fill("c", 5);
+        let reply = server.run("test", doc! {"find": "c", "tailable": true, "limit": 3});
+        assert_eq!(server.batch(&reply, "firstBatch").len(), 3);
+        let id = id_of(&reply);
+        for _ in 0..2 {
+            let reply = server.run("test", doc! {"getMore": id, "collection": "c"});
+            assert!(server.batch(&reply, "nextBatch").is_empty());
+            assert_eq!(id_of(&reply), id);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -45,7 +45,7 @@ impl Command for ListCollections {
         let args = cx.args();
         let only_own = args.bool("authorizedCollections")?.unwrap_or(false);
         let is_seen = |name: &str| !only_own || cx.caller.may_see(cx.db, name);
-        let name_only = args.flag("nameOnly")?.unwrap_or(false);
+        let name_only = args.bool("nameOnly")?.unwrap_or(false);
         let filter = args.doc_field("filter")?.map(Filter::parse).transpose()?;
         let batch = BatchOptions::of_cursor_field(&args)?;
         let mut documents = Vec::new();

@@ -127,6 +127,8 @@ mod write;
 
 #[cfg(test)]
 mod needs_tests;
+#[cfg(test)]
+mod options_tests;
 
 /// Every command.
 pub static COMMANDS: &[&dyn Command] = &[

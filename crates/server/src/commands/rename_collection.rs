@@ -9,6 +9,7 @@ use crate::authorization::{
     Action, ActionSet, Needs, Place, Requested, is_normal_collection, split,
 };
 use crate::context::Context;
+use crate::cursors;
 
 /// Renames a collection.
 pub struct RenameCollection;
@@ -38,7 +39,7 @@ impl Command for RenameCollection {
         let args = request.args();
         let name = |field| args.str(field)?.ok_or_else(|| args.missing(field));
         let (from, to) = (name("renameCollection")?, name("to")?);
-        let dropped = args.flag("dropTarget")?.unwrap_or(false);
+        let dropped = args.bool("dropTarget")?.unwrap_or(false);
         needs(from, to, dropped)
     }
 
@@ -55,9 +56,16 @@ impl Command for RenameCollection {
                 "turn off profiling before renaming system.profile collection",
             ));
         }
-        let drop_target = args.flag("dropTarget")?.unwrap_or(false);
+        let drop_target = args.bool("dropTarget")?.unwrap_or(false);
+        let (uuid, replaced) = (cx.store().uuid_of(&from), cx.store().uuid_of(&to));
         cx.store().rename_collection(&from, &to, drop_target)?;
-        cx.server.cursors.kill_namespace(from.as_str());
+        if let Some(uuid) = replaced {
+            cx.server.cursors.end(to.as_str(), &cursors::dropped(&uuid));
+        }
+        if let Some(uuid) = uuid {
+            let why = cursors::renamed(from.as_str(), to.as_str(), &uuid);
+            cx.server.cursors.end(from.as_str(), &why);
+        }
         cx.server.metrics.forget(from.as_str());
         Ok(DocBuf::new())
     }

@@ -61,7 +61,7 @@ impl Command for SaslContinue {
     }
 
     fn fields(&self) -> &'static [&'static str] {
-        &["conversationId", "payload"]
+        &["conversationId", "mechanism", "payload"]
     }
 
     fn traits(&self) -> Traits {
@@ -74,6 +74,8 @@ impl Command for SaslContinue {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
+        // mgo repeats the mechanism, which is that of the conversation in any case.
+        args.str("mechanism")?;
         sasl_continue(cx, &args)
     }
 }

@@ -7,6 +7,7 @@ use super::build_info::FEATURE_COMPATIBILITY_VERSION;
 use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
+use crate::feature_version;
 
 /// Confirms the feature compatibility version, which does not change.
 pub struct SetFeatureCompatibilityVersion;
@@ -61,6 +62,7 @@ impl Command for SetFeatureCompatibilityVersion {
                  continue with the FCV upgrade.",
             ));
         }
+        feature_version::ensure(&cx.server.store)?;
         Ok(DocBuf::new())
     }
 }

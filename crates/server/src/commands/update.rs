@@ -223,7 +223,7 @@ pub fn parse_statement<'a>(
             return Err(unsupported_option("update", name));
         }
     }
-    let multi = args.flag("multi")?.unwrap_or(false);
+    let multi = args.bool("multi")?.unwrap_or(false);
     let sort = args.doc_field("sort")?;
     if multi && sort.is_some() {
         return Err(Error::new(
@@ -248,7 +248,7 @@ pub fn parse_statement<'a>(
     Ok(UpdateRequest {
         filter: args.doc_field("q")?.ok_or_else(|| args.missing("q"))?,
         update,
-        upsert: args.flag("upsert")?.unwrap_or(false),
+        upsert: args.bool("upsert")?.unwrap_or(false),
         multi,
         sort,
         array_filters: args.documents("arrayFilters")?.unwrap_or_default(),

@@ -30,7 +30,7 @@ impl WriteOptions {
     /// Reads the options of a command. In a transaction the first error ends the command, whatever the client asks for.
     pub fn parse(cx: &Context<'_>) -> Result<WriteOptions> {
         let args = &cx.args();
-        let ordered = args.flag("ordered")?.unwrap_or(true);
+        let ordered = args.bool("ordered")?.unwrap_or(true);
         Ok(WriteOptions {
             ordered: ordered || cx.statement.is_some(),
             bypass_validation: bypass_validation(args)?,
@@ -48,7 +48,7 @@ pub fn bypass_validation(args: &Arguments<'_>) -> Result<bool> {
 /// Whether the client asks to store a top-level `Timestamp(0, 0)` unchanged. By default the server replaces it by the
 /// current time, in inserted documents and in replacements.
 pub fn keep_empty_timestamps(args: &Arguments<'_>) -> Result<bool> {
-    Ok(args.flag("bypassEmptyTsReplacement")?.unwrap_or(false))
+    Ok(args.bool("bypassEmptyTsReplacement")?.unwrap_or(false))
 }
 
 /// The statements of a write command.

@@ -126,11 +126,43 @@ fn cursors_close_by_owner_and_age() {
     table.insert(owned);
     let mut patient = numbers(1);
     patient.no_timeout = true;
-    table.insert(patient);
+    let patient = table.insert(patient);
     table.insert(Cursor::fixed("db2.x", vec![doc! {}]));
     let later = Instant::now() + Duration::from_secs(601);
     assert_eq!(table.kill_session(session), 1);
     assert_eq!(table.expire(Instant::now(), Duration::from_secs(600)), 0);
     assert_eq!(table.expire(later, Duration::from_secs(600)), 1);
-    assert_eq!((table.kill_namespace("db."), table.kill_all()), (1, 0));
+    let namespace = table.namespace(patient).unwrap();
+    let why = dropped(&[0xab; 16]);
+    assert_eq!(table.end("db.other", &why), 0);
+    assert_eq!(
+        (table.end(&namespace, &why), table.end(&namespace, &why)),
+        (1, 0)
+    );
+    // The error is kept for one getMore, and no longer than an idle cursor.
+    let message = "collection dropped. UUID abababab-abab-abab-abab-abababababab";
+    let ended = table.take_ended(patient).unwrap();
+    assert_eq!(
+        (ended.code(), ended.message()),
+        (ErrorCode::QueryPlanKilled, message)
+    );
+    assert!(table.take_ended(patient).is_none());
+    let mut patient = numbers(1);
+    patient.no_timeout = true;
+    let patient = table.insert(patient);
+    table.end(&namespace, &why);
+    assert_eq!(table.expire(later, Duration::from_secs(600)), 1);
+    assert!(table.take_ended(patient).is_none());
+    // One that is in use ends when its command puts it back.
+    let busy = table.insert(numbers(1));
+    let flag = Arc::new(AtomicBool::new(false));
+    let out = table.check_out(busy, &flag).unwrap();
+    table.end(&namespace, &why);
+    assert!(flag.load(Ordering::Relaxed) && out.ended_by().is_some() && !out.was_killed());
+    out.put_back();
+    assert_eq!(
+        table.check_out(busy, &flag).err().map(|error| error.code()),
+        Some(ErrorCode::QueryPlanKilled)
+    );
+    assert_eq!(table.kill_all(), 0);
 }

@@ -106,10 +106,11 @@ impl Common {
                 }
                 "txnNumber" => match value {
                     Value::Int64(n) => fields.number = Some(n),
+                    Value::Null | Value::Undefined => {}
                     other => return Err(args.wrong_type(field, &other, "type 'long'")),
                 },
-                "autocommit" => fields.autocommit = boolean(&args, field, &value)?,
-                "startTransaction" => fields.start = boolean(&args, field, &value)?,
+                "autocommit" => fields.autocommit = args.bool(field)?,
+                "startTransaction" => fields.start = args.bool(field)?,
                 "$readPreference" => check_read_preference(&args)?,
                 "$queryOptions" => {
                     args.doc_field(field)?;
@@ -128,15 +129,13 @@ impl Common {
                     }
                 }
                 "maxTimeMS" => common.max_time = parse_max_time(field, &value)?,
-                "apiVersion" => api_version = Some(value),
+                "apiVersion" => api_version = args.str(field)?,
                 "apiStrict" => {
-                    api_strict = args.bool(field)?.unwrap_or(false);
-                    api_details = true;
+                    let strict = args.bool(field)?;
+                    api_strict = strict.unwrap_or(false);
+                    api_details |= strict.is_some();
                 }
-                "apiDeprecationErrors" => {
-                    args.bool(field)?;
-                    api_details = true;
-                }
+                "apiDeprecationErrors" => api_details |= args.bool(field)?.is_some(),
                 "help" if !command.fields().contains(&"help") => {
                     common.help = value.truthy();
                 }
@@ -310,14 +309,6 @@ impl Common {
     }
 }
 
-/// A boolean; numbers are not accepted.
-fn boolean(args: &Arguments<'_>, field: &str, value: &Value<'_>) -> Result<Option<bool>> {
-    match value {
-        Value::Bool(value) => Ok(Some(*value)),
-        other => Err(args.wrong_type(field, other, "type 'bool'")),
-    }
-}
-
 fn check_read_preference(args: &Arguments<'_>) -> Result<()> {
     const MODES: [&str; 5] = [
         "primary",
@@ -368,7 +359,7 @@ fn parse_max_time(field: &str, value: &Value<'_>) -> Result<Option<Duration>> {
 fn check_api(
     name: &str,
     traits: Traits,
-    version: Option<Value<'_>>,
+    version: Option<&str>,
     strict: bool,
     details: bool,
 ) -> Result<()> {
@@ -378,11 +369,11 @@ fn check_api(
             "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
         )),
         None => Ok(()),
-        Some(Value::String("1")) if strict && !traits.stable_api => Err(Error::new(
+        Some("1") if strict && !traits.stable_api => Err(Error::new(
             ErrorCode::APIStrictError,
             format!("Provided apiStrict:true, but the command {name} is not in API Version 1."),
         )),
-        Some(Value::String("1")) => Ok(()),
+        Some("1") => Ok(()),
         Some(_) => Err(Error::new(
             ErrorCode::APIVersionError,
             "API version must be \"1\"",

@@ -162,7 +162,7 @@ fn check_command(
     let named = named.filter_map(|info| info.get_str("ns")?.split_once('.'));
     for (db, collection) in std::iter::once((request.db, collection)).chain(named) {
         // Some commands run against `admin`, but have no collection there.
-        if matches!(db, "config" | "local") || db == "admin" && !collection.is_empty() {
+        if matches!(db, "config" | "local") || (db == "admin" && !collection.is_empty()) {
             return refused(format!(
                 "Cannot run command against the '{db}' database in a transaction."
             ));

@@ -146,7 +146,8 @@ impl Standby {
     pub fn set_phase(&self, phase: Phase) -> Phase {
         let mut status = self.status.lock();
         let before = status.phase;
-        let stays = before == Phase::SteppingUp || before.is_final() && phase != Phase::SteppingUp;
+        let stays =
+            before == Phase::SteppingUp || (before.is_final() && phase != Phase::SteppingUp);
         if before != phase && !stays {
             status.phase = phase;
             status.since_ms = now_ms();

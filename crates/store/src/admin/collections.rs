@@ -107,7 +107,8 @@ impl DocumentStore {
                 Some(_) => CollectionKind::TimeSeries,
             },
             options: collection.options.clone(),
-            uuid: Some(collection.uuid),
+            // A time series is shown as the view that it is in MongoDB.
+            uuid: (collection.settings.time_series.is_none()).then_some(collection.uuid),
             id_index: (collection.settings.clustered.is_none()
                 && collection.settings.time_series.is_none()
                 && collection.oplog().is_none())
@@ -187,6 +188,13 @@ impl DocumentStore {
         let view = self.view();
         let mut all = view.iter().filter(|one| one.ns.db() == db);
         all.find(|one| one.uuid == uuid).map(|one| one.ns.clone())
+    }
+
+    /// The collections of a database with their UUIDs; not its views.
+    pub fn collections_of(&self, db: &str) -> Vec<(Namespace, Uuid)> {
+        let collections = self.view().database(db);
+        let named = collections.iter().map(|one| (one.ns.clone(), one.uuid));
+        named.collect()
     }
 
     /// The UUID of a collection.

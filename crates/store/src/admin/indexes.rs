@@ -207,16 +207,19 @@ impl DocumentStore {
             .ready_indexes()
             .map(|index| index.spec.doc.clone());
         // A collection in the order of insertion has it among the others, or none.
-        let own = (!collection.is_by_record()).then(|| collection.id_index());
+        let own = collection.lists_id_index().then(|| collection.id_index());
         Ok(own.into_iter().chain(ready).collect())
     }
 
-    /// The use of each index since the server started: for `$indexStats`.
+    /// The use of each index since the server started: for `$indexStats`. A missing collection has none.
     ///
     /// # Errors
-    /// `NamespaceNotFound` (26).
+    /// `CommandNotSupportedOnView` (166).
     pub fn index_usage(&self, ns: &Namespace) -> Result<Vec<DocBuf>> {
-        let collection = self.catalog().existing(ns)?;
+        let collection = match self.catalog().existing(ns) {
+            Err(error) if error.code() == ErrorCode::NamespaceNotFound => return Ok(Vec::new()),
+            existing => existing?,
+        };
         let host = self.catalog().hooks().host();
         let describe = |spec: &Doc, uses: &Usage| {
             let mut out = doc! {"name": spec.get("name"), "key": spec.get("key")};

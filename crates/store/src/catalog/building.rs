@@ -264,13 +264,14 @@ impl Catalog {
         let existing = collection.indexes.iter().chain(new);
         let specs: Vec<&IndexSpec> = existing.map(|index| &index.spec).collect();
         if let Some(place) = spec.find_same(&specs)? {
-            // Later positions are indexes of the same command.
             return match collection.indexes.get(place) {
                 Some(existing) if !existing.ready => Err(command(
                     ErrorCode::IndexBuildAlreadyInProgress,
                     format!("Index build already in progress: {}", spec.name),
                 )),
-                _ => Ok(false),
+                Some(_) => Ok(false),
+                // Later positions are indexes of the same command.
+                None => Err(spec.already_exists()),
             };
         }
         if collection.indexes.len() + new.len() + 1 >= INDEXES_MAX {

@@ -19,6 +19,7 @@ use crate::namespace::Namespace;
 use crate::oplog::Batch;
 use crate::options::{self, CollectionOptions, NaturalOrder};
 use crate::points::point;
+use crate::server_configuration::check_dropped;
 use crate::text;
 
 /// The result of dropping a collection.
@@ -62,11 +63,18 @@ pub(super) fn random_uuid() -> Uuid {
 
 /// Indexes of a collection as MongoDB counts them.
 pub(crate) fn index_count(collection: &Collection) -> usize {
-    collection.ready_indexes().count() + usize::from(!collection.is_by_record())
+    collection.ready_indexes().count() + usize::from(collection.lists_id_index())
 }
 
-/// The index that a system collection is created with: MongoDB's, by which users and roles are found.
-fn system_index(ns: &Namespace) -> Option<DocBuf> {
+/// The index that a collection is created with: of system collections MongoDB's, by which users and roles are found; of a
+/// time series the one by its metadata and its time.
+fn first_index(ns: &Namespace, settings: &CollectionOptions) -> Option<DocBuf> {
+    if let Some(series) = &settings.time_series {
+        let (meta, time) = (series.meta_field.as_deref()?, &*series.time_field);
+        return Some(doc! {
+            "v": 2, "key": {meta: 1, time: 1}, "name": format!("{meta}_1_{time}_1"),
+        });
+    }
     match ns.as_str() {
         "admin.system.users" => Some(doc! {
             "v": 2, "key": {"user": 1, "db": 1}, "name": "user_1_db_1", "unique": true,
@@ -322,7 +330,7 @@ impl Catalog {
             persist::put_index(&mut batch, &uuid, &index);
             indexes.push(Arc::new(index));
         }
-        if let Some(spec) = system_index(ns) {
+        if let Some(spec) = first_index(ns, &settings) {
             let tree = self.allocate_tree()?;
             let index = Index::new(IndexSpec::parse(&spec)?, tree, true);
             batch.create_tree(tree, &index.spec.tree);
@@ -358,11 +366,11 @@ impl Catalog {
             cluster.stage_temporary(&mut batch, &uuid);
         }
         logged::log_create(&mut batch, &collection);
-        let of_system = collection
+        let first = collection
             .indexes
             .iter()
             .skip(usize::from(collection.settings.has_id_index()));
-        logged::log_create_indexes(&mut batch, &collection, of_system);
+        logged::log_create_indexes(&mut batch, &collection, first);
         match self.transaction() {
             None => self.commit(batch, |view| view.insert(Arc::new(collection))),
             Some(transaction) => transaction.define(&self.state, collection, batch),
@@ -447,6 +455,7 @@ impl Catalog {
             return Ok(DropInfo { indexes_were: None });
         }
         self.check_oplog_stays(ns)?;
+        check_dropped(ns)?;
         let collection = self.existing(ns)?;
         let info = DropInfo {
             indexes_were: Some(index_count(&collection)),
@@ -518,6 +527,7 @@ impl Catalog {
     /// As [`Catalog::rename_collection`], with the lock on changes held.
     fn rename_locked(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
         for ns in [from, to] {
+            check_dropped(ns)?;
             if self.state.oplog_collection(ns).is_some() {
                 return Err(command(
                     ErrorCode::IllegalOperation,

@@ -95,6 +95,12 @@ impl Collection {
         self.settings.is_by_record()
     }
 
+    /// Whether the index on `_id` is shown beside the others: a collection in the order of insertion has it among them, or
+    /// none, and a time series shows none.
+    pub(crate) fn lists_id_index(&self) -> bool {
+        !self.is_by_record() && self.settings.time_series.is_none()
+    }
+
     /// The key for a new document of a collection in the order of insertion.
     pub(crate) fn next_record(&self) -> Vec<u8> {
         if let Some(cluster) = &self.shared.cluster {

@@ -294,7 +294,7 @@ impl Catalog {
             let current = self.collection(ns);
             if current.is_some_and(|now| Arc::ptr_eq(&now, &collection)) {
                 let after = collection.shared.epoch.load(Ordering::SeqCst);
-                if before == after && before.is_multiple_of(2) || collection.is_in(&snapshot) {
+                if (before == after && before.is_multiple_of(2)) || collection.is_in(&snapshot) {
                     return Ok(Some((collection, snapshot)));
                 }
                 std::thread::sleep(PUBLICATION_WAIT);

@@ -582,7 +582,7 @@ impl Catalog {
                     .state(&snapshot)
                     .is_ok_and(|now| now.version == view.version && !now.announced);
             // Without a lease, or when the keyspace cannot be read, what is read of it fails.
-            if agree && cluster.is_valid() || leased.is_err() {
+            if (agree && cluster.is_valid()) || leased.is_err() {
                 let view = state.with_announced(view, &snapshot);
                 return Moment::new(view, snapshot);
             }

@@ -99,6 +99,22 @@ const BEFORE_CHANGE: [(&str, BeforeChange); 3] = [
     ("required", BeforeChange::Required),
 ];
 
+const OPTIONS: [&str; 13] = [
+    "resumeAfter",
+    "startAfter",
+    "startAtOperationTime",
+    "fullDocument",
+    "fullDocumentBeforeChange",
+    "allChangesForCluster",
+    "showExpandedEvents",
+    "showSystemEvents",
+    "showMigrationEvents",
+    "showRawUpdateDescription",
+    "allowToRunOnConfigDB",
+    "allowToRunOnSystemNS",
+    "matchCollectionUUIDForUpdateLookup",
+];
+
 impl Spec {
     /// Reads the argument of the stage.
     ///
@@ -119,16 +135,11 @@ impl Spec {
             match_uuid_for_look_up: false,
         };
         let (mut resume, mut after, mut at) = (None, None, None);
-        for (number, (name, value)) in argument.iter().enumerate() {
-            let owner = "$changeStream";
-            let given = Given { owner, name, value };
-            if argument.iter().take(number).any(|(other, _)| other == name) {
-                return Err(given.duplicate());
-            }
-            match name {
+        for given in Given::each("$changeStream", argument, &OPTIONS)? {
+            match given.name {
                 "resumeAfter" => resume = Some(Token::parse(given.doc()?)?),
                 "startAfter" => after = Some(Token::parse(given.doc()?)?),
-                "startAtOperationTime" => match value {
+                "startAtOperationTime" => match given.value {
                     Value::Timestamp(time) => at = Some(time.to_u64()),
                     _ => return Err(given.wrong_type("type 'timestamp'")),
                 },
@@ -142,12 +153,11 @@ impl Spec {
                 }
                 "allowToRunOnConfigDB" => spec.allow_to_run_on_config_db = given.boolean()?,
                 "allowToRunOnSystemNS" => spec.allow_to_run_on_system_ns = given.boolean()?,
-                // No chunks migrate here, so there are no such events.
-                "showMigrationEvents" => drop(given.boolean()?),
                 "matchCollectionUUIDForUpdateLookup" => {
                     spec.match_uuid_for_look_up = given.boolean()?;
                 }
-                _ => return Err(given.unknown()),
+                // `showMigrationEvents`: no chunks migrate here, so there are no such events.
+                _ => drop(given.boolean()?),
             }
         }
         if resume.is_some() && after.is_some() {
@@ -262,6 +272,12 @@ mod tests {
         assert_eq!(spec.full_document, FullDocument::WhenAvailable);
         assert_eq!(spec.before_change, BeforeChange::Required);
         assert!(spec.show_expanded_events && spec.show_raw_update_description);
+        // Null is left out: drivers send it for an option that is undefined.
+        let mut none = DocBuf::new();
+        for name in OPTIONS {
+            none.push(name, Value::Null);
+        }
+        assert_eq!(Spec::parse(&none).unwrap(), Spec::parse(&doc! {}).unwrap());
         let resumed = Spec::parse(&doc! {"resumeAfter": token(false, true)}).unwrap();
         assert!(matches!(resumed.start, Start::Resume(_)));
         let after = Spec::parse(&doc! {"startAfter": token(true, true)}).unwrap();
@@ -276,6 +292,7 @@ mod tests {
         };
         for (spec, code) in [
             (doc! {"a": 1}, 40415),
+            (doc! {"a": null}, 40415),
             (doc! {"resumeAfter": "x"}, 14),
             (doc! {"resumeAfter": {}}, 40647),
             (doc! {"startAfter": {"_data": "82"}}, 260),

@@ -199,7 +199,7 @@ impl Cluster {
         let mut pauses = Pauses::default();
         let mut looks: u32 = 0;
         loop {
-            if self.is_stopped() || for_ms == 0 && !self.is_valid() {
+            if self.is_stopped() || (for_ms == 0 && !self.is_valid()) {
                 return Err(unregistered());
             }
             let until_ms = match for_ms {

@@ -162,7 +162,7 @@ impl QueryCursor {
     /// Whether it may have more documents after it had none.
     pub fn is_tailable(&self) -> bool {
         match &self.rows {
-            Rows::Tail(_, output) => output.remaining != Some(0),
+            Rows::Tail(..) => true,
             Rows::Stream(stream) => stream.is_tailable(),
             Rows::Plan(_) | Rows::Done(_) => false,
         }

@@ -451,7 +451,8 @@ impl Node {
     /// Whether the operator, or all that it pulls from, has read everything.
     pub fn has_read_all(&self) -> bool {
         let inputs = self.inputs();
-        self.operator.has_read_all() || !inputs.is_empty() && inputs.iter().all(Node::has_read_all)
+        self.operator.has_read_all()
+            || (!inputs.is_empty() && inputs.iter().all(Node::has_read_all))
     }
 
     /// Adds the trees that the operators read, besides those of the documents.

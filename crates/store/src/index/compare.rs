@@ -117,6 +117,29 @@ impl IndexSpec {
         }
     }
 
+    /// Checks that no two of these specifications are of the same index.
+    ///
+    /// # Errors
+    /// `IndexAlreadyExists` (68) for equal ones, those of [`IndexSpec::find_same`] for others.
+    pub fn check_distinct(specs: &[IndexSpec]) -> Result<()> {
+        let mut earlier = Vec::new();
+        for spec in specs.iter().filter(|spec| !spec.is_id_index()) {
+            if spec.find_same(&earlier)?.is_some() {
+                return Err(spec.already_exists());
+            }
+            earlier.push(spec);
+        }
+        Ok(())
+    }
+
+    /// The error for an index that the same command has created.
+    pub fn already_exists(&self) -> Error {
+        command(
+            ErrorCode::IndexAlreadyExists,
+            format!("Identical index already exists: {}", self.name),
+        )
+    }
+
     fn conflict(&self, other: &IndexSpec, code: ErrorCode, what: &str) -> Error {
         command(
             code,

@@ -418,8 +418,9 @@ fn parse(doc: &Doc) -> Result<IndexSpec> {
             "prepareUnique" => spec.prepare_unique = flag(option, value)?,
             "clustering" => spec.clustering = flag(option, value)?,
             "expireAfterSeconds" if !spec.is_id_index() => {
-                spec.expire_after = Some(ttl::parse(doc, value)?);
-                listed.push(option, value);
+                let seconds = ttl::parse(doc, value)?;
+                spec.expire_after = Some(seconds);
+                listed.push(option, seconds);
             }
             "partialFilterExpression" => spec.partial = Some(parse_partial(value, &spec.collator)?),
             // Read before, as the filter depends on it.

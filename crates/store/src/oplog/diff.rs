@@ -44,7 +44,7 @@ impl SetPaths {
         for (path, appends) in paths {
             let mut here = &mut root;
             for name in path.split('.') {
-                let is_positional = name == "$" || name.starts_with("$[") && name.ends_with(']');
+                let is_positional = name == "$" || (name.starts_with("$[") && name.ends_with(']'));
                 here = match is_positional {
                     true => here.elements.get_or_insert_default(),
                     false => here.names.entry(name.into()).or_default(),

@@ -14,13 +14,9 @@ pub(super) fn parse(given: &Given<'_>) -> Result<DocBuf> {
     let mut name = ID_INDEX_NAME;
     let mut unique = None;
     let mut key = None;
-    for (field, value) in spec.iter() {
-        let inner = Given {
-            owner: "create.clusteredIndex",
-            name: field,
-            value,
-        };
-        match field {
+    let known = ["v", "name", "unique", "key"];
+    for inner in Given::each("create.clusteredIndex", spec, &known)? {
+        match inner.name {
             "v" if inner.integer()? == 2 => {}
             "v" => {
                 return Err(command(
@@ -30,8 +26,7 @@ pub(super) fn parse(given: &Given<'_>) -> Result<DocBuf> {
             }
             "name" => name = inner.str()?,
             "unique" => unique = Some(inner.flag()?),
-            "key" => key = Some(inner.doc()?),
-            _ => return Err(inner.unknown()),
+            _ => key = Some(inner.doc()?),
         }
     }
     let missing = |field| super::read::missing("create.clusteredIndex", field);

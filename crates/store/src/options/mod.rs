@@ -489,20 +489,10 @@ fn expire_after(given: &Given<'_>) -> Result<i64> {
 /// Reads `{enabled: true}`.
 fn enabled(given: &Given<'_>) -> Result<bool> {
     let owner = format!("{}.{}", given.owner, given.name);
-    let mut enabled = None;
-    for (name, value) in given.doc()?.iter() {
-        let inner = Given {
-            owner: &owner,
-            name,
-            value,
-        };
-        match (name, value) {
-            ("enabled", Value::Bool(on)) => enabled = Some(on),
-            ("enabled", _) => return Err(inner.wrong_type("type 'bool'")),
-            _ => return Err(inner.unknown()),
-        }
+    match Given::each(&owner, given.doc()?, &["enabled"])?.first() {
+        Some(enabled) => enabled.boolean(),
+        None => Err(read::missing(&owner, "enabled")),
     }
-    enabled.ok_or_else(|| read::missing(&owner, "enabled"))
 }
 
 /// The compression of indexes that `indexOptionDefaults` names.

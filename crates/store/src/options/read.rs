@@ -14,6 +14,27 @@ pub(crate) struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
+    /// The options in `doc` that are not null, which stands for an option that is left out.
+    ///
+    /// # Errors
+    /// 40415 for a name that is not one of `known`, 40413 for one that is given twice.
+    pub fn each(owner: &'a str, doc: &'a Doc, known: &[&str]) -> Result<Vec<Given<'a>>> {
+        let mut all = Vec::new();
+        for (at, (name, value)) in doc.iter().enumerate() {
+            let given = Given { owner, name, value };
+            if !known.contains(&name) {
+                return Err(given.unknown());
+            }
+            if doc.iter().take(at).any(|(other, _)| other == name) {
+                return Err(given.duplicate());
+            }
+            if !value.is_nullish() {
+                all.push(given);
+            }
+        }
+        Ok(all)
+    }
+
     pub fn wrong_type(&self, expected: &str) -> Error {
         command(
             ErrorCode::TypeMismatch,

@@ -63,25 +63,27 @@ fn field_name(given: &Given<'_>) -> Result<String> {
     Ok(name.to_owned())
 }
 
+/// The options of a time series; `collMod` changes those from the third on.
+const OPTIONS: [&str; 5] = [
+    "timeField",
+    "metaField",
+    "granularity",
+    "bucketMaxSpanSeconds",
+    "bucketRoundingSeconds",
+];
+
 impl TimeSeries {
     /// Reads the option of `create`.
     pub(super) fn parse(given: &Given<'_>) -> Result<TimeSeries> {
         let (mut time_field, mut meta_field) = (None, None);
         let (mut granularity, mut span, mut rounding) = (None, None, None);
-        for (name, value) in given.doc()?.iter() {
-            let inner = Given {
-                owner: "create.timeseries",
-                name,
-                value,
-            };
-            match name {
-                _ if value.is_nullish() => {}
+        for inner in Given::each("create.timeseries", given.doc()?, &OPTIONS)? {
+            match inner.name {
                 "timeField" => time_field = Some(field_name(&inner)?),
                 "metaField" => meta_field = Some(field_name(&inner)?),
                 "granularity" => granularity = Some(inner.choice(GRANULARITIES)?),
                 "bucketMaxSpanSeconds" => span = Some(inner.integer_between(1, SPAN_MAX)?),
-                "bucketRoundingSeconds" => rounding = Some(inner.integer_between(1, SPAN_MAX)?),
-                _ => return Err(inner.unknown()),
+                _ => rounding = Some(inner.integer_between(1, SPAN_MAX)?),
             }
         }
         let time_field = time_field.ok_or_else(|| missing("create.timeseries", "timeField"))?;
@@ -126,13 +128,8 @@ impl TimeSeries {
 
     /// Applies the `timeseries` of `collMod`: the granularity may only increase.
     pub(super) fn modify(&mut self, changes: &Doc) -> Result<()> {
-        for (name, value) in changes.iter() {
-            let inner = Given {
-                owner: "collMod.timeseries",
-                name,
-                value,
-            };
-            match name {
+        for inner in Given::each("collMod.timeseries", changes, &OPTIONS[2..])? {
+            match inner.name {
                 "granularity" => {
                     let wanted = inner.choice(GRANULARITIES)?;
                     if self.granularity.is_some_and(|now| wanted < now) {
@@ -149,10 +146,7 @@ impl TimeSeries {
                     let span = inner.integer_between(self.bucket_max_span, SPAN_MAX)?;
                     self.bucket_max_span = span;
                 }
-                "bucketRoundingSeconds" => {
-                    self.bucket_rounding = Some(inner.integer_between(1, SPAN_MAX)?);
-                }
-                _ => return Err(inner.unknown()),
+                _ => self.bucket_rounding = Some(inner.integer_between(1, SPAN_MAX)?),
             }
         }
         Ok(())

@@ -96,6 +96,7 @@ pub(crate) fn delete_expired_through(
     )?;
     question.hint = hint;
     let target = Target {
+        command: "delete",
         catalog,
         ns,
         question,
@@ -126,6 +127,7 @@ pub fn delete(
         .transpose()?;
     let collator = catalog.collator(ns, request.collation.as_ref());
     let target = Target {
+        command: "delete",
         catalog,
         ns,
         question: Question::parse(

@@ -6,14 +6,13 @@ use frond_query::projection::Projection;
 use frond_query::update::Update;
 
 use super::delete::Remove;
-use super::modify::{Change, Effect, Target, is_upsert_race};
+use super::modify::{Target, is_upsert_race};
 use super::recording::Recording;
-use super::staging::Staging;
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
 use crate::clock::environment;
 use crate::context::OpContext;
-use crate::error::{Error, Result, command};
+use crate::error::{Result, command};
 use crate::exec::operator::Row;
 use crate::find::{Question, one_id};
 use crate::keyspace::Durability;
@@ -80,25 +79,6 @@ fn check(request: &FindAndModifyRequest<'_>) -> Result<()> {
     Err(command(ErrorCode::FailedToParse, message))
 }
 
-/// An update whose errors name this command.
-struct Executed<'a, 'u>(&'a mut Apply<'u>);
-
-impl Change for Executed<'_, '_> {
-    fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
-        self.0.stage(staging, row).map_err(in_execution)
-    }
-}
-
-/// Adds the prefix that MongoDB gives to errors during the execution of this command's plan.
-fn in_execution(error: Error) -> Error {
-    match error {
-        Error::Command(error) => error
-            .context("Plan executor error during findAndModify")
-            .into(),
-        other => other,
-    }
-}
-
 /// Runs a `findAndModify`.
 ///
 /// # Errors
@@ -123,6 +103,7 @@ pub fn find_and_modify(
     let projection = request.projection.unwrap_or(Doc::empty());
     let projection = Projection::parse_with(projection, &environment)?;
     let target = Target {
+        command: "findAndModify",
         catalog,
         ns,
         question: Question::parse(Some(filter), request.sort, request.hint, &environment)?,
@@ -156,8 +137,8 @@ pub fn find_and_modify(
     let mut attempts = 0;
     loop {
         let mut apply = Apply::new(&update, request.keep_empty_timestamps).keeping_result();
-        let updated = |apply: &Executed<'_, '_>, row: &Row| {
-            let shown = match &apply.0.result {
+        let updated = |apply: &Apply<'_>, row: &Row| {
+            let shown = match &apply.result {
                 Some(new) if request.return_new => new,
                 _ => &row.doc,
             };
@@ -167,13 +148,12 @@ pub fn find_and_modify(
                 ..FindAndModifyOutcome::default()
             })
         };
-        let mut executed = Executed(&mut apply);
         let changed = match &recorder {
-            Some(recorder) => target.change_one(&mut recorder.of(&mut executed, &updated))?,
-            None => target.change_one(&mut executed)?,
+            Some(recorder) => target.change_one(&mut recorder.of(&mut apply, &updated))?,
+            None => target.change_one(&mut apply)?,
         };
         if let Some((row, _)) = changed {
-            return updated(&executed, &row);
+            return updated(&apply, &row);
         }
         if !request.upsert {
             return Ok(FindAndModifyOutcome::default());
@@ -194,7 +174,7 @@ pub fn find_and_modify(
             Err(error) if attempts < UPSERT_ATTEMPTS_MAX && is_upsert_race(catalog, &error) => {
                 attempts += 1;
             }
-            Err(error) => return Err(in_execution(error)),
+            Err(error) => return target.executed(Err(error)),
         }
     }
 }

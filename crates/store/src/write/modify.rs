@@ -73,6 +73,8 @@ pub trait Change {
 
 /// Which documents to change.
 pub struct Target<'a> {
+    /// The command, for the prefix of errors in the execution of its plan.
+    pub command: &'static str,
     /// The catalog.
     pub catalog: &'a Catalog,
     /// The collection.
@@ -123,6 +125,14 @@ impl Target<'_> {
         self.question
             .clone()
             .plan(self.catalog, self.ns, self.context)
+    }
+
+    /// The result of a step of the execution. An interrupted one says so without a prefix, as in MongoDB.
+    pub(super) fn executed<T>(&self, step: Result<T>) -> Result<T> {
+        step.map_err(|error| match error.code() {
+            code if code.is_interruption() || code == ErrorCode::WriteConflict => error,
+            _ => error.in_execution(format_args!("Plan executor error during {}", self.command)),
+        })
     }
 
     /// What a change looks at: keys, and of large documents what it needs to know.
@@ -178,7 +188,7 @@ impl Target<'_> {
             ..Output::default()
         };
         let mut executor = planned.query(&self.wanted(&planned), output, self.context);
-        let row = executor.next_row()?;
+        let row = self.executed(executor.next_row())?;
         drop(executor);
         Ok(row.map(|row| First {
             row,
@@ -211,7 +221,8 @@ impl Target<'_> {
             loop {
                 let mut staging = Staging::new(self.catalog, &collection, snapshot, &mut buffers)
                     .bypassing_validation(self.bypass_validation);
-                if change.stage(&mut staging, &row)? == Effect::None {
+                let effect = self.executed(change.stage(&mut staging, &row))?;
+                if effect == Effect::None {
                     return Ok(Some((row, false)));
                 }
                 match self
@@ -287,7 +298,7 @@ impl Target<'_> {
         loop {
             let mut rows = Vec::new();
             let mut bytes = 0;
-            let pulled = executor.for_each(&mut |row| {
+            let pulled = self.executed(executor.for_each(&mut |row| {
                 let row = row.to_row(true);
                 let stored = row.stored.as_ref().map_or(0, Vec::len);
                 bytes += row.doc.len_bytes() + row.key.len() + stored;
@@ -297,7 +308,7 @@ impl Target<'_> {
                     true => Flow::Pause,
                     false => Flow::Continue,
                 })
-            })?;
+            }))?;
             let more = pulled == Pulled::Paused;
             self.change_rows(&filter, uuid, rows, change, &mut buffers, changed)?;
             if !more {
@@ -328,7 +339,7 @@ impl Target<'_> {
             let Some((collection, snapshot)) = read.filter(|(now, _)| now.uuid == uuid) else {
                 return Err(command(
                     ErrorCode::QueryPlanKilled,
-                    format!("collection dropped. UUID {}", frond_bson::hex(&uuid)),
+                    format!("collection dropped. UUID {}", frond_bson::uuid_text(&uuid)),
                 ));
             };
             // After conflicts the commits get smaller, so that each meets fewer others.
@@ -350,7 +361,7 @@ impl Target<'_> {
                 if staging.is_full() {
                     break;
                 }
-                match self.stage_again(filter, &mut staging, row, change) {
+                match self.executed(self.stage_again(filter, &mut staging, row, change)) {
                     Ok(Some(Effect::NextCommit)) => break,
                     Ok(Some(effect)) => {
                         part.matched += 1;

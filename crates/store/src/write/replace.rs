@@ -41,6 +41,7 @@ pub(crate) fn replace_one(
 ) -> Result<bool> {
     let environment = environment(None, Collator::BINARY);
     let target = Target {
+        command: "update",
         catalog,
         ns,
         question: Question::parse(Some(filter), None, None, &environment)?,

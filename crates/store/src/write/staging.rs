@@ -33,6 +33,7 @@ use crate::oplog::Log;
 use crate::options::Invalid;
 use crate::points::point;
 use crate::record::{self, load::Parts};
+use crate::server_configuration::{check_removed, check_stored};
 pub(crate) use group::Group;
 
 /// Below this many documents, preparing the write set costs more than it saves.
@@ -357,6 +358,7 @@ impl<'a> Staging<'a> {
 
     /// Checks a document by the validator. Returns a warning if the action is `warn`.
     pub(super) fn validate(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<DocBuf>> {
+        check_stored(&self.collection.ns, doc)?;
         if self.bypass_validation {
             return Ok(None);
         }
@@ -417,6 +419,7 @@ impl<'a> Staging<'a> {
         written: &Written<'_>,
     ) -> Result<()> {
         let collection = self.collection;
+        check_removed(&collection.ns, old)?;
         for index in &collection.indexes {
             let Buffers {
                 old_keys,

@@ -243,6 +243,7 @@ pub fn update(
         ));
     }
     let target = Target {
+        command: "update",
         catalog,
         ns,
         question: Question::parse(
@@ -297,7 +298,7 @@ pub fn update(
             Err(error) if attempts < UPSERT_ATTEMPTS_MAX && is_upsert_race(catalog, &error) => {
                 attempts += 1;
             }
-            Err(error) => return Err(error),
+            Err(error) => return target.executed(Err(error)),
         }
     }
 }

@@ -51,7 +51,7 @@ impl Position {
                 Ok(token) => return Ok(Position::Stream(token)),
                 Err(error)
                     if mode == FollowMode::ChangeStream
-                        || !error.is_refusal() && !matches!(error, Error::Usage(_)) =>
+                        || (!error.is_refusal() && !matches!(error, Error::Usage(_))) =>
                 {
                     return Err(error);
                 }

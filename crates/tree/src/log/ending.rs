@@ -63,7 +63,7 @@ pub(crate) fn end_at(disk: &Arc<dyn Disk>, from: u64, point: RestorePoint) -> Re
             continue;
         };
         let segment = Segment::of(file, *start)?;
-        if *start != position || *start == starts[0] && *start > from {
+        if *start != position || (*start == starts[0] && *start > from) {
             return Err(segment.corrupt(0, "the log before this segment is missing"));
         }
         let mut at = 0;

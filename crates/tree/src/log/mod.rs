@@ -370,7 +370,7 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
         let mut state = shared.state.lock();
         loop {
             let is_blocked = state.stall.as_ref().is_some_and(|stall| !stall.can_write);
-            if state.must_work() || !is_blocked && state.has_work(write_bytes) {
+            if state.must_work() || (!is_blocked && state.has_work(write_bytes)) {
                 break;
             }
             let is_dirty = !is_blocked && state.end > state.durable;

@@ -62,7 +62,7 @@ pub(crate) fn replay_giving_room(
     let mut tail = None;
     for (index, start) in starts.iter().enumerate() {
         let segment = Segment::open(&**disk, *start)?;
-        if *start != walk.position || *start > from && index == 0 {
+        if *start != walk.position || (*start > from && index == 0) {
             return Err(segment.corrupt(0, MISSING));
         }
         let mut at = 0;

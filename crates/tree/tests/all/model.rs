@@ -252,7 +252,7 @@ fn run(seed: u64, steps: usize) -> u32 {
     for step in 0..steps {
         let mut set = WriteSet::new();
         let mut next = model.clone();
-        if model.len() < 4 && random.random_bool(0.2) || model.is_empty() {
+        if (model.len() < 4 && random.random_bool(0.2)) || model.is_empty() {
             let tree = store.allocate_tree();
             set.create_tree(tree, &tree_options(model.len()));
             next.insert(tree, Map::new());

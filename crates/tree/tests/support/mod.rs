@@ -397,7 +397,7 @@ fn tear(random: &mut SmallRng, offset: u64, data: &[u8], bytes: &mut Vec<u8>) {
     let any = random.random_bool(0.5);
     let upto = random.random_range(0..=data.len().div_ceil(SECTOR));
     for (index, sector) in data.chunks(SECTOR).enumerate() {
-        if index < upto || any && random.random_bool(0.5) {
+        if index < upto || (any && random.random_bool(0.5)) {
             let at = offset + (index * SECTOR) as u64;
             Change::Write(at, sector.to_vec()).apply(bytes);
         }

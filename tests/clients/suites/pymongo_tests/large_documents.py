@@ -176,7 +176,7 @@ def errors_have_mongodb_codes_and_change_nothing(client):
     error = raises(WriteError, collection.update_one, {"_id": 1}, {"$inc": {"n.text": 1}})
     equal(
         error.details["errmsg"],
-        "Cannot apply $inc to a value of non-numeric type. {_id: 1} has the field 'text' of non-numeric type string",
+        "Plan executor error during update :: caused by :: Cannot apply $inc to a value of non-numeric type. {_id: 1} has the field 'text' of non-numeric type string",
     )
     same(collection.find_one(), document)
 

@@ -283,7 +283,7 @@ impl<E> Filling<E> {
                 return Ok(None);
             };
             let order = compare(&partition.next.as_value(), &gap.end.as_value());
-            if order.is_lt() || gap.inclusive && order.is_eq() {
+            if order.is_lt() || (gap.inclusive && order.is_eq()) {
                 self.made += 1;
                 if self.made > self.made_max {
                     return Err(too_many(self.made, self.made_max));

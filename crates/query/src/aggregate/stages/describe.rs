@@ -53,10 +53,11 @@ pub(super) fn parse(
     if stage == "$planCacheStats" {
         Options::new(stage, spec).only(&["allHosts"])?;
     }
-    out.push(Stage::Describe(Arc::new(Describe {
-        stage,
-        spec: spec.to_owned(),
-    })));
+    let mut given = DocBuf::new();
+    for (name, value) in spec.iter().filter(|(_, value)| !value.is_nullish()) {
+        given.push_value(name, &value);
+    }
+    out.push(Stage::Describe(Arc::new(Describe { stage, spec: given })));
     Ok(())
 }
 

@@ -109,6 +109,8 @@ pub(super) fn parse(
             )));
         }
         match (name, value) {
+            // Null is left out.
+            ("localField" | "foreignField" | "as" | "let", value) if value.is_nullish() => {}
             ("from", Value::String(name)) => collection = Some(name.to_owned()),
             ("from", Value::Document(spec)) => {
                 database = spec.get_str("db").map(str::to_owned);

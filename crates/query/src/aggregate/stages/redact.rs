@@ -94,7 +94,7 @@ impl Redact {
                 format!(
                     "$redact's expression should not return anything aside from the variables \
                      $$KEEP, $$DESCEND, and $$PRUNE, but returned {}",
-                    other.map_or("MISSING".to_owned(), |v| crate::display::value(&v))
+                    other.map_or("MISSING".to_owned(), |v| crate::display::computed(&v))
                 ),
             )),
         }

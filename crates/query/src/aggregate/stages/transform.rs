@@ -53,9 +53,9 @@ impl Transform {
                              of resulting value: '{}'. Input document: {}",
                             result
                                 .get()
-                                .map_or("MISSING".to_owned(), |v| display::value(&v)),
+                                .map_or("MISSING".to_owned(), |v| display::computed(&v)),
                             result.type_name(),
-                            display::doc(doc)
+                            display::computed(&Value::Document(doc))
                         ),
                     ));
                 };

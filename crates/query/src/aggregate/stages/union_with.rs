@@ -26,6 +26,8 @@ pub(super) fn parse(
         Value::Document(spec) => {
             for (name, value) in spec.iter() {
                 match (name, value) {
+                    // Null is left out.
+                    ("coll", value) if value.is_nullish() => {}
                     ("coll", Value::String(name)) => collection = Some(name.to_owned()),
                     ("pipeline", Value::Array(array)) => stages = array,
                     ("coll" | "pipeline", other) => {

@@ -460,7 +460,7 @@ fn logarithm<'a>(
             code,
             format!(
                 "{operator}'s argument must be a positive number, but is {}",
-                crate::display::value(&value.or_null())
+                crate::display::computed(&value.or_null())
             ),
         ));
     }
@@ -484,7 +484,7 @@ fn log<'a>(value: Val<'a>, base: Val<'a>) -> Result<Val<'a>> {
             28758,
             format!(
                 "$log's argument must be a positive number, but is {}",
-                crate::display::value(&value.or_null())
+                crate::display::computed(&value.or_null())
             ),
         ));
     }
@@ -493,7 +493,7 @@ fn log<'a>(value: Val<'a>, base: Val<'a>) -> Result<Val<'a>> {
             28759,
             format!(
                 "$log's base must be a positive number not equal to 1, but is {}",
-                crate::display::value(&base.or_null())
+                crate::display::computed(&base.or_null())
             ),
         ));
     }

@@ -111,7 +111,7 @@ fn array_elem_at<'a>(array: Val<'a>, index: Val<'a>) -> Result<Val<'a>> {
             28691,
             format!(
                 "$arrayElemAt's second argument must be representable as a 32-bit integer: {}",
-                crate::display::value(&index.or_null())
+                crate::display::computed(&index.or_null())
             ),
         ));
     };
@@ -206,7 +206,7 @@ fn slice<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
                 code + 1,
                 format!(
                     "{name} argument to $slice can't be represented as a 32-bit integer: {}",
-                    crate::display::value(&value.or_null())
+                    crate::display::computed(&value.or_null())
                 ),
             )
         })
@@ -258,7 +258,7 @@ fn range<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
                 format!(
                     "$range requires a {name} value that can be represented as a 32-bit integer, \
                      found value: {}",
-                    crate::display::value(&value.or_null())
+                    crate::display::computed(&value.or_null())
                 ),
             )
         })
@@ -364,7 +364,7 @@ pub(crate) fn positive_n(operator: &str, n: &Val<'_>) -> Result<usize> {
             5787902,
             format!(
                 "Value for 'n' must be of integral type, but found {} in {operator}",
-                crate::display::value(&n.or_null())
+                crate::display::computed(&n.or_null())
             ),
         )),
     }
@@ -416,7 +416,7 @@ pub(super) fn search_bounds(
                     "{operator} requires an integral {name} index, found a value of type: {}, \
                      with value: {}",
                     value.type_name(),
-                    crate::display::value(&value.or_null())
+                    crate::display::computed(&value.or_null())
                 ),
             )),
         },
@@ -524,7 +524,7 @@ fn key_and_value_of_document(pair: &Doc) -> Result<(&str, Value<'_>)> {
             format!(
                 "$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both \
                  keys from: {}",
-                crate::display::doc(pair)
+                crate::display::computed(&Value::Document(pair))
             ),
         )),
     }
@@ -629,7 +629,7 @@ fn zip<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
                     34468,
                     format!(
                         "$zip found a non-array expression in input: {}",
-                        crate::display::value(&other)
+                        crate::display::computed(&other)
                     ),
                 ));
             }

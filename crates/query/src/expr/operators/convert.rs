@@ -165,7 +165,7 @@ fn type_code(to: &Value<'_>) -> Result<u8> {
                 .ok_or_else(|| {
                     Error::failed_to_parse(format!(
                         "In $convert, numeric value for 'to' does not correspond to a BSON type: {}",
-                        crate::display::value(to)
+                        crate::display::computed(to)
                     ))
                 })
         }
@@ -184,7 +184,7 @@ fn failure_of(why: impl std::fmt::Display, value: &Value<'_>) -> Error {
         ErrorCode::ConversionFailure,
         format!(
             "{why} in $convert with no onError value: {}",
-            crate::display::value(value)
+            crate::display::computed(value)
         ),
     )
 }

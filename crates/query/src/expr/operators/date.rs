@@ -297,7 +297,7 @@ fn from_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
                 format!(
                     "'{name}' must evaluate to an integer, found {} with value {}",
                     v.type_name(),
-                    crate::display::value(&v)
+                    crate::display::computed(&v)
                 ),
             )
         }),

@@ -213,7 +213,7 @@ fn trunc<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
                     format!(
                         "$dateTrunc requires 'binSize' to be a 64-bit integer, but got value '{}' \
                          of type {}",
-                        crate::display::value(&size.or_null()),
+                        crate::display::computed(&size.or_null()),
                         size.type_name()
                     ),
                 ));

@@ -59,7 +59,7 @@ fn checked_format<'v>(
             format!(
                 "{operator} requires that 'format' be a string, found: {} with value {}",
                 other.type_name(),
-                crate::display::value(&other)
+                crate::display::computed(&other)
             ),
         )),
     }
@@ -178,7 +178,7 @@ fn from_string<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Val<'a>> 
             format!(
                 "$dateFromString requires that 'dateString' be a string, found: {} with value {}",
                 value.type_name(),
-                crate::display::value(&value)
+                crate::display::computed(&value)
             ),
         )),
     };

@@ -114,7 +114,7 @@ impl CustomOperator for Filter {
                         327391,
                         format!(
                             "$filter: limit must be represented as a 32-bit integral value: {}",
-                            crate::display::value(&limit.or_null())
+                            crate::display::computed(&limit.or_null())
                         ),
                     ));
                 }
@@ -257,7 +257,7 @@ impl CustomOperator for Reduce {
                 40080,
                 format!(
                     "$reduce requires that 'input' be an array, found: {}",
-                    crate::display::value(&input.or_null())
+                    crate::display::computed(&input.or_null())
                 ),
             ));
         };

@@ -45,7 +45,7 @@ pub(crate) fn merge_input<'v>(value: &'v Val<'_>) -> Result<Option<&'v Doc>> {
             40400,
             format!(
                 "$mergeObjects requires object inputs, but input {} is of type {}",
-                crate::display::value(&value.or_null()),
+                crate::display::computed(&value.or_null()),
                 value.type_name()
             ),
         )),

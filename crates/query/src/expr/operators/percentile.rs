@@ -99,7 +99,7 @@ fn shares(parser: &mut Parser<'_>, p: Value<'_>) -> Result<Vec<f64>> {
             format!(
                 "The $percentile 'p' field must be an array of numbers from [0.0, 1.0] range, but \
                  found: {}.",
-                crate::display::value(&value.or_null())
+                crate::display::computed(&value.or_null())
             ),
         )
     })?;

@@ -176,7 +176,7 @@ fn substr_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
                 code + 1,
                 format!(
                     "$substrCP: {what} cannot be represented as a 32-bit integral value: {}",
-                    crate::display::value(&shown)
+                    crate::display::computed(&shown)
                 ),
             )
         })?;
@@ -280,7 +280,7 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
             50699,
             format!(
                 "{operator} requires its input to be a string, got {} (of type {}) instead.",
-                crate::display::value(&input.or_null()),
+                crate::display::computed(&input.or_null()),
                 input.type_name()
             ),
         ));
@@ -299,7 +299,7 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
                 50700,
                 format!(
                     "{operator} requires 'chars' to be a string, got {} (of type {}) instead.",
-                    crate::display::value(&other),
+                    crate::display::computed(&other),
                     other.type_name()
                 ),
             ));
@@ -400,7 +400,7 @@ fn replace<'a>(operator: &str, values: &[Val<'a>], most: usize) -> Result<Val<'a
                 code,
                 format!(
                     "{operator} requires that '{name}' be a string, found: {}",
-                    crate::display::value(&value.or_null())
+                    crate::display::computed(&value.or_null())
                 ),
             ));
         }

@@ -87,7 +87,7 @@ fn out_of_bounds(operator: &str, value: &Val<'_>, bounds: &str) -> Error {
         50989,
         format!(
             "cannot apply {operator} to {}, value must be in {bounds}",
-            crate::display::value(&value.or_null())
+            crate::display::computed(&value.or_null())
         ),
     )
 }

@@ -216,6 +216,14 @@ fn results_stay_within_bounds() {
         update.apply(&doc, &context()).unwrap_err().code().code(),
         17419
     );
+    let upsert = ApplyContext {
+        is_upsert_insert: true,
+        ..context()
+    };
+    assert_eq!(
+        update.apply(&doc, &upsert).unwrap_err().code().code(),
+        17420
+    );
     let mut deep = json("{x: 1}");
     for _ in 0..150 {
         let mut outer = DocBuf::new();

@@ -109,6 +109,25 @@ async fn old_drivers_log_in_where_that_is_enabled() {
     assert_eq!(is_in(&mut server), None);
 }
 
+/// mgo sends `getnonce` on each new connection, and gives the connection up if it fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nonce_is_given_where_its_logins_are_not_enabled() {
+    let mut server = TestServer::with(|settings| {
+        settings.logins.mechanisms = vec![scram(Mechanism::Sha1)];
+    });
+    let ann = UserName::new("ann", "test");
+    add_user(&server, &ann, &[scram(Mechanism::Sha1)]);
+    let reply = server.run("admin", doc! {"getnonce": 1});
+    let nonce = reply.get_str("nonce").unwrap();
+    assert_eq!(nonce.len(), 16);
+    // A connection that does not log in is not closed for it.
+    assert_eq!(server.state.login.deadline(), None);
+    let key = mongo_cr::response(nonce, "ann", &password_digest("ann", PASSWORD));
+    let command = doc! {"authenticate": 1, "user": "ann", "nonce": nonce, "key": key.as_str()};
+    assert_eq!(server.code("test", command), 334);
+    assert_eq!(is_in(&mut server), None);
+}
+
 /// `createUser` stores the credential for MONGODB-CR where that is enabled, and only there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_created_user_logs_in_by_every_enabled_mechanism() {

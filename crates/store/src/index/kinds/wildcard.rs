@@ -434,7 +434,7 @@ impl Wildcard {
                 .iter()
                 .filter(|one| one.path == path)
         };
-        if self.scope.coverage(path) != Coverage::Inside || is_array && has_number(path) {
+        if self.scope.coverage(path) != Coverage::Inside || (is_array && has_number(path)) {
             return None;
         }
         let values = if is_array {
@@ -557,7 +557,7 @@ impl IndexMethod for Wildcard {
             route.is_exact =
                 one_path && request.multikey.is_empty() && request.conditions.are_exact_for(has);
             route.may_repeat =
-                !one_path || !request.multikey.is_empty() && !route.bounds.all_points();
+                !one_path || (!request.multikey.is_empty() && !route.bounds.all_points());
             route.expanded = Some(Arc::new(self.expanded(spec, path, one_path)));
             routes.push(route);
         }

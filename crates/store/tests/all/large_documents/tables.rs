@@ -384,7 +384,7 @@ fn updates() {
             let mut stores = twins(setting);
             for (number, text) in UPDATES.iter().enumerate() {
                 // New stores take a while, so several updates that are far apart share one.
-                if number == 0 || each && number % 3 == 0 {
+                if number == 0 || (each && number % 3 == 0) {
                     stores = twins(setting);
                     if index != "{}" {
                         stores.create_index(&ns("db.c"), &doc! {"key": parse(index).unwrap()});

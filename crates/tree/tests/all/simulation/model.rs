@@ -214,12 +214,12 @@ impl Model {
     pub fn random_commit(&self, random: &mut SmallRng, store: &Store) -> Commit {
         let mut commit = Vec::new();
         let mut trees: Vec<TreeId> = self.trees.keys().copied().collect();
-        trees.retain(|tree| !self.has_bank || !BANK.contains(tree) && *tree != STAMPED);
+        trees.retain(|tree| !self.has_bank || (!BANK.contains(tree) && *tree != STAMPED));
         let first = self.commits == 0;
         if first && self.has_bank {
             commit.extend(found_bank(random));
         }
-        if first || trees.len() < 6 && random.random_bool(0.02) {
+        if first || (trees.len() < 6 && random.random_bool(0.02)) {
             let tree = match first {
                 true => FIRST,
                 false => store.allocate_tree(),

@@ -126,7 +126,8 @@ impl World {
         }
         // Otherwise it may be a commit that a panic ended, or that failed.
         let is_visible = !self.doubt && !self.ended;
-        if let Some((_, (_, last))) = newest.filter(|_| is_synced || !self.journal && is_visible) {
+        if let Some((_, (_, last))) = newest.filter(|_| is_synced || (!self.journal && is_visible))
+        {
             assert!(durable >= last, "the stamps of a commit are not durable");
         }
     }

@@ -395,7 +395,7 @@ impl World {
         if self.doubt || trees.is_empty() || self.may_panic {
             return Ok(());
         }
-        while trees.len() > 2 || trees.len() == 2 && self.chance(0.5) {
+        while trees.len() > 2 || (trees.len() == 2 && self.chance(0.5)) {
             trees.remove(self.random.random_range(0..trees.len()));
         }
         let places: Vec<_> = (trees.iter())
