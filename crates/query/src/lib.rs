@@ -8,6 +8,7 @@ pub mod aggregate;
 mod characters;
 pub mod collation;
 mod display;
+mod element_order;
 mod environment;
 pub mod expr;
 pub mod geo;

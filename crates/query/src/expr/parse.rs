@@ -348,7 +348,6 @@ fn named_codes(operator: &str) -> NamedCodes {
         "$firstN" | "$lastN" | "$minN" | "$maxN" => {
             (5787900, 5787901, &[("n", 5787906), ("input", 5787907)])
         }
-        "$sortArray" => (2942500, 2942501, &[("input", 2942502), ("sortBy", 2942503)]),
         "$setField" => (
             4161100,
             4161101,

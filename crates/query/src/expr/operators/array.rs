@@ -5,7 +5,6 @@ use super::{Arguments, Operator, collated, many, named, named_collated, one, two
 use crate::expr::node::check_bytes;
 use crate::expr::parse::{optional, required};
 use crate::expr::value::Val;
-use crate::sort::SortSpec;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
 use frond_error::{Error, Result};
 
@@ -47,11 +46,6 @@ pub(super) const OPERATORS: &[Operator] = &[
     collated("$indexOfArray", 2, 4, index_of_array),
     one("$arrayToObject", array_to_object),
     one("$objectToArray", object_to_array),
-    named_collated(
-        "$sortArray",
-        &[required("input"), required("sortBy")],
-        sort_array,
-    ),
     named(
         "$zip",
         &[
@@ -552,48 +546,6 @@ fn object_to_array<'a>(value: Val<'a>) -> Result<Val<'a>> {
     }
     check_bytes(array.len_bytes())?;
     Ok(Val::array(array))
-}
-
-fn sort_array<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
-    let [input, order] = values else {
-        return Ok(Val::NULL);
-    };
-    if input.is_nullish() {
-        return Ok(Val::NULL);
-    }
-    let Some(array) = input.as_array() else {
-        return Err(Error::location(
-            2942504,
-            format!(
-                "The input argument to $sortArray must be an array, but was of type: {}",
-                input.type_name()
-            ),
-        ));
-    };
-    let mut elements: Vec<Value<'_>> = array.values().collect();
-    match order.or_null() {
-        Value::Document(spec) => {
-            let spec = SortSpec::parse(spec)?.collated(collator);
-            let mut keyed = Vec::with_capacity(elements.len());
-            for element in elements {
-                keyed.push((spec.key(element.as_doc().unwrap_or(Doc::empty()))?, element));
-            }
-            keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
-            elements = keyed.into_iter().map(|(_, element)| element).collect();
-        }
-        direction => match direction.as_i64_lossless() {
-            Some(1) => elements.sort_by(|a, b| collator.compare(a, b)),
-            Some(-1) => elements.sort_by(|a, b| collator.compare(b, a)),
-            _ => {
-                return Err(Error::location(
-                    2942507,
-                    "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to \
-                     sort embedded fields",
-                ));
-            }
-        },
-    }
-    Ok(Val::array(elements.into_iter().collect()))
 }
 
 fn zip<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {

@@ -19,6 +19,7 @@ mod object;
 pub(crate) mod percentile;
 mod regex;
 mod set;
+mod sort_array;
 mod statistics;
 mod string;
 mod trigonometry;
@@ -209,6 +210,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     percentile::OPERATORS,
     regex::OPERATORS,
     set::OPERATORS,
+    sort_array::OPERATORS,
     misc::OPERATORS,
     statistics::OPERATORS,
     string::OPERATORS,

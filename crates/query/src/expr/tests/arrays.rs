@@ -102,6 +102,97 @@ fn elements_and_parts() {
 }
 
 #[test]
+fn arrays_sort_by_paths_that_do_not_enter_arrays() {
+    check(
+        "{l: [{a: {b: 2}}, {a: {b: 1}}, {a: [{b: 0}]}], m: [{k: [9]}, {k: 3}], n: null}",
+        &[
+            (
+                "{$sortArray: {input: '$l', sortBy: {'a.b': 1}}}",
+                "[{a: [{b: 0}]}, {a: {b: 1}}, {a: {b: 2}}]",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {'a.b': -1}}}",
+                "[{a: {b: 2}}, {a: {b: 1}}, {a: [{b: 0}]}]",
+            ),
+            (
+                "{$sortArray: {input: '$m', sortBy: {k: 1}}}",
+                "[{k: 3}, {k: [9]}]",
+            ),
+            (
+                "{$sortArray: {input: '$m', sortBy: {$k: 1}}}",
+                "[{k: [9]}, {k: 3}]",
+            ),
+            ("{$sortArray: {input: '$none', sortBy: 1}}", "null"),
+        ],
+    );
+    check_errors(
+        "{l: [1], s: 1}",
+        &[
+            (
+                "{$sortArray: 1}",
+                2942500,
+                "requires an object as an argument, found: int",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: 1, by: 1}}",
+                2942501,
+                "unknown argument: by",
+            ),
+            (
+                "{$sortArray: {sortBy: 1}}",
+                2942502,
+                "requires 'input' to be specified",
+            ),
+            (
+                "{$sortArray: {input: '$l'}}",
+                2942503,
+                "requires 'sortBy' to be specified",
+            ),
+            (
+                "{$sortArray: {input: 1, sortBy: 1}}",
+                2942504,
+                "but was of type: int",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {}}}",
+                2942505,
+                "BadValue: The sort pattern is empty when it should be a set of fields.",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {'a..b': 1}}}",
+                2942505,
+                "empty part: a..b",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {a: 2}}}",
+                2942505,
+                "must be either 1 or -1",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {a: 'x'}}}",
+                2942505,
+                "must be either 1 or -1",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: 2}}",
+                2942506,
+                "must be either 1 or -1",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: '$s'}}",
+                2942507,
+                "use 1/-1 to sort the whole",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: null}}",
+                2942507,
+                "use 1/-1 to sort the whole",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn each_element() {
     check(
         DOC,
