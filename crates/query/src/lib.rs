@@ -7,6 +7,7 @@ mod accumulators;
 pub mod aggregate;
 mod characters;
 pub mod collation;
+mod decimal;
 mod display;
 mod element_order;
 mod environment;
