@@ -1,7 +1,7 @@
 //! The environment of filters, projections, updates and pipelines: variables, the time and the collator.
 
 use crate::script::{NoScripts, ScriptHost};
-use frond_bson::{Collator, Doc};
+use frond_bson::{Collator, Doc, Timestamp};
 
 /// The environment in which filters, projections, updates and pipelines are parsed. The parsed form
 /// keeps the collator.
@@ -11,6 +11,8 @@ pub struct Environment<'a> {
     pub variables: Option<&'a Doc>,
     /// `$$NOW`, in milliseconds since 1970-01-01 UTC.
     pub now_ms: i64,
+    /// `$$CLUSTER_TIME`; `None` on a server that is no member of a replica set.
+    pub cluster_time: Option<Timestamp>,
     /// How strings compare.
     pub collator: &'a Collator,
     /// Makes the functions of `$where`, `$function` and `$accumulator`.
@@ -24,6 +26,7 @@ impl Default for Environment<'_> {
         Environment {
             variables: None,
             now_ms: 0,
+            cluster_time: None,
             collator: Collator::BINARY,
             scripts: &NoScripts,
             internal: false,

@@ -1,5 +1,6 @@
 //! Running sums, averages and deviations, for accumulators and for expressions over arrays.
 
+use crate::decimal;
 use crate::number::Number;
 use frond_bson::{Decimal128, Value};
 
@@ -70,7 +71,8 @@ impl Sum {
                 total = total + self.integers_as_decimal();
             }
             if self.has_double {
-                total = total + Decimal128::from_f64(self.doubles());
+                // With all of their digits, unlike where an expression mixes the types.
+                total = total + (decimal::of_double(self.double) + decimal::of_double(self.lost));
             }
             return Number::Decimal(total);
         }

@@ -3,8 +3,6 @@
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::clock::now_ms;
-
 /// The fields of a command or of a document inside one, with its name for error messages:
 /// `find`, or `update.updates`.
 #[derive(Clone, Copy)]
@@ -150,8 +148,7 @@ impl<'a> Arguments<'a> {
         let collator = self.collation()?.unwrap_or_default();
         Ok(Some(frond_query::expr::evaluate_variables(
             expressions,
-            now_ms(),
-            &collator,
+            &frond_store::environment(None, &collator),
         )?))
     }
 

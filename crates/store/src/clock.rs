@@ -1,29 +1,14 @@
-//! The time of day, and what depends on it: the environment of expressions and new timestamps.
+//! The time of day, and new timestamps.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use frond_bson::{Collator, Doc, Timestamp};
-use frond_query::Environment;
+use frond_bson::Timestamp;
 
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as i64)
-}
-
-/// The environment of expressions: variables, the current time, and the collation.
-pub(crate) fn environment<'a>(
-    variables: Option<&'a Doc>,
-    collator: &'a Collator,
-) -> Environment<'a> {
-    Environment {
-        variables,
-        now_ms: now_ms(),
-        collator,
-        scripts: crate::scripts::script_host(),
-        internal: crate::scripts::is_internal(),
-    }
 }
 
 /// The next timestamp: the second, and a number that makes it unique in this process.

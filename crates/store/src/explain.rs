@@ -8,8 +8,8 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_query::matcher::canonical;
 use frond_query::projection::Projection;
 
-use crate::clock::environment;
 use crate::context::OpContext;
+use crate::environment::environment;
 use crate::error::Result;
 use crate::exec::ExecStats;
 use crate::exec::build::{Output, Wanted};

@@ -18,8 +18,8 @@ use frond_query::sort::SortSpec;
 use frond_query::spill::Budget;
 
 use crate::catalog::{Catalog, Collection};
-use crate::clock::environment;
 use crate::context::OpContext;
+use crate::environment::environment;
 use crate::error::{Result, command};
 use crate::exec::build::{Builder, Output, Wanted};
 use crate::exec::count::Count;

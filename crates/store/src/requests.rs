@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_bson::OwnedValue;
+use frond_bson::{OwnedValue, Timestamp};
 use frond_error::{Error, ErrorCode};
 use frond_query::script::{ScriptEngine, StoredFunctions};
 
@@ -16,14 +16,16 @@ use crate::store::DocumentStore;
 /// The collection of stored functions.
 const STORED_FUNCTIONS: &str = "system.js";
 
-/// Runs a request on this thread. Its functions end when it is killed and at its deadline.
+/// Runs a request on this thread. Its functions end when it is killed and at its deadline. All of its expressions have the
+/// same `$$NOW`, and `cluster_time` as `$$CLUSTER_TIME`.
 pub fn scripted<T>(
     store: &Arc<DocumentStore>,
     db: &str,
     limits: OpContext,
+    cluster_time: Option<Timestamp>,
     request: impl FnOnce() -> T,
 ) -> T {
-    enter_request(store, db, limits, request)
+    enter_request(store, db, limits, cluster_time, request)
 }
 
 impl FunctionSource for DocumentStore {

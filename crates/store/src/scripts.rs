@@ -1,4 +1,4 @@
-//! JavaScript in the requests of a thread: whether there is an engine, and what ends a function.
+//! The request of a thread: whether there is an engine of JavaScript, what ends a function, and the times that expressions see.
 //!
 //! The server names the request that runs on a thread, as it does with [`watch`](crate::watch). The environment of expressions
 //! hands functions to the engine from here, and the engine asks [`check`] whether to go on.
@@ -6,11 +6,13 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
+use frond_bson::Timestamp;
 use frond_error::Error as CommandError;
 use frond_query::script::{
     NO_ENGINE, Script, ScriptEngine, ScriptHost, ScriptSource, StoredFunctions,
 };
 
+use crate::clock::now_ms;
 use crate::context::OpContext;
 
 /// The source of the functions of requests.
@@ -32,6 +34,16 @@ struct Request {
     /// write to, and allocates nothing.
     kept: Kept,
     limits: OpContext,
+    times: RequestTimes,
+}
+
+/// The times that expressions see in all statements and stages of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestTimes {
+    /// `$$NOW`, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// `$$CLUSTER_TIME`, of a member of a replica set.
+    pub cluster_time: Option<Timestamp>,
 }
 
 #[derive(Clone)]
@@ -80,11 +92,16 @@ pub fn enter_request<S: FunctionSource + 'static, T>(
     source: &Arc<S>,
     db: &str,
     limits: OpContext,
+    cluster_time: Option<Timestamp>,
     request: impl FnOnce() -> T,
 ) -> T {
     let own = Request {
         kept: Kept::of(source, db),
         limits,
+        times: RequestTimes {
+            now_ms: now_ms(),
+            cluster_time,
+        },
     };
     enter(Some(own), request)
 }
@@ -143,6 +160,15 @@ pub fn check() -> Result<(), CommandError> {
     REQUEST.with_borrow(|request| match request {
         Some(request) => request.limits.check().map_err(CommandError::from),
         None => Ok(()),
+    })
+}
+
+/// The times of the request of this thread; outside of requests, the current one.
+pub(crate) fn request_times() -> RequestTimes {
+    let times = REQUEST.with_borrow(|request| request.as_ref().map(|request| request.times));
+    times.unwrap_or_else(|| RequestTimes {
+        now_ms: now_ms(),
+        cluster_time: None,
     })
 }
 

@@ -175,6 +175,30 @@ impl Decimal128 {
         self.bits() & SIGN != 0
     }
 
+    /// The number `±coefficient * 10^exponent`, rounded half to even to what the format can hold. Numbers too large become
+    /// infinite.
+    pub fn from_parts(negative: bool, coefficient: u128, exponent: i64) -> Decimal128 {
+        Self::round(negative, coefficient, exponent, false)
+    }
+
+    /// The sign (true below zero), the coefficient and the exponent of a finite number.
+    pub fn to_parts(self) -> Option<(bool, u128, i32)> {
+        match self.class() {
+            Class::Finite(p) => Some((p.negative, p.coefficient, p.exponent)),
+            Class::Infinity { .. } | Class::Nan => None,
+        }
+    }
+
+    /// The same number with as many digits as the format has: 1.5 as 1.500000000000000000000000000000000.
+    pub fn with_all_digits(self) -> Decimal128 {
+        // A sum has the least exponent of its terms, as far as the digits reach.
+        self + Self::pack(Parts {
+            negative: self.is_negative(),
+            coefficient: 0,
+            exponent: EXPONENT_MIN,
+        })
+    }
+
     /// The integer when the number is integral and fits.
     pub fn to_i64_lossless(self) -> Option<i64> {
         let Class::Finite(p) = self.class() else {

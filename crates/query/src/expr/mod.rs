@@ -31,19 +31,21 @@ use std::sync::Arc;
 
 /// The values of a command's `let`: each expression is evaluated once, without a document, and may
 /// use the variables before it. A missing value is held as `undefined`, which a variable gives back
-/// as missing.
+/// as missing. Of the surroundings they see the times and the collator.
 ///
 /// # Errors
 /// Those of [`Expr::parse`] and [`Expr::eval`]; 9 for names that a user may not give; 4890500 for
 /// an expression that reads the document.
-pub fn evaluate_variables(variables: &Doc, now_ms: i64, collator: &Collator) -> Result<DocBuf> {
+pub fn evaluate_variables(variables: &Doc, surroundings: &Environment<'_>) -> Result<DocBuf> {
+    let now_ms = surroundings.now_ms;
     let mut values = DocBuf::new();
     for (name, value) in variables.iter() {
         check_variable_name(name)?;
         let environment = Environment {
             variables: Some(&values),
             now_ms,
-            collator,
+            cluster_time: surroundings.cluster_time,
+            collator: surroundings.collator,
             ..Environment::default()
         };
         let expression = Expr::parse(&value, &environment)?;

@@ -81,7 +81,7 @@ impl<'v> Parser<'v> {
                     16410,
                     format!(
                         "The field path {} has to be valid UTF-8",
-                        crate::display::value(&value)
+                        crate::display::computed(&value)
                     ),
                 ))
             }
@@ -171,10 +171,6 @@ impl<'v> Parser<'v> {
                 ),
             ));
         }
-        // Functions find their optional arguments at fixed places.
-        if max < Arguments::MANY {
-            nodes.resize_with(max, || Node::Absent);
-        }
         Ok(self.call(operator, nodes))
     }
 
@@ -199,6 +195,20 @@ impl<'v> Parser<'v> {
         Ok(self.call(operator, nodes))
     }
 
+    /// Refuses arguments of other names.
+    pub(crate) fn check_named(&self, operator: &str, names: &[Named], doc: &Doc) -> Result<()> {
+        match doc
+            .iter()
+            .find(|(name, _)| !names.iter().any(|known| known.name == *name))
+        {
+            Some((name, _)) => Err(Error::location(
+                named_codes(operator).unknown,
+                format!("Unrecognized argument to {operator}: {name}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The named arguments in the order of `names`; those not given are absent.
     pub(crate) fn named_nodes(
         &mut self,
@@ -206,14 +216,7 @@ impl<'v> Parser<'v> {
         names: &[Named],
         doc: &Doc,
     ) -> Result<Vec<Node>> {
-        for (name, _) in doc.iter() {
-            if !names.iter().any(|known| known.name == name) {
-                return Err(Error::location(
-                    named_codes(operator).unknown,
-                    format!("Unrecognized argument to {operator}: {name}"),
-                ));
-            }
-        }
+        self.check_named(operator, names, doc)?;
         let mut nodes = Vec::with_capacity(names.len());
         for known in names {
             nodes.push(match doc.get(known.name) {
@@ -256,6 +259,12 @@ impl<'v> Parser<'v> {
             "NOW" => return Ok(Node::Remove),
             // Without users there are no roles.
             "USER_ROLES" => return Ok(Node::Constant(OwnedValue::Array(DocBuf::new()))),
+            "CLUSTER_TIME" if let Some(time) = self.environment.cluster_time => {
+                return Ok(match below.0.is_empty() {
+                    true => Node::Constant(OwnedValue::Timestamp(time)),
+                    false => Node::Remove,
+                });
+            }
             "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR" => {
                 return Err(Error::location(
                     51144,
@@ -337,6 +346,7 @@ fn named_codes(operator: &str) -> NamedCodes {
         ),
         "$dateTrunc" => (5439007, 5439008, &[("date", 5439009), ("unit", 5439010)]),
         "$trim" | "$ltrim" | "$rtrim" => (50696, 50694, &[("input", 50695)]),
+        "$zip" => (34460, 34464, &[("inputs", 34465)]),
         "$replaceOne" | "$replaceAll" => (
             51751,
             51750,
@@ -348,7 +358,6 @@ fn named_codes(operator: &str) -> NamedCodes {
         "$firstN" | "$lastN" | "$minN" | "$maxN" => {
             (5787900, 5787901, &[("n", 5787906), ("input", 5787907)])
         }
-        "$sortArray" => (2942500, 2942501, &[("input", 2942502), ("sortBy", 2942503)]),
         "$setField" => (
             4161100,
             4161101,

@@ -4,7 +4,7 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 
 use super::Kind;
 use super::node::{Node, Rule};
-use crate::expr::Context;
+use crate::expr::{Context, Expr};
 use crate::matcher::ElemMatch;
 use frond_error::{Error, Result};
 
@@ -49,7 +49,10 @@ impl Run<'_> {
                 _ => element.value(),
             };
             match (rule, value) {
-                (Rule::Exclude | Rule::Computed(_), _) => {}
+                (Rule::Exclude, _) => {}
+                // In an exclusion a computed value takes the place of the old one.
+                (Rule::Computed(_), _) if inclusion => {}
+                (Rule::Computed(expression), _) => self.computed(expression, name, out)?,
                 (Rule::Slice(slice), Some(Value::Array(items))) => {
                     out.push_array(name, |part| slice.copy(items, part));
                 }
@@ -68,6 +71,9 @@ impl Run<'_> {
                     } else {
                         out.push_array(name, |out| self.array(children, items, out))?;
                     }
+                }
+                (Rule::Children(children), _) if children.adds_fields() => {
+                    out.push_doc(name, |out| self.added_fields(children, Doc::empty(), out))?;
                 }
                 (Rule::Children(_), _) if inclusion => {}
                 (Rule::Children(_), _) => out.push_raw(&element),
@@ -88,26 +94,27 @@ impl Run<'_> {
             match rule {
                 Rule::ElemMatch(_) if self.kind == Kind::Exclusion => {}
                 Rule::ElemMatch(condition) => elem_match(condition, name, doc.get(name), out)?,
-                Rule::Computed(expression) => {
-                    if let Some(value) = expression.eval(&self.context)?.get() {
-                        out.push_value(name, &value);
-                    }
+                Rule::Computed(_) if self.kind == Kind::Exclusion && doc.contains_key(name) => {}
+                Rule::Computed(expression) => self.computed(expression, name, out)?,
+                // Of a field that exists, the value was replaced where it stands.
+                Rule::Children(children) if children.adds_fields() && !doc.contains_key(name) => {
+                    out.push_doc(name, |out| self.added_fields(children, Doc::empty(), out))?;
                 }
-                // In documents and arrays the fields were added where they stand; anything else
-                // gives way to a new document.
-                Rule::Children(children) if children.adds_fields() => match doc.get(name) {
-                    Some(Value::Document(_) | Value::Array(_)) => {}
-                    _ => {
-                        out.push_doc(name, |out| self.added_fields(children, Doc::empty(), out))?
-                    }
-                },
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Projects the documents of an array. An inclusion drops the other elements.
+    fn computed(&self, expression: &Expr, name: &str, out: &mut DocBuf) -> Result<()> {
+        if let Some(value) = expression.eval(&self.context)?.get() {
+            out.push_value(name, &value);
+        }
+        Ok(())
+    }
+
+    /// Projects the elements of an array. Those that are neither documents nor arrays give way to documents with the
+    /// added fields; without such fields an inclusion drops them.
     fn array(&self, node: &Node, items: &Doc, out: &mut ArrayBuf) -> Result<()> {
         for item in items.iter_raw() {
             match item.value() {
@@ -115,6 +122,9 @@ impl Run<'_> {
                     out.push_doc(|out| self.document(node, inner, out))?
                 }
                 Some(Value::Array(inner)) => out.push_array(|out| self.array(node, inner, out))?,
+                _ if node.adds_fields() => {
+                    out.push_doc(|out| self.added_fields(node, Doc::empty(), out))?;
+                }
                 _ if self.kind == Kind::Exclusion => out.push_raw(&item),
                 _ => {}
             }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::meta::Metadata;
 use crate::testing::{json, show};
 use frond_bson::Value;
 
@@ -436,12 +437,8 @@ fn computed_fields() {
             "{a: {d: 2, b: 3}}",
         ),
         ("{'a.b': '$c'}", "{c: 3}", "{a: {b: 3}}"),
-        ("{'a.b': '$c', c: 1}", "{a: 1, c: 3}", "{c: 3, a: {b: 3}}"),
-        (
-            "{'a.b': '$c'}",
-            "{a: [{b: 1}, 2, {d: 1}], c: 3}",
-            "{a: [{b: 3}, {b: 3}]}",
-        ),
+        // The document that replaces a scalar stands in its place.
+        ("{'a.b': '$c', c: 1}", "{a: 1, c: 3}", "{a: {b: 3}, c: 3}"),
         (
             "{'a.b.c': {$literal: 1}}",
             "{a: {x: 1}}",
@@ -462,6 +459,81 @@ fn computed_fields() {
     refuse(&[("{a: {$foo: 1}}", 31325, "Unknown expression $foo")]);
     let error = Projection::parse(&json("{b: '$a'}")).unwrap_err();
     assert_eq!(error.code().code(), 224);
+}
+
+/// Elements that are no documents give way to new ones, whatever the form of the specification.
+#[test]
+fn computed_fields_below_arrays() {
+    check(&[
+        (
+            "{'a.b': {$literal: 9}}",
+            "{a: [{b: 1}, 5, null, {c: 2}]}",
+            "{a: [{b: 9}, {b: 9}, {b: 9}, {b: 9}]}",
+        ),
+        (
+            "{a: {b: {$literal: 9}}}",
+            "{a: [{b: 1}, 5, null, {c: 2}]}",
+            "{a: [{b: 9}, {b: 9}, {b: 9}, {b: 9}]}",
+        ),
+        (
+            "{'a.b': '$c'}",
+            "{a: [{b: 1}, [2, [], [{d: 1}]], []], c: 3}",
+            "{a: [{b: 3}, [{b: 3}, [], [{b: 3}]], []]}",
+        ),
+        (
+            "{'a.b': '$c', 'a.d': 1}",
+            "{a: [{b: 1, d: 2}, 5, {e: 1}], c: 3}",
+            "{a: [{d: 2, b: 3}, {b: 3}, {b: 3}]}",
+        ),
+        (
+            "{'a.b': '$c', 'a.d.e': 1}",
+            "{a: [{d: [7, {e: 1}]}, 5], c: 3}",
+            "{a: [{d: [{e: 1}], b: 3}, {b: 3}]}",
+        ),
+        (
+            "{'a.b.c': '$c', 'a.b.d': '$c'}",
+            "{a: [{b: 5}, {b: [1, [2]]}, 7], c: 3}",
+            "{a: [{b: {c: 3, d: 3}}, {b: [{c: 3, d: 3}, [{c: 3, d: 3}]]}, {b: {c: 3, d: 3}}]}",
+        ),
+        ("{'a.b': '$missing'}", "{a: [1, {b: 2}]}", "{a: [{}, {}]}"),
+        // What has no computed field below it is dropped as before.
+        (
+            "{'a.b': 1, d: '$c'}",
+            "{a: [1, {b: 2}], c: 3}",
+            "{a: [{b: 2}], d: 3}",
+        ),
+        // An exclusion can compute metadata, here without any.
+        (
+            "{'a.b': {$meta: 'textScore'}}",
+            "{a: [1, {b: 2, c: 3}], d: 4}",
+            "{a: [{}, {c: 3}], d: 4}",
+        ),
+        (
+            "{'a.b': {$meta: 'textScore'}}",
+            "{a: 1, d: 4}",
+            "{a: {}, d: 4}",
+        ),
+    ]);
+}
+
+#[test]
+fn computed_metadata_takes_the_place_of_a_field() {
+    let projection = Projection::parse_with(
+        &json("{s: {$meta: 'textScore'}, x: 0}"),
+        &Environment::default(),
+    )
+    .unwrap();
+    let meta = Metadata {
+        text_score: Some(2.5),
+        ..Metadata::default()
+    };
+    for (document, expected) in [
+        ("{s: 1, a: 2, x: 3}", "{s: 2.5, a: 2}"),
+        ("{a: 2, x: 3}", "{a: 2, s: 2.5}"),
+    ] {
+        let projected = projection.apply_with(&json(document), None, Some(&meta));
+        assert_eq!(projected.unwrap(), json(expected), "{document}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `explain`
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::Environment;
 use frond_query::aggregate::{Front, Pipeline};
@@ -17,7 +17,6 @@ use super::{
 };
 use crate::arguments::{Arguments, declines};
 use crate::authorization::{Needs, Requested};
-use crate::clock::now_ms;
 use crate::context::{Context, unsupported_option};
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::reply::push_count;
@@ -267,14 +266,9 @@ fn would_change(
     array_filters: &[&Doc],
     variables: Option<&Doc>,
 ) -> Result<impl Fn(&Doc) -> bool + use<>> {
-    let environment = Environment {
-        variables,
-        now_ms: now_ms(),
-        scripts: frond_store::script_host(),
-        ..Environment::default()
-    };
+    let environment = frond_store::environment(variables, Collator::BINARY);
     let update = Update::parse_value(update, array_filters, &environment)?;
-    let at = ApplyContext::at(now_ms());
+    let at = ApplyContext::at(frond_store::request_ms());
     Ok(move |doc: &Doc| {
         let applied = update.apply(doc, &at);
         update.needs_positional() || applied.is_ok_and(|applied| applied.modified)
@@ -355,11 +349,8 @@ fn explain_stages(
         ..request.clone()
     };
     let environment = Environment {
-        variables: request.variables,
-        now_ms: now_ms(),
-        collator: &collator,
-        scripts: frond_store::script_host(),
         internal: is_map_reduce(inner),
+        ..frond_store::environment(request.variables, &collator)
     };
     let pipeline = Pipeline::parse(request.pipeline, &environment)?;
     let pipeline = cx.server.store.with_geo_near_key(namespace, pipeline)?;

@@ -21,7 +21,7 @@ use crate::fsync_lock;
 use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::parking::{JournalWait, Parked};
-use crate::replication::Wrote;
+use crate::replication::{Replication, Wrote};
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::transactions::Statement;
@@ -33,6 +33,8 @@ mod gate_tests;
 mod operation;
 #[cfg(test)]
 mod ownership_tests;
+#[cfg(test)]
+mod request_times_tests;
 mod tracing;
 mod transaction;
 
@@ -371,15 +373,21 @@ fn try_command(
         let mut context = cx.limits.clone();
         // No function goes on for a client that is gone, also not one of a write.
         context.waiting = context.waiting.or_else(|| limits.waiting());
-        let mut reply = scripted(&server.functions, request.db, context, || {
-            match traits.lane {
-                Some(Lane::Read | Lane::Write) => {
-                    let interrupt = limits.interrupt(common.time_limit);
-                    interrupt.run(|| command.run(&mut cx))
-                }
-                _ => command.run(&mut cx),
-            }
-        });
+        let cluster_time = (server.replication.as_ref()).and_then(Replication::expression_time);
+        let mut reply =
+            scripted(
+                &server.functions,
+                request.db,
+                context,
+                cluster_time,
+                || match traits.lane {
+                    Some(Lane::Read | Lane::Write) => {
+                        let interrupt = limits.interrupt(common.time_limit);
+                        interrupt.run(|| command.run(&mut cx))
+                    }
+                    _ => command.run(&mut cx),
+                },
+            );
         if let Some(statement) = cx.statement.take() {
             reply = end_statement(statement, reply);
         }

@@ -316,6 +316,12 @@ impl Replication {
         reply.push("operationTime", time);
     }
 
+    /// The time that expressions see as `$$CLUSTER_TIME`; none before the set is initiated.
+    pub fn expression_time(&self) -> Option<Timestamp> {
+        self.member.read().as_ref()?;
+        Some(self.store.cluster_time().last()).filter(|time| *time != Timestamp::default())
+    }
+
     /// Notes a write that is done, with its last entry in the oplog. Returns its time.
     pub fn wrote(&self, entry: Option<Timestamp>) -> Timestamp {
         let clock = self.store.cluster_time();

@@ -8,7 +8,7 @@ use frond_error::ErrorCode;
 use frond_query::projection::Projection;
 
 use crate::catalog::{Cached, Collection};
-use crate::clock::environment;
+use crate::environment::environment;
 use crate::error::Result;
 use crate::figures::PlanHashes;
 use crate::find::Question;

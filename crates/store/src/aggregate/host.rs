@@ -6,7 +6,8 @@ use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
 
 use super::{Limits, Resources, Runner, not_supported, write};
 use crate::admin::CollectionStats;
-use crate::clock::{environment, now_ms};
+use crate::clock::now_ms;
+use crate::environment::{RequestTimes, environment_at};
 use crate::error::{Error, Result, command};
 use crate::exec::describe::count as int;
 use crate::keyspace::Durability;
@@ -23,6 +24,7 @@ pub(super) struct StoreHost {
     pub durability: Durability,
     pub bypass_validation: bool,
     pub resources: Resources,
+    pub times: RequestTimes,
     /// The number of pipelines that this one is nested in.
     pub depth: usize,
 }
@@ -56,7 +58,8 @@ impl Host<Error> for StoreHost {
         let mut ns = Namespace::new(database.unwrap_or(&self.db), collection)?;
         let mut pipeline = pipeline;
         if let Some(view) = self.store.resolve_view(&ns)? {
-            let of_view = Pipeline::parse(&view.pipeline, &environment(None, Collator::BINARY))?;
+            let environment = environment_at(self.times, None, Collator::BINARY);
+            let of_view = Pipeline::parse(&view.pipeline, &environment)?;
             pipeline = of_view.followed_by(pipeline);
             ns = view.collection;
         }
@@ -67,6 +70,7 @@ impl Host<Error> for StoreHost {
             durability: self.durability,
             bypass_validation: self.bypass_validation,
             resources: self.resources.clone(),
+            times: self.times,
             depth,
         };
         let opened = runner.open(Some(&ns), pipeline, None)?;

@@ -9,8 +9,8 @@ use frond_query::meta::Metadata;
 use parking_lot::Mutex;
 
 use super::{AggregateRequest, QuerySource, Runner};
-use crate::clock::environment;
 use crate::context::OpContext;
+use crate::environment::environment;
 use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 use crate::plan::Hint;

@@ -21,8 +21,8 @@ use frond_query::spill::{Budget, SpillSpace, Spilled};
 use parking_lot::Mutex;
 
 use crate::catalog::is_a_view;
-use crate::clock::{environment, now_ms};
 use crate::context::OpContext;
+use crate::environment::{RequestTimes, environment, request_times};
 use crate::error::{Error, Result, command};
 use crate::exec::build::Output;
 use crate::exec::cursor::{DocStream, QueryCursor};
@@ -218,6 +218,8 @@ struct Runner<'a> {
     bypass_validation: bool,
     /// The memory and the temporary files of stages; shared with nested pipelines.
     resources: Resources,
+    /// Those of the request that opened the pipeline, also of pipelines that start when a later one reads on.
+    times: RequestTimes,
     /// The number of pipelines that this one is nested in, those of views included.
     depth: usize,
 }
@@ -250,6 +252,7 @@ impl<'a> Runner<'a> {
                 space: store.queries().space(request.allow_disk_use),
                 spilled: Arc::default(),
             },
+            times: request_times(),
             depth: 0,
         }
     }
@@ -295,7 +298,7 @@ impl<'a> Runner<'a> {
     /// The input of the stages from the database.
     fn context(&self, ns: Option<&Namespace>) -> ExecContext<Error> {
         ExecContext {
-            now_ms: now_ms(),
+            now_ms: self.times.now_ms,
             seed: rand::random(),
             limits: self.resources.limits,
             memory: Some(self.resources.memory.shared()),
@@ -309,6 +312,7 @@ impl<'a> Runner<'a> {
                 durability: self.durability,
                 bypass_validation: self.bypass_validation,
                 resources: self.resources.clone(),
+                times: self.times,
                 depth: self.depth,
             }),
         }

@@ -8,7 +8,7 @@ use frond_error::ErrorCode;
 use frond_query::aggregate::Pipeline;
 
 use super::{Catalog, View, logged, persist};
-use crate::clock::environment;
+use crate::environment::environment;
 use crate::error::{Error, Result, command, corrupt};
 use crate::keyspace::Snapshot;
 use crate::merge::Counts;

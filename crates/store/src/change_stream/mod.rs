@@ -26,8 +26,8 @@ use frond_query::matcher::Filter;
 use parking_lot::Mutex;
 
 use crate::aggregate::AggregateRequest;
-use crate::clock::{environment, now_ms};
 use crate::context::OpContext;
+use crate::environment::{environment, request_ms};
 use crate::error::{Error, Result, command};
 use crate::exec::cursor::QueryCursor;
 use crate::namespace::Namespace;
@@ -224,6 +224,6 @@ impl DocumentStore {
 fn stage_context() -> ExecContext<Error> {
     ExecContext {
         host: Arc::new(NoHost),
-        ..ExecContext::new(now_ms())
+        ..ExecContext::new(request_ms())
     }
 }

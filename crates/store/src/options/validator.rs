@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_error::{Error as CommandError, ErrorCode};
 use frond_query::Environment;
 use frond_query::matcher::{Filter, explain_failure};
 use frond_query::script::{Script, ScriptHost, ScriptSource};
 
-use crate::clock::now_ms;
+use crate::environment::environment as request_environment;
 use crate::error::{Error, Result, command};
 
 /// Which writes are checked.
@@ -108,9 +108,8 @@ impl Validator {
 
 fn environment() -> Environment<'static> {
     Environment {
-        now_ms: now_ms(),
         scripts: &InValidator,
-        ..Environment::default()
+        ..request_environment(None, Collator::BINARY)
     }
 }
 

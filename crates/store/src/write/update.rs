@@ -13,8 +13,9 @@ use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::recording::{Recorder, Recording};
 use super::staging::{Buffers, Staged, Staging, Updated};
 use crate::catalog::Catalog;
-use crate::clock::{environment, next_timestamp, now_ms};
+use crate::clock::next_timestamp;
 use crate::context::OpContext;
+use crate::environment::{environment, request_ms};
 use crate::error::{Result, command};
 use crate::exec::operator::Row;
 use crate::find::{Question, one_id};
@@ -91,7 +92,7 @@ struct WantedFor {
 impl<'a> Apply<'a> {
     /// `keeps_empty_timestamps` is that of [`UpdateRequest`].
     pub fn new(update: &'a Update, keeps_empty_timestamps: bool) -> Apply<'a> {
-        let mut context = ApplyContext::at(now_ms());
+        let mut context = ApplyContext::at(request_ms());
         context.timestamp = next_timestamp();
         context.keeps_empty_timestamps = keeps_empty_timestamps;
         Apply {

@@ -9,6 +9,7 @@ use crate::display;
 use crate::expr::{Context, Node, Parser};
 use crate::memory::{Fit, Held, scarce};
 use crate::meta::MetaFields;
+use crate::number::Number;
 use crate::spill::{Sorted, Sorter};
 use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare, doc};
 use frond_error::{Error, ErrorCode, Result};
@@ -282,7 +283,7 @@ impl Buckets {
             Some(lower) => lower,
             None => granularity.down(&first.as_value()).to_owned(),
         };
-        let is_zero = last.as_value().as_f64() == Some(0.0);
+        let is_zero = Number::of(&last.as_value()).is_some_and(Number::is_zero);
         let max = match next {
             // Nothing rounds zero up.
             Some(next) if is_zero => granularity.down(&next.as_value()).to_owned(),

@@ -2,8 +2,9 @@
 //!
 //! Renard series (ISO 3), E series (IEC 60063), 1-2-5, and powers of two.
 
+use crate::decimal;
 use crate::number::Number;
-use frond_bson::{Decimal128, Value};
+use frond_bson::{Decimal128, Rounding, Value};
 use frond_error::{Error, Result};
 
 const RENARD_5: &[u16] = &[10, 16, 25, 40, 63];
@@ -108,7 +109,11 @@ impl Granularity {
                  NaN",
             ));
         }
-        if value.as_f64().is_some_and(|number| number < 0.0) {
+        let is_negative = match value {
+            Value::Decimal128(number) => number.is_negative() && !number.is_zero(),
+            number => number.as_f64().is_some_and(|number| number < 0.0),
+        };
+        if is_negative {
             return Err(Error::location(
                 40260,
                 "$bucketAuto can specify a 'granularity' with non-negative numbers only, but found \
@@ -129,13 +134,15 @@ impl Granularity {
     }
 
     fn round(self, value: &Value<'_>, up: bool) -> Value<'static> {
+        if let Some(Number::Decimal(number)) = Number::of(value) {
+            return Value::Decimal128(self.round_decimal(number, up));
+        }
         let number = value.as_f64().unwrap_or(0.0);
         match value {
             Value::Int32(0) => return Value::Int32(0),
             Value::Int64(0) => return Value::Int64(0),
             _ => {}
         }
-        let is_decimal = matches!(Number::of(value), Some(Number::Decimal(_)));
         let rounded = if number == 0.0 || number.is_infinite() {
             number
         } else {
@@ -144,10 +151,49 @@ impl Granularity {
                 Granularity::Series(series) => in_series(number, series, up),
             }
         };
-        if is_decimal {
-            return Value::Decimal128(Decimal128::from_f64(rounded));
-        }
         Value::Double(rounded)
+    }
+
+    fn round_decimal(self, number: Decimal128, up: bool) -> Decimal128 {
+        let Some((_, 1.., exponent)) = number.to_parts() else {
+            return number;
+        };
+        let series = match self {
+            Granularity::PowersOfTwo => return decimal_power_of_two(number, up),
+            Granularity::Series(series) => series,
+        };
+        // A coefficient has at most 34 digits, a number of a series at most 4.
+        let candidates = (-4i64..=34).flat_map(|digits| {
+            let decade = i64::from(exponent) + digits;
+            (series.iter()).map(move |n| Decimal128::from_parts(false, u128::from(*n), decade))
+        });
+        let greatest = Decimal128::INFINITY;
+        if up {
+            candidates
+                .filter(|candidate| candidate.compare(number).is_gt())
+                .fold(greatest, |a, b| if b.compare(a).is_lt() { b } else { a })
+        } else {
+            candidates
+                .filter(|candidate| candidate.compare(number).is_lt())
+                .fold(
+                    Decimal128::ZERO,
+                    |a, b| if b.compare(a).is_gt() { b } else { a },
+                )
+        }
+    }
+}
+
+/// As [`power_of_two`].
+fn decimal_power_of_two(number: Decimal128, up: bool) -> Decimal128 {
+    let two = Decimal128::from(2);
+    let log = decimal::log(number, two).round_to_integral(Rounding::Floor);
+    let power = decimal::pow(two, log);
+    if up {
+        return decimal::pow(two, log + Decimal128::from(1));
+    }
+    match power.compare(number).is_lt() {
+        true => power,
+        false => decimal::pow(two, log - Decimal128::from(1)),
     }
 }
 
@@ -221,9 +267,33 @@ mod tests {
             );
         }
         assert_eq!(Granularity::named("R6").unwrap_err().code().code(), 40257);
-        let decimal = Value::Decimal128("3".parse().unwrap());
-        let up = Granularity::named("1-2-5").unwrap().up(&decimal);
-        assert!(matches!(up, Value::Decimal128(_)), "{up:?}");
+        for (name, number, down, up) in [
+            ("1-2-5", "3", "2", "5"),
+            ("1-2-5", "1E-6000", "5E-6001", "2E-6000"),
+            ("R5", "6.3E+6100", "4E+6100", "1E+6101"),
+            (
+                "E192",
+                "9880000000000000000000000000000001E-31",
+                "988",
+                "1000",
+            ),
+            ("POWERSOF2", "8", "4", "16"),
+            ("POWERSOF2", "9.5", "8", "16"),
+            ("POWERSOF2", "0", "0", "0"),
+        ] {
+            let series = Granularity::named(name).unwrap();
+            let value = Value::Decimal128(number.parse().unwrap());
+            for (rounded, expected) in [(series.down(&value), down), (series.up(&value), up)] {
+                let Value::Decimal128(rounded) = rounded else {
+                    panic!("{name} {number}: {rounded:?}");
+                };
+                let expected = expected.parse().unwrap();
+                assert!(
+                    rounded.compare(expected).is_eq(),
+                    "{name} {number}: {rounded}"
+                );
+            }
+        }
     }
 
     #[test]

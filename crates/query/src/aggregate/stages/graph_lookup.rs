@@ -9,7 +9,7 @@ use crate::expr::{Context, FieldPath, Node, Parser, field_path};
 use crate::memory::{Fit, Held, scarce};
 use crate::paths::check_field_path;
 use crate::script::ScriptHost;
-use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value, doc, key};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Timestamp, Value, doc, key};
 use frond_error::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ pub(crate) struct GraphLookup {
     variables: Option<DocBuf>,
     /// Makes the functions of the restriction.
     scripts: &'static dyn ScriptHost,
+    cluster_time: Option<Timestamp>,
 }
 
 impl GraphLookup {
@@ -134,6 +135,7 @@ pub(super) fn parse(
         collator: context.environment.collator.clone(),
         variables: context.environment.variables.map(Doc::to_owned),
         scripts: context.environment.scripts,
+        cluster_time: context.environment.cluster_time,
     })));
     Ok(())
 }
@@ -291,6 +293,7 @@ impl<'s, E: Fault> Search<'s, E> {
                 now_ms: self.context.now_ms,
                 collator: &self.stage.collator,
                 scripts: self.stage.scripts,
+                cluster_time: self.stage.cluster_time,
                 ..Environment::default()
             },
             ..ParseContext::default()

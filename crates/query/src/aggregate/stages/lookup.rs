@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, Val, check_bytes, field_path};
 use crate::paths::{array_index, check_field_path};
 use crate::script::ScriptHost;
-use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Timestamp, Value};
 use frond_error::{Error, Result};
 use std::sync::Arc;
 
@@ -33,6 +33,7 @@ pub(crate) struct Lookup {
     into: Vec<Box<str>>,
     /// Makes the functions of the pipeline.
     scripts: &'static dyn ScriptHost,
+    cluster_time: Option<Timestamp>,
 }
 
 /// A stage of a pipeline with variables.
@@ -216,6 +217,7 @@ pub(super) fn parse(
         depth,
         into: into.split('.').map(Into::into).collect(),
         scripts: context.environment.scripts,
+        cluster_time: context.environment.cluster_time,
     })));
     Ok(())
 }
@@ -355,6 +357,7 @@ impl Lookup {
                         now_ms,
                         collator: &self.collator,
                         scripts: self.scripts,
+                        cluster_time: self.cluster_time,
                         ..Environment::default()
                     },
                     depth: self.depth,

@@ -224,6 +224,27 @@ fn partitions_ranks_and_neighbours() {
                 "{$integral: {input: '$t'}, window: {documents: [-1, 0]}}",
                 "[0, 1.5, 2.5, 3.5, 16.5]",
             ),
+            // Decimals stay decimals.
+            (
+                "{$integral: {input: {$toDecimal: '$t'}}, window: {documents: [-1, 0]}}",
+                "[0, NumberDecimal('1.5'), NumberDecimal('2.5'), NumberDecimal('3.5'), NumberDecimal('16.5')]",
+            ),
+            (
+                "{$covariancePop: [{$toDecimal: '$t'}, {$toDecimal: '$v'}], window: {documents: [-1, 0]}}",
+                "[NumberDecimal('0'), NumberDecimal('-0.5'), NumberDecimal('1'), NumberDecimal('-1'), NumberDecimal('0')]",
+            ),
+            (
+                "{$covarianceSamp: [{$multiply: ['$t', NumberDecimal('1E-400')]}, {$toDecimal: '$v'}], window: {documents: [-1, 0]}}",
+                "[null, NumberDecimal('-1E-400'), NumberDecimal('2E-400'), NumberDecimal('-2E-400'), null]",
+            ),
+            (
+                "{$derivative: {input: {$multiply: ['$t', NumberDecimal('1E-400')]}}, window: {documents: [-1, 0]}}",
+                "[null, NumberDecimal('1E-400'), NumberDecimal('1E-400'), NumberDecimal('1E-400'), NumberDecimal('1E-400')]",
+            ),
+            (
+                "{$expMovingAvg: {input: {$toDecimal: '$t'}, alpha: NumberDecimal('1E-400')}}",
+                "[NumberDecimal('1'), NumberDecimal('1.000000000000000000000000000000000'), NumberDecimal('1.000000000000000000000000000000000'), NumberDecimal('1.000000000000000000000000000000000'), NumberDecimal('1.000000000000000000000000000000000')]",
+            ),
         ],
     );
 }

@@ -366,10 +366,19 @@ fn parse_moving_average(
             Decimal128::from(2) / (Decimal128::from(whole) + Decimal128::from(1))
         }
         (_, Some(alpha)) => {
-            let share = alpha
-                .as_f64()
-                .ok_or_else(|| Error::failed_to_parse("'alpha' must be a number"))?;
-            if !(share > 0.0 && share < 1.0) {
+            let is_share = match alpha {
+                Value::Decimal128(share) => {
+                    let one = Decimal128::from(1);
+                    share.compare(Decimal128::ZERO).is_gt() && share.compare(one).is_lt()
+                }
+                number => {
+                    let share = number.as_f64();
+                    let share =
+                        share.ok_or_else(|| Error::failed_to_parse("'alpha' must be a number"))?;
+                    share > 0.0 && share < 1.0
+                }
+            };
+            if !is_share {
                 return Err(Error::failed_to_parse(format!(
                     "'alpha' must be between 0 and 1 (exclusive), found {}",
                     crate::display::value(&alpha)

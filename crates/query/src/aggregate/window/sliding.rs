@@ -235,14 +235,39 @@ fn comparable(value: &Val<'_>) -> Option<OwnedValue> {
     value.map(|value| value.to_owned())
 }
 
-/// How two numbers vary together, by Welford's method.
-#[derive(Clone, Default)]
+/// How two numbers vary together, by Welford's method, with decimals where one of the numbers is one.
+#[derive(Clone)]
 pub(super) struct Covariance<const SAMPLE: bool> {
-    count: f64,
-    mean_x: f64,
-    mean_y: f64,
-    products: f64,
+    count: i64,
+    mean_x: Number,
+    mean_y: Number,
+    products: Number,
     is_decimal: bool,
+}
+
+impl<const SAMPLE: bool> Default for Covariance<SAMPLE> {
+    fn default() -> Self {
+        Covariance {
+            count: 0,
+            mean_x: Number::Double(0.0),
+            mean_y: Number::Double(0.0),
+            products: Number::Double(0.0),
+            is_decimal: false,
+        }
+    }
+}
+
+/// A number that is a decimal or a double.
+fn real(value: &Value<'_>) -> Option<Number> {
+    Some(match Number::of(value)? {
+        Number::Decimal(v) => Number::Decimal(v),
+        other => Number::Double(other.to_f64()),
+    })
+}
+
+/// The quotient by a count, which is never zero.
+fn divided(number: Number, count: i64) -> Number {
+    (number.div(Number::Int64(count))).unwrap_or(Number::Double(f64::NAN))
 }
 
 impl<const SAMPLE: bool> Fold for Covariance<SAMPLE> {
@@ -251,46 +276,50 @@ impl<const SAMPLE: bool> Fold for Covariance<SAMPLE> {
         let (Some(x), Some(y), None) = (pair.next(), pair.next(), pair.next()) else {
             return Covariance::default();
         };
-        let (Some(mean_x), Some(mean_y)) = (x.as_f64(), y.as_f64()) else {
+        let (Some(mean_x), Some(mean_y)) = (real(&x), real(&y)) else {
             return Covariance::default();
         };
-        let decimal = |value: &Value<'_>| matches!(value, Value::Decimal128(_));
+        let is_decimal = |number: &Number| matches!(number, Number::Decimal(_));
         Covariance {
-            count: 1.0,
+            count: 1,
             mean_x,
             mean_y,
-            products: 0.0,
-            is_decimal: decimal(&x) || decimal(&y),
+            products: Number::Double(0.0),
+            is_decimal: is_decimal(&mean_x) || is_decimal(&mean_y),
         }
     }
 
     fn merge(&mut self, behind: &Self) {
-        if behind.count == 0.0 {
+        if behind.count == 0 {
             return;
         }
-        if self.count == 0.0 {
+        if self.count == 0 {
             *self = behind.clone();
             return;
         }
+        let (own, its) = (Number::Int64(self.count), Number::Int64(behind.count));
         let count = self.count + behind.count;
-        let (dx, dy) = (behind.mean_x - self.mean_x, behind.mean_y - self.mean_y);
-        self.products += behind.products + dx * dy * self.count * behind.count / count;
-        self.mean_x += dx * behind.count / count;
-        self.mean_y += dy * behind.count / count;
+        let dx = behind.mean_x.sub(self.mean_x);
+        let dy = behind.mean_y.sub(self.mean_y);
+        let product = divided(dx.mul(dy).mul(own).mul(its), count);
+        self.products = self.products.add(behind.products.add(product));
+        self.mean_x = self.mean_x.add(divided(dx.mul(its), count));
+        self.mean_y = self.mean_y.add(divided(dy.mul(its), count));
         self.count = count;
         self.is_decimal |= behind.is_decimal;
     }
 
     fn result(&self) -> OwnedValue {
-        let divisor = if SAMPLE { self.count - 1.0 } else { self.count };
-        if divisor <= 0.0 {
+        let divisor = if SAMPLE { self.count - 1 } else { self.count };
+        if divisor <= 0 {
             return OwnedValue::Null;
         }
-        let result = self.products / divisor;
-        if self.is_decimal {
-            return OwnedValue::Decimal128(Decimal128::from_f64(result));
-        }
-        OwnedValue::Double(result)
+        let result = divided(self.products, divisor);
+        let result = match self.is_decimal {
+            true => Number::Decimal(result.to_decimal()),
+            false => result,
+        };
+        Value::from(result).to_owned()
     }
 }
 
@@ -536,7 +565,7 @@ impl Sliding for Numbers {
 pub(super) struct Area {
     unit_ms: Option<i64>,
     points: usize,
-    last: Option<(f64, f64)>,
+    last: Option<(Number, Number)>,
     areas: Folded<Sum>,
 }
 
@@ -552,7 +581,7 @@ impl Area {
 
     /// A point enters. Errors 5423900 to 5423902 for values of wrong types.
     pub(super) fn push_point(&mut self, x: &Value<'_>, y: &Val<'_>) -> Result<usize> {
-        let y = y.get().and_then(|y| y.as_f64());
+        let y = y.get().and_then(|y| Number::of(&y));
         let x = match x {
             Value::DateTime(ms) => {
                 if self.unit_ms.is_none() {
@@ -561,7 +590,7 @@ impl Area {
                         "$integral (with no 'unit') expects the sortBy field to be numeric",
                     ));
                 }
-                Some(*ms as f64)
+                Some(Number::Int64(*ms))
             }
             number if number.is_number() && self.unit_ms.is_some() => {
                 return Err(Error::location(
@@ -569,7 +598,7 @@ impl Area {
                     "$integral with 'unit' expects the sortBy field to be a Date",
                 ));
             }
-            number => number.as_f64(),
+            number => Number::of(number),
         };
         let (Some(x), Some(y)) = (x, y) else {
             return Err(Error::location(
@@ -579,8 +608,8 @@ impl Area {
             ));
         };
         if let Some((before_x, before_y)) = self.last.filter(|_| self.points > 0) {
-            let area = (x - before_x) * (y + before_y) / 2.0;
-            self.areas.push_fold(Sum::of(&Val::from(area)));
+            let area = x.sub(before_x).mul(y.add(before_y));
+            self.areas.push_fold(Sum::of(&divided(area, 2).into()));
         }
         self.last = Some((x, y));
         self.points += 1;
@@ -599,8 +628,8 @@ impl Area {
             return OwnedValue::Null;
         }
         let area = Sliding::result(&self.areas);
-        match (self.unit_ms, area.as_value().as_f64()) {
-            (Some(unit), Some(area)) => OwnedValue::Double(area / unit as f64),
+        match (self.unit_ms, Number::of(&area.as_value())) {
+            (Some(unit), Some(area)) => Value::from(divided(area, unit)).to_owned(),
             _ => area,
         }
     }

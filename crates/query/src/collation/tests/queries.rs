@@ -122,7 +122,11 @@ fn expressions() {
         let result = parsed.eval_owned(Doc::empty(), 0).unwrap().unwrap();
         assert_eq!(show(&result.as_value()), expected, "{expression}");
     }
-    let values = evaluate_variables(&json("{same: {$eq: ['a', 'A']}}"), 0, &collator).unwrap();
+    let surroundings = Environment {
+        collator: &collator,
+        ..Environment::default()
+    };
+    let values = evaluate_variables(&json("{same: {$eq: ['a', 'A']}}"), &surroundings).unwrap();
     assert_eq!(values, json("{same: true}"));
     let projection = json("{l: {$elemMatch: {b: 'X'}}, e: {$eq: ['$s', 'S']}}");
     let projection = Projection::parse_with(&projection, &environment(&collator)).unwrap();

@@ -1,5 +1,6 @@
-//! Arithmetic: `$add`, `$subtract`, `$multiply`, `$divide`, `$mod`, rounding, powers, logarithms, bits.
+//! Arithmetic: `$add`, `$subtract`, `$multiply`, `$divide`, `$mod`, rounding, bits.
 
+use super::array::integer;
 use super::{Arguments, Operator, many, one, two};
 use crate::expr::value::Val;
 use crate::number::Number;
@@ -25,12 +26,6 @@ pub(super) const OPERATORS: &[Operator] = &[
     many("$trunc", 1, 2, |a| {
         round_to("$trunc", a, Rounding::TowardZero)
     }),
-    one("$sqrt", sqrt),
-    two("$pow", pow),
-    one("$exp", |v| real("$exp", v, f64::exp)),
-    one("$ln", |v| logarithm("$ln", 28766, v, f64::ln)),
-    one("$log10", |v| logarithm("$log10", 28761, v, f64::log10)),
-    two("$log", log),
     many("$bitAnd", 0, Arguments::MANY, |a| {
         bitwise("$bitAnd", a, -1, |x, y| x & y)
     }),
@@ -82,6 +77,7 @@ fn add<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
 /// A number of milliseconds, rounded.
 fn millis(number: Number) -> Option<i64> {
     match number {
+        Number::Decimal(v) => v.round_to_integral(Rounding::HalfEven).to_i64_lossless(),
         Number::Int32(v) => Some(i64::from(v)),
         Number::Int64(v) => Some(v),
         other => {
@@ -147,7 +143,12 @@ fn multiply<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
 }
 
 /// Both operands as numbers; `None` if one is null or missing.
-fn both(operator: &str, code: i32, a: &Val<'_>, b: &Val<'_>) -> Result<Option<(Number, Number)>> {
+pub(super) fn both(
+    operator: &str,
+    code: i32,
+    a: &Val<'_>,
+    b: &Val<'_>,
+) -> Result<Option<(Number, Number)>> {
     if a.is_nullish() || b.is_nullish() {
         return Ok(None);
     }
@@ -179,14 +180,16 @@ fn modulo<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
     let Some((a, b)) = both("$mod", 16611, &a, &b)? else {
         return Ok(Val::NULL);
     };
+    let is_decimal = matches!((a, b), (Number::Decimal(_), _) | (_, Number::Decimal(_)));
     match a.rem(b) {
         Some(remainder) => Ok(remainder.into()),
+        None if is_decimal => Err(Error::location(5_733_415, "can't $mod by zero")),
         None => Err(Error::location(16610, "can't $mod by zero")),
     }
 }
 
 /// The operand of an operator on one number; `None` if it is null or missing.
-fn number(operator: &str, value: &Val<'_>) -> Result<Option<Number>> {
+pub(super) fn number(operator: &str, value: &Val<'_>) -> Result<Option<Number>> {
     if value.is_nullish() {
         return Ok(None);
     }
@@ -246,19 +249,38 @@ fn rounded<'a>(
 
 /// `$round` and `$trunc`: to a number of places after the point, negative for before it.
 fn round_to<'a>(operator: &str, values: &[Val<'a>], rounding: Rounding) -> Result<Val<'a>> {
-    let (value, places) = match values {
-        [value, places] => (value, places),
-        _ => return Ok(Val::NULL),
+    let [value, places @ ..] = values else {
+        return Ok(Val::NULL);
+    };
+    if value.is_nullish() {
+        return Ok(Val::NULL);
+    }
+    let Some(rounded) = Number::of(&value.or_null()) else {
+        return Err(Error::location(
+            51081,
+            format!(
+                "{operator} only supports numeric types, not {}",
+                value.type_name()
+            ),
+        ));
     };
     let places = match places {
-        Val::Missing => 0,
-        places if places.is_nullish() => return Ok(Val::NULL),
-        places => {
-            let shown = places.or_null();
-            let Some(whole) = shown.as_i64_lossless() else {
+        [] => 0,
+        [places, ..] if places.is_nullish() => return Ok(Val::NULL),
+        [places, ..] => {
+            if !places.or_null().is_number() {
+                return Err(Error::location(
+                    16004,
+                    format!(
+                        "can't convert from BSON type {} to long",
+                        places.type_name()
+                    ),
+                ));
+            }
+            let Some(whole) = integer(places) else {
                 return Err(Error::location(
                     51082,
-                    format!("precision argument to {operator} must be a integral value"),
+                    format!("precision argument to  {operator} must be a integral value"),
                 ));
             };
             if !(-20..=100).contains(&whole) {
@@ -273,19 +295,18 @@ fn round_to<'a>(operator: &str, values: &[Val<'a>], rounding: Rounding) -> Resul
             whole as i32
         }
     };
-    let integer = |v: i64| round_integer(v, places, rounding);
-    Ok(match number(operator, value)? {
-        None => Val::NULL,
-        Some(Number::Decimal(v)) => round_decimal(v, places, rounding).into(),
-        Some(Number::Double(v)) => round_double(v, places, rounding).into(),
-        Some(Number::Int32(v)) => match integer(i64::from(v)) {
+    let whole = |v: i64| round_integer(v, places, rounding);
+    Ok(match rounded {
+        Number::Decimal(v) => round_decimal(v, places, rounding).into(),
+        Number::Double(v) => round_double(v, places, rounding).into(),
+        Number::Int32(v) => match whole(i64::from(v)) {
             Some(rounded) => match i32::try_from(rounded) {
                 Ok(narrow) => narrow.into(),
                 Err(_) => rounded.into(),
             },
             None => v.into(),
         },
-        Some(Number::Int64(v)) => integer(v).map(Val::from).ok_or_else(|| {
+        Number::Int64(v) => whole(v).map(Val::from).ok_or_else(|| {
             Error::location(51080, format!("invalid conversion from Decimal128 result in {operator} resulting from arguments: [{v}, {places}]"))
         })?,
     })
@@ -323,181 +344,6 @@ fn round_double(value: f64, places: i32, rounding: Rounding) -> f64 {
     }
     let exact = Decimal128::from_f64_all_digits(value);
     round_decimal(exact, places, rounding).to_f64()
-}
-
-fn sqrt<'a>(value: Val<'a>) -> Result<Val<'a>> {
-    let negative = || Error::location(28714, "$sqrt's argument must be greater than or equal to 0");
-    Ok(match number("$sqrt", &value)? {
-        None => Val::NULL,
-        Some(Number::Decimal(v)) if v.is_negative() && !v.is_zero() => return Err(negative()),
-        Some(Number::Decimal(v)) => decimal_sqrt(v).into(),
-        Some(other) if other.to_f64() < 0.0 => return Err(negative()),
-        Some(other) => other.to_f64().sqrt().into(),
-    })
-}
-
-/// The square root, by Newton's method from that of the nearest double.
-fn decimal_sqrt(value: Decimal128) -> Decimal128 {
-    if value.is_zero() || !value.is_finite() {
-        return value;
-    }
-    let half = Decimal128::from(1) / Decimal128::from(2);
-    let mut root = Decimal128::from_f64_all_digits(value.to_f64().sqrt());
-    if root.is_zero() || !root.is_finite() {
-        // Beyond the range of doubles.
-        root = Decimal128::from(1);
-    }
-    // Each round doubles the number of correct digits.
-    for _ in 0..3 {
-        root = (root + value / root) * half;
-    }
-    root
-}
-
-/// Most multiplications for a whole exponent; others go through doubles.
-const MAX_WHOLE_EXPONENT: u64 = 1 << 20;
-
-/// A power of a decimal: exact steps for whole exponents, the precision of a double for others.
-fn decimal_pow(base: Decimal128, exponent: Decimal128) -> Decimal128 {
-    let whole = exponent.to_i64_lossless();
-    let Some(whole) = whole.filter(|n| n.unsigned_abs() <= MAX_WHOLE_EXPONENT) else {
-        return Decimal128::from_f64(base.to_f64().powf(exponent.to_f64()));
-    };
-    let (mut power, mut square) = (Decimal128::from(1), base);
-    let mut left = whole.unsigned_abs();
-    while left > 0 {
-        if left & 1 == 1 {
-            power = power * square;
-        }
-        square = square * square;
-        left >>= 1;
-    }
-    if whole < 0 {
-        Decimal128::from(1) / power
-    } else {
-        power
-    }
-}
-
-fn pow<'a>(base: Val<'a>, exponent: Val<'a>) -> Result<Val<'a>> {
-    for (value, code, name) in [(&base, 28762, "base"), (&exponent, 28763, "exponent")] {
-        if !value.is_nullish() && !value.or_null().is_number() {
-            return Err(Error::location(
-                code,
-                format!("$pow's {name} must be numeric, not {}", value.type_name()),
-            ));
-        }
-    }
-    let Some((base, exponent)) = both("$pow", 28762, &base, &exponent)? else {
-        return Ok(Val::NULL);
-    };
-    if base.is_zero() && exponent.to_f64() < 0.0 {
-        return Err(Error::location(
-            28764,
-            "$pow cannot take a base of 0 and a negative exponent",
-        ));
-    }
-    let (x, y) = match (base, exponent) {
-        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
-            return Ok(decimal_pow(base.to_decimal(), exponent.to_decimal()).into());
-        }
-        (Number::Double(_), _) | (_, Number::Double(_)) => {
-            return Ok(base.to_f64().powf(exponent.to_f64()).into());
-        }
-        (x, y) => (integral(x), integral(y)),
-    };
-    let both_narrow = matches!((base, exponent), (Number::Int32(_), Number::Int32(_)));
-    let whole = u32::try_from(y).ok().and_then(|y| x.checked_pow(y));
-    Ok(match (whole, y < 0, x) {
-        (Some(v), ..) => match i32::try_from(v) {
-            Ok(narrow) if both_narrow => narrow.into(),
-            _ => v.into(),
-        },
-        // 1 and -1 stay whole under any exponent.
-        (None, true, 1) => whole_unit(1, both_narrow),
-        (None, true, -1) => whole_unit(if y % 2 == 0 { 1 } else { -1 }, both_narrow),
-        (None, false, 0 | 1) => whole_unit(x, both_narrow),
-        (None, false, -1) => whole_unit(if y % 2 == 0 { 1 } else { -1 }, both_narrow),
-        _ => base.to_f64().powf(exponent.to_f64()).into(),
-    })
-}
-
-fn whole_unit<'a>(value: i64, narrow: bool) -> Val<'a> {
-    if narrow {
-        (value as i32).into()
-    } else {
-        value.into()
-    }
-}
-
-fn integral(number: Number) -> i64 {
-    match number {
-        Number::Int32(v) => i64::from(v),
-        Number::Int64(v) => v,
-        other => other.to_f64() as i64,
-    }
-}
-
-/// A function of real numbers; decimals are computed with the precision of a double.
-fn real<'a>(operator: &str, value: Val<'a>, function: fn(f64) -> f64) -> Result<Val<'a>> {
-    Ok(match number(operator, &value)? {
-        None => Val::NULL,
-        Some(Number::Decimal(v)) => Decimal128::from_f64(function(v.to_f64())).into(),
-        Some(other) => function(other.to_f64()).into(),
-    })
-}
-
-fn logarithm<'a>(
-    operator: &str,
-    code: i32,
-    value: Val<'a>,
-    function: fn(f64) -> f64,
-) -> Result<Val<'a>> {
-    if let Some(number) = number(operator, &value)?
-        && number.to_f64() <= 0.0
-    {
-        return Err(Error::location(
-            code,
-            format!(
-                "{operator}'s argument must be a positive number, but is {}",
-                crate::display::computed(&value.or_null())
-            ),
-        ));
-    }
-    real(operator, value, function)
-}
-
-fn log<'a>(value: Val<'a>, base: Val<'a>) -> Result<Val<'a>> {
-    for (operand, code, name) in [(&value, 28756, "argument"), (&base, 28757, "base")] {
-        if !operand.is_nullish() && !operand.or_null().is_number() {
-            return Err(Error::location(
-                code,
-                format!("$log's {name} must be numeric, not {}", operand.type_name()),
-            ));
-        }
-    }
-    let Some((x, b)) = both("$log", 28756, &value, &base)? else {
-        return Ok(Val::NULL);
-    };
-    if x.to_f64() <= 0.0 {
-        return Err(Error::location(
-            28758,
-            format!(
-                "$log's argument must be a positive number, but is {}",
-                crate::display::computed(&value.or_null())
-            ),
-        ));
-    }
-    if b.to_f64() <= 0.0 || b.to_f64() == 1.0 {
-        return Err(Error::location(
-            28759,
-            format!(
-                "$log's base must be a positive number not equal to 1, but is {}",
-                crate::display::computed(&base.or_null())
-            ),
-        ));
-    }
-    Ok((x.to_f64().ln() / b.to_f64().ln()).into())
 }
 
 fn bitwise<'a>(

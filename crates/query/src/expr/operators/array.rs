@@ -1,11 +1,11 @@
 //! Arrays: elements, slices, ranges, order, conversion from and to documents.
 
+use super::comparison::order;
 use super::object::invalid_field_name;
 use super::{Arguments, Operator, collated, many, named, named_collated, one, two};
 use crate::expr::node::check_bytes;
-use crate::expr::parse::{optional, required};
+use crate::expr::parse::required;
 use crate::expr::value::Val;
-use crate::sort::SortSpec;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
 use frond_error::{Error, Result};
 
@@ -47,24 +47,10 @@ pub(super) const OPERATORS: &[Operator] = &[
     collated("$indexOfArray", 2, 4, index_of_array),
     one("$arrayToObject", array_to_object),
     one("$objectToArray", object_to_array),
-    named_collated(
-        "$sortArray",
-        &[required("input"), required("sortBy")],
-        sort_array,
-    ),
-    named(
-        "$zip",
-        &[
-            required("inputs"),
-            optional("useLongestLength"),
-            optional("defaults"),
-        ],
-        zip,
-    ),
 ];
 
 /// The number that an argument is, as a 32-bit integer.
-fn integer(value: &Val<'_>) -> Option<i64> {
+pub(super) fn integer(value: &Val<'_>) -> Option<i64> {
     value
         .get()
         .and_then(|v| v.as_i64_lossless())
@@ -155,10 +141,7 @@ fn is_in<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
             ),
         ));
     };
-    let Some(value) = value.get() else {
-        return Ok(false.into());
-    };
-    let found = (elements.values()).any(|v| collator.compare(&v, &value).is_eq());
+    let found = (elements.values()).any(|v| order(&Val::Ref(v), value, collator).is_eq());
     Ok(found.into())
 }
 
@@ -176,10 +159,10 @@ fn size<'a>(value: Val<'a>) -> Result<Val<'a>> {
 }
 
 fn slice<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let [array, second, third] = values else {
+    let [array, second, third @ ..] = values else {
         return Ok(Val::NULL);
     };
-    if array.is_nullish() || second.is_nullish() || (!third.is_missing() && third.is_nullish()) {
+    if array.is_nullish() || second.is_nullish() {
         return Ok(Val::NULL);
     }
     let Some(elements) = array.as_array() else {
@@ -215,9 +198,10 @@ fn slice<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let length = elements.count();
     let magnitude = |n: i64| usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
     let (start, count) = match third {
-        Val::Missing if second >= 0 => (0, magnitude(second)),
-        Val::Missing => (length.saturating_sub(magnitude(second)), usize::MAX),
-        third => {
+        [] if second >= 0 => (0, magnitude(second)),
+        [] => (length.saturating_sub(magnitude(second)), usize::MAX),
+        [third, ..] if third.is_nullish() => return Ok(Val::NULL),
+        [third, ..] => {
             let count = number(third, "Third", 28727)?;
             if count <= 0 {
                 return Err(Error::location(
@@ -239,7 +223,7 @@ fn slice<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
 const MAX_RANGE: i64 = 4_000_000;
 
 fn range<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let [start, end, step] = values else {
+    let [start, end, step @ ..] = values else {
         return Ok(Val::NULL);
     };
     let number = |value: &Val<'_>, name: &str, code: i32| {
@@ -265,9 +249,9 @@ fn range<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     };
     let start = number(start, "starting", 34443)?;
     let end = number(end, "ending", 34445)?;
-    let step = match step {
-        Val::Missing => 1,
-        step => number(step, "step", 34447)?,
+    let step = match step.first() {
+        None => 1,
+        Some(step) => number(step, "step", 34447)?,
     };
     if step == 0 {
         return Err(Error::location(
@@ -371,7 +355,7 @@ pub(crate) fn positive_n(operator: &str, n: &Val<'_>) -> Result<usize> {
 }
 
 fn index_of_array<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
-    let [array, value, start, end] = values else {
+    let [array, value, bounds @ ..] = values else {
         return Ok(Val::NULL);
     };
     if array.is_nullish() {
@@ -386,24 +370,20 @@ fn index_of_array<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>
             ),
         ));
     };
-    let (start, end) = search_bounds("$indexOfArray", start, end)?;
-    let value = value.or_null();
+    let (start, end) = search_bounds("$indexOfArray", bounds)?;
+    // A missing value equals no element, not even null.
     let found = (elements.values().enumerate())
         .skip(start)
         .take(end.saturating_sub(start))
-        .find(|(_, v)| collator.compare(v, &value).is_eq());
+        .find(|(_, v)| order(&Val::Ref(*v), value, collator).is_eq());
     Ok(found.map_or(-1, |(at, _)| at as i32).into())
 }
 
-/// The optional start and end of the `$indexOf` operators.
-pub(super) fn search_bounds(
-    operator: &str,
-    start: &Val<'_>,
-    end: &Val<'_>,
-) -> Result<(usize, usize)> {
-    let bound = |value: &Val<'_>, name: &str, default: usize| match value {
-        Val::Missing => Ok(default),
-        value => match integer(value) {
+/// The start and the end of the `$indexOf` operators, as far as they are given.
+pub(super) fn search_bounds(operator: &str, given: &[Val<'_>]) -> Result<(usize, usize)> {
+    let bound = |value: Option<&Val<'_>>, name: &str, default: usize| match value {
+        None => Ok(default),
+        Some(value) => match integer(value) {
             Some(at) => usize::try_from(at).map_err(|_| {
                 Error::location(
                     40097,
@@ -422,8 +402,8 @@ pub(super) fn search_bounds(
         },
     };
     Ok((
-        bound(start, "starting", 0)?,
-        bound(end, "ending", usize::MAX)?,
+        bound(given.first(), "starting", 0)?,
+        bound(given.get(1), "ending", usize::MAX)?,
     ))
 }
 
@@ -552,114 +532,4 @@ fn object_to_array<'a>(value: Val<'a>) -> Result<Val<'a>> {
     }
     check_bytes(array.len_bytes())?;
     Ok(Val::array(array))
-}
-
-fn sort_array<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
-    let [input, order] = values else {
-        return Ok(Val::NULL);
-    };
-    if input.is_nullish() {
-        return Ok(Val::NULL);
-    }
-    let Some(array) = input.as_array() else {
-        return Err(Error::location(
-            2942504,
-            format!(
-                "The input argument to $sortArray must be an array, but was of type: {}",
-                input.type_name()
-            ),
-        ));
-    };
-    let mut elements: Vec<Value<'_>> = array.values().collect();
-    match order.or_null() {
-        Value::Document(spec) => {
-            let spec = SortSpec::parse(spec)?.collated(collator);
-            let mut keyed = Vec::with_capacity(elements.len());
-            for element in elements {
-                keyed.push((spec.key(element.as_doc().unwrap_or(Doc::empty()))?, element));
-            }
-            keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
-            elements = keyed.into_iter().map(|(_, element)| element).collect();
-        }
-        direction => match direction.as_i64_lossless() {
-            Some(1) => elements.sort_by(|a, b| collator.compare(a, b)),
-            Some(-1) => elements.sort_by(|a, b| collator.compare(b, a)),
-            _ => {
-                return Err(Error::location(
-                    2942507,
-                    "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to \
-                     sort embedded fields",
-                ));
-            }
-        },
-    }
-    Ok(Val::array(elements.into_iter().collect()))
-}
-
-fn zip<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let [inputs, longest, defaults] = values else {
-        return Ok(Val::NULL);
-    };
-    if inputs.is_nullish() {
-        return Ok(Val::NULL);
-    }
-    let Some(inputs) = inputs.as_array() else {
-        return Err(Error::location(
-            34461,
-            format!(
-                "inputs must be an array of expressions, found {}",
-                inputs.type_name()
-            ),
-        ));
-    };
-    let longest = longest.truthy();
-    if !defaults.is_missing() && !longest {
-        return Err(Error::location(
-            34466,
-            "cannot specify defaults unless useLongestLength is true",
-        ));
-    }
-    let mut columns: Vec<Vec<Value<'_>>> = Vec::new();
-    for input in inputs.values() {
-        match input {
-            Value::Null | Value::Undefined => return Ok(Val::NULL),
-            Value::Array(array) => columns.push(array.values().collect()),
-            other => {
-                return Err(Error::location(
-                    34468,
-                    format!(
-                        "$zip found a non-array expression in input: {}",
-                        crate::display::computed(&other)
-                    ),
-                ));
-            }
-        }
-    }
-    let defaults: Vec<Value<'_>> = match defaults.as_array() {
-        Some(array) => array.values().collect(),
-        None => Vec::new(),
-    };
-    if !defaults.is_empty() && defaults.len() != columns.len() {
-        return Err(Error::location(
-            34467,
-            "defaults and inputs must have the same length",
-        ));
-    }
-    let lengths = columns.iter().map(Vec::len);
-    let rows = if longest {
-        lengths.max()
-    } else {
-        lengths.min()
-    };
-    let mut zipped = ArrayBuf::new();
-    for row in 0..rows.unwrap_or(0) {
-        zipped.push_array(|array| {
-            for (at, column) in columns.iter().enumerate() {
-                let value = column.get(row).or_else(|| defaults.get(at));
-                array.push_value(value.unwrap_or(&Value::Null));
-            }
-        });
-        check_bytes(zipped.len_bytes())?;
-    }
-    Ok(Val::array(zipped))
 }

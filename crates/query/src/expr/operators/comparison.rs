@@ -33,10 +33,10 @@ fn holds<'a>(
 
 /// The order of values; missing ones go before all others except `MinKey`.
 pub(crate) fn order(a: &Val<'_>, b: &Val<'_>, collator: &Collator) -> Ordering {
-    use frond_bson::Value::MinKey;
+    use frond_bson::Value::{MinKey, Undefined};
     match (a.get(), b.get()) {
         (Some(a), Some(b)) => collator.compare(&a, &b),
-        (None, None) => Ordering::Equal,
+        (None, None | Some(Undefined)) | (Some(Undefined), None) => Ordering::Equal,
         (None, Some(MinKey)) => Ordering::Greater,
         (Some(MinKey), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Less,

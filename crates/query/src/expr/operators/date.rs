@@ -165,6 +165,9 @@ fn to_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let [date, timezone, iso] = values else {
         return Ok(Val::NULL);
     };
+    let Some(zone) = zone(timezone)? else {
+        return Ok(Val::NULL);
+    };
     let iso = match iso.get() {
         None => false,
         Some(Value::Null | Value::Undefined) => return Ok(Val::NULL),
@@ -179,7 +182,7 @@ fn to_parts<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
             ));
         }
     };
-    let (Some(ms), Some(zone)) = (moment(date)?, zone(timezone)?) else {
+    let Some(ms) = moment(date)? else {
         return Ok(Val::NULL);
     };
     let c = Civil::at(zone.local(ms)?);

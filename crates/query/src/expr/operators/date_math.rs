@@ -116,10 +116,13 @@ fn week_start(operator: &str, value: &Val<'_>, unit: Unit) -> Result<Option<i64>
         .position(|day| *day == name || day.get(..3) == Some(&name));
     match day {
         Some(day) => Ok(Some(day as i64)),
-        None => Err(Error::failed_to_parse(format!(
-            "{operator} parameter 'startOfWeek' value parsing failed :: caused by :: unknown day \
-             of week value: {name}"
-        ))),
+        None => Err(Error::location(
+            5439016,
+            format!(
+                "{operator} parameter 'startOfWeek' value cannot be recognized as a day of a week: {}",
+                value.or_null().as_str().unwrap_or_default()
+            ),
+        )),
     }
 }
 

@@ -80,7 +80,11 @@ fn to_string<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Val<'a>> {
             on_null.eval(context)
         };
     }
-    let (Some(format), Some(zone), Some(moment)) = (format, zone, moment(&date)?) else {
+    // Null arguments go before dates that are none.
+    let (Some(format), Some(zone)) = (format, zone) else {
+        return Ok(Val::NULL);
+    };
+    let Some(moment) = moment(&date)? else {
         return Ok(Val::NULL);
     };
     let format = match format {

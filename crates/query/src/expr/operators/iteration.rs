@@ -1,5 +1,6 @@
 //! `$filter`, `$map`, `$reduce`: expressions evaluated for each element of an array.
 
+use super::array::integer;
 use super::{Eval, Operator, custom};
 use crate::expr::node::{Context, CustomOperator, Frame, Node, check_bytes};
 use crate::expr::parse::Parser;
@@ -101,7 +102,7 @@ impl CustomOperator for Filter {
         };
         let limit = match self.limit.eval(context)? {
             limit if limit.is_nullish() => usize::MAX,
-            limit => match limit.get().and_then(|v| v.as_i64_lossless()) {
+            limit => match integer(&limit) {
                 Some(limit) if limit > 0 => usize::try_from(limit).unwrap_or(usize::MAX),
                 Some(limit) => {
                     return Err(Error::location(

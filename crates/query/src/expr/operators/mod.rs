@@ -17,13 +17,16 @@ mod meta;
 mod misc;
 mod object;
 pub(crate) mod percentile;
+mod powers;
 mod regex;
 mod set;
+mod sort_array;
 mod statistics;
 mod string;
 mod trigonometry;
 mod types;
 mod variables;
+mod zip;
 
 pub(crate) use array::positive_n;
 pub(crate) use javascript::condition;
@@ -70,7 +73,7 @@ pub(crate) enum Eval {
     One(for<'a> fn(Val<'a>) -> Result<Val<'a>>),
     /// Two arguments.
     Two(for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>),
-    /// Any number; optional ones that were not given are missing.
+    /// Any number; of a list, those that were given. Named ones that were not given are missing.
     Many(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
     /// As `Many`, but an argument that was given and is missing is null: only one that was not given
     /// is missing.
@@ -190,6 +193,18 @@ const fn custom(name: &'static str, parse: ParseSpecial, eval: Eval) -> Operator
     }
 }
 
+/// Visits the operands of an operator that is an accumulator, too: a single operand that is an array stands for its elements.
+/// Missing ones are left out.
+fn each_operand<'v>(operands: &'v [Val<'_>], mut visit: impl FnMut(Value<'v>)) {
+    if let [only] = operands
+        && let Some(Value::Array(array)) = only.get()
+    {
+        array.values().for_each(visit);
+        return;
+    }
+    operands.iter().filter_map(Val::get).for_each(&mut visit);
+}
+
 /// Every expression operator, by family.
 pub(crate) const FAMILIES: &[&[Operator]] = &[
     arithmetic::OPERATORS,
@@ -207,14 +222,17 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     meta::OPERATORS,
     object::OPERATORS,
     percentile::OPERATORS,
+    powers::OPERATORS,
     regex::OPERATORS,
     set::OPERATORS,
+    sort_array::OPERATORS,
     misc::OPERATORS,
     statistics::OPERATORS,
     string::OPERATORS,
     trigonometry::OPERATORS,
     types::OPERATORS,
     variables::OPERATORS,
+    zip::OPERATORS,
 ];
 
 /// The operator with this name.

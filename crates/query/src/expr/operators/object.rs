@@ -1,6 +1,6 @@
 //! Documents: merging them, and fields whose names are computed or unusual.
 
-use super::{Arguments, Eval, Operator, custom, many, named};
+use super::{Arguments, Eval, Operator, custom, each_operand, many, named};
 use crate::expr::node::{Node, check_bytes};
 use crate::expr::parse::{Parser, required};
 use crate::expr::value::Val;
@@ -23,15 +23,23 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 fn merge_objects<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let mut merged = DocBuf::new();
-    for value in values {
-        let Some(doc) = merge_input(value)? else {
-            continue;
-        };
-        merged = merge(&merged, doc);
-        check_bytes(merged.len_bytes())?;
-    }
-    Ok(Val::doc(merged))
+    let mut merged = Ok(DocBuf::new());
+    each_operand(values, |value| {
+        if let Ok(base) = &merged {
+            merged = merged_with(base, value);
+        }
+    });
+    merged.map(Val::doc)
+}
+
+fn merged_with(base: &Doc, value: Value<'_>) -> Result<DocBuf> {
+    let value = Val::Ref(value);
+    let merged = match merge_input(&value)? {
+        Some(doc) => merge(base, doc),
+        None => base.to_owned(),
+    };
+    check_bytes(merged.len_bytes())?;
+    Ok(merged)
 }
 
 /// The document of an input of `$mergeObjects`; `None` for null and missing values.

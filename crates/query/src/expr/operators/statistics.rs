@@ -1,6 +1,6 @@
 //! `$sum`, `$avg`, `$min`, `$max` and deviations over the arguments, or over one array.
 
-use super::{Arguments, Operator, collated, many};
+use super::{Arguments, Operator, collated, each_operand, many};
 use crate::expr::value::Val;
 use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{Collator, Value};
@@ -10,14 +10,14 @@ use std::cmp::Ordering;
 pub(super) const OPERATORS: &[Operator] = &[
     many("$sum", 0, Arguments::MANY, |arguments| {
         let mut sum = Sum::default();
-        each(arguments, |v| {
+        each_operand(arguments, |v| {
             sum.add(&v);
         });
         Ok(sum.total().into())
     }),
     many("$avg", 0, Arguments::MANY, |arguments| {
         let mut average = Average::default();
-        each(arguments, |v| average.add(&v));
+        each_operand(arguments, |v| average.add(&v));
         Ok(average.result().map_or(Val::NULL, Val::from))
     }),
     collated("$min", 0, Arguments::MANY, |a, c| {
@@ -34,26 +34,15 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
 ];
 
-/// Visits the arguments that are there; a single argument that is an array stands for its elements.
-fn each<'v>(arguments: &'v [Val<'_>], mut visit: impl FnMut(Value<'v>)) {
-    if let [only] = arguments
-        && let Some(Value::Array(array)) = only.get()
-    {
-        array.values().for_each(visit);
-        return;
-    }
-    arguments.iter().filter_map(Val::get).for_each(&mut visit);
-}
-
 fn deviation(arguments: &[Val<'_>]) -> StdDev {
     let mut deviation = StdDev::default();
-    each(arguments, |v| deviation.add(&v));
+    each_operand(arguments, |v| deviation.add(&v));
     deviation
 }
 
 fn extreme<'a>(arguments: &[Val<'a>], wanted: Ordering, collator: &Collator) -> Result<Val<'a>> {
     let mut best: Option<Value<'_>> = None;
-    each(arguments, |value| {
+    each_operand(arguments, |value| {
         if value.is_nullish() {
             return;
         }

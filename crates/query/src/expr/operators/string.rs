@@ -4,7 +4,7 @@
 //! in MongoDB.
 
 use super::array::search_bounds;
-use super::{Arguments, Operator, many, named, one, two};
+use super::{Arguments, Operator, given, many, named, one, two};
 use crate::characters::{self, code_points, is_continuation};
 use crate::expr::node::check_bytes;
 use crate::expr::parse::{Named, optional, required};
@@ -29,9 +29,9 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     one("$strLenCP", |v| length("$strLenCP", 34471, v, code_points)),
     two("$split", split),
-    named("$trim", TRIM, |a| trim("$trim", a, true, true)),
-    named("$ltrim", TRIM, |a| trim("$ltrim", a, true, false)),
-    named("$rtrim", TRIM, |a| trim("$rtrim", a, false, true)),
+    given("$trim", TRIM, |a| trim("$trim", a, true, true)),
+    given("$ltrim", TRIM, |a| trim("$ltrim", a, true, false)),
+    given("$rtrim", TRIM, |a| trim("$rtrim", a, false, true)),
     many("$indexOfBytes", 2, 4, index_of_bytes),
     many("$indexOfCP", 2, 4, index_of_code_points),
     two("$strcasecmp", strcasecmp),
@@ -272,7 +272,7 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
     let [input, chars] = values else {
         return Ok(Val::NULL);
     };
-    if input.is_nullish() || (!chars.is_missing() && chars.is_nullish()) {
+    if input.is_nullish() {
         return Ok(Val::NULL);
     }
     let Some(text) = string(input) else {
@@ -287,6 +287,7 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
     };
     let chosen: Vec<char> = match chars.get() {
         None => TRIMMED.to_vec(),
+        Some(Value::Null | Value::Undefined) => return Ok(Val::NULL),
         Some(Value::String(chars)) => chars.chars().collect(),
         Some(chars) if chars.is_string() => {
             return Err(Error::location(
@@ -340,13 +341,13 @@ fn searched<'v>(
 }
 
 fn index_of_bytes<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let [text, part, start, end] = values else {
+    let [text, part, bounds @ ..] = values else {
         return Ok(Val::NULL);
     };
     let Some((text, part)) = searched("$indexOfBytes", text, part)? else {
         return Ok(Val::NULL);
     };
-    let (start, end) = search_bounds("$indexOfBytes", start, end)?;
+    let (start, end) = search_bounds("$indexOfBytes", bounds)?;
     let end = end.min(text.len());
     let range = text.get(start..end);
     let found = range.and_then(|range| {
@@ -360,13 +361,13 @@ fn index_of_bytes<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
 }
 
 fn index_of_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let [text, part, start, end] = values else {
+    let [text, part, bounds @ ..] = values else {
         return Ok(Val::NULL);
     };
     let Some((text, part)) = searched("$indexOfCP", text, part)? else {
         return Ok(Val::NULL);
     };
-    let (start, end) = search_bounds("$indexOfCP", start, end)?;
+    let (start, end) = search_bounds("$indexOfCP", bounds)?;
     let text = std::str::from_utf8(text)
         .map_err(|_| Error::location(40095, "$indexOfCP found bad UTF-8 in the input"))?;
     // Text that is not UTF-8 does not occur in text that is.

@@ -1,108 +1,139 @@
-//! Trigonometry. Decimals are computed with the precision of a double.
+//! Trigonometry.
 
+use super::arithmetic::number;
 use super::{Operator, one, two};
+use crate::decimal;
 use crate::expr::value::Val;
 use crate::number::Number;
 use frond_bson::Decimal128;
 use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    one("$sin", |v| finite("$sin", v, f64::sin)),
-    one("$cos", |v| finite("$cos", v, f64::cos)),
-    one("$tan", |v| finite("$tan", v, f64::tan)),
-    one("$asin", |v| within("$asin", v, -1.0, 1.0, f64::asin)),
-    one("$acos", |v| within("$acos", v, -1.0, 1.0, f64::acos)),
-    one("$atan", |v| apply("$atan", v, f64::atan)),
-    two("$atan2", atan2),
-    one("$sinh", |v| apply("$sinh", v, f64::sinh)),
-    one("$cosh", |v| apply("$cosh", v, f64::cosh)),
-    one("$tanh", |v| apply("$tanh", v, f64::tanh)),
-    one("$asinh", |v| apply("$asinh", v, f64::asinh)),
-    one("$acosh", |v| {
-        within("$acosh", v, 1.0, f64::INFINITY, f64::acosh)
+    one("$sin", |v| {
+        bounded("$sin", v, FINITE, (f64::sin, decimal::sin))
     }),
-    one("$atanh", |v| within("$atanh", v, -1.0, 1.0, f64::atanh)),
+    one("$cos", |v| {
+        bounded("$cos", v, FINITE, (f64::cos, decimal::cos))
+    }),
+    one("$tan", |v| {
+        bounded("$tan", v, FINITE, (f64::tan, decimal::tan))
+    }),
+    one("$asin", |v| {
+        bounded("$asin", v, UNIT, (f64::asin, decimal::asin))
+    }),
+    one("$acos", |v| {
+        bounded("$acos", v, UNIT, (f64::acos, decimal::acos))
+    }),
+    one("$atan", |v| apply("$atan", v, (f64::atan, decimal::atan))),
+    two("$atan2", atan2),
+    one("$sinh", |v| apply("$sinh", v, (f64::sinh, decimal::sinh))),
+    one("$cosh", |v| apply("$cosh", v, (f64::cosh, decimal::cosh))),
+    one("$tanh", |v| apply("$tanh", v, (f64::tanh, decimal::tanh))),
+    one("$asinh", |v| {
+        apply("$asinh", v, (f64::asinh, decimal::asinh))
+    }),
+    one("$acosh", |v| {
+        bounded("$acosh", v, FROM_ONE, (f64::acosh, decimal::acosh))
+    }),
+    one("$atanh", |v| {
+        bounded("$atanh", v, UNIT, (f64::atanh, decimal::atanh))
+    }),
     one("$degreesToRadians", |v| {
-        apply("$degreesToRadians", v, f64::to_radians)
+        let functions = (f64::to_radians as fn(f64) -> f64, decimal::to_radians as _);
+        apply("$degreesToRadians", v, functions)
     }),
     one("$radiansToDegrees", |v| {
-        apply("$radiansToDegrees", v, f64::to_degrees)
+        let functions = (f64::to_degrees as fn(f64) -> f64, decimal::to_degrees as _);
+        apply("$radiansToDegrees", v, functions)
     }),
 ];
 
-fn number(operator: &str, value: &Val<'_>) -> Result<Option<Number>> {
-    if value.is_nullish() {
-        return Ok(None);
-    }
-    let value = value.or_null();
-    match Number::of(&value) {
-        Some(number) => Ok(Some(number)),
-        None => Err(Error::location(
-            28765,
-            format!(
-                "{operator} only supports numeric types, not {}",
-                value.type_name()
-            ),
-        )),
+/// A function of doubles, and the same of decimals.
+type Functions = (fn(f64) -> f64, fn(Decimal128) -> Decimal128);
+
+/// The arguments that a function has.
+#[derive(Clone, Copy)]
+struct Bounds {
+    least: f64,
+    most: f64,
+    is_open: bool,
+    shown: &'static str,
+}
+
+const FINITE: Bounds = Bounds {
+    least: f64::NEG_INFINITY,
+    most: f64::INFINITY,
+    is_open: true,
+    shown: "(-inf,inf)",
+};
+const UNIT: Bounds = Bounds {
+    least: -1.0,
+    most: 1.0,
+    is_open: false,
+    shown: "[-1,1]",
+};
+const FROM_ONE: Bounds = Bounds {
+    least: 1.0,
+    most: f64::INFINITY,
+    is_open: false,
+    shown: "[1,inf]",
+};
+
+impl Bounds {
+    fn hold(self, number: Number) -> bool {
+        let between =
+            |least: bool, most: bool, at_end: bool| least && most && !(self.is_open && at_end);
+        match number {
+            Number::Decimal(v) if v.is_nan() => true,
+            Number::Decimal(v) => {
+                let [least, most] = [self.least, self.most].map(Decimal128::from_f64);
+                let (from, to) = (v.compare(least), v.compare(most));
+                between(from.is_ge(), to.is_le(), from.is_eq() || to.is_eq())
+            }
+            other => {
+                let v = other.to_f64();
+                let at_end = v == self.least || v == self.most;
+                v.is_nan() || between(v >= self.least, v <= self.most, at_end)
+            }
+        }
     }
 }
 
-fn apply<'a>(operator: &str, value: Val<'a>, function: fn(f64) -> f64) -> Result<Val<'a>> {
+fn apply<'a>(operator: &str, value: Val<'a>, (double, decimal): Functions) -> Result<Val<'a>> {
     Ok(match number(operator, &value)? {
         None => Val::NULL,
-        Some(Number::Decimal(v)) => Decimal128::from_f64(function(v.to_f64())).into(),
-        Some(other) => function(other.to_f64()).into(),
+        Some(Number::Decimal(v)) => decimal(v).into(),
+        Some(other) => double(other.to_f64()).into(),
     })
 }
 
-fn finite<'a>(operator: &str, value: Val<'a>, function: fn(f64) -> f64) -> Result<Val<'a>> {
-    if number(operator, &value)?.is_some_and(|n| n.to_f64().is_infinite()) {
-        return Err(out_of_bounds(operator, &value, "(-inf,inf)"));
-    }
-    apply(operator, value, function)
-}
-
-fn within<'a>(
+fn bounded<'a>(
     operator: &str,
     value: Val<'a>,
-    least: f64,
-    most: f64,
-    function: fn(f64) -> f64,
+    bounds: Bounds,
+    functions: Functions,
 ) -> Result<Val<'a>> {
-    if let Some(number) = number(operator, &value)? {
-        let number = number.to_f64();
-        if number < least || number > most {
-            return Err(out_of_bounds(
-                operator,
-                &value,
-                &format!("[{least},{most}]"),
-            ));
-        }
+    match number(operator, &value)? {
+        Some(number) if !bounds.hold(number) => Err(Error::location(
+            50989,
+            format!(
+                "cannot apply {operator} to {}, value must be in {}",
+                crate::display::computed(&value.or_null()),
+                bounds.shown
+            ),
+        )),
+        _ => apply(operator, value, functions),
     }
-    apply(operator, value, function)
-}
-
-fn out_of_bounds(operator: &str, value: &Val<'_>, bounds: &str) -> Error {
-    Error::location(
-        50989,
-        format!(
-            "cannot apply {operator} to {}, value must be in {bounds}",
-            crate::display::computed(&value.or_null())
-        ),
-    )
 }
 
 fn atan2<'a>(y: Val<'a>, x: Val<'a>) -> Result<Val<'a>> {
     Ok(match (number("$atan2", &y)?, number("$atan2", &x)?) {
-        (Some(y), Some(x)) => {
-            let angle = y.to_f64().atan2(x.to_f64());
-            match (y, x) {
-                (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
-                    Decimal128::from_f64(angle).into()
-                }
-                _ => angle.into(),
+        (Some(y), Some(x)) => match (y, x) {
+            (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
+                decimal::atan2(y.to_decimal(), x.to_decimal()).into()
             }
-        }
+            _ => y.to_f64().atan2(x.to_f64()).into(),
+        },
         _ => Val::NULL,
     })
 }

@@ -101,6 +101,311 @@ fn elements_and_parts() {
     );
 }
 
+/// Operators tell an argument that is missing from one that was not given.
+#[test]
+fn missing_arguments_are_given_arguments() {
+    check(
+        "{l: [1, null, 3], m: [1, 2, 3, 4], n: null, s: 'abc', d: Date(1709210096789)}",
+        &[
+            ("{$slice: ['$l', 1, '$none']}", "null"),
+            ("{$slice: ['$l', 1, null]}", "null"),
+            ("{$indexOfArray: ['$l', '$none']}", "-1"),
+            ("{$indexOfArray: ['$l', null]}", "1"),
+            ("{$indexOfArray: ['$none', 1]}", "null"),
+            ("{$in: ['$none', '$l']}", "false"),
+            (
+                "{$filter: {input: '$m', cond: true, limit: '$none'}}",
+                "[1, 2, 3, 4]",
+            ),
+            (
+                "{$filter: {input: '$m', cond: true, limit: null}}",
+                "[1, 2, 3, 4]",
+            ),
+            ("{$year: {date: '$d', timezone: '$none'}}", "null"),
+            ("{$dateToString: {date: '$d', format: '$none'}}", "null"),
+            ("{$dateToString: {date: 'x', format: null}}", "null"),
+            ("{$dateToString: {date: '$d', timezone: '$none'}}", "null"),
+            (
+                "{$dateToString: {date: '$none', onNull: '$none'}}",
+                "<missing>",
+            ),
+            ("{$dateToParts: {date: '$d', iso8601: '$none'}}", "null"),
+            (
+                "{$dateToParts: {date: '$d', timezone: null, iso8601: 'x'}}",
+                "null",
+            ),
+            (
+                "{$dateFromString: {dateString: '2024-01-01', format: '$none'}}",
+                "null",
+            ),
+            (
+                "{$dateFromString: {dateString: 'x', onError: '$none'}}",
+                "<missing>",
+            ),
+            ("{$dateFromParts: {year: 2024, month: '$none'}}", "null"),
+            ("{$dateFromParts: {year: 2024, timezone: '$none'}}", "null"),
+            (
+                "{$dateAdd: {startDate: '$d', unit: 'day', amount: '$none'}}",
+                "null",
+            ),
+            (
+                "{$dateAdd: {startDate: '$d', unit: 'day', amount: 1, timezone: '$none'}}",
+                "null",
+            ),
+            (
+                "{$dateDiff: {startDate: '$d', endDate: '$d', unit: 'week', startOfWeek: '$none'}}",
+                "null",
+            ),
+            (
+                "{$dateDiff: {startDate: '$d', endDate: '$d', unit: 'day', startOfWeek: '$none'}}",
+                "NumberLong(0)",
+            ),
+            (
+                "{$dateTrunc: {date: '$d', unit: 'day', binSize: '$none'}}",
+                "null",
+            ),
+            ("{$convert: {input: '$s', to: '$none'}}", "null"),
+            (
+                "{$convert: {input: '$none', to: 'int', onNull: '$none'}}",
+                "<missing>",
+            ),
+            (
+                "{$convert: {input: '$s', to: 'int', onError: '$none'}}",
+                "<missing>",
+            ),
+            (
+                "{$regexMatch: {input: '$s', regex: 'A', options: '$none'}}",
+                "false",
+            ),
+            ("{$getField: {field: 'x', input: '$none'}}", "<missing>"),
+            (
+                "{$setField: {field: 's', input: {s: 1, t: 2}, value: '$none'}}",
+                "{t: 2}",
+            ),
+            ("{$split: ['$s', '$none']}", "null"),
+            (
+                "{$replaceOne: {input: '$s', find: '$none', replacement: 'x'}}",
+                "null",
+            ),
+            (
+                "{$reduce: {input: '$m', initialValue: '$none', in: '$$value'}}",
+                "<missing>",
+            ),
+            (
+                "{$switch: {branches: [{case: false, then: 1}], default: '$none'}}",
+                "<missing>",
+            ),
+            (
+                "{$zip: {inputs: [[1], [2, 3]], useLongestLength: true, defaults: ['$none', 0]}}",
+                "[[1, 2], [null, 3]]",
+            ),
+            ("{$zip: {inputs: ['$m', '$none']}}", "null"),
+            ("{$eq: ['$none', '$n']}", "false"),
+        ],
+    );
+    check_errors(
+        "{l: [1], s: 'abc', d: Date(0)}",
+        &[
+            (
+                "{$range: [0, 3, '$none']}",
+                34447,
+                "found value of type:missing",
+            ),
+            ("{$range: [0, 3, null]}", 34447, "found value of type:null"),
+            (
+                "{$indexOfArray: ['$l', 1, '$none']}",
+                40096,
+                "of type: missing",
+            ),
+            (
+                "{$indexOfArray: ['$l', 1, 0, null]}",
+                40096,
+                "of type: null",
+            ),
+            (
+                "{$indexOfBytes: ['$s', 'b', '$none']}",
+                40096,
+                "of type: missing",
+            ),
+            (
+                "{$indexOfCP: ['$s', 'b', 0, '$none']}",
+                40096,
+                "of type: missing",
+            ),
+            ("{$indexOfCP: ['$s', '$none']}", 40094, "found: missing"),
+            ("{$slice: ['$s', 1, '$none']}", 28724, "must be an array"),
+            (
+                "{$trim: {input: 1, chars: null}}",
+                50699,
+                "requires its input to be a string",
+            ),
+            (
+                "{$filter: {input: '$l', cond: true, limit: NumberLong(3000000000)}}",
+                327391,
+                "32-bit integral",
+            ),
+            (
+                "{$dateTrunc: {date: '$d', unit: 'week', startOfWeek: 'x'}}",
+                5439016,
+                "value cannot be recognized as a day of a week: x",
+            ),
+            (
+                "{$zip: {inputs: '$l'}}",
+                34461,
+                "inputs must be an array of expressions, found string",
+            ),
+            (
+                "{$zip: {inputs: [[1]], defaults: 1}}",
+                34462,
+                "defaults must be an array of expressions, found int",
+            ),
+            (
+                "{$zip: {inputs: [[1]], useLongestLength: 1}}",
+                34463,
+                "useLongestLength must be a bool, found int",
+            ),
+            ("{$zip: {inputs: []}}", 34465, "at least one input array"),
+            ("{$zip: {inputs: [[1]], x: 1}}", 34464, "x"),
+            ("{$zip: 1}", 34460, "only supports an object"),
+        ],
+    );
+}
+
+/// A single operand that is an array stands for its elements, for the operators that are accumulators, too.
+#[test]
+fn a_single_array_stands_for_its_elements() {
+    check(
+        "{l: [{a: 1}, null, {b: 2, a: 3}], m: [2, 4], p: [[1, 2], [2]], n: null}",
+        &[
+            ("{$mergeObjects: '$l'}", "{a: 3, b: 2}"),
+            ("{$mergeObjects: ['$l']}", "{a: 3, b: 2}"),
+            ("{$mergeObjects: [[{a: 1}, {c: 1}]]}", "{a: 1, c: 1}"),
+            ("{$mergeObjects: [[]]}", "{}"),
+            ("{$mergeObjects: '$n'}", "{}"),
+            ("{$mergeObjects: '$none'}", "{}"),
+            ("{$mergeObjects: []}", "{}"),
+            ("{$sum: '$m'}", "6"),
+            ("{$sum: [['$m']]}", "0"),
+            ("{$avg: '$m'}", "3.0"),
+            ("{$min: '$m'}", "2"),
+            ("{$max: ['$m']}", "4"),
+            ("{$stdDevPop: '$m'}", "1.0"),
+            ("{$stdDevSamp: [[1, 1]]}", "0.0"),
+            // These have one operand, or as many as are written.
+            ("{$first: '$m'}", "2"),
+            ("{$last: '$m'}", "4"),
+            ("{$concatArrays: '$p'}", "[[1, 2], [2]]"),
+            ("{$setUnion: '$p'}", "[[1, 2], [2]]"),
+            ("{$setIntersection: '$p'}", "[[1, 2], [2]]"),
+            ("{$allElementsTrue: '$p'}", "true"),
+            ("{$anyElementTrue: ['$m']}", "true"),
+            ("{$and: '$m'}", "true"),
+            ("{$minN: {n: 1, input: '$m'}}", "[2]"),
+        ],
+    );
+    check_errors(
+        "{l: [{a: 1}, 5], m: [{a: 1}], s: ['a', 'b']}",
+        &[
+            ("{$mergeObjects: '$l'}", 40400, "but input 5 is of type int"),
+            ("{$mergeObjects: ['$m', '$m']}", 40400, "is of type array"),
+            ("{$mergeObjects: ['$m', {}]}", 40400, "is of type array"),
+            ("{$add: '$l'}", 14, "not array"),
+            ("{$concat: '$s'}", 16702, "not array"),
+        ],
+    );
+}
+
+#[test]
+fn arrays_sort_by_paths_that_do_not_enter_arrays() {
+    check(
+        "{l: [{a: {b: 2}}, {a: {b: 1}}, {a: [{b: 0}]}], m: [{k: [9]}, {k: 3}], n: null}",
+        &[
+            (
+                "{$sortArray: {input: '$l', sortBy: {'a.b': 1}}}",
+                "[{a: [{b: 0}]}, {a: {b: 1}}, {a: {b: 2}}]",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {'a.b': -1}}}",
+                "[{a: {b: 2}}, {a: {b: 1}}, {a: [{b: 0}]}]",
+            ),
+            (
+                "{$sortArray: {input: '$m', sortBy: {k: 1}}}",
+                "[{k: 3}, {k: [9]}]",
+            ),
+            (
+                "{$sortArray: {input: '$m', sortBy: {$k: 1}}}",
+                "[{k: [9]}, {k: 3}]",
+            ),
+            ("{$sortArray: {input: '$none', sortBy: 1}}", "null"),
+        ],
+    );
+    check_errors(
+        "{l: [1], s: 1}",
+        &[
+            (
+                "{$sortArray: 1}",
+                2942500,
+                "requires an object as an argument, found: int",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: 1, by: 1}}",
+                2942501,
+                "unknown argument: by",
+            ),
+            (
+                "{$sortArray: {sortBy: 1}}",
+                2942502,
+                "requires 'input' to be specified",
+            ),
+            (
+                "{$sortArray: {input: '$l'}}",
+                2942503,
+                "requires 'sortBy' to be specified",
+            ),
+            (
+                "{$sortArray: {input: 1, sortBy: 1}}",
+                2942504,
+                "but was of type: int",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {}}}",
+                2942505,
+                "BadValue: The sort pattern is empty when it should be a set of fields.",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {'a..b': 1}}}",
+                2942505,
+                "empty part: a..b",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {a: 2}}}",
+                2942505,
+                "must be either 1 or -1",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: {a: 'x'}}}",
+                2942505,
+                "must be either 1 or -1",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: 2}}",
+                2942506,
+                "must be either 1 or -1",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: '$s'}}",
+                2942507,
+                "use 1/-1 to sort the whole",
+            ),
+            (
+                "{$sortArray: {input: '$l', sortBy: null}}",
+                2942507,
+                "use 1/-1 to sort the whole",
+            ),
+        ],
+    );
+}
+
 #[test]
 fn each_element() {
     check(

@@ -293,8 +293,8 @@ fn arithmetic() {
             ),
             (
                 "{$dateDiff: {startDate: '$d', endDate: '$d', unit: 'week', startOfWeek: 'x'}}",
-                9,
-                "x",
+                5439016,
+                "value cannot be recognized as a day of a week: x",
             ),
             (
                 "{$dateDiff: {startDate: 'x', endDate: '$d', unit: 'week'}}",

@@ -257,13 +257,12 @@ fn variables_of_a_command_are_evaluated_once() {
     ];
     for (expressions, values) in cases {
         assert_eq!(
-            evaluate_variables(&json(expressions), NOW, Collator::BINARY).unwrap(),
+            evaluate_variables(&json(expressions), &surroundings()).unwrap(),
             json(values),
             "{expressions}"
         );
     }
-    let now =
-        evaluate_variables(&json("{t: '$$NOW', z: '$$REMOVE'}"), NOW, Collator::BINARY).unwrap();
+    let now = evaluate_variables(&json("{t: '$$NOW', z: '$$REMOVE'}"), &surroundings()).unwrap();
     assert!(matches!(now.get("t"), Some(Value::DateTime(NOW))));
     // A missing value is a missing value where the variable is used.
     let kind = Expr::parse(&value("{$type: '$$z'}").as_value(), &with(&now)).unwrap();
@@ -283,7 +282,7 @@ fn variables_of_a_command_are_evaluated_once() {
         ("{a: {$divide: [1, 0]}}", 2),
     ];
     for (expressions, code) in errors {
-        let error = evaluate_variables(&json(expressions), NOW, Collator::BINARY).unwrap_err();
+        let error = evaluate_variables(&json(expressions), &surroundings()).unwrap_err();
         assert_eq!(error.code().code(), code, "{expressions}: {error}");
     }
 }
@@ -338,4 +337,36 @@ fn sizes_random_numbers_and_disabled_operators() {
             ("'$$CLUSTER_TIME'", 51144, "CLUSTER_TIME"),
         ],
     );
+}
+
+fn surroundings() -> Environment<'static> {
+    Environment {
+        now_ms: NOW,
+        ..Environment::default()
+    }
+}
+
+#[test]
+fn the_cluster_time_is_known_in_a_replica_set() {
+    let variables = json("{t: Timestamp(7, 2)}");
+    let time = match variables.get("t") {
+        Some(Value::Timestamp(time)) => time,
+        other => panic!("{other:?}"),
+    };
+    let environment = Environment {
+        cluster_time: Some(time),
+        ..surroundings()
+    };
+    for (expression, expected) in [
+        ("'$$CLUSTER_TIME'", Some("Timestamp(7, 2)")),
+        ("'$$CLUSTER_TIME.t'", None),
+        ("{$tsSecond: '$$CLUSTER_TIME'}", Some("NumberLong(7)")),
+    ] {
+        let expr = Expr::parse(&value(expression).as_value(), &environment).unwrap();
+        let result = expr.eval_owned(Doc::empty(), NOW).unwrap();
+        let shown = |value: Option<OwnedValue>| value.map(|value| canonical(&value.as_value()));
+        assert_eq!(shown(result), shown(expected.map(value)), "{expression}");
+    }
+    let values = evaluate_variables(&json("{t: '$$CLUSTER_TIME'}"), &environment).unwrap();
+    assert_eq!(values, variables);
 }

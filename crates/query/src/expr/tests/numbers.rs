@@ -106,6 +106,9 @@ fn rounding() {
             ("{$trunc: [1299, -2]}", "1200"),
             ("{$round: null}", "null"),
             ("{$round: [1.5, null]}", "null"),
+            ("{$round: [1.5, '$none']}", "null"),
+            ("{$trunc: [1.5, '$none']}", "null"),
+            ("{$round: [1.5]}", "2.0"),
             ("{$ceil: '$none'}", "null"),
         ],
     );
@@ -124,6 +127,17 @@ fn rounding() {
             ),
             ("{$round: [1, 101]}", 51083, "[-20, 100]"),
             ("{$round: [1, 1.5]}", 51082, "integral"),
+            (
+                "{$trunc: [1, NumberLong(3000000000)]}",
+                51082,
+                "precision argument to  $trunc must be a integral value",
+            ),
+            ("{$round: [1, 'x']}", 16004, "from BSON type string to long"),
+            (
+                "{$round: ['x', null]}",
+                51081,
+                "$round only supports numeric types, not string",
+            ),
         ],
     );
 }
@@ -144,7 +158,11 @@ fn powers_and_logarithms() {
             ("{$pow: [2, -1]}", "0.5"),
             ("{$pow: [-1, -3]}", "-1"),
             ("{$pow: [NumberLong(2), 3]}", "NumberLong(8)"),
-            ("{$pow: [NumberDecimal('1.1'), 2]}", "NumberDecimal('1.21')"),
+            (
+                "{$pow: [NumberDecimal('1.1'), 2]}",
+                "NumberDecimal('1.210000000000000000000000000000000')",
+            ),
+            ("{$pow: ['x', null]}", "null"),
             ("{$pow: [4, 0.5]}", "2.0"),
             ("{$exp: 0}", "1.0"),
             ("{$ln: 1}", "0.0"),
@@ -163,6 +181,119 @@ fn powers_and_logarithms() {
             ("{$log10: -1}", 28761, "positive number"),
             ("{$log: [8, 1]}", 28759, "not equal to 1"),
             ("{$log: [0, 2]}", 28758, "positive"),
+        ],
+    );
+}
+
+/// Of decimals all operators have all digits, also beyond the range of doubles.
+#[test]
+fn powers_and_logarithms_of_decimals() {
+    check(
+        "{}",
+        &[
+            (
+                "{$ln: NumberDecimal('1E-6143')}",
+                "NumberDecimal('-14144.78022626242263692252150612605')",
+            ),
+            (
+                "{$ln: NumberDecimal('2')}",
+                "NumberDecimal('0.6931471805599453094172321214581766')",
+            ),
+            ("{$ln: NumberDecimal('1.00')}", "NumberDecimal('0')"),
+            (
+                "{$ln: NumberDecimal('Infinity')}",
+                "NumberDecimal('Infinity')",
+            ),
+            ("{$ln: NumberDecimal('NaN')}", "NaN"),
+            (
+                "{$log10: NumberDecimal('1E-6176')}",
+                "NumberDecimal('-6176')",
+            ),
+            ("{$log10: NumberDecimal('1000.0')}", "NumberDecimal('3')"),
+            (
+                "{$log10: NumberDecimal('2')}",
+                "NumberDecimal('0.3010299956639811952137388947244930')",
+            ),
+            ("{$log: [NumberDecimal('8'), 2]}", "NumberDecimal('3')"),
+            (
+                "{$log: [2, NumberDecimal('8')]}",
+                "NumberDecimal('0.3333333333333333333333333333333333')",
+            ),
+            (
+                "{$log: [NumberDecimal('1E6144'), NumberDecimal('1E-6143')]}",
+                "NumberDecimal('-1.000162786911932280644636171251831')",
+            ),
+            (
+                "{$exp: NumberDecimal('1')}",
+                "NumberDecimal('2.718281828459045235360287471352662')",
+            ),
+            (
+                "{$exp: NumberDecimal('1E6144')}",
+                "NumberDecimal('Infinity')",
+            ),
+            (
+                "{$exp: NumberDecimal('-1E6144')}",
+                "NumberDecimal('0E-6176')",
+            ),
+            ("{$exp: NumberDecimal('0.0')}", "NumberDecimal('1')"),
+            ("{$sqrt: NumberDecimal('4.00')}", "NumberDecimal('2.0')"),
+            (
+                "{$sqrt: NumberDecimal('1E6144')}",
+                "NumberDecimal('1.00000000000000000E+3072')",
+            ),
+            (
+                "{$sqrt: NumberDecimal('1E-6175')}",
+                "NumberDecimal('3.162277660168379331998893544432719E-3088')",
+            ),
+            (
+                "{$pow: [NumberDecimal('2'), 0.5]}",
+                "NumberDecimal('1.414213562373095048801688724209698')",
+            ),
+            (
+                "{$pow: [NumberDecimal('1E6144'), 2]}",
+                "NumberDecimal('Infinity')",
+            ),
+            (
+                "{$pow: [NumberDecimal('-10'), NumberDecimal('6145')]}",
+                "NumberDecimal('-Infinity')",
+            ),
+            ("{$pow: [NumberDecimal('-2'), 0.5]}", "NumberDecimal('NaN')"),
+            (
+                "{$pow: [NumberDecimal('NaN'), 0]}",
+                "NumberDecimal('1.000000000000000000000000000000000')",
+            ),
+        ],
+    );
+    check_errors(
+        "{}",
+        &[
+            (
+                "{$ln: NumberDecimal('0')}",
+                28766,
+                "positive number, but is",
+            ),
+            (
+                "{$ln: NumberDecimal('-1E-6143')}",
+                28766,
+                "positive number, but is",
+            ),
+            ("{$log: [NumberDecimal('-1E-6143'), 2]}", 28758, "positive"),
+            ("{$log: [2, NumberDecimal('1.0')]}", 28759, "not equal to 1"),
+            (
+                "{$sqrt: NumberDecimal('-1E-6176')}",
+                28714,
+                "greater than or equal to 0",
+            ),
+            (
+                "{$pow: [NumberDecimal('0'), NumberDecimal('-1E-6143')]}",
+                28764,
+                "negative exponent",
+            ),
+            (
+                "{$mod: [1, NumberDecimal('0')]}",
+                5733415,
+                "can't $mod by zero",
+            ),
         ],
     );
 }
@@ -206,6 +337,88 @@ fn statistics_over_arguments_or_one_array() {
             ("{$min: '$none'}", "null"),
             ("{$stdDevPop: [1, 3]}", "1.0"),
             ("{$stdDevSamp: [5]}", "null"),
+        ],
+    );
+}
+
+#[test]
+fn sums_of_decimals_keep_the_digits_of_doubles() {
+    check(
+        "{}",
+        &[
+            (
+                "{$sum: [NumberDecimal('1'), 0.5, 2]}",
+                "NumberDecimal('3.5')",
+            ),
+            (
+                "{$sum: [NumberDecimal('1'), 0.1]}",
+                "NumberDecimal('1.100000000000000005551115123125783')",
+            ),
+            (
+                "{$avg: [NumberDecimal('1'), 2, 2]}",
+                "NumberDecimal('1.666666666666666666666666666666667')",
+            ),
+            // The millisecond of a date is exact beyond the integers of doubles.
+            (
+                "{$subtract: [{$add: [Date(0), NumberDecimal('9007199254740993')]}, Date(0)]}",
+                "NumberLong('9007199254740993')",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn trigonometry_of_decimals() {
+    check(
+        "{}",
+        &[
+            (
+                "{$sin: NumberDecimal('1')}",
+                "NumberDecimal('0.8414709848078965066525023216302990')",
+            ),
+            (
+                "{$sin: NumberDecimal('1E6144')}",
+                "NumberDecimal('0.9168078385445297016578219657016703')",
+            ),
+            ("{$sin: NumberDecimal('NaN')}", "NumberDecimal('NaN')"),
+            ("{$cos: NumberDecimal('0')}", "NumberDecimal('1')"),
+            (
+                "{$acos: NumberDecimal('-1')}",
+                "NumberDecimal('3.141592653589793238462643383279503')",
+            ),
+            (
+                "{$atanh: NumberDecimal('-1')}",
+                "NumberDecimal('-Infinity')",
+            ),
+            ("{$acosh: NumberDecimal('1')}", "NumberDecimal('0')"),
+            (
+                "{$atan2: [NumberDecimal('-0'), -1]}",
+                "NumberDecimal('-3.141592653589793238462643383279503')",
+            ),
+            (
+                "{$degreesToRadians: NumberDecimal('180')}",
+                "NumberDecimal('3.141592653589793238462643383279503')",
+            ),
+            (
+                "{$radiansToDegrees: NumberDecimal('1')}",
+                "NumberDecimal('57.29577951308232087679815481410517')",
+            ),
+        ],
+    );
+    check_errors(
+        "{}",
+        &[
+            (
+                "{$asin: NumberDecimal('1.000000000000000000000000000000001')}",
+                50989,
+                "[-1,1]",
+            ),
+            ("{$cos: NumberDecimal('-Infinity')}", 50989, "(-inf,inf)"),
+            (
+                "{$acosh: NumberDecimal('0.9999999999999999999999999999999999')}",
+                50989,
+                "[1,inf]",
+            ),
         ],
     );
 }

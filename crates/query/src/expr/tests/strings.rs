@@ -77,6 +77,10 @@ fn parts_and_search() {
             ("{$rtrim: {input: 'xxaxx', chars: 'x'}}", "'xxa'"),
             ("{$trim: {input: '$n'}}", "null"),
             ("{$trim: {input: 'x', chars: null}}", "null"),
+            ("{$trim: {input: ' x', chars: '$none'}}", "null"),
+            ("{$ltrim: {input: ' x', chars: '$none'}}", "null"),
+            ("{$rtrim: {input: ' x', chars: '$none'}}", "null"),
+            ("{$ltrim: {input: ' x'}}", "'x'"),
         ],
     );
     check_errors(

@@ -2,10 +2,10 @@
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
 use crate::display;
+use crate::element_order::ElementOrder;
 use crate::raw;
 use frond_bson::{ArrayBuf, Collator, Doc, OwnedValue, Value};
 use frond_error::{Error, Result};
-use std::cmp::Ordering;
 
 /// `{$push: {<path>: <value> | {$each: [..], $position: n, $sort: .., $slice: n}}}`.
 pub(super) const PUSH: Operator = Operator {
@@ -54,7 +54,10 @@ fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
                     ))
                 })?);
             }
-            ("$sort", value) => push.sort = Some(parse_sort(value)?),
+            ("$sort", value) => {
+                let order = ElementOrder::parse(value);
+                push.sort = Some(order.map_err(|fault| Error::bad_value(fault.message()))?);
+            }
             _ => {
                 return Err(Error::bad_value(format!(
                     "Unrecognized clause in $push: {}",
@@ -66,91 +69,11 @@ fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     argument.here(push)
 }
 
-/// The order of `$sort`: by the elements themselves, or by some of their fields.
-#[derive(Debug)]
-enum Sort {
-    Whole { descending: bool },
-    Fields(Vec<(String, bool)>),
-}
-
-/// Whether 1 or -1 is written; other values are refused.
-fn is_descending(value: &Value<'_>) -> Option<bool> {
-    match value.as_f64() {
-        Some(1.0) => Some(false),
-        Some(-1.0) => Some(true),
-        _ => None,
-    }
-}
-
-fn parse_sort(value: Value<'_>) -> Result<Sort> {
-    let fields = match value {
-        Value::Document(fields) => fields,
-        value if value.is_number() => {
-            let descending = is_descending(&value).ok_or_else(|| {
-                Error::bad_value("The $sort element value must be either 1 or -1")
-            })?;
-            return Ok(Sort::Whole { descending });
-        }
-        _ => {
-            return Err(Error::bad_value(
-                "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to \
-                 sort embedded fields",
-            ));
-        }
-    };
-    let mut parsed = Vec::new();
-    for (path, direction) in fields.iter() {
-        if path.is_empty() {
-            return Err(Error::bad_value("The $sort field cannot be empty"));
-        }
-        if path.split('.').any(str::is_empty) {
-            return Err(Error::bad_value(format!(
-                "The $sort field is a dotted field but has an empty part: {path}"
-            )));
-        }
-        let descending = is_descending(&direction)
-            .ok_or_else(|| Error::bad_value("The $sort element value must be either 1 or -1"))?;
-        parsed.push((path.to_owned(), descending));
-    }
-    if parsed.is_empty() {
-        return Err(Error::bad_value(
-            "The $sort pattern is empty when it should be a set of fields.",
-        ));
-    }
-    Ok(Sort::Fields(parsed))
-}
-
-impl Sort {
-    fn compare(&self, a: &Value<'_>, b: &Value<'_>, collator: &Collator) -> Ordering {
-        let directed = |order: Ordering, descending: bool| {
-            if descending { order.reverse() } else { order }
-        };
-        match self {
-            Sort::Whole { descending } => directed(collator.compare(a, b), *descending),
-            Sort::Fields(fields) => (fields.iter())
-                .map(|(path, descending)| {
-                    let order = collator.compare(&field(a, path), &field(b, path));
-                    directed(order, *descending)
-                })
-                .find(|order| order.is_ne())
-                .unwrap_or(Ordering::Equal),
-        }
-    }
-}
-
-/// What an element is sorted by; null if it has no such field.
-fn field<'a>(element: &Value<'a>, path: &str) -> Value<'a> {
-    match element {
-        Value::Document(doc) => frond_bson::path::get_path(doc, path).unwrap_or(Value::Null),
-        _ => Value::Null,
-    }
-}
-
 #[derive(Debug, Default)]
 struct Push {
     values: Vec<OwnedValue>,
     position: Option<i64>,
-    sort: Option<Sort>,
+    sort: Option<ElementOrder>,
     /// How `sort` compares strings.
     collator: Collator,
     slice: Option<i64>,
@@ -167,7 +90,7 @@ impl Push {
         };
         values.splice(at..at, self.values.iter().map(OwnedValue::as_value));
         if let Some(sort) = &self.sort {
-            values.sort_by(|a, b| sort.compare(a, b, &self.collator));
+            sort.sort(&mut values, &self.collator);
         }
         match self.slice {
             None => {}
