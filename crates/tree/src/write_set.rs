@@ -330,11 +330,14 @@ impl WriteSet {
             self.failure.get_or_insert(error);
             return;
         }
-        let (long, put_key): (u8, fn(&mut Vec<u8>, &[u8])) = match key_len > SHORT_KEY_BYTES_MAX {
-            false => (0, Writer::put_key),
-            true => (LONG_KEYS, Writer::put_long_key),
+        let is_long = key_len > SHORT_KEY_BYTES_MAX;
+        let put_key = if is_long {
+            Writer::put_long_key
+        } else {
+            Writer::put_key
         };
-        self.payload.push(OP_DELETE_RANGE | long);
+        let flag = if is_long { LONG_KEYS } else { 0 };
+        self.payload.push(OP_DELETE_RANGE | flag);
         self.payload.extend_from_slice(&tree.0.to_le_bytes());
         put_key(&mut self.payload, lower);
         self.payload.push(u8::from(upper.is_some()));

@@ -81,7 +81,7 @@ impl<'v> Parser<'v> {
                     16410,
                     format!(
                         "The field path {} has to be valid UTF-8",
-                        crate::display::computed(&value)
+                        crate::display::value(&value)
                     ),
                 ))
             }

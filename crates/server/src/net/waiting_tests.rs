@@ -641,7 +641,12 @@ async fn reads_go_on_beside_as_many_long_scans_as_there_are_tickets() {
     // The first ones may have given their tickets back before the last ones begin.
     wait_until("as many scans as tickets", || {
         let scanned = doc! {"currentOp": 1, "ns": "admin.scanned"};
-        let running = first.run(&scanned).get_array("inprog").unwrap().values().count();
+        let running = first
+            .run(&scanned)
+            .get_array("inprog")
+            .unwrap()
+            .values()
+            .count();
         running == Lane::Read.tickets()
     });
     first.run(&doc! {"find": "other", "filter": {"_id": 1}});

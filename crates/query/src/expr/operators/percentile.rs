@@ -34,7 +34,7 @@ impl Percentiles {
                 code,
                 format!(
                     "specification must be an object; found {name}: {}",
-                    crate::display::computed(&argument)
+                    crate::display::value(&argument)
                 ),
             ));
         };
@@ -87,7 +87,7 @@ fn shares(parser: &mut Parser<'_>, p: Value<'_>) -> Result<Vec<f64>> {
             7750300,
             format!(
                 "The $percentile 'p' field must be an array of constant values, but found value: {}.",
-                crate::display::computed(&p)
+                crate::display::value(&p)
             ),
         ));
     }
@@ -110,7 +110,7 @@ fn shares(parser: &mut Parser<'_>, p: Value<'_>) -> Result<Vec<f64>> {
                 format!(
                     "The $percentile 'p' field must be an array of numbers from [0.0, 1.0] range, \
                      but found: {}.",
-                    crate::display::computed(&value)
+                    crate::display::value(&value)
                 ),
             ));
         };
