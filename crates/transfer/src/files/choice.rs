@@ -78,6 +78,11 @@ impl Chooser {
         }
     }
 
+    /// Whether the whole dump is meant.
+    pub fn is_open(&self) -> bool {
+        self.filter.is_open() && self.database.is_none() && self.collection.is_none()
+    }
+
     /// The treatment of a collection.
     pub fn choose(&self, from: &Collection) -> Choice {
         let (database, name) = (from.database.as_str(), from.name.as_str());

@@ -196,8 +196,10 @@ impl<'a> Restore<'a> {
         Ok(())
     }
 
+    /// Whether the options choose nothing of the dump.
     fn has_nothing(&self) -> bool {
-        self.parts.is_empty()
+        !self.chooser.is_open()
+            && self.parts.is_empty()
             && self.accounts.is_empty()
             && self.left_out.refusals().next().is_none()
     }
@@ -256,7 +258,6 @@ impl<'a> Restore<'a> {
             targets: HashMap::new(),
         };
         let has_oplog = listed.iter().any(|(collection, _)| is_oplog(collection));
-        let is_empty = listed.is_empty();
         for (collection, metadata) in listed {
             if self.chooser.choose(&collection) == Choice::Import {
                 if metadata.is_series() {
@@ -290,7 +291,7 @@ impl<'a> Restore<'a> {
                 self.create(&mut sorter.client, at)?;
             }
         }
-        if !is_empty && first_entry.is_none() && self.has_nothing() {
+        if first_entry.is_none() && self.has_nothing() {
             return Err(nothing_chosen());
         }
         if let Some(first) = first_entry {
