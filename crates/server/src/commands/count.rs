@@ -46,9 +46,8 @@ impl Command for Count {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let of_buckets;
         let mut request = parse(&cx.args())?;
-        of_buckets = of_measurements(cx, &namespace, request.filter)?;
+        let of_buckets = of_measurements(cx, &namespace, request.filter)?;
         if of_buckets.is_some() {
             request.filter = of_buckets.as_deref();
         }

@@ -46,10 +46,9 @@ impl Command for Find {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
         let variables = args.variables()?;
-        let of_buckets;
         let mut find = Finding::parse(&args, variables.as_deref())?;
         let namespace = cx.namespace()?;
-        of_buckets = of_measurements(cx, &namespace, find.request.filter)?;
+        let of_buckets = of_measurements(cx, &namespace, find.request.filter)?;
         if of_buckets.is_some() {
             find.request.filter = of_buckets.as_deref();
         }

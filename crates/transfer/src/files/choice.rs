@@ -156,21 +156,23 @@ impl LeftOut {
     }
 }
 
+/// The chooser of a command line.
+#[cfg(test)]
+pub fn chooser(words: &str) -> Chooser {
+    use clap::{Args, Command, FromArgMatches};
+
+    let command = ImportOptions::augment_args(Command::new("import"));
+    let matches =
+        command.get_matches_from(std::iter::once("import").chain(words.split_whitespace()));
+    let options = ImportOptions::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    Chooser::new(&options, options.common.db.as_deref())
+}
+
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::inventory::in_database;
-    use clap::{Args, Command, FromArgMatches};
     use frond_bson::doc;
-
-    fn options(words: &[&str]) -> ImportOptions {
-        let command = ImportOptions::augment_args(Command::new("import"));
-        let matches = command
-            .try_get_matches_from([&["import"], words].concat())
-            .unwrap();
-        ImportOptions::from_arg_matches(&matches).unwrap()
-    }
 
     #[test]
     fn what_is_meant_is_imported_or_named() {
@@ -205,8 +207,7 @@ mod tests {
             ("", "shop.$admin.system.version", Nothing),
             ("--no-users", "shop.$admin.system.roles", Nothing),
         ] {
-            let options = options(&words.split_whitespace().collect::<Vec<_>>());
-            let chooser = Chooser::new(&options, options.common.db.as_deref());
+            let chooser = chooser(words);
             let (database, name) = from.split_once('.').unwrap();
             let choice = chooser.choose(&in_database(database, name));
             assert_eq!(choice, expected, "{words} {from}");

@@ -571,6 +571,7 @@ fn changed(index: &Doc, change: &Doc) -> DocBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::choice::chooser;
     use super::*;
 
     #[test]
@@ -597,5 +598,53 @@ mod tests {
             changed(&index, &doc! { "name": "a_1", "hidden": false }),
             doc! { "key": { "a": 1 }, "name": "a_1", "expireAfterSeconds": 5, "hidden": false }
         );
+    }
+
+    #[test]
+    fn entries_count_that_change_what_is_imported() {
+        let nested = doc! { "op": "i", "ns": "shop.a", "o": { "_id": 1 } };
+        for (entry, in_all, of_b) in [
+            (doc! { "op": "n", "ns": "", "o": {} }, false, false),
+            (doc! { "op": "n", "ns": "shop.b", "o": {} }, false, false),
+            (doc! { "op": "i", "ns": "shop.b", "o": {} }, true, true),
+            (doc! { "op": "i", "ns": "shop.a", "o": {} }, true, false),
+            (
+                doc! { "op": "u", "ns": "shop.system.buckets.b", "o": {} },
+                true,
+                true,
+            ),
+            (
+                doc! { "op": "i", "ns": "config.transactions", "o": {} },
+                false,
+                false,
+            ),
+            (
+                doc! { "op": "c", "ns": "shop.$cmd", "o": { "drop": "a" } },
+                true,
+                false,
+            ),
+            (
+                doc! { "op": "c", "ns": "shop.$cmd", "o": { "dropDatabase": 1 } },
+                true,
+                true,
+            ),
+            (
+                doc! { "op": "c", "ns": "admin.$cmd", "o": { "applyOps": [&nested] } },
+                true,
+                false,
+            ),
+            (
+                doc! { "op": "c", "ns": "admin.$cmd", "o": { "commitTransaction": 1 } },
+                false,
+                false,
+            ),
+        ] {
+            let meant = |words: &str| is_meant(&entry, &chooser(words));
+            assert_eq!(
+                (meant(""), meant("--include shop.b")),
+                (in_all, of_b),
+                "{entry:?}"
+            );
+        }
     }
 }
