@@ -571,7 +571,7 @@ fn changed(index: &Doc, change: &Doc) -> DocBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::choice::chooser;
+    use crate::files::choice::chooser;
     use super::*;
 
     #[test]
