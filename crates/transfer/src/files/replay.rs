@@ -571,8 +571,8 @@ fn changed(index: &Doc, change: &Doc) -> DocBuf {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::choice::chooser;
     use super::*;
+    use crate::files::choice::chooser;
 
     #[test]
     fn entries_lose_what_belongs_to_another_server() {
