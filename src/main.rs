@@ -80,7 +80,6 @@ mod tests {
                 let about = about.unwrap_or_default();
                 assert!(!about.is_empty(), "{name} has no description");
                 assert!(!about.contains("Options of"), "{name}: {about}");
-                assert!(!about.contains('`'), "{name}: {about}");
                 assert!(!about.ends_with('.'), "{name}: {about}");
                 check(command);
             }
