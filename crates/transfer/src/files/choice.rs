@@ -80,7 +80,12 @@ impl Chooser {
 
     /// Whether the whole dump is meant.
     pub fn is_open(&self) -> bool {
-        self.filter.is_open() && self.database.is_none() && self.collection.is_none()
+        self.database.is_none() && self.takes_whole_databases()
+    }
+
+    /// Whether all of the dump is meant, or all of one database.
+    pub fn takes_whole_databases(&self) -> bool {
+        self.filter.is_open() && self.collection.is_none()
     }
 
     /// The treatment of a collection.

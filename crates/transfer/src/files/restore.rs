@@ -94,11 +94,12 @@ impl<'a> Restore<'a> {
     /// A folder.
     pub fn dump(mut self, progress: &Progress) -> Result<Done> {
         let folder = dump::read(&self.job.options.file, self.database)?;
-        for path in &folder.unknown {
-            self.done.refused.push(Refusal {
+        if self.chooser.takes_whole_databases() {
+            let unknown = folder.unknown.iter().map(|path| Refusal {
                 what: path.display().to_string(),
                 why: "the file is no part of a dump".to_owned(),
             });
+            self.done.refused.extend(unknown);
         }
         let mut files: Vec<(Collection, PathBuf)> = Vec::new();
         for part in folder.parts {
