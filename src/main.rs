@@ -70,4 +70,20 @@ mod tests {
     fn the_command_line_is_sound() {
         super::command_line().debug_assert();
     }
+
+    #[test]
+    fn every_command_says_what_it_does() {
+        fn check(command: &clap::Command) {
+            for command in command.get_subcommands() {
+                let name = command.get_name();
+                let about = command.get_about().map(ToString::to_string);
+                let about = about.unwrap_or_default();
+                assert!(!about.is_empty(), "{name} has no description");
+                assert!(!about.contains("Options of"), "{name}: {about}");
+                assert!(!about.ends_with('.'), "{name}: {about}");
+                check(command);
+            }
+        }
+        check(&super::command_line());
+    }
 }

@@ -26,6 +26,13 @@ pub struct Listed {
     pub is_ordered: bool,
 }
 
+impl Listed {
+    /// Whether it is a time series.
+    pub fn is_series(&self) -> bool {
+        self.options.contains_key("timeseries")
+    }
+}
+
 /// Documents and bytes of a collection, as its statistics say.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {

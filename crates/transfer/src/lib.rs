@@ -1,6 +1,7 @@
 //! Moves data between servers that speak MongoDB's wire protocol, and between servers and files.
 #![forbid(unsafe_code)]
 
+mod entries;
 mod error;
 mod files;
 #[doc(hidden)]
@@ -22,12 +23,19 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 pub use error::{Error, Result};
 
+/// A command with these options. The comment on their type, which becomes the description of the command, is for developers.
+fn described<T: Args>(name: &'static str, about: &'static str) -> Command {
+    T::augment_args(Command::new(name))
+        .about(about)
+        .long_about(None)
+}
+
 /// The command line of `frond migrate`.
 #[must_use]
 pub fn migrate_command() -> Command {
-    migrate::Options::augment_args(
-        Command::new("migrate")
-            .about("Copy another server's data, users and indexes, and follow its changes"),
+    described::<migrate::Options>(
+        "migrate",
+        "Copy another server's data, users and indexes, and follow its changes",
     )
 }
 
@@ -43,9 +51,9 @@ pub fn migrate(arguments: &ArgMatches) -> ExitCode {
 /// The command line of `frond export`.
 #[must_use]
 pub fn export_command() -> Command {
-    files::ExportOptions::augment_args(
-        Command::new("export")
-            .about("Write documents to files of JSON, CSV or TSV, or as a BSON dump or archive"),
+    described::<files::ExportOptions>(
+        "export",
+        "Write documents to files of JSON, CSV or TSV, or as a BSON dump or archive",
     )
 }
 
@@ -61,9 +69,9 @@ pub fn export(arguments: &ArgMatches) -> ExitCode {
 /// The command line of `frond import`.
 #[must_use]
 pub fn import_command() -> Command {
-    files::ImportOptions::augment_args(
-        Command::new("import")
-            .about("Read documents from files of JSON, CSV or TSV, or from a BSON dump or archive"),
+    described::<files::ImportOptions>(
+        "import",
+        "Read documents from files of JSON, CSV or TSV, or from a BSON dump or archive",
     )
 }
 

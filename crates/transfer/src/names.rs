@@ -5,6 +5,9 @@ use frond_client::Collection;
 /// The database in which a migration keeps its state.
 pub const STATE_DATABASE: &str = "frond_migrate";
 
+/// What the name of a time series has before it where its buckets are kept.
+pub const BUCKETS: &str = "system.buckets.";
+
 /// `--include` and `--exclude`. A name is `database`, `database.collection`, or has `*` for any text.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -23,9 +26,11 @@ impl Filter {
 
     /// Whether a collection is moved.
     pub fn takes(&self, collection: &Collection) -> bool {
-        if is_internal(collection) {
-            return false;
-        }
+        !is_internal(collection) && self.chooses(collection)
+    }
+
+    /// Whether the options choose a collection, even one that a server keeps for itself.
+    pub fn chooses(&self, collection: &Collection) -> bool {
         let name = collection.to_string();
         let fits = |pattern: &String| {
             matches(pattern, &name)
@@ -41,13 +46,22 @@ impl Filter {
 }
 
 /// Collections that a server keeps for itself.
-fn is_internal(collection: &Collection) -> bool {
+pub fn is_internal(collection: &Collection) -> bool {
     let Collection { database, name } = collection;
     if ["local", "config", STATE_DATABASE].contains(&database.as_str()) || name.contains('$') {
         return true;
     }
     (name.starts_with("system.") && name != "system.js")
         || (database == "admin" && ["tempusers", "temproles"].contains(&name.as_str()))
+}
+
+/// The time series whose buckets a collection has.
+pub fn series_of(collection: &Collection) -> Option<Collection> {
+    let name = collection.name.strip_prefix(BUCKETS)?;
+    Some(Collection {
+        database: collection.database.clone(),
+        name: name.to_owned(),
+    })
 }
 
 /// Whether `*` of a pattern can stand for texts so that it is the name.

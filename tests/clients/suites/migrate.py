@@ -387,11 +387,11 @@ def from_ferretdb_and_back():
             client.shop.things.insert_many([{"s": n} for n in range(1_000)])
             client.shop.things.create_index("s")
         with Writer(source, plain=True) as writer, connect(target) as theirs:
-            process = migrate(source, target)
+            process = migrate(source, target, "--no-users")
             wait_until("the copy", lambda: theirs.shop.things.estimated_document_count() >= 1_000 or process.poll() is not None)
             process.kill()
             process.communicate()
-            process = migrate(source, target)
+            process = migrate(source, target, "--no-users")
             await_following(theirs, process)
             writes = writer.writes
             wait_until("more writes", lambda: writer.writes > writes + 10)
@@ -414,11 +414,11 @@ def from_mongo_java_server():
             client.shop.things.insert_many([{"s": n} for n in range(1_000)])
             client.shop.things.create_index("s")
         with Writer(source) as writer, connect(target) as theirs:
-            process = migrate(source, target)
+            process = migrate(source, target, "--no-users")
             wait_until("the copy", lambda: theirs.shop.things.estimated_document_count() >= 1_000 or process.poll() is not None)
             process.kill()
             process.communicate()
-            process = migrate(source, target)
+            process = migrate(source, target, "--no-users")
             await_following(theirs, process)
             writes = writer.writes
             wait_until("more writes", lambda: writer.writes > writes + 10)
@@ -426,6 +426,44 @@ def from_mongo_java_server():
             process.send_signal(signal.SIGINT)
             finish(process)
         same(source, target, with_indexes=False)
+
+
+@test
+def a_time_series_that_is_written_meanwhile_is_named():
+    series = {"timeField": "at", "metaField": "where"}
+    with Two(Server(BINARY, replica_set="rs0"), Server(BINARY)) as (source, target):
+        with connect(source) as client, connect(target) as theirs:
+            client.shop.create_collection("weather", timeseries=series)
+            client.shop.weather.insert_many([{"_id": n, "at": datetime.datetime(2026, 1, 2), "where": n} for n in range(10)])
+            process = migrate(source, target, "--no-verify")
+            await_following(theirs, process)
+            client.shop.weather.insert_one({"_id": 10, "at": datetime.datetime(2026, 1, 3), "where": 1})
+            process.send_signal(signal.SIGINT)
+            said = finish(process, code=2)
+            assert "changes of the time series shop.weather are not followed" in said, said
+            assert "shop.weather" in said.split("switching")[1], said
+            said = moved(source, target, "--cutover", "--restart", "--drop", "--no-verify")
+            equal(theirs.shop.weather.count_documents({}), 11)
+
+
+@test
+def users_that_the_source_hides_are_named():
+    with Two(SecuredServer(BINARY), Server(BINARY)) as (source, target):
+        operator, password = SecuredServer.ADMIN
+        with pymongo.MongoClient(f"mongodb://{operator}:{password.replace(' ', '%20')}@127.0.0.1:{source.port}") as admin:
+            admin.own.c.insert_one({"_id": 1})
+            # As backup, but without the right to read users.
+            privileges = [{"resource": {"db": "", "collection": ""}, "actions": ["find", "listCollections", "listIndexes", "collStats"]},
+                          {"resource": {"cluster": True}, "actions": ["listDatabases", "serverStatus"]}]
+            admin.admin.command("createRole", "copier", privileges=privileges, roles=[])
+            admin.admin.command("createUser", "cora", pwd="for cora", roles=["copier"])
+        login = f"mongodb://cora:for%20cora@127.0.0.1:{source.port}/?authSource=admin"
+        options = ("--follow", "none", "--cutover")
+        said = finish(migrate(source, target, *options, uri=login), code=2)
+        assert "users and roles: the source does not show them" in said and "--no-users" in said, said
+        said = finish(migrate(source, target, *options, "--dry-run", uri=login), code=2)
+        assert "users and roles: the source does not show them" in said, said
+        finish(migrate(source, target, *options, "--no-users", uri=login))
 
 
 @test

@@ -1,15 +1,18 @@
 """`frond export` and `frond import`: round trips of every format, and files as MongoDB's tools write and read them, which this
 program writes and reads by itself."""
 
+import base64
 import csv
 import datetime
 import gzip
+import hashlib
 import json
 import os
 import re
 import struct
 import subprocess
 import tempfile
+import urllib.parse
 
 import bson
 import pymongo
@@ -139,6 +142,34 @@ def the_first_version_of_the_format(setting):
 
 
 @test
+def the_forms_of_the_shell(setting):
+    target = setting.client.transfer.target
+    target.drop()
+    text = (
+        "{ _id: ObjectId(\"0123456789abcdef01234567\"), nan: NaN, inf: -Infinity, at: ISODate('1970-01-01T00:00:01Z'), n: NumberLong(\"5\"),\n"
+        "  i: NumberInt(6), d: NumberDecimal('1.50'), b: BinData(0, 'YWJj'), t: Timestamp(1, 2), ref: DBRef('c', 1), r: /}'[x]\\/{/i,\n"
+        "  old: new Date(1000), min: MinKey, 'quoted': 'it\\'s', hex: 0x1F, }\n"
+        "{_id: 2}"
+    )
+    path = setting.write("shell.json", text)
+    frond("import", "-d", "transfer", "-c", "target", "--legacy", path)
+    first, second = target.find({}, sort=[("nan", -1)])
+    equal(second, {"_id": 2})
+    nan = first.pop("nan")
+    assert isinstance(nan, float) and nan != nan, nan
+    equal(first, {
+        "_id": bson.ObjectId("0123456789abcdef01234567"), "inf": float("-inf"), "at": datetime.datetime(1970, 1, 1, 0, 0, 1), "n": 5, "i": 6,
+        "d": bson.Decimal128("1.50"), "b": b"abc", "t": bson.Timestamp(1, 2), "ref": bson.DBRef("c", 1), "r": bson.Regex("}'[x]/{", "i"),
+        "old": datetime.datetime(1970, 1, 1, 0, 0, 1), "min": bson.MinKey(), "quoted": "it's", "hex": 31,
+    })  # fmt: skip
+    equal(type(first["n"]), bson.Int64)
+    _, said = frond("import", "-d", "transfer", "-c", "target", text="{a: 1}", code=1)
+    assert "line 1" in said and "--legacy reads" in said, said
+    _, said = frond("import", "-d", "transfer", "-c", "target", "--legacy", text="{a: 1}\n{a: ObjectId(5)}", code=1)
+    assert "line 2: ObjectId takes" in said, said
+
+
+@test
 def errors_name_the_line(setting):
     target = setting.client.transfer.target
     target.drop()
@@ -262,20 +293,29 @@ def read_archive(data):
     return metadata, documents, ended
 
 
-def archive(parts):
-    """What mongodump writes, with blocks of two collections in turn."""
+def archive(parts, hidden="\0", last=None):
+    """What mongodump writes, with blocks of two collections in turn. Names that begin with `hidden` are not in the metadata; `last` is in
+    one piece behind all others."""
     out = struct.pack("<I", 0x8199E26D)
     out += bson.encode({"concurrent_collections": 4, "version": "0.1", "server_version": "4.4.1", "tool_version": "100.3.1"})
     for (database, name), (metadata, _) in parts.items():
+        if name.startswith(hidden):
+            continue
         text = json_util.dumps(metadata, json_options=json_util.CANONICAL_JSON_OPTIONS) if metadata else ""
         out += bson.encode({"db": database, "collection": name, "metadata": text, "size": 0, "type": "collection"})
     out += TERMINATOR
     halves = {key: ([bson.encode(d) for d in documents[::2]], [bson.encode(d) for d in documents[1::2]]) for key, (_, documents) in parts.items()}
+    if last:
+        halves[last] = ([], [bson.encode(d) for d in parts[last][1]])
     for half in (0, 1):
         for (database, name), blocks in halves.items():
+            if not blocks[half]:
+                continue
             out += bson.encode({"db": database, "collection": name, "EOF": False, "CRC": bson.Int64(0)})
             out += b"".join(blocks[half]) + TERMINATOR
     for (database, name), blocks in halves.items():
+        if f"system.buckets.{name}" in {other for _, other in halves}:
+            continue
         crc = crc64(b"".join(blocks[0] + blocks[1]))
         out += bson.encode({"db": database, "collection": name, "EOF": True, "CRC": bson.Int64(crc)}) + TERMINATOR
     return out
@@ -322,6 +362,258 @@ def an_archive_of_the_database_tools(setting):
     assert "shop.b: the archive is damaged" in said, said
     _, said = frond("import", setting.write("cut.archive", archive(parts)[:-40]), "--drop", code=1)
     assert "frond import: " in said, said
+
+
+def file_name(collection):
+    """As mongodump names the files of a collection."""
+    escaped = urllib.parse.quote(collection, safe="$&+:=@~")
+    if len(escaped) > 238:
+        digest = base64.urlsafe_b64encode(hashlib.sha1(collection.encode()).digest()).decode().rstrip("=")
+        escaped = f"{escaped[:208]}%24{digest}"
+    return escaped
+
+
+def write_dump(folder, parts, oplog=None):
+    """What mongodump writes: `parts` are metadata, or none, and documents, or none, by database and collection."""
+    for (database, name), (metadata, documents) in parts.items():
+        os.makedirs(os.path.join(folder, database), exist_ok=True)
+        if metadata is not None:
+            plain = file_name(name.removeprefix("system.buckets."))
+            with open(os.path.join(folder, database, f"{plain}.metadata.json"), "w") as file:
+                file.write(json_util.dumps(metadata, json_options=json_util.CANONICAL_JSON_OPTIONS))
+        if documents is not None:
+            with open(os.path.join(folder, database, f"{file_name(name)}.bson"), "wb") as file:
+                file.write(b"".join(bson.encode(document) for document in documents))
+    if oplog is not None:
+        with open(os.path.join(folder, "oplog.bson"), "wb") as file:
+            file.write(b"".join(bson.encode(entry) for entry in oplog))
+    return folder
+
+
+SERIES = {"timeField": "at", "metaField": "where", "granularity": "minutes", "bucketMaxSpanSeconds": 86400}
+AT = datetime.datetime(2026, 1, 2, 3, 4, 5)
+
+
+def series_metadata(name):
+    return {"options": {"timeseries": SERIES}, "indexes": [], "collectionName": name, "type": "timeseries"}
+
+
+def bucket(n):
+    control = {"version": 1, "min": {"at": AT}, "max": {"at": AT}}
+    return {"_id": bson.ObjectId(), "control": control, "meta": {"x": n}, "data": {"at": {"0": AT}, "t": {"0": n}}}
+
+
+@test
+def buckets_of_a_time_series_are_refused_by_name(setting):
+    plain = {"indexes": [], "collectionName": "a"}
+    in_folder = {
+        ("shop", "a"): (plain, [{"_id": 1}]),
+        ("shop", "system.buckets.weather"): (series_metadata("weather"), [bucket(1), bucket(2)]),
+    }
+    in_archive = archive({
+        ("shop", "a"): in_folder["shop", "a"],
+        ("shop", "weather"): (series_metadata("weather"), []),
+        ("shop", "system.buckets.weather"): (None, [bucket(1), bucket(2)]),
+    }, hidden="system.buckets.")  # fmt: skip
+    for path in (write_dump(setting.path("buckets"), in_folder), setting.write("buckets.archive", in_archive)):
+        setting.client.drop_database("shop")
+        _, said = frond("import", path, code=2)
+        assert "2 documents of shop.weather: a time series of MongoDB" in said, said
+        equal(setting.client.shop.list_collection_names(), ["a"])
+        equal(setting.client.shop.a.count_documents({}), 1)
+        setting.client.drop_database("shop")
+        frond("import", path, "--exclude", "shop.weather")
+        equal(setting.client.shop.list_collection_names(), ["a"])
+
+
+@test
+def measurements_of_a_time_series_come_back(setting):
+    shop = setting.client.shop
+    measurements = [{"_id": n, "at": AT, "where": {"x": n % 2}, "t": n} for n in range(4)]
+
+    def refill():
+        setting.client.drop_database("shop")
+        shop.create_collection("weather", timeseries=SERIES)
+        shop.weather.insert_many(measurements)
+
+    refill()
+    # As mongodump reads it, and with a query, whose field it has renamed.
+    buckets = shop["system.buckets.weather"]
+    read = list(buckets.find({}, sort=[("_id", 1)]))
+    equal(read, measurements)
+    equal([d["_id"] for d in buckets.find({"meta.x": 1}, sort=[("_id", 1)])], [1, 3])
+    equal(shop.command("count", "system.buckets.weather", query={"meta": {"x": 0}})["n"], 2)
+    for command in ("find", "count"):
+        field = {"find": "filter", "count": "query"}[command]
+        try:
+            shop.command(command, "system.buckets.weather", **{field: {"control.count": 1}})
+            raise AssertionError(command)
+        except pymongo.errors.OperationFailure as error:
+            equal(error.code, 238)
+    folder = write_dump(setting.path("series"), {("shop", "system.buckets.weather"): (series_metadata("weather"), read)})
+    parts = {("shop", "weather"): (series_metadata("weather"), []), ("shop", "system.buckets.weather"): (None, read)}
+    path = setting.write("series.archive", archive(parts, hidden="system.buckets."))
+    for source in (folder, path):
+        setting.client.drop_database("shop")
+        frond("import", source)
+        equal(list(shop.weather.find({}, sort=[("_id", 1)])), measurements)
+        equal(shop.weather.options()["timeseries"], SERIES)
+    for form in ("dump", "archive"):
+        refill()
+        out = setting.path(f"own-series-{form}")
+        frond("export", "-d", "shop", "--format", form, "-o", out)
+        setting.client.drop_database("shop")
+        frond("import", "--format", form, out)
+        equal(list(shop.weather.find({}, sort=[("_id", 1)])), measurements)
+        equal(shop.weather.options()["timeseries"], SERIES)
+
+
+@test
+def collections_with_long_names(setting):
+    name = "é" * 90
+    assert len(file_name(name)) == 238, file_name(name)
+    metadata = {"indexes": [{"v": 2, "key": {"_id": 1}, "name": "_id_"}], "collectionName": name, "type": "collection"}
+    folder = write_dump(setting.path("long"), {("shop", name): (metadata, [{"_id": n} for n in range(3)])})
+    setting.client.drop_database("shop")
+    frond("import", folder)
+    equal(setting.client.shop.list_collection_names(), [name])
+    equal(setting.client.shop[name].count_documents({}), 3)
+    out = setting.path("long-out")
+    frond("export", "-d", "shop", "--format", "dump", "-o", out)
+    equal(sorted(os.listdir(os.path.join(out, "shop"))), sorted(os.listdir(os.path.join(folder, "shop"))))
+    setting.client.drop_database("shop")
+    frond("import", out)
+    equal(setting.client.shop[name].count_documents({}), 3)
+    os.remove(os.path.join(folder, "shop", f"{file_name(name)}.metadata.json"))
+    _, said = frond("import", folder, "--drop", code=1)
+    assert "the name of the collection is cut" in said, said
+
+
+@test
+def what_is_left_out_is_named(setting):
+    user = {"_id": "own.anna", "user": "anna", "db": "own", "credentials": {}, "roles": []}
+    parts = {
+        ("shop", "a"): ({"indexes": [], "collectionName": "a"}, [{"_id": 1}]),
+        ("shop", "without"): ({"indexes": [], "collectionName": "without"}, None),
+        ("shop", "system.profile"): (None, [{"op": "query"}] * 3),
+        ("shop", "$admin.system.users"): (None, [user]),
+        ("config", "settings"): (None, [{"_id": "chunksize"}]),
+        ("admin", "system.version"): (None, [{"_id": "authSchema", "currentVersion": 5}]),
+        ("admin", "system.users"): (None, [user]),
+    }
+    folder = write_dump(setting.path("odd"), parts)
+    with open(os.path.join(folder, "shop", "b.bson.zst"), "wb"):
+        pass
+    setting.client.drop_database("shop")
+    _, said = frond("import", folder, "--mode", "upsert", code=2)
+    for part in [
+        "3 documents of shop.system.profile: ", "1 documents of shop.$admin.system.users: ", "1 documents of config.settings: ",
+        "1 documents of admin.system.users: users and roles are imported with --mode insert only", "b.bson.zst: the file is no part of a dump",
+        "documents of shop.without: the dump has the metadata",
+    ]:  # fmt: skip
+        assert part in said, f"{part}: {said}"
+    assert "system.version" not in said, said
+    equal(setting.client.shop.a.count_documents({}), 1)
+    frond("import", folder, "--drop", "--include", "shop.a")
+    _, said = frond("import", folder, "-d", "nothing", code=1)
+    assert "no dump is in this folder" in said, said
+    # Nothing is chosen.
+    whole = setting.write("one.archive", archive({("shop", "a"): parts["shop", "a"]}))
+    for source in (folder, whole):
+        _, said = frond("import", source, "--include", "shop.typo", code=1)
+        assert "the dump has no such collection" in said, said
+    # An archive that ends before its last collection.
+    whole = archive({("shop", "a"): parts["shop", "a"], ("shop", "b"): ({"indexes": [], "collectionName": "b"}, [])})
+    end = whole.rindex(bson.encode({"db": "shop", "collection": "b", "EOF": True, "CRC": bson.Int64(0)}))
+    _, said = frond("import", "--drop", setting.write("ends.archive", whole[:end]), code=2)
+    assert "documents of shop.b: the archive ends before they do" in said, said
+
+
+@test
+def the_oplog_of_a_dump(setting):
+    def entry(n, op, ns, o, **more):
+        return {"ts": bson.Timestamp(100, n), "t": bson.Int64(1), "v": bson.Int64(2), "op": op, "ns": ns, "ui": bson.Binary(bytes(16), 4), "wall": AT, "o": o, **more}
+
+    session = {"lsid": {"id": bson.Binary(bytes(16), 4), "uid": b""}, "txnNumber": bson.Int64(3)}
+    nested = {"op": "i", "ns": "shop.a", "o": {"_id": 30, "n": 30}}
+    oplog = [
+        entry(1, "n", "", {"msg": "periodic noop"}),
+        entry(2, "i", "shop.a", {"_id": 3, "n": 3}),
+        entry(3, "u", "shop.a", {"$v": 2, "diff": {"u": {"n": 11}}}, o2={"_id": 1}),
+        entry(4, "u", "shop.a", {"_id": 2, "n": 22}, o2={"_id": 2}),
+        entry(5, "d", "shop.a", {"_id": 4}),
+        entry(6, "c", "shop.$cmd", {"create": "new", "idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}),
+        entry(7, "i", "shop.new", {"_id": 1}),
+        entry(8, "c", "shop.$cmd", {"createIndexes": "new", "v": 2, "key": {"x": 1}, "name": "x_1"}),
+        entry(9, "c", "shop.$cmd", {"dropIndexes": "a", "index": "old_1"}),
+        entry(10, "c", "shop.$cmd", {"collMod": "a", "index": {"name": "at_1", "expireAfterSeconds": bson.Int64(500)}}),
+        entry(11, "c", "shop.$cmd", {"drop": "gone"}),
+        entry(12, "c", "admin.$cmd", {"applyOps": [nested], "partialTxn": True}, **session),
+        entry(13, "c", "admin.$cmd", {"applyOps": [{"op": "d", "ns": "shop.a", "o": {"_id": 5}}], "count": bson.Int64(2)}, **session),
+        entry(14, "c", "admin.$cmd", {"applyOps": [{**nested, "o": {"_id": 31}}], "prepare": True}, **{**session, "txnNumber": bson.Int64(4)}),
+        entry(15, "c", "admin.$cmd", {"abortTransaction": 1}, **{**session, "txnNumber": bson.Int64(4)}),
+        entry(16, "i", "config.transactions", {"_id": 1}),
+        entry(17, "i", "shop.system.views", {"_id": "shop.view", "viewOn": "a", "pipeline": []}),
+        # The index that the dump has allows this only when it is gone or built later.
+        entry(18, "u", "shop.a", {"$v": 2, "diff": {"i": {"key": "k"}}}, o2={"_id": 1}),
+        entry(19, "u", "shop.a", {"$v": 2, "diff": {"d": {"key": False}}}, o2={"_id": 2}),
+    ]
+    indexes = [
+        {"v": 2, "key": {"_id": 1}, "name": "_id_"}, {"v": 2, "key": {"old": 1}, "name": "old_1"},
+        {"v": 2, "key": {"at": 1}, "name": "at_1", "expireAfterSeconds": 5},
+        {"v": 2, "key": {"key": 1}, "name": "key_1", "unique": True, "sparse": True},
+    ]  # fmt: skip
+    parts = {
+        ("shop", "a"): ({"indexes": indexes, "collectionName": "a"}, [{"_id": n, "n": n, **({"key": "k"} if n == 2 else {})} for n in (1, 2, 4, 5)]),
+        ("shop", "gone"): ({"indexes": [{"v": 2, "key": {"z": 1}, "name": "z_1"}], "collectionName": "gone"}, [{"_id": 1}]),
+    }
+    folder = write_dump(setting.path("with-oplog"), parts, oplog)
+    path = setting.write("with-oplog.archive", archive({**parts, ("", "oplog"): (None, oplog)}, last=("", "oplog")))
+    shop = setting.client.shop
+    for source in (folder, path):
+        setting.client.drop_database("shop")
+        _, said = frond("import", source, code=2)
+        assert "16 documents of the oplog: changes from while the dump was made; --oplogReplay" in said, said
+        equal(shop.a.count_documents({}), 4)
+        setting.client.drop_database("shop")
+        _, said = frond("import", source, "--oplogReplay")
+        assert "19 entries of the oplog applied" in said, said
+        equal(sorted(shop.list_collection_names()), ["a", "new", "system.views", "view"])
+        equal(list(shop.a.find({}, sort=[("_id", 1)])), [{"_id": 1, "n": 11, "key": "k"}, {"_id": 2, "n": 22}, {"_id": 3, "n": 3}, {"_id": 30, "n": 30}])
+        equal(set(shop.a.index_information()), {"_id_", "at_1", "key_1"})
+        equal(shop.a.index_information()["at_1"]["expireAfterSeconds"], 500)
+        equal(set(shop.new.index_information()), {"_id_", "x_1"})
+        setting.client.drop_database("shop")
+        _, said = frond("import", source, "--include", "shop.gone", code=2)
+        assert "1 documents of the oplog: " in said, said
+        _, said = frond("import", source, "--include", "shop.gone", "--oplogReplay")
+        equal(shop.list_collection_names(), [])
+    # Only the oplog, on what is there.
+    setting.client.drop_database("shop")
+    shop.a.insert_many([{"_id": 1, "n": 1}])
+    alone = setting.path("oplog-alone")
+    os.makedirs(alone)
+    write_dump(alone, {}, [entry(1, "i", "shop.a", {"_id": 2}), entry(2, "u", "shop.a", {"$v": 2, "diff": {"u": {"n": 5}}}, o2={"_id": 1})])
+    frond("import", alone, "--oplogReplay")
+    equal(list(shop.a.find({}, sort=[("_id", 1)])), [{"_id": 1, "n": 5}, {"_id": 2}])
+    write_dump(alone, {}, [entry(1, "i", "shop.a", {"_id": 3}), entry(2, "i", "shop.none", {"_id": 1})])
+    _, said = frond("import", alone, "--oplogReplay", code=2)
+    assert "the oplog, entry 2 (shop.none)" in said, said
+    equal(shop.a.count_documents({}), 3)
+    without = {"shop.archive": archive(parts), "all.archive": archive({})}
+    for name, content in without.items():
+        _, said = frond("import", "--oplogReplay", setting.write(name, content), code=1)
+        assert "the dump has no oplog" in said, said
+    _, said = frond("import", "-d", "transfer", "-c", "target", "--oplogReplay", text="{}", code=1)
+    assert "--oplogReplay is for dumps" in said, said
+
+
+@test
+def commands_are_described(setting):
+    said = subprocess.run([BINARY, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "Options of" not in said, said
+    for command, text in (("export", "Write documents"), ("import", "Read documents"), ("migrate", "Copy another server's data")):
+        assert re.search(rf"^ +{command} +{text}", said, re.M), said
 
 
 @test

@@ -1,9 +1,10 @@
-//! MongoDB Extended JSON (version 2): relaxed and canonical output, and a parser for both.
+//! MongoDB Extended JSON (version 2): relaxed and canonical output, and a parser for both, and for version 1.
 
 mod base64;
 mod date;
 mod parse;
 mod scan;
+mod shell;
 mod special;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use crate::{ArrayBuf, Doc, Value};
 
 pub use base64::{decode as base64_decode, encode as base64_encode};
 pub use date::{format_millis, parse_millis};
-pub use parse::{parse, parse_value};
+pub use parse::{parse, parse_legacy, parse_value};
 pub use scan::ParseError;
 
 /// The relaxed form: plain numbers and ISO 8601 dates. Some numeric types are lost.

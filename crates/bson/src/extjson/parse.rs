@@ -1,7 +1,7 @@
 //! Parser of Extended JSON.
 
 use super::scan::{ParseError, Scanner};
-use super::special::special;
+use super::{shell, special};
 use crate::{ArrayBuf, DocBuf, MAX_DEPTH, OwnedValue};
 
 /// Reads a document, in the relaxed or canonical form or a mix of both, and the older forms of `$date`,
@@ -11,10 +11,26 @@ use crate::{ArrayBuf, DocBuf, MAX_DEPTH, OwnedValue};
 /// Where the text is not JSON, where the value of a type wrapper such as `$oid` does not fit it, or where
 /// documents are nested deeper than [`MAX_DEPTH`].
 pub fn parse(text: &str) -> Result<DocBuf, ParseError> {
-    let start = Scanner::new(text);
-    match parse_value(text)? {
+    only_document(Scanner::new(text))
+}
+
+/// Reads a document of version 1 of Extended JSON, in which `$regex` is a regular expression, and with what
+/// MongoDB's tools read besides: calls such as `ObjectId("…")`, `ISODate("…")` and `NumberLong(…)`, `NaN`, regular
+/// expressions between slashes, names without quotes and strings in single quotes.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_legacy(text: &str) -> Result<DocBuf, ParseError> {
+    only_document(Scanner::of_shell(text))
+}
+
+fn only_document(mut s: Scanner<'_>) -> Result<DocBuf, ParseError> {
+    match only_value(&mut s)? {
         OwnedValue::Document(doc) => Ok(doc),
-        _ => start.fail("expected a document"),
+        _ => {
+            s.at = 0;
+            s.fail("expected a document")
+        }
     }
 }
 
@@ -23,19 +39,23 @@ pub fn parse(text: &str) -> Result<DocBuf, ParseError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_value(text: &str) -> Result<OwnedValue, ParseError> {
-    let mut scanner = Scanner::new(text);
-    let value = value(&mut scanner, 0)?;
-    match scanner.peek() {
+    only_value(&mut Scanner::new(text))
+}
+
+fn only_value(s: &mut Scanner<'_>) -> Result<OwnedValue, ParseError> {
+    let value = value(s, 0)?;
+    match s.peek() {
         None => Ok(value),
-        Some(_) => scanner.fail("more text after the value"),
+        Some(_) => s.fail("more text after the value"),
     }
 }
 
-fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
+pub(super) fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
     match s.peek() {
         Some(b'{') => document(s, depth),
         Some(b'[') => array(s, depth),
         Some(b'"') => Ok(OwnedValue::String(s.string()?)),
+        _ if s.is_shell => shell::value(s, depth),
         Some(b'-' | b'0'..=b'9') => s.number(),
         _ if s.word("true") => Ok(OwnedValue::Bool(true)),
         _ if s.word("false") => Ok(OwnedValue::Bool(false)),
@@ -44,7 +64,7 @@ fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
     }
 }
 
-fn nested(s: &Scanner<'_>, depth: usize) -> Result<usize, ParseError> {
+pub(super) fn nested(s: &Scanner<'_>, depth: usize) -> Result<usize, ParseError> {
     if depth >= MAX_DEPTH {
         return s.fail(format!("nested deeper than {MAX_DEPTH} levels"));
     }
@@ -60,20 +80,28 @@ fn document(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError>
         loop {
             s.peek();
             let key_at = s.at;
-            let key = s.string()?;
+            let key = if s.is_shell {
+                shell::name(s)?
+            } else {
+                s.string()?
+            };
             if key.contains('\0') {
                 s.at = key_at;
                 return s.fail("zero byte in a field name");
             }
             s.expect(b':')?;
             doc.push(&key, &value(s, depth)?);
-            if !s.take(b',') {
-                s.expect(b'}')?;
+            if !more(s, b'}')? {
                 break;
             }
         }
     }
-    match special(&doc) {
+    let meant = if s.is_shell {
+        shell::special(&doc)
+    } else {
+        special::special(&doc)
+    };
+    match meant {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Ok(OwnedValue::Document(doc)),
         Err(wrapper) => {
@@ -83,6 +111,15 @@ fn document(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError>
     }
 }
 
+/// Whether another element follows, rather than the end.
+fn more(s: &mut Scanner<'_>, end: u8) -> Result<bool, ParseError> {
+    if s.take(b',') {
+        return Ok(!(s.is_shell && s.take(end)));
+    }
+    s.expect(end)?;
+    Ok(false)
+}
+
 fn array(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
     let depth = nested(s, depth)?;
     let mut array = ArrayBuf::new();
@@ -90,8 +127,7 @@ fn array(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
     if !s.take(b']') {
         loop {
             array.push(&value(s, depth)?);
-            if !s.take(b',') {
-                s.expect(b']')?;
+            if !more(s, b']')? {
                 break;
             }
         }

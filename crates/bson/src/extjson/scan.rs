@@ -29,11 +29,25 @@ impl std::error::Error for ParseError {}
 pub(super) struct Scanner<'a> {
     text: &'a str,
     pub at: usize,
+    /// The forms of [`super::shell`] are read, too.
+    pub is_shell: bool,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self {
+            text,
+            at: 0,
+            is_shell: false,
+        }
+    }
+
+    /// A scanner that reads the forms of the shell, too.
+    pub(super) fn of_shell(text: &'a str) -> Self {
+        Self {
+            is_shell: true,
+            ..Self::new(text)
+        }
     }
 
     pub(super) fn fail<T>(&self, message: impl Into<String>) -> Result<T, ParseError> {
@@ -43,7 +57,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    fn byte(&self) -> Option<u8> {
+    pub(super) fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
@@ -87,30 +101,52 @@ impl<'a> Scanner<'a> {
         found
     }
 
+    /// Takes the longest run of bytes that `is_part` accepts.
+    pub(super) fn run(&mut self, is_part: impl Fn(u8) -> bool) -> &'a str {
+        let start = self.at;
+        while self.byte().is_some_and(&is_part) {
+            self.at += 1;
+        }
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
     pub(super) fn string(&mut self) -> Result<String, ParseError> {
-        self.expect(b'"')?;
+        self.quoted('"')
+    }
+
+    /// The text up to the next of these signs, or to the next backslash.
+    pub(super) fn text_before(&mut self, end: char) -> Result<&'a str, ParseError> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let Some(len) = rest.find(|c: char| c == end || c == '\\' || c < ' ') else {
+            return self.fail("unterminated string");
+        };
+        self.at += len;
+        if self.byte().is_some_and(|byte| byte < b' ') {
+            return self.fail("control character in string");
+        }
+        Ok(rest.get(..len).unwrap_or_default())
+    }
+
+    /// A string between two of these signs.
+    pub(super) fn quoted(&mut self, quote: char) -> Result<String, ParseError> {
+        self.expect(quote as u8)?;
         let mut out = String::new();
         loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some(len) = rest.find(|c: char| c == '"' || c == '\\' || c < ' ') else {
-                return self.fail("unterminated string");
-            };
-            out.push_str(rest.get(..len).unwrap_or_default());
-            self.at += len;
+            out.push_str(self.text_before(quote)?);
             match self.byte() {
-                Some(b'"') => {
+                Some(b'\\') => out.push(self.escape(quote)?),
+                _ => {
                     self.at += 1;
                     return Ok(out);
                 }
-                Some(b'\\') => out.push(self.escape()?),
-                _ => return self.fail("control character in string"),
             }
         }
     }
 
-    fn escape(&mut self) -> Result<char, ParseError> {
+    fn escape(&mut self, quote: char) -> Result<char, ParseError> {
         self.at += 1;
         let c = match self.byte() {
+            Some(b) if b == quote as u8 => quote,
             Some(b'"') => '"',
             Some(b'\\') => '\\',
             Some(b'/') => '/',
@@ -130,7 +166,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Four hexadecimal digits, or two times four for a surrogate pair.
-    fn unicode(&mut self) -> Result<char, ParseError> {
+    pub(super) fn unicode(&mut self) -> Result<char, ParseError> {
         let first = self.hex4()?;
         let code = match first {
             0xD800..=0xDBFF => {
@@ -163,7 +199,7 @@ impl<'a> Scanner<'a> {
         Ok(code)
     }
 
-    fn digits(&mut self) -> Result<(), ParseError> {
+    pub(super) fn digits(&mut self) -> Result<(), ParseError> {
         let start = self.at;
         while self.byte().is_some_and(|b| b.is_ascii_digit()) {
             self.at += 1;

@@ -4,7 +4,7 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 use frond_store::CountRequest;
 
-use super::find::hint;
+use super::find::{hint, of_measurements};
 use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
@@ -46,7 +46,11 @@ impl Command for Count {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
-        let request = parse(&cx.args())?;
+        let mut request = parse(&cx.args())?;
+        let of_buckets = of_measurements(cx, &namespace, request.filter)?;
+        if of_buckets.is_some() {
+            request.filter = of_buckets.as_deref();
+        }
         let n = cx.server.store.count(&namespace, &request, &cx.limits)?;
         let mut reply = DocBuf::new();
         push_count(&mut reply, "n", n);

@@ -46,8 +46,12 @@ impl Command for Find {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
         let variables = args.variables()?;
-        let find = Finding::parse(&args, variables.as_deref())?;
+        let mut find = Finding::parse(&args, variables.as_deref())?;
         let namespace = cx.namespace()?;
+        let of_buckets = of_measurements(cx, &namespace, find.request.filter)?;
+        if of_buckets.is_some() {
+            find.request.filter = of_buckets.as_deref();
+        }
         if !cx.server.fail_points.is_on()
             && let Some(reply) = find.by_id(cx, &namespace)?
         {
@@ -187,6 +191,25 @@ impl<'a> Finding<'a> {
     }
 }
 
+/// The filter on the measurements of a time series, if `namespace` is the name of its buckets, which tools read.
+pub fn of_measurements(
+    cx: &Context<'_>,
+    namespace: &Namespace,
+    filter: Option<&Doc>,
+) -> Result<Option<DocBuf>> {
+    let Some(filter) = filter.filter(|_| namespace.coll().starts_with("system.buckets.")) else {
+        return Ok(None);
+    };
+    let collection = cx.store().catalog().collection(namespace);
+    let series = collection
+        .as_ref()
+        .and_then(|collection| collection.settings.time_series.as_ref());
+    match series {
+        Some(series) => Ok(Some(series.filter_of_measurements(filter)?)),
+        None => Ok(None),
+    }
+}
+
 /// Checks the options of a tailable cursor.
 fn check_tailable(args: &Arguments<'_>, tailable: bool, awaits: bool, single: bool) -> Result<()> {
     if awaits && !tailable {
@@ -244,6 +267,43 @@ mod tests {
             .iter()
             .map(|document| document.get_i64("_id").unwrap())
             .collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn buckets_are_found_by_the_metadata_of_their_measurements() {
+        let mut server = TestServer::new();
+        let series = doc! {"timeField": "t", "metaField": "m"};
+        server.run("test", doc! {"create": "s", "timeseries": &series});
+        let documents: Vec<DocBuf> = (0..4)
+            .map(|id| doc! {"_id": id, "t": frond_bson::Value::DateTime(5), "m": {"x": id % 2}})
+            .collect();
+        let documents: Vec<&DocBuf> = documents.iter().collect();
+        let mut insert = doc! {"insert": "s"};
+        insert.push_array("documents", |array| {
+            documents.iter().for_each(|document| array.push(*document));
+        });
+        server.run("test", insert);
+        for (filter, expected) in [
+            (doc! {}, 4),
+            (doc! {"meta.x": 1}, 2),
+            (doc! {"meta": {"x": 0}}, 2),
+            (doc! {"$or": [{"meta.x": 1}, {"_id": 0}]}, 3),
+            (doc! {"meta.y": 1}, 0),
+        ] {
+            let find = doc! {"find": "system.buckets.s", "filter": &filter};
+            let reply = server.run("test", find);
+            let batch = reply.get_doc("cursor").unwrap().get_array("firstBatch");
+            assert_eq!(batch.unwrap().count(), expected, "{filter:?}");
+            let count = doc! {"count": "system.buckets.s", "query": &filter};
+            let counted = server.run("test", count).get_i64("n").unwrap();
+            assert_eq!(counted, expected as i64, "{filter:?}");
+        }
+        for command in [
+            doc! {"find": "system.buckets.s", "filter": {"control.count": 1}},
+            doc! {"count": "system.buckets.s", "query": {"data.v": 1}},
+        ] {
+            assert_eq!(server.code("test", command), 238);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! The options of a collection, checked by MongoDB's rules.
 
+mod bucket_filter;
 mod capped;
 mod clustered;
 mod modify;

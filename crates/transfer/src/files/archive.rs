@@ -3,7 +3,7 @@
 //! A number, a header, the metadata of each collection, and then blocks: a header that names a collection, documents, a
 //! terminator. A last block of each collection has a checksum of all its documents and no documents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
 use frond_bson::{Doc, DocBuf, doc};
@@ -13,6 +13,7 @@ use super::crc64::Crc64;
 use super::dump::{Metadata, namespace};
 use super::files_of::{Output, document_of, read_or_end};
 use crate::error::{Error, Result};
+use crate::names;
 
 /// The first four bytes.
 const MAGIC: [u8; 4] = [0x6d, 0xe2, 0x99, 0x81];
@@ -111,6 +112,8 @@ pub struct Reader {
     buffer: Vec<u8>,
     sums: HashMap<Collection, Crc64>,
     current: Option<Collection>,
+    /// The collections whose end was not seen.
+    unfinished: HashSet<Collection>,
 }
 
 /// A step of reading.
@@ -137,6 +140,7 @@ impl Reader {
             buffer: Vec::new(),
             sums: HashMap::new(),
             current: None,
+            unfinished: HashSet::new(),
         };
         if !reader.step()? {
             return Err(Error::Data("the archive has no header".to_owned()));
@@ -160,9 +164,17 @@ impl Reader {
             };
             let text = part.get_str("metadata").unwrap_or("");
             let (metadata, _) = Metadata::parse(text, &format!("metadata of {collection}"))?;
+            if !metadata.is_view {
+                reader.unfinished.insert(collection.clone());
+            }
             found.push((collection, metadata));
         }
         Ok((reader, found))
+    }
+
+    /// The collections whose documents did not end: at the end of the archive they are not whole.
+    pub fn unfinished(&self) -> impl Iterator<Item = &Collection> {
+        self.unfinished.iter()
     }
 
     /// Reads a document into the buffer; false at a terminator.
@@ -212,6 +224,10 @@ impl Reader {
                 return Err(Error::Data(format!(
                     "{collection}: documents after its end"
                 )));
+            }
+            self.unfinished.remove(&collection);
+            if let Some(series) = names::series_of(&collection) {
+                self.unfinished.remove(&series);
             }
             let sum = self
                 .sums

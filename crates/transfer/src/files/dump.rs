@@ -1,14 +1,18 @@
 //! Folders as mongodump writes them: a folder for each database, in it a file of BSON documents and one of metadata
 //! for each collection.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use frond_bson::{Doc, DocBuf, Value, doc, extjson};
 use frond_client::Collection;
+use sha1::{Digest, Sha1};
 
+use super::files_of;
 use crate::error::{Error, Result};
-use crate::inventory::{Listed, in_database};
+use crate::inventory::{self, Listed, in_database};
+use crate::names::{self, BUCKETS};
 
 /// Options and indexes of a collection.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +70,11 @@ impl Metadata {
         ))
     }
 
+    /// Whether it is a time series.
+    pub fn is_series(&self) -> bool {
+        self.options.contains_key("timeseries")
+    }
+
     /// The collection to create.
     pub fn listed(&self, collection: &Collection) -> Listed {
         crate::inventory::listed(
@@ -77,8 +86,8 @@ impl Metadata {
     }
 }
 
-/// The name of a collection as a file name, as the Database Tools escape it: as a part of a path of a URL.
-pub fn escape(name: &str) -> String {
+/// The name of a collection, escaped as a part of a path of a URL, which is what the Database Tools do.
+fn escape(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(&byte) {
@@ -91,7 +100,7 @@ pub fn escape(name: &str) -> String {
 }
 
 /// The name again.
-pub fn unescape(text: &str) -> Option<String> {
+fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
@@ -107,41 +116,92 @@ pub fn unescape(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
+/// The longest name of a file, without its ending, that is not cut. The endings have up to 17 bytes, and file systems take 255.
+const NAME_MAX: usize = 238;
+
+/// The part of a longer name that stays. A sign and a hash of 27 letters follow.
+const NAME_KEPT: usize = 208;
+
+/// The sign before the hash of a name that was cut.
+const CUT_MARK: &str = "%24";
+
+/// The name of a collection as the name of a file. A long one is cut, and gets a hash of the whole, as the Database Tools do it.
+pub fn file_name(name: &str) -> String {
+    let mut out = escape(name);
+    if out.len() > NAME_MAX {
+        let hash = extjson::base64_encode(&Sha1::digest(name.as_bytes()));
+        out.truncate(NAME_KEPT);
+        out.push_str(CUT_MARK);
+        out.extend(
+            hash.trim_end_matches('=')
+                .chars()
+                .map(|letter| match letter {
+                    '+' => '-',
+                    '/' => '_',
+                    other => other,
+                }),
+        );
+    }
+    out
+}
+
+fn is_cut(stem: &str) -> bool {
+    stem.len() == NAME_MAX && stem.contains(CUT_MARK)
+}
+
 /// A collection of a dump.
 #[derive(Debug)]
 pub struct Part {
-    /// Its name.
+    /// Its name. A time series has its own, and not that of its buckets.
     pub collection: Collection,
     /// The file of its documents; a view has none.
     pub documents: Option<PathBuf>,
-    /// Options and indexes.
-    pub metadata: Metadata,
+    /// The documents are what `system.buckets.` and the name held.
+    pub of_buckets: bool,
+    /// Options and indexes, if there is a file of them.
+    pub metadata: Option<Metadata>,
+}
+
+/// A folder of a dump, or of one of its databases.
+#[derive(Debug, Default)]
+pub struct Folder {
+    /// Collections and views.
+    pub parts: Vec<Part>,
+    /// The oplog of the time in which the dump was made.
+    pub oplog: Option<PathBuf>,
+    /// Files that are no part of a dump.
+    pub unknown: Vec<PathBuf>,
 }
 
 /// The content of a folder: databases, or the collections of the one database that is given.
-pub fn parts(folder: &Path, database: Option<&str>) -> Result<Vec<Part>> {
-    let mut found = Vec::new();
+pub fn read(folder: &Path, database: Option<&str>) -> Result<Folder> {
+    let mut found = Folder::default();
     let entries = list(folder)?;
-    let is_of_one = entries.iter().any(|path| {
-        is_documents(path) && path.file_name().is_some_and(|name| name != "oplog.bson")
-    });
+    let is_of_one = entries
+        .iter()
+        .any(|path| matches!(kind_of(path), Some((_, Kind::Documents))) && !is_oplog(path));
     if is_of_one {
         let name = folder.file_name().and_then(|name| name.to_str());
         let name = database
             .or(name)
             .ok_or_else(|| Error::Usage("--db must name the database of this folder".to_owned()))?;
-        of_database(folder, name, &mut found)?;
+        of_database(entries, name, &mut found)?;
         return Ok(found);
     }
     for entry in entries {
-        if entry.is_dir()
-            && let Some(name) = entry.file_name().and_then(|name| name.to_str())
+        if is_oplog(&entry) {
+            found.oplog = Some(entry);
+        } else if !entry.is_dir() {
+            found
+                .unknown
+                .extend(Some(entry).filter(|path| !is_beside(path)));
+        } else if let Some(name) = entry.file_name().and_then(|name| name.to_str())
             && database.is_none_or(|wanted| wanted == name)
         {
-            of_database(&entry, name, &mut found)?;
+            of_database(list(&entry)?, name, &mut found)?;
         }
     }
-    if found.is_empty() {
+    if found.parts.is_empty() && found.oplog.is_none() {
         return Err(Error::Data(format!(
             "{}: no dump is in this folder",
             folder.display()
@@ -160,67 +220,152 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn is_documents(path: &Path) -> bool {
-    let name = path.to_string_lossy();
-    name.ends_with(".bson") || name.ends_with(".bson.gz")
+/// Metadata, with the name of the collection, by the names of their files.
+type Described = HashMap<String, (Metadata, Option<String>)>;
+
+/// The name of a file without the ending of a compressed one.
+fn plain_name(path: &Path) -> &str {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.unwrap_or_default();
+    name.strip_suffix(".gz").unwrap_or(name)
 }
 
-fn of_database(folder: &Path, database: &str, found: &mut Vec<Part>) -> Result<()> {
-    let mut parts: Vec<Part> = Vec::new();
-    for path in list(folder)? {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            continue;
-        };
-        let name = name.strip_suffix(".gz").unwrap_or(name);
-        let (stem, is_metadata) = match (
-            name.strip_suffix(".metadata.json"),
-            name.strip_suffix(".bson"),
-        ) {
-            (Some(stem), _) => (stem, true),
-            (None, Some(stem)) => (stem, false),
-            _ => continue,
-        };
-        let Some(mut collection) = unescape(stem) else {
-            return Err(Error::Data(format!(
-                "{}: not the name of a collection",
-                path.display()
-            )));
-        };
-        let mut metadata = Metadata::default();
-        if is_metadata {
+fn is_oplog(path: &Path) -> bool {
+    plain_name(path) == "oplog.bson"
+}
+
+/// Whether a file may lie beside a dump without being a part of it: what a tool notes of itself, or a hidden one.
+fn is_beside(path: &Path) -> bool {
+    let name = plain_name(path);
+    name == "prelude.json" || name.starts_with('.')
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Documents,
+    Metadata,
+}
+
+/// The kind of a file, and its name without the ending.
+fn kind_of(path: &Path) -> Option<(&str, Kind)> {
+    let name = plain_name(path);
+    let of = |ending: &str, kind: Kind| Some((name.strip_suffix(ending)?, kind));
+    of(".metadata.json", Kind::Metadata)
+        .or_else(|| of(".bson", Kind::Documents))
+        .or_else(|| of(".bin", Kind::Documents))
+}
+
+fn of_database(entries: Vec<PathBuf>, database: &str, found: &mut Folder) -> Result<()> {
+    let mut described = Described::new();
+    for path in &entries {
+        if let Some((stem, Kind::Metadata)) = kind_of(path) {
             let mut text = String::new();
-            std::io::Read::read_to_string(&mut super::files_of::open(&path)?, &mut text)
+            std::io::Read::read_to_string(&mut files_of::open(path)?, &mut text)
                 .map_err(|error| Error::Io(format!("reading {}", path.display()), error))?;
-            let (read, full) = Metadata::parse(&text, &path.display().to_string())?;
-            metadata = read;
-            // The name of a file may be cut.
-            if let Some(full) = full.filter(|_| stem.len() > 200) {
-                collection = full;
-            }
-        }
-        let at = match parts
-            .iter()
-            .position(|part| part.collection.name == collection)
-        {
-            Some(at) => at,
-            None => {
-                parts.push(Part {
-                    collection: in_database(database, &collection),
-                    documents: None,
-                    metadata: Metadata::default(),
-                });
-                parts.len() - 1
-            }
-        };
-        if let Some(part) = parts.get_mut(at) {
-            if is_metadata {
-                part.metadata = metadata;
-            } else {
-                part.documents = Some(path);
-            }
+            let read = Metadata::parse(&text, &path.display().to_string())?;
+            described.insert(stem.to_owned(), read);
         }
     }
-    found.append(&mut parts);
+    let mut parts: Vec<Part> = Vec::new();
+    for path in entries {
+        let Some((stem, kind)) = kind_of(&path) else {
+            found
+                .unknown
+                .extend(Some(path).filter(|path| !is_beside(path)));
+            continue;
+        };
+        let stem = stem.to_owned();
+        let of_file = in_database(database, &name_of(&path, &stem, &described)?);
+        let series = names::series_of(&of_file);
+        let of_buckets = series.is_some();
+        let collection = series.unwrap_or(of_file);
+        let at = parts.iter().position(|part| part.collection == collection);
+        let at = at.unwrap_or_else(|| {
+            parts.push(Part {
+                collection: collection.clone(),
+                documents: None,
+                of_buckets: false,
+                metadata: None,
+            });
+            parts.len() - 1
+        });
+        let Some(part) = parts.get_mut(at) else {
+            continue;
+        };
+        if kind == Kind::Metadata {
+            let metadata = described.get(&stem).map(|(metadata, _)| metadata.clone());
+            part.metadata = part.metadata.take().or(metadata);
+        } else if let Some(other) = &part.documents {
+            return Err(Error::Data(format!(
+                "{} and {} both have the documents of {collection}: move one of them away",
+                other.display(),
+                path.display()
+            )));
+        } else {
+            part.documents = Some(path);
+            part.of_buckets = of_buckets;
+        }
+    }
+    take_old_indexes(&mut parts)?;
+    found.parts.append(&mut parts);
+    Ok(())
+}
+
+/// The name of the collection of a file.
+fn name_of(path: &Path, stem: &str, described: &Described) -> Result<String> {
+    if !is_cut(stem) {
+        return unescape(stem).ok_or_else(|| {
+            Error::Data(format!("{}: not the name of a collection", path.display()))
+        });
+    }
+    // The metadata of this file has the whole name; buckets have no metadata of their own.
+    if let Some((_, Some(name))) = described.get(stem) {
+        return Ok(name.clone());
+    }
+    let described = described.values().filter_map(|(_, name)| name.as_ref());
+    described
+        .map(|name| format!("{BUCKETS}{name}"))
+        .find(|name| file_name(name) == stem)
+        .ok_or_else(|| {
+            Error::Data(format!(
+                "{}: the name of the collection is cut, and there is no metadata with the whole one",
+                path.display()
+            ))
+        })
+}
+
+/// MongoDB had the indexes of a database in a collection, which is what tells of them where a dump has no metadata.
+fn take_old_indexes(parts: &mut Vec<Part>) -> Result<()> {
+    let Some(at) = parts
+        .iter()
+        .position(|part| part.collection.name == "system.indexes")
+    else {
+        return Ok(());
+    };
+    let indexes = parts.remove(at);
+    let Some(path) = &indexes.documents else {
+        return Ok(());
+    };
+    let mut without: Vec<(String, Vec<DocBuf>)> = (parts.iter())
+        .filter(|part| part.metadata.is_none())
+        .map(|part| (part.collection.to_string(), Vec::new()))
+        .collect();
+    files_of::each_document(path, &mut |index| {
+        let ns = index.get_str("ns").unwrap_or_default();
+        if let Some((_, list)) = without.iter_mut().find(|(name, _)| name == ns) {
+            list.extend(inventory::specification(index));
+        }
+        Ok(())
+    })?;
+    for part in parts {
+        let name = part.collection.to_string();
+        if let Some(at) = without.iter().position(|(of, _)| *of == name) {
+            part.metadata = Some(Metadata {
+                indexes: without.swap_remove(at).1,
+                ..Metadata::default()
+            });
+        }
+    }
     Ok(())
 }
 
@@ -270,5 +415,93 @@ mod tests {
             .0;
         assert_eq!(again.indexes, metadata.indexes);
         assert_eq!(again.options, metadata.options);
+    }
+    #[test]
+    fn long_names_are_cut_as_mongodump_cuts_them() {
+        let name = format!(
+            "a{}LongCollectionNameConsistingOfExactly{}",
+            "Very".repeat(42),
+            "x".repeat(40)
+        );
+        let file = file_name(&name);
+        assert_eq!(file.len(), NAME_MAX);
+        assert_eq!(file.get(..NAME_KEPT), name.get(..NAME_KEPT));
+        assert_eq!(file.get(NAME_KEPT..NAME_KEPT + 3), Some(CUT_MARK));
+        let longest = "x".repeat(NAME_MAX);
+        assert_eq!(file_name(&longest), longest);
+        // printf %s x*239 | openssl sha1 -binary | base64, with the letters of URLs.
+        assert_eq!(
+            file_name(&"x".repeat(NAME_MAX + 1)),
+            format!("{}%24Nq75d-cu3iRxNs-ce3Tvf9gagoU", "x".repeat(NAME_KEPT))
+        );
+    }
+
+    fn written(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_cut_name_is_that_of_its_metadata() {
+        let name = "é".repeat(60);
+        let file = file_name(&name);
+        let buckets = file_name(&format!("{BUCKETS}{name}"));
+        let metadata = format!(r#"{{"indexes":[],"collectionName":"{name}"}}"#);
+        for documents in [&file, &buckets] {
+            let folder = written(&[
+                (&format!("d/{documents}.bson"), b""),
+                (&format!("d/{file}.metadata.json"), metadata.as_bytes()),
+            ]);
+            let read = read(folder.path(), None).unwrap();
+            let [part] = read.parts.as_slice() else {
+                panic!("{read:?}");
+            };
+            assert_eq!(part.collection, in_database("d", &name));
+            assert_eq!(part.of_buckets, *documents == buckets);
+            assert!(part.documents.is_some() && part.metadata.is_some());
+        }
+        let folder = written(&[(&format!("d/{file}.bson"), b"")]);
+        let error = read(folder.path(), None).unwrap_err().to_string();
+        assert!(error.contains("is cut"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_says_what_is_no_part_of_a_dump() {
+        let folder = written(&[
+            ("oplog.bson", b""),
+            ("prelude.json", b"{}"),
+            ("notes.txt", b""),
+            ("d/a.bson", b""),
+            ("d/a.bson.zst", b""),
+            ("d/.hidden", b""),
+        ]);
+        let found = read(folder.path(), None).unwrap();
+        let names: Vec<_> = (found.unknown.iter())
+            .map(|path| path.file_name().unwrap().to_str().unwrap())
+            .collect();
+        assert_eq!(names, ["a.bson.zst", "notes.txt"]);
+        assert!(found.oplog.is_some());
+        assert_eq!(found.parts.len(), 1);
+        let folder = written(&[("d/a.bson", b""), ("d/a.bson.gz", b"")]);
+        assert!(read(folder.path(), None).is_err());
+    }
+
+    #[test]
+    fn indexes_of_dumps_without_metadata() {
+        let mut indexes =
+            doc! { "v": 1, "key": { "_id": 1 }, "name": "_id_", "ns": "d.a" }.into_vec();
+        indexes.extend(doc! { "v": 1, "key": { "n": 1 }, "name": "n_1", "ns": "d.a" }.into_vec());
+        let folder = written(&[("d/a.bson", b""), ("d/system.indexes.bson", &indexes)]);
+        let found = read(folder.path(), None).unwrap();
+        let [part] = found.parts.as_slice() else {
+            panic!("{found:?}");
+        };
+        let expected = [doc! { "key": { "n": 1 }, "name": "n_1" }];
+        assert_eq!(part.metadata.as_ref().unwrap().indexes, expected);
     }
 }

@@ -236,13 +236,12 @@ impl Export<'_> {
             return Err(Error::Usage("there is no such collection".to_owned()));
         }
         let mut accounts = None;
+        let mut left_out = None;
         if !common.no_users && filter.is_open() && database.is_none() {
             accounts = match users::read(client) {
                 Ok(accounts) => Some(accounts).filter(|accounts| !accounts.is_empty()),
                 Err(error) if error.is_refusal() => {
-                    eprintln!(
-                        "users and roles are left out, as the server does not show them: {error}"
-                    );
+                    left_out = Some(error);
                     None
                 }
                 Err(error) => return Err(error),
@@ -262,7 +261,12 @@ impl Export<'_> {
             _ => self.dump(client, &all, &accounts_of, &progress)?,
         }
         progress.finish();
-        Ok(())
+        match left_out {
+            Some(error) => Err(Error::Refused(format!(
+                "all but users and roles is exported, which the server does not show ({error}); --no-users leaves them out"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn archive(
@@ -343,9 +347,10 @@ impl Export<'_> {
 
     fn path(&self, folder: &Path, collection: &Collection, ending: &str) -> std::path::PathBuf {
         let gz = if self.options.common.gzip { ".gz" } else { "" };
-        folder
-            .join(&collection.database)
-            .join(format!("{}.{ending}{gz}", dump::escape(&collection.name)))
+        folder.join(&collection.database).join(format!(
+            "{}.{ending}{gz}",
+            dump::file_name(&collection.name)
+        ))
     }
 
     fn write_metadata(

@@ -7,6 +7,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use frond_bson::Doc;
 
 use crate::error::{Error, Result};
 
@@ -100,7 +101,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     })
 }
 
-/// The next BSON document of a file, or none at its end. `limit` is its largest size.
+/// Reads the next BSON document of a file; false at its end.
 pub fn next_document(file: &mut dyn BufRead, out: &mut Vec<u8>) -> Result<bool> {
     let mut len = [0; 4];
     if !read_or_end(file, &mut len)? {
@@ -108,6 +109,17 @@ pub fn next_document(file: &mut dyn BufRead, out: &mut Vec<u8>) -> Result<bool> 
     }
     document_of(file, len, out)?;
     Ok(true)
+}
+
+/// Shows all documents of a file of BSON to `each`.
+pub fn each_document(path: &Path, each: &mut dyn FnMut(&Doc) -> Result<()>) -> Result<()> {
+    let mut file = open(path)?;
+    let mut buffer = Vec::new();
+    let named = |error: Error| Error::Data(format!("{}: {error}", path.display()));
+    while next_document(&mut *file, &mut buffer).map_err(named)? {
+        each(Doc::from_trusted(&buffer))?;
+    }
+    Ok(())
 }
 
 /// The document whose length was read already.
@@ -126,8 +138,7 @@ pub fn document_of(file: &mut dyn BufRead, len: [u8; 4], out: &mut Vec<u8>) -> R
     let rest = out.get_mut(4..).unwrap_or_default();
     file.read_exact(rest)
         .map_err(|error| Error::Io("reading a document".to_owned(), error))?;
-    frond_bson::Doc::validate(out)
-        .map_err(|error| Error::Data(format!("not a BSON document: {error}")))?;
+    Doc::validate(out).map_err(|error| Error::Data(format!("not a BSON document: {error}")))?;
     Ok(())
 }
 

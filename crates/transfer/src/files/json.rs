@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, extjson};
+use frond_bson::{DocBuf, extjson};
 
 use crate::error::{Error, Result};
 
@@ -15,6 +15,7 @@ pub struct Documents<R> {
     name: String,
     /// The documents are in an array.
     array: bool,
+    /// Version 1 of the format, with the forms of the shell.
     legacy: bool,
     line: u64,
     is_begun: bool,
@@ -101,28 +102,33 @@ impl<R: BufRead> Documents<R> {
             Ok(text) => text,
             Err(_) => return self.fail(line, "the text is not UTF-8"),
         };
-        let parsed = match extjson::parse(text) {
-            Ok(parsed) => parsed,
+        let parsed = if self.legacy {
+            extjson::parse_legacy(text)
+        } else {
+            extjson::parse(text)
+        };
+        match parsed {
+            Ok(document) => Ok(Some((document, line))),
             Err(error) => {
                 let before = text.as_bytes().get(..error.offset()).unwrap_or_default();
                 let more = before.iter().filter(|byte| **byte == b'\n').count() as u64;
-                return self.fail(line + more, &error.to_string());
+                let is_legacy = !self.legacy && extjson::parse_legacy(text).is_ok();
+                let hint = if is_legacy {
+                    "; --legacy reads version 1 of the format and the forms of the shell"
+                } else {
+                    ""
+                };
+                self.fail(line + more, &format!("{error}{hint}"))
             }
-        };
-        Ok(Some((
-            if self.legacy {
-                of_version_1(&parsed)
-            } else {
-                parsed
-            },
-            line,
-        )))
+        }
     }
 
     /// Takes the text up to the bracket that closes the first one.
     fn cut(&mut self, line: u64) -> Result<()> {
         self.text.clear();
-        let (mut depth, mut in_string, mut escaped) = (0_u32, false, false);
+        let (mut depth, mut escaped) = (0_u32, false);
+        // The sign that ends the text in which the next byte lies.
+        let mut quote = None;
         loop {
             let bytes = self
                 .file
@@ -139,17 +145,19 @@ impl<R: BufRead> Documents<R> {
                 if *byte == b'\n' {
                     lines += 1;
                 }
-                if in_string {
-                    match byte {
+                if let Some(end) = quote {
+                    match *byte {
                         _ if escaped => escaped = false,
                         b'\\' => escaped = true,
-                        b'"' => in_string = false,
+                        byte if byte == end => quote = None,
                         _ => {}
                     }
                     continue;
                 }
                 match byte {
-                    b'"' => in_string = true,
+                    b'"' => quote = Some(b'"'),
+                    // A string in single quotes, or a regular expression.
+                    b'\'' | b'/' if self.legacy => quote = Some(*byte),
                     b'{' | b'[' => depth += 1,
                     b'}' | b']' => {
                         depth = depth.saturating_sub(1);
@@ -175,53 +183,11 @@ impl<R: BufRead> Documents<R> {
     }
 }
 
-/// Regular expressions as version 1 writes them become such, at every depth.
-fn of_version_1(document: &Doc) -> DocBuf {
-    let mut out = DocBuf::with_capacity(document.len_bytes());
-    for (name, value) in document {
-        push(&value, &mut |value| out.push_value(name, value));
-    }
-    out
-}
-
-fn push(value: &Value<'_>, put: &mut dyn FnMut(&Value<'_>)) {
-    match value {
-        Value::Document(inner) => match regex(inner) {
-            Some((pattern, options)) => {
-                let mut letters: Vec<char> = options.chars().collect();
-                letters.sort_unstable();
-                let options: String = letters.into_iter().collect();
-                put(&Value::Regex {
-                    pattern,
-                    options: &options,
-                });
-            }
-            None => put(&Value::Document(&of_version_1(inner))),
-        },
-        Value::Array(inner) => {
-            let mut out = ArrayBuf::new();
-            for value in inner.values() {
-                push(&value, &mut |value| out.push_value(value));
-            }
-            put(&out.as_value());
-        }
-        other => put(other),
-    }
-}
-
-fn regex(document: &Doc) -> Option<(&str, &str)> {
-    let pattern = document.get_str("$regex")?;
-    let options = document.get_str("$options").unwrap_or("");
-    let fields = 1 + usize::from(document.contains_key("$options"));
-    (document.count() == fields && !pattern.contains('\0') && !options.contains('\0'))
-        .then_some((pattern, options))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use frond_bson::doc;
+    use frond_bson::{Value, doc};
 
     fn read(text: &str, array: bool) -> Result<Vec<(DocBuf, u64)>> {
         let mut documents = Documents::new(text.as_bytes(), "f", array, true);
@@ -289,5 +255,26 @@ mod tests {
         assert_eq!(found.get("d"), Some(Value::DateTime(5)));
         assert_eq!(found.get("n"), Some(Value::Int64(7)));
         assert_eq!(found.get("u"), Some(Value::Undefined));
+    }
+    #[test]
+    fn documents_of_the_shell_end_at_their_brackets() {
+        let text = "{ a: '}\\'{', r: /}\\/{/i, d: ISODate(\"1970-01-01\") }\n{ n: NaN, }";
+        let found = read(text, false).unwrap();
+        let (first, _) = found.first().unwrap();
+        assert_eq!(first.get("a"), Some(Value::String("}'{")));
+        assert_eq!(
+            first.get("r"),
+            Some(Value::Regex {
+                pattern: "}/{",
+                options: "i"
+            })
+        );
+        assert_eq!(first.get("d"), Some(Value::DateTime(0)));
+        let (second, line) = found.get(1).unwrap();
+        assert_eq!(*line, 2);
+        assert!(second.get_f64("n").unwrap().is_nan());
+        let mut strict = Documents::new("{a: 1}".as_bytes(), "f", false, false);
+        let error = strict.next().unwrap_err().to_string();
+        assert!(error.contains("--legacy"), "{error}");
     }
 }

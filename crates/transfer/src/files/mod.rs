@@ -1,6 +1,7 @@
 //! `frond export` and `frond import`: files of JSON, CSV, TSV and BSON dumps.
 
 mod archive;
+mod choice;
 mod columns;
 mod crc64;
 mod dates;
@@ -8,8 +9,11 @@ mod dump;
 mod export;
 mod files_of;
 mod import;
+mod job;
 mod json;
 mod options;
+mod replay;
+mod restore;
 mod sink;
 mod table;
 

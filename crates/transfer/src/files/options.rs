@@ -140,7 +140,7 @@ pub struct ImportOptions {
     /// Leave out fields of empty values
     #[arg(long = "ignoreBlanks")]
     pub ignore_blanks: bool,
-    /// Read {"$regex": …, "$options": …} as a regular expression, as version 1 of Extended JSON writes it
+    /// Read version 1 of Extended JSON, and the forms of the shell: ObjectId("…"), NaN, names without quotes
     #[arg(long)]
     pub legacy: bool,
     /// End at the first document that the server refuses
@@ -152,6 +152,9 @@ pub struct ImportOptions {
     /// Do not build the indexes of a dump or archive
     #[arg(long = "noIndexRestore")]
     pub no_indexes: bool,
+    /// Apply the oplog of a dump or archive, which has what changed while mongodump --oplog made it
+    #[arg(long = "oplogReplay")]
+    pub oplog_replay: bool,
     /// Connections that write
     #[arg(long, short, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,

@@ -19,8 +19,8 @@ const BATCH_DOCUMENTS: usize = 2_000;
 /// Bytes of a batch about.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// Refused documents that are named.
-const NAMED: u64 = 20;
+/// Refused documents, or rows that are left out, that are named.
+pub const NAMED: u64 = 20;
 
 /// How documents are written.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use frond_bson::{Doc, DocBuf};
 
 use super::columns::{Column, Columns, text_of};
 use super::options::ImportOptions;
+use super::sink::NAMED;
 use crate::error::{Error, Result};
 
 /// Reads rows as documents.
@@ -14,6 +15,7 @@ pub struct Rows<R: BufRead> {
     name: String,
     columns: Columns,
     record: csv::StringRecord,
+    left_out: u64,
 }
 
 impl<R: BufRead> Rows<R> {
@@ -55,7 +57,13 @@ impl<R: BufRead> Rows<R> {
             name: name.to_owned(),
             columns: Columns::new(columns, options.parse_grace, options.ignore_blanks)?,
             record: csv::StringRecord::new(),
+            left_out: 0,
         })
+    }
+
+    /// The number of rows that were left out, as --parseGrace demands it.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// The next document and its line.
@@ -70,7 +78,12 @@ impl<R: BufRead> Rows<R> {
             }
             let line = self.record.position().map_or(0, csv::Position::line);
             match self.columns.document(self.record.iter()) {
-                Ok(None) => {}
+                Ok(None) => {
+                    if self.left_out < NAMED {
+                        eprintln!("{}, line {line}: the row is left out", self.name);
+                    }
+                    self.left_out += 1;
+                }
                 Ok(Some(document)) => return Ok(Some((document, line))),
                 Err(text) => {
                     return Err(Error::Data(format!("{}, line {line}: {text}", self.name)));

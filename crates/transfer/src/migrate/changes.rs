@@ -28,12 +28,3 @@ pub enum Change {
     /// Users or roles have changed.
     Users,
 }
-
-/// The two parts of `database.collection`.
-pub fn split(namespace: &str) -> Option<Collection> {
-    let (database, name) = namespace.split_once('.')?;
-    Some(Collection {
-        database: database.to_owned(),
-        name: name.to_owned(),
-    })
-}

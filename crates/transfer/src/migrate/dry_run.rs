@@ -87,29 +87,33 @@ pub fn run(
         "changes at the source would be learned by {}",
         plan.position.describe()
     );
-    match (options.no_users, users::read(source)) {
-        (true, _) => println!("users and roles are left out (--no-users)"),
-        (false, Ok(accounts)) => println!(
-            "{} users, {} roles",
-            accounts.users.len(),
-            accounts.roles.len()
-        ),
-        (false, Err(error)) if error.is_refusal() => {
-            println!("users and roles cannot be read: {error}")
+    let mut hidden = None;
+    let is_open = options.include.is_empty() && options.exclude.is_empty();
+    if options.no_users || !is_open {
+        println!("users and roles are left out (--no-users, --include or --exclude)");
+    } else {
+        match users::read(source) {
+            Ok(accounts) => println!(
+                "{} users, {} roles",
+                accounts.users.len(),
+                accounts.roles.len()
+            ),
+            Err(error) => hidden = Some(hidden_users(error)?),
         }
-        (false, Err(error)) => return Err(error),
     }
     let described: Vec<(Listed, Vec<DocBuf>)> = plan
         .all
         .iter()
         .map(|(listed, indexes, _)| (listed.clone(), indexes.clone()))
         .collect();
-    let refused = schema::try_all(target, &described)?;
+    let mut refused = schema::try_all(target, &described)?;
     println!();
     if refused.is_empty() {
         println!("the target takes all collections, options, views and indexes");
-    } else {
-        println!("the target does not take:");
+    }
+    refused.extend(hidden);
+    if !refused.is_empty() {
+        println!("what cannot be migrated:");
         print_refusals(&refused);
     }
     list(
@@ -125,6 +129,17 @@ pub fn run(
         &unknown_parameters(source, target)?,
     );
     Ok(refused.is_empty())
+}
+
+/// Users and roles that the source does not show. Other errors than its refusal stay errors.
+pub fn hidden_users(error: Error) -> Result<Refusal> {
+    if !error.is_refusal() {
+        return Err(error);
+    }
+    Ok(Refusal {
+        what: "users and roles".to_owned(),
+        why: format!("the source does not show them ({error}); --no-users leaves them out"),
+    })
 }
 
 /// A line for each refusal.

@@ -4,12 +4,10 @@ use std::collections::HashMap;
 
 use frond_bson::{Doc, DocBuf};
 
-use super::changes::{Change, split};
+use super::changes::Change;
+use crate::entries::{DEPTH_MAX, split, transaction};
 use crate::inventory::in_database;
 use crate::write::id_of;
-
-/// How deep entries may be nested in `applyOps`.
-const DEPTH_MAX: usize = 10;
 
 /// Reads entries one after the other.
 #[derive(Debug, Default)]
@@ -164,14 +162,6 @@ fn lightened(change: Change) -> Change {
         },
         other => other,
     }
-}
-
-/// Session and number of an entry's transaction.
-fn transaction(entry: &Doc) -> Option<Vec<u8>> {
-    let mut key = DocBuf::new();
-    key.push_raw(&entry.get_raw("lsid")?);
-    key.push_raw(&entry.get_raw("txnNumber")?);
-    Some(key.into_vec())
 }
 
 #[cfg(test)]

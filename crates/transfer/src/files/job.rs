@@ -1,0 +1,47 @@
+//! What imports of every format need.
+
+use super::options::ImportOptions;
+use super::sink::{self, How, Sink, Written};
+use crate::error::Result;
+use crate::node::Node;
+use crate::progress::Progress;
+use crate::stop::Signals;
+
+/// An import.
+pub struct Job<'a> {
+    /// The options.
+    pub options: &'a ImportOptions,
+    /// Requests to stop.
+    pub signals: &'a Signals,
+    /// The server.
+    pub node: &'a Node,
+    /// How documents are written.
+    pub how: How,
+}
+
+impl Job<'_> {
+    /// The file in words.
+    pub fn name(&self) -> String {
+        match self.options.file.as_os_str() == "-" {
+            true => "standard input".to_owned(),
+            false => self.options.file.display().to_string(),
+        }
+    }
+
+    /// Runs a reader, whose documents are written by threads. `place` names what its numbers count.
+    pub fn run(
+        &self,
+        place: &str,
+        progress: &Progress,
+        reader: impl FnOnce(&mut Sink<'_>) -> Result<()>,
+    ) -> Result<Written> {
+        sink::run(
+            self.node,
+            usize::from(self.options.jobs),
+            &self.how,
+            place,
+            progress,
+            reader,
+        )
+    }
+}
