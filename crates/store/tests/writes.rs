@@ -579,7 +579,10 @@ fn an_index_does_not_change_which_array_element_is_meant() {
         (doc! {"x": 1, "arr": {"$gte": 2, "$lte": 4}}, 1),
         (doc! {"x": 1, "arr": {"$in": [5, 4]}}, 3),
         (doc! {"x": 1, "arr": 5}, 4),
-        (doc! {"x": 1, "arr": {"$elemMatch": {"$gt": 2, "$lt": 5}}}, 2),
+        (
+            doc! {"x": 1, "arr": {"$elemMatch": {"$gt": 2, "$lt": 5}}},
+            2,
+        ),
         (doc! {"x": 1, "$or": [{"arr": 4}, {"arr": 3}]}, 2),
         (doc! {"x": 1, "$and": [{"arr": 5}, {"arr": 2}]}, 1),
         (doc! {"x": 1, "arr": {"$all": [2, 5]}}, 4),

@@ -413,7 +413,7 @@ mod tests {
             ("{$and: [{arr: 1}, {arr: 2}], arr: 3}", 1),
             ("{$and: [{arr: 1}], arr: 3}", 2),
             ("{arr: {$all: [1, 2], $eq: 3}}", 1),
-            // What names no element leaves that of the others.
+            // A condition that names no element leaves that of the others.
             ("{arr: {$gt: 3, $ne: 9, $size: 5}}", 3),
             ("{arr: 4, _id: 0}", 3),
         ] {

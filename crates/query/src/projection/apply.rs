@@ -8,7 +8,7 @@ use crate::expr::Context;
 use crate::matcher::{ElemMatch, MatchedElement};
 use frond_error::{Error, Result};
 
-/// How much of an array on the path of the positional operator is shown.
+/// The elements that are shown of an array on the path of the positional operator.
 pub(super) enum Element<'a> {
     /// The element that the filter matched in this document.
     Of(&'a Doc, Option<&'a MatchedElement>),
