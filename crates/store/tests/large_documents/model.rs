@@ -258,7 +258,7 @@ impl Model {
             found.truncate(1);
         }
         let count = found.len() as u64;
-        for (key, _) in found {
+        for key in found {
             self.write(key, None, changes);
         }
         Ok(Done::Deleted(count))
