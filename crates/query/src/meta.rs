@@ -228,7 +228,7 @@ mod tests {
             assert!(!projection.meta().is_empty(), "{spec}");
             let doc = json("{_id: 1, a: 2, b: 3}");
             let meta = scored(1.5);
-            let found = projection.apply_with(&doc, None, Some(&meta)).unwrap();
+            let found = projection.apply_with(&doc, Some(&meta)).unwrap();
             assert_eq!(found, json(expected), "{spec}");
         }
         let meta = Metadata {

@@ -468,6 +468,7 @@ impl DocumentStore {
         let projection = Projection::parse_with(projection, &environment)?;
         let shown = projection.needed_paths().map(BTreeSet::from_iter);
         let question = Question::parse(request.filter, request.sort, request.hint, &environment)?;
+        let projection = projection.matching(&question.filter);
         let question = Question {
             limits: KeyLimits {
                 min: request.min.map(Doc::to_owned),
@@ -517,8 +518,9 @@ impl DocumentStore {
         let environment = environment(request.variables, &collator);
         let projection = request.projection.unwrap_or(Doc::empty());
         let projection = Projection::parse_with(projection, &environment)?;
-        let projection = (!projection.is_identity()).then_some(projection);
         let question = Question::parse(request.filter, request.sort, request.hint, &environment)?;
+        let projection = projection.matching(&question.filter);
+        let projection = (!projection.is_identity()).then_some(projection);
         self.catalog().check_live()?;
         let catalog = self.shared_catalog();
         let Some(tail) = Tail::open(catalog, ns, question.filter, context)? else {

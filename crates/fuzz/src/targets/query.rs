@@ -200,7 +200,7 @@ pub fn run_find(input: &[u8]) {
             let _ = sort.key(&document);
         }
         if let Some(Ok(projection)) = &projection
-            && let Ok(projected) = projection.apply(&document, None)
+            && let Ok(projected) = projection.apply(&document)
         {
             assert!(Doc::validate(projected.as_bytes()).is_ok());
         }

@@ -1,11 +1,16 @@
 //! An area with holes.
+//!
+//! Two areas that have only corners or edges in common do not intersect, as in S2. A line along an edge belongs to the area
+//! to its left. Points on the border are inside.
+
+use std::ops::ControlFlow;
 
 use s2::point::Point;
 
 use super::edges::{Bounds, Edges};
 use super::exact::{Crossing, crossing};
 use super::ring::Ring;
-use super::sphere::{TOLERANCE, arc_distance, arcs_cross, arcs_meet, middle, moved};
+use super::sphere::{TOLERANCE, arc_distance, arcs_cross, middle, moved};
 
 /// How far beside an arc to look for the side that is inside.
 const BESIDE: f64 = 1e-8;
@@ -72,17 +77,82 @@ impl Polygon {
 
     /// Whether a point is inside or on the border.
     pub(crate) fn covers(&self, p: &Point) -> bool {
-        self.contains(p) || self.rings().any(|ring| ring.edges().touches(p))
+        self.contains(p) || self.touches(p)
     }
 
-    /// Whether a line has a point in common with the area.
+    /// Whether a part of a line lies inside. A line that only touches the border does not; one along the border does
+    /// where the area is to its left.
     pub(crate) fn meets_line(&self, line: &Edges) -> bool {
-        line.vertices().first().is_some_and(|p| self.covers(p))
-            || self.rings().any(|ring| lines_meet(ring.edges(), line))
+        let visited = self.parts(line, &mut |part| match self.has(&part) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        visited.is_break()
     }
 
-    /// Whether a line lies inside or on the border.
+    /// Whether all parts of a line lie inside, as for [`Polygon::meets_line`].
     pub(crate) fn covers_line(&self, line: &Edges) -> bool {
+        let visited = self.parts(line, &mut |part| match part {
+            Part::Crossing => ControlFlow::Break(()),
+            part if self.has(&part) => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        });
+        visited.is_continue() && line.vertices().iter().all(|p| self.covers(p))
+    }
+
+    /// Whether a part of a line is a part of the area.
+    fn has(&self, part: &Part) -> bool {
+        match part {
+            Part::Crossing | Part::Inside => true,
+            Part::Outside => false,
+            Part::Border { left, .. } => self.contains(left),
+        }
+    }
+
+    /// Visits the parts into which the border cuts a line.
+    fn parts(
+        &self,
+        line: &Edges,
+        visit: &mut dyn FnMut(Part) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        // As long as the line does not touch the border, it stays on one side.
+        let mut known = None;
+        for (a, b) in line.arcs() {
+            let Some(middles) = self.pieces(&a, &b) else {
+                visit(Part::Crossing)?;
+                known = None;
+                continue;
+            };
+            if middles.len() != 1 {
+                known = None;
+            }
+            for p in &middles {
+                if known.is_none() && self.touches(p) {
+                    let across = a.cross(&b);
+                    visit(Part::Border {
+                        left: moved(p, &across, BESIDE),
+                        right: moved(p, &across, -BESIDE),
+                    })?;
+                    continue;
+                }
+                let inside = known.unwrap_or_else(|| self.contains(p));
+                visit(match inside {
+                    true => Part::Inside,
+                    false => Part::Outside,
+                })?;
+                known = (middles.len() == 1 && !self.touches(&b)).then_some(inside);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether a point is on the border.
+    fn touches(&self, p: &Point) -> bool {
+        self.rings().any(|ring| ring.edges().touches(p))
+    }
+
+    /// Whether arcs lie inside or on the border.
+    fn encloses(&self, line: &Edges) -> bool {
         line.vertices().iter().all(|p| self.covers(p))
             && line.arcs().all(|(a, b)| {
                 self.pieces(&a, &b)
@@ -115,30 +185,41 @@ impl Polygon {
         Some(
             cuts.windows(2)
                 .filter_map(|pair| match pair {
-                    [p, q] => Some(middle(p, q)),
+                    [p, q] if (p.0 - q.0).norm() > TOLERANCE => Some(middle(p, q)),
                     _ => None,
                 })
                 .collect(),
         )
     }
 
-    /// Whether two areas have a point in common.
+    /// Whether two areas overlap.
     pub(crate) fn meets(&self, other: &Polygon) -> bool {
-        let corner_in = |a: &Polygon, b: &Polygon| {
-            a.rings()
-                .filter_map(|ring| ring.edges().vertices().first())
-                .any(|p| b.covers(p))
-        };
-        corner_in(self, other)
-            || corner_in(other, self)
-            || self
-                .rings()
-                .any(|a| other.rings().any(|b| lines_meet(a.edges(), b.edges())))
+        self.reaches_into(other) || other.reaches_into(self)
+    }
+
+    /// Whether a ring has a part inside of another area, or along its border with both areas on one side.
+    fn reaches_into(&self, other: &Polygon) -> bool {
+        self.rings().any(|ring| {
+            let visited = other.parts(ring.edges(), &mut |part| {
+                let overlaps = match part {
+                    Part::Crossing | Part::Inside => true,
+                    Part::Outside => false,
+                    Part::Border { left, right } => [left, right]
+                        .iter()
+                        .any(|p| self.contains(p) && other.contains(p)),
+                };
+                match overlaps {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+            visited.is_break()
+        })
     }
 
     /// Whether all of another area lies inside or on the border.
     pub(crate) fn covers_polygon(&self, other: &Polygon) -> bool {
-        if !other.rings().all(|ring| self.covers_line(ring.edges())) {
+        if !other.rings().all(|ring| self.encloses(ring.edges())) {
             return false;
         }
         // No part of the border may lie inside of the other: there the area ends.
@@ -146,7 +227,7 @@ impl Polygon {
             let corners = ring.edges().vertices();
             corners
                 .iter()
-                .any(|p| other.contains(p) && !other.rings().any(|ring| ring.edges().touches(p)))
+                .any(|p| other.contains(p) && !other.touches(p))
         });
         if corner_inside {
             return false;
@@ -203,8 +284,15 @@ pub(crate) fn lines_cross(a: &Edges, b: &Edges) -> bool {
     })
 }
 
-/// Whether two lines have a point in common.
-pub(crate) fn lines_meet(a: &Edges, b: &Edges) -> bool {
-    b.arcs()
-        .any(|(c, d)| a.any_near(&Bounds::of_arc(&c, &d), |e, f| arcs_meet(&c, &d, e, f)))
+/// A part of a line that does not leave one side of a border.
+enum Part {
+    /// It crosses the border.
+    Crossing,
+    Inside,
+    Outside,
+    /// It lies on the border. Points beside it.
+    Border {
+        left: Point,
+        right: Point,
+    },
 }

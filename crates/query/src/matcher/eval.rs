@@ -11,21 +11,11 @@ use frond_error::{Error, ErrorCode};
 /// The state of a run besides its result.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The index of the array element that satisfied the last array condition.
-    pub(crate) positional: Option<usize>,
     /// The first condition that could not be evaluated.
     pub(crate) error: Option<Box<Error>>,
 }
 
 impl State {
-    /// Runs a condition whose array index is not recorded.
-    pub(crate) fn aside(&mut self, condition: impl FnOnce(&mut State) -> bool) -> bool {
-        let saved = self.positional;
-        let result = condition(self);
-        self.positional = saved;
-        result
-    }
-
     #[cold]
     pub(crate) fn fail(&mut self, error: Error) {
         self.error.get_or_insert_with(|| Box::new(error));
@@ -71,19 +61,10 @@ where
         Expr::Schema(schema) => atom(Atom::Schema(schema), state),
         Expr::Text(text) => atom(Atom::Text(text), state),
         Expr::Sample(rate) => atom(Atom::Sample(rate), state),
-        Expr::And(children) => {
-            let saved = state.positional;
-            let all = children.iter().all(|child| combine(child, state, atom));
-            if !all {
-                state.positional = saved;
-            }
-            all
-        }
+        Expr::And(children) => children.iter().all(|child| combine(child, state, atom)),
         Expr::Or(children) => children.iter().any(|child| combine(child, state, atom)),
-        Expr::Nor(children) => {
-            state.aside(|state| !children.iter().any(|child| combine(child, state, atom)))
-        }
-        Expr::Not(child) => state.aside(|state| !combine(child, state, atom)),
+        Expr::Nor(children) => !children.iter().any(|child| combine(child, state, atom)),
+        Expr::Not(child) => !combine(child, state, atom),
         Expr::False => false,
     }
 }
@@ -93,14 +74,9 @@ fn leaf_matches(leaf: &Leaf, doc: &Doc, state: &mut State) -> bool {
         doc,
         &leaf.path,
         leaf.op.leaf_arrays(),
-        &mut |value, index| {
-            if !leaf.op.matches(value, state) {
-                return ControlFlow::Continue(());
-            }
-            if index.is_some() {
-                state.positional = index;
-            }
-            ControlFlow::Break(())
+        &mut |value, _| match leaf.op.matches(value, state) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         },
     )
     .is_break()

@@ -8,6 +8,7 @@
 mod canonical;
 mod eval;
 mod failure;
+mod matched_element;
 pub(crate) mod operators;
 mod parse;
 mod schema;
@@ -15,6 +16,7 @@ mod schema;
 pub use crate::pattern::{Pattern, Prefix};
 pub use canonical::{canonical, canonical_conditions, together};
 pub use failure::explain_failure;
+pub use matched_element::MatchedElement;
 pub use operators::array::ElemMatch;
 pub use operators::bits::{BitTest, BitTestKind};
 pub use operators::comparison::{Comparison, Relation};
@@ -319,26 +321,17 @@ impl Filter {
     /// Whether `doc` passes, or why that cannot be told: a regular expression that needs too many
     /// steps (code 5073414), or an expression that fails for this document.
     pub fn try_matches(&self, doc: &Doc) -> Result<bool> {
-        self.run(doc).map(|(matched, _)| matched)
-    }
-
-    /// The array index that the positional operator `$` stands for: that of the first array element
-    /// that satisfied the last array condition. `None` if `doc` does not pass, or no condition was
-    /// met through an array element.
-    pub fn match_positional(&self, doc: &Doc) -> Option<usize> {
-        let mut state = State::default();
-        let matched = eval::matches_document(&self.root, doc, &mut state);
-        if matched { state.positional } else { None }
-    }
-
-    /// [`Filter::try_matches`] and [`Filter::match_positional`] in one pass.
-    pub fn run(&self, doc: &Doc) -> Result<(bool, Option<usize>)> {
         let mut state = State::default();
         let matched = eval::matches_document(&self.root, doc, &mut state);
         match state.error.take() {
             Some(error) => Err(*error),
-            None => Ok((matched, state.positional.filter(|_| matched))),
+            None => Ok(matched),
         }
+    }
+
+    /// Finds in documents that pass the array element that the positional operator `$` stands for.
+    pub fn matched_element(&self) -> MatchedElement {
+        MatchedElement::of(&self.root)
     }
 
     /// The value that `path` must equal in every document that passes, if the filter says so at its

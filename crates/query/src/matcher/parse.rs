@@ -139,18 +139,22 @@ pub(crate) fn field_operators(field: &Field<'_>, conditions: &mut Vec<Expr>) -> 
     Ok(())
 }
 
-/// A conjunction. It has no conjunctions directly inside, and no wrapper around a single condition.
+/// A conjunction. It has no conjunctions directly inside, and no wrapper around a single condition. The conditions of
+/// inner conjunctions follow the others: as in MongoDB, this decides which of equal conditions the positional operator
+/// follows.
 pub(crate) fn all_of(conditions: Vec<Expr>) -> Expr {
     if conditions.len() > 1 && !conditions.iter().any(|one| matches!(one, Expr::And(_))) {
         return Expr::And(conditions);
     }
     let mut flat = Vec::with_capacity(conditions.len());
+    let mut absorbed = Vec::new();
     for condition in conditions {
         match condition {
-            Expr::And(inner) => flat.extend(inner),
+            Expr::And(inner) => absorbed.extend(inner),
             other => flat.push(other),
         }
     }
+    flat.append(&mut absorbed);
     match flat.pop() {
         Some(only) if flat.is_empty() => only,
         last => {

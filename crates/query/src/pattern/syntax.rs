@@ -204,7 +204,16 @@ impl Translator {
                 }
                 self.literal(char::from_u32(code).unwrap_or('\0'));
             }
-            'x' if self.peek(0) != Some('{') => {
+            'p' | 'P' => self.property(c),
+            'x' if self.peek(0) == Some('{') => {
+                let code = self.braced();
+                match u32::from_str_radix(code.trim(), 16).map(char::from_u32) {
+                    Ok(Some(c)) => self.literal(c),
+                    // The compiler reports it.
+                    _ => self.out.push_str(&format!("\\x{{{code}}}")),
+                }
+            }
+            'x' => {
                 let mut code = 0;
                 for _ in 0..2 {
                     let Some(digit) = self.peek(0).and_then(|c| c.to_digit(16)) else {
@@ -218,6 +227,29 @@ impl Translator {
             c if c.is_ascii_alphanumeric() => self.pass(c),
             c => self.literal(c),
         }
+    }
+
+    /// A property of Unicode, `\p{L}`, `\PL` or `\p{^L}`, whose letter `p` or `P` has been read.
+    fn property(&mut self, c: char) {
+        if self.peek(0) != Some('{') {
+            return self.pass(c);
+        }
+        let name = self.braced();
+        match (name.strip_prefix('^'), c) {
+            (Some(name), 'p') => self.out.push_str(&format!("\\P{{{name}}}")),
+            (Some(name), _) => self.out.push_str(&format!("\\p{{{name}}}")),
+            (None, c) => self.out.push_str(&format!("\\{c}{{{name}}}")),
+        }
+    }
+
+    /// The text between the brace that follows and its closing one, which are skipped.
+    fn braced(&mut self) -> String {
+        self.at += 1;
+        let mut text = String::new();
+        while let Some(c) = self.next().filter(|c| *c != '}') {
+            text.push(c);
+        }
+        text
     }
 
     fn pass(&mut self, c: char) {
@@ -320,15 +352,7 @@ impl Translator {
                         self.literal(char::from_u32(code).unwrap_or('\0'));
                     }
                     Some(c @ ('p' | 'P')) => {
-                        self.pass(c);
-                        if self.peek(0) == Some('{') {
-                            while let Some(c) = self.next() {
-                                self.out.push(c);
-                                if c == '}' {
-                                    break;
-                                }
-                            }
-                        }
+                        self.property(c);
                         (can_start_range, in_range, first) = (false, false, false);
                         continue;
                     }
@@ -491,6 +515,17 @@ mod tests {
             ("^\\x41\\x{42}\\012$", "", "AB\n", true),
             ("^\\cA\\e$", "", "\u{1}\u{1B}", true),
             ("^\\R$", "", "\r\n", true),
+            // properties and code points
+            ("^\\p{L}+$", "", "éa", true),
+            ("^\\pL$", "", "é", true),
+            ("^\\P{Lu}$", "", "a", true),
+            ("^\\P{Lu}$", "", "A", false),
+            ("^\\p{^L}$", "", "1", true),
+            ("^[\\p{Nd}_]+$", "", "٣_", true),
+            ("^[^\\p{L}]$", "", "1", true),
+            ("\\x{e9}", "", "é", true),
+            ("^[\\x{3b1}-\\x{3c9}]+$", "", "αω", true),
+            ("^\\x{41}{2}$", "", "AA", true),
             // look-around and back references
             ("a(?=b)", "", "ab", true),
             ("(?<!a)b", "", "ab", false),

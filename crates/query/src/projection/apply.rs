@@ -5,13 +5,21 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use super::Kind;
 use super::node::{Node, Rule};
 use crate::expr::{Context, Expr};
-use crate::matcher::ElemMatch;
+use crate::matcher::{ElemMatch, MatchedElement};
 use frond_error::{Error, Result};
+
+/// The elements that are shown of an array on the path of the positional operator.
+pub(super) enum Element<'a> {
+    /// The element that the filter matched in this document.
+    Of(&'a Doc, Option<&'a MatchedElement>),
+    /// Everything: an outer array on the path has been reduced to one element.
+    Whole,
+}
 
 /// One application of a projection.
 pub(super) struct Run<'a> {
     pub(super) kind: Kind,
-    pub(super) positional: Option<usize>,
+    pub(super) element: Element<'a>,
     /// What expressions are evaluated over.
     pub(super) context: Context<'a>,
 }
@@ -56,9 +64,10 @@ impl Run<'_> {
                 (Rule::Slice(slice), Some(Value::Array(items))) => {
                     out.push_array(name, |part| slice.copy(items, part));
                 }
-                (Rule::Positional, Some(Value::Array(items))) => {
-                    self.matched_element(name, items, out)?;
-                }
+                (Rule::Positional, Some(Value::Array(items))) => match self.index()? {
+                    Some(index) => push_element(name, items, index, out)?,
+                    None => out.push_raw(&element),
+                },
                 (Rule::Include | Rule::Slice(_) | Rule::Positional, _) => out.push_raw(&element),
                 (Rule::ElemMatch(_), _) if inclusion => {}
                 (Rule::ElemMatch(condition), value) => elem_match(condition, name, value, out)?,
@@ -66,10 +75,13 @@ impl Run<'_> {
                     out.push_doc(name, |out| self.document(children, inner, out))?;
                 }
                 (Rule::Children(children), Some(Value::Array(items))) => {
-                    if children.leads_to_positional() {
-                        self.matched_element(name, items, out)?;
-                    } else {
-                        out.push_array(name, |out| self.array(children, items, out))?;
+                    let index = match children.leads_to_positional() {
+                        true => self.index()?,
+                        false => None,
+                    };
+                    match index {
+                        Some(index) => self.element(children, name, items, index, out)?,
+                        None => out.push_array(name, |out| self.array(children, items, out))?,
                     }
                 }
                 (Rule::Children(children), _) if children.adds_fields() => {
@@ -132,21 +144,51 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The array element that the query matched, as an array with one element.
-    fn matched_element(&self, name: &str, items: &Doc, out: &mut DocBuf) -> Result<()> {
-        let index = self.positional.ok_or_else(|| {
+    /// The index of the array element that the filter matched; `None` if an array is shown with all elements.
+    fn index(&self) -> Result<Option<usize>> {
+        let Element::Of(doc, matched) = &self.element else {
+            return Ok(None);
+        };
+        let index = match matched {
+            Some(matched) => matched.index(doc)?,
+            None => None,
+        };
+        index.map(Some).ok_or_else(|| {
             Error::location(
                 51246,
                 "positional operator '.$' couldn't find a matching element in the array",
             )
-        })?;
-        let item = items
-            .iter_raw()
-            .nth(index)
-            .ok_or_else(|| Error::location(51247, "positional operator '.$' element mismatch"))?;
-        out.push_array(name, |out| out.push_raw(&item));
-        Ok(())
+        })
     }
+
+    /// One element of the array that an inclusion makes of `items`, as an array. The index counts what the inclusion keeps.
+    fn element(
+        &self,
+        node: &Node,
+        name: &str,
+        items: &Doc,
+        index: usize,
+        out: &mut DocBuf,
+    ) -> Result<()> {
+        let inside = Run {
+            kind: self.kind,
+            element: Element::Whole,
+            context: self.context,
+        };
+        let mut shown = ArrayBuf::new();
+        inside.array(node, items, &mut shown)?;
+        push_element(name, &shown, index, out)
+    }
+}
+
+/// One element of an array, as an array.
+fn push_element(name: &str, items: &Doc, index: usize, out: &mut DocBuf) -> Result<()> {
+    let item = items
+        .iter_raw()
+        .nth(index)
+        .ok_or_else(|| Error::location(51247, "positional operator '.$' element mismatch"))?;
+    out.push_array(name, |out| out.push_raw(&item));
+    Ok(())
 }
 
 /// The first element that satisfies the condition, as an array with one element; nothing if there is none.

@@ -136,7 +136,7 @@ mod tests {
                 flat.apply(document, &mut out);
                 assert_eq!(
                     out,
-                    parsed.apply(document, None).unwrap(),
+                    parsed.apply(document).unwrap(),
                     "{spec:?} of {document:?}"
                 );
             }

@@ -17,6 +17,7 @@ pub use flat::FlatProjection;
 
 use crate::environment::Environment;
 use crate::expr::Context;
+use crate::matcher::{Filter, MatchedElement};
 use crate::meta::{MetaFields, Metadata};
 use crate::required_fields::RequiredFields;
 use frond_error::Result;
@@ -28,6 +29,8 @@ use parse::{Dialect, Parser};
 pub struct Projection {
     kind: Kind,
     root: Node,
+    /// Finds the array element of the positional operator.
+    matched: Option<MatchedElement>,
     /// `$$NOW` for expressions, in milliseconds since 1970.
     now_ms: i64,
 }
@@ -66,9 +69,14 @@ impl Projection {
         Parser::new(Dialect::Stage, Some(environment)).run(spec)
     }
 
-    /// The projection of `doc`. `positional` is the array index that the query matched at
-    /// ([`crate::matcher::Filter::match_positional`]); only [`Projection::needs_positional`] looks
-    /// at it.
+    /// The same projection, of documents that pass `filter`: its positional operator stands for the element that
+    /// the filter matched.
+    pub fn matching(self, filter: &Filter) -> Projection {
+        let matched = (self.needs_positional()).then(|| filter.matched_element());
+        Projection { matched, ..self }
+    }
+
+    /// The projection of `doc`.
     ///
     /// Copied fields keep the order of the document; computed fields, and those of `$elemMatch` in an
     /// inclusion, follow in the order of the specification. Arrays on a path are projected element by
@@ -76,19 +84,14 @@ impl Projection {
     ///
     /// Fails with code 51246 or 51247 if the positional operator has no element, and with the errors
     /// of expressions.
-    pub fn apply(&self, doc: &Doc, positional: Option<usize>) -> Result<DocBuf> {
-        self.apply_with(doc, positional, None)
+    pub fn apply(&self, doc: &Doc) -> Result<DocBuf> {
+        self.apply_with(doc, None)
     }
 
     /// [`Projection::apply`] with the metadata of the document, for `$meta`.
-    pub fn apply_with(
-        &self,
-        doc: &Doc,
-        positional: Option<usize>,
-        meta: Option<&Metadata>,
-    ) -> Result<DocBuf> {
+    pub fn apply_with(&self, doc: &Doc, meta: Option<&Metadata>) -> Result<DocBuf> {
         let mut out = DocBuf::with_capacity(doc.len_bytes());
-        self.apply_to(doc, positional, meta, &mut out)?;
+        self.apply_to(doc, meta, &mut out)?;
         Ok(out)
     }
 
@@ -96,20 +99,14 @@ impl Projection {
     ///
     /// # Errors
     /// As [`Projection::apply`].
-    pub fn apply_to(
-        &self,
-        doc: &Doc,
-        positional: Option<usize>,
-        meta: Option<&Metadata>,
-        out: &mut DocBuf,
-    ) -> Result<()> {
+    pub fn apply_to(&self, doc: &Doc, meta: Option<&Metadata>, out: &mut DocBuf) -> Result<()> {
         out.clear();
         if self.root.is_flat() {
             apply::flat(&self.root, self.kind, doc, out);
             return Ok(());
         }
         let context = Context::new(doc, self.now_ms).with_meta(meta);
-        self.run(doc, positional, context, out)
+        self.run(doc, context, out)
     }
 
     /// The metadata that the projection shows.
@@ -135,20 +132,14 @@ impl Projection {
             apply::flat(&self.root, self.kind, doc, &mut out);
             return Ok(out);
         }
-        self.run(doc, None, context, &mut out)?;
+        self.run(doc, context, &mut out)?;
         Ok(out)
     }
 
-    fn run(
-        &self,
-        doc: &Doc,
-        positional: Option<usize>,
-        context: Context<'_>,
-        out: &mut DocBuf,
-    ) -> Result<()> {
+    fn run(&self, doc: &Doc, context: Context<'_>, out: &mut DocBuf) -> Result<()> {
         let run = apply::Run {
             kind: self.kind,
-            positional,
+            element: apply::Element::Of(doc, self.matched.as_ref()),
             context,
         };
         run.document(&self.root, doc, out)

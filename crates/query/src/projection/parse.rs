@@ -102,7 +102,12 @@ impl<'e> Parser<'e> {
         }
         root.finish();
         let now_ms = self.environment.map_or(0, |environment| environment.now_ms);
-        Ok(Projection { kind, root, now_ms })
+        Ok(Projection {
+            kind,
+            root,
+            matched: None,
+            now_ms,
+        })
     }
 
     /// The kind of a projection that names no field to include or exclude, except `_id`.

@@ -7,14 +7,15 @@ use crate::meta::Metadata;
 use crate::testing::{json, show};
 use frond_bson::Value;
 
-fn project(spec: &str, document: &str, positional: Option<usize>) -> Result<String> {
+fn project(spec: &str, document: &str, filter: &str) -> Result<String> {
     let environment = Environment {
         variables: None,
         now_ms: 1_000,
         ..Environment::default()
     };
-    let projected =
-        Projection::parse_with(&json(spec), &environment)?.apply(&json(document), positional)?;
+    let filter = Filter::parse(&json(filter))?;
+    let projection = Projection::parse_with(&json(spec), &environment)?.matching(&filter);
+    let projected = projection.apply(&json(document))?;
     Doc::validate(projected.as_bytes()).unwrap();
     Ok(show(&Value::Document(&projected)))
 }
@@ -23,7 +24,7 @@ fn check(cases: &[(&str, &str, &str)]) {
     for (spec, document, expected) in cases {
         let expected = show(&Value::Document(&json(expected)));
         assert_eq!(
-            project(spec, document, None).unwrap(),
+            project(spec, document, "{}").unwrap(),
             expected,
             "{spec} of {document}"
         );
@@ -197,45 +198,122 @@ fn elem_match() {
 }
 
 #[test]
-fn positional() {
-    for (spec, document, index, expected) in [
+fn the_positional_operator_shows_the_element_that_the_filter_matched() {
+    for (filter, spec, document, expected) in [
         (
+            "{a: 5}",
             "{'a.$': 1}",
             "{_id: 1, a: [4, 5, 6], b: 1}",
-            Some(1),
             "{_id: 1, a: [5]}",
         ),
         (
+            "{a: {$gt: 1, $lt: 5}}",
+            "{'a.$': 1}",
+            "{a: [1, 2, 3, 4, 5]}",
+            "{a: [2]}",
+        ),
+        (
+            "{a: 4}",
             "{'a.$': 1, b: 1}",
             "{a: [4, 5], b: [1]}",
-            Some(0),
             "{a: [4], b: [1]}",
         ),
-        ("{'a.$': 1}", "{a: 5}", None, "{a: 5}"),
         (
+            "{a: 4}",
+            "{b: {$slice: 1}, 'a.$': 1}",
+            "{a: [4, 5], b: [1, 2]}",
+            "{a: [4], b: [1]}",
+        ),
+        // Without an array nothing has to be found.
+        ("{a: 5}", "{'a.$': 1}", "{a: 5}", "{a: 5}"),
+        ("{}", "{'g.$': 1}", "{a: [1]}", "{}"),
+        (
+            "{x: 1}",
+            "{'a.b.$': 1}",
+            "{x: 1, a: {b: {c: 1}}}",
+            "{a: {b: {c: 1}}}",
+        ),
+        // The array may be another one.
+        (
+            "{a: 2}",
+            "{'b.$': 1}",
+            "{a: [1, 2, 3], b: [4, 5, 6]}",
+            "{b: [5]}",
+        ),
+        (
+            "{$or: [{a: 2}, {a: 3}]}",
+            "{'b.$': 1}",
+            "{a: [1, 2, 3], b: [4, 5, 6]}",
+            "{b: [5]}",
+        ),
+        (
+            "{a: {$elemMatch: {$elemMatch: {$eq: 3}}}}",
+            "{'b.$': 1}",
+            "{a: [[1, 2], [3]], b: [4, 5]}",
+            "{b: [5]}",
+        ),
+        (
+            "{'a.b': 2}",
             "{'a.b.$': 1}",
             "{a: {b: [1, 2], c: 3}}",
-            Some(1),
             "{a: {b: [2]}}",
         ),
-        // The first array on the path gives its element as it is.
+        // The first array on the path is reduced; what is in it is included by the path.
         (
+            "{'a.b': 2}",
             "{'a.b.$': 1}",
             "{a: [{b: [1, 2], c: 3}, {b: 4}]}",
-            Some(0),
-            "{a: [{b: [1, 2], c: 3}]}",
+            "{a: [{b: [1, 2]}]}",
+        ),
+        (
+            "{'x.y.z': 1}",
+            "{'a.b.c.$': 1}",
+            "{x: {y: {z: [0, 1, 2]}}, a: [{b: {c: [1, 2]}}, {b: {c: [4, 5], d: 1}}]}",
+            "{a: [{b: {c: [4, 5]}}]}",
+        ),
+        (
+            "{x: 1}",
+            "{'a.b.c.$': 1}",
+            "{x: [1], a: [{b: [[[{c: 1, d: 2}]]]}]}",
+            "{a: [{b: [[[{c: 1}]]]}]}",
+        ),
+        (
+            "{x: 1}",
+            "{'a.b.$': 1, 'a.c': 1}",
+            "{x: [0, 1], a: [{b: 1}, {b: 2, c: 3, d: 4}]}",
+            "{a: [{b: 2, c: 3}]}",
         ),
     ] {
         let expected = show(&Value::Document(&json(expected)));
         assert_eq!(
-            project(spec, document, index).unwrap(),
+            project(spec, document, filter).unwrap(),
             expected,
-            "{spec} of {document}"
+            "{spec} of {document} for {filter}"
         );
     }
-    for (index, code) in [(None, 51246), (Some(7), 51247)] {
-        let error = project("{'a.$': 1}", "{a: [1]}", index).unwrap_err();
-        assert_eq!(error.code().code(), code);
+    for (filter, spec, document, code) in [
+        ("{}", "{'a.$': 1}", "{a: [1]}", 51246),
+        ("{a: [1]}", "{'a.$': 1}", "{a: [1]}", 51246),
+        ("{b: 1}", "{'a.$': 1}", "{a: [1], b: 1}", 51246),
+        (
+            "{$or: [{a: 1}, {b: 1}]}",
+            "{'a.$': 1}",
+            "{a: [1], b: 1}",
+            51246,
+        ),
+        ("{a: {$not: {$gt: 5}}}", "{'a.$': 1}", "{a: [1]}", 51246),
+        ("{$nor: [{a: 2}, {a: 3}]}", "{'a.$': 1}", "{a: [1]}", 51246),
+        ("{}", "{'a.b.$': 1}", "{a: {b: [1]}}", 51246),
+        ("{a: 6}", "{'b.$': 1}", "{a: [4, 5, 6], b: [1, 2]}", 51247),
+        // An inclusion drops what is no document, and the index counts what remains.
+        ("{'a.b': 1}", "{'a.b.$': 1}", "{a: [5, {b: 1}]}", 51247),
+    ] {
+        let error = project(spec, document, filter).unwrap_err();
+        assert_eq!(
+            error.code().code(),
+            code,
+            "{spec} of {document} for {filter}"
+        );
     }
     assert!(
         Projection::parse(&json("{'a.b.$': 1}"))
@@ -547,7 +625,7 @@ fn stages() {
         ("{_id: 0, c: '$b'}", "{c: 3}"),
     ] {
         assert_eq!(
-            stage(spec).unwrap().apply(&document, None).unwrap(),
+            stage(spec).unwrap().apply(&document).unwrap(),
             json(expected),
             "{spec}"
         );
@@ -571,7 +649,7 @@ fn many_fields() {
     document.push("other", 1);
     let projected = Projection::parse(&json(&text))
         .unwrap()
-        .apply(&document, None)
+        .apply(&document)
         .unwrap();
     assert_eq!(projected, json(&text));
 }

@@ -271,9 +271,10 @@ impl Update {
     /// begin with `$`; 17419, or 17420 of an upsert, if the result is larger than 16 MiB.
     pub fn apply(&self, doc: &Doc, context: &ApplyContext) -> Result<Applied<'_>> {
         let mut changed = match &self.kind {
-            Kind::Replacement(new) => {
-                let new = replacement::apply(new, doc, context)?;
-                let is_change = *new != *doc;
+            Kind::Replacement(given) => {
+                let new = replacement::apply(given, doc, context)?;
+                // As MongoDB, which compares what was given: one without `_id`, or with it at another place, is a change.
+                let is_change = **given != *doc || *new != *doc;
                 if is_change && !context.is_upsert_insert {
                     storable::check_first_level(&new, |_| true)?;
                 }
@@ -285,10 +286,7 @@ impl Update {
                 let scope = Scope { root: doc, context };
                 apply::apply(fields, filters, &scope)?.map(DocBuf::from_vec_trusted)
             }
-            Kind::Pipeline(pipeline) => {
-                let new = apply_pipeline(pipeline, doc, context)?;
-                (*new != *doc).then_some(new)
-            }
+            Kind::Pipeline(pipeline) => apply_pipeline(pipeline, doc, context)?,
         };
         if context.is_upsert_insert {
             let finished = with_id_first(changed.as_deref().unwrap_or(doc), context)?;
@@ -377,21 +375,29 @@ fn parse_operators(update: &Doc, array_filters: &[&Doc], collator: &Collator) ->
     })
 }
 
-fn apply_pipeline(pipeline: &UpdatePipeline, doc: &Doc, context: &ApplyContext) -> Result<DocBuf> {
+/// The document that a pipeline makes; `None` if it is the same. One without `_id` is a change, as a replacement is.
+fn apply_pipeline(
+    pipeline: &UpdatePipeline,
+    doc: &Doc,
+    context: &ApplyContext,
+) -> Result<Option<DocBuf>> {
     let new = pipeline.apply(doc, context.now_ms)?;
+    if *new == *doc {
+        return Ok(None);
+    }
     match (doc.get("_id"), new.get("_id")) {
         (Some(old), Some(id)) => {
             replacement::same_id(&old, &id)?;
-            Ok(new)
+            Ok(Some(new))
         }
         // A pipeline that drops `_id` keeps it, as a replacement without one does.
         (Some(old), None) => {
             let mut with_id = DocBuf::with_capacity(new.len_bytes() + 32);
             with_id.push_value("_id", &old);
             with_id.push_all(&new);
-            Ok(with_id)
+            Ok(Some(with_id))
         }
-        (None, _) => Ok(new),
+        (None, _) => Ok(Some(new)),
     }
 }
 

@@ -419,7 +419,7 @@ impl TailOutput {
             *remaining -= 1;
         }
         let mut doc = match &self.projection {
-            Some(projection) => projection.apply_with(&row.doc, row.positional, None)?,
+            Some(projection) => projection.apply(&row.doc)?,
             None => row.doc,
         };
         if self.shows_record_ids {

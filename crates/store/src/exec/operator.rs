@@ -56,8 +56,6 @@ pub struct RowRef<'a> {
     /// The document as far as it has been read: all of it, the parts that the query needs, or the fields of an index.
     /// Empty before the document is fetched.
     pub doc: &'a Doc,
-    /// The array element that the filter matched, for the positional operator.
-    pub positional: Option<usize>,
     /// The fields of the index that led here, if they were asked for.
     pub index_key: Option<&'a Doc>,
     /// Its metadata, if some was asked for.
@@ -73,7 +71,6 @@ impl<'a> RowRef<'a> {
             key,
             record: None,
             doc: Doc::empty(),
-            positional: None,
             index_key: None,
             meta: None,
             order: &[],
@@ -90,7 +87,6 @@ impl<'a> RowRef<'a> {
             },
             doc: self.doc.to_owned(),
             stored: record.filter(|_| keeps_keys).map(<[u8]>::to_vec),
-            positional: self.positional,
             index_key: self.index_key.map(ToOwned::to_owned),
             meta: self.meta.map(|meta| Box::new(meta.clone())),
         }
@@ -106,8 +102,6 @@ pub struct Row {
     pub doc: DocBuf,
     /// The record of a large document, if keys were asked for. Then `doc` can be a part of it.
     pub stored: Option<Vec<u8>>,
-    /// The array element that the filter matched, for the positional operator.
-    pub positional: Option<usize>,
     /// The fields of the index that led here; `None` unless they were asked for, and if no index did.
     pub index_key: Option<DocBuf>,
     /// Its metadata; `None` unless some was asked for.
@@ -121,7 +115,6 @@ impl Row {
             key: &self.key,
             record: self.stored.as_deref(),
             doc: &self.doc,
-            positional: self.positional,
             index_key: self.index_key.as_deref(),
             meta: self.meta.as_deref(),
             order: &[],

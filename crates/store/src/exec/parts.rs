@@ -45,7 +45,6 @@ struct RowEnds {
     key: usize,
     record: usize,
     doc: usize,
-    positional: Option<usize>,
     examined: u64,
 }
 
@@ -66,7 +65,6 @@ impl Rows {
             key,
             record,
             doc: self.bytes.len(),
-            positional: row.positional,
             examined,
         });
     }
@@ -86,7 +84,6 @@ impl Rows {
                     true => Doc::empty(),
                     false => Doc::from_trusted(doc),
                 },
-                positional: ends.positional,
                 ..RowRef::of_key(range(self.handed_bytes, ends.key))
             };
             let flow = sink(row)?;

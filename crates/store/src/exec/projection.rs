@@ -61,7 +61,7 @@ impl Operator for Projection {
                         .flatten()
                         .for_each(|field| buffer.push_raw(field));
                 }
-                None => shape.apply_to(row.doc, row.positional, row.meta, buffer)?,
+                None => shape.apply_to(row.doc, row.meta, buffer)?,
             }
             stats.advanced += 1;
             sink(RowRef { doc: buffer, ..row })

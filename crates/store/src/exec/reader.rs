@@ -106,13 +106,11 @@ impl Reader {
             stats.advanced += 1;
             return sink(row);
         };
-        match test.run(row.doc)? {
-            (false, _) => Ok(Flow::Continue),
-            (true, positional) => {
-                stats.advanced += 1;
-                sink(RowRef { positional, ..row })
-            }
+        if !test.try_matches(row.doc)? {
+            return Ok(Flow::Continue);
         }
+        stats.advanced += 1;
+        sink(row)
     }
 
     /// Reads the parts of a large document that the filter needs, and then those of the row.
@@ -131,16 +129,12 @@ impl Reader {
             && required.filter != required.row
         {
             let part = documents.parts(row.key, record, &required.filter)?;
-            let (true, positional) = test.run(&part)? else {
+            if !test.try_matches(&part)? {
                 return Ok(Flow::Continue);
-            };
+            }
             let doc = documents.parts(row.key, record, &required.row)?;
             stats.advanced += 1;
-            return sink(RowRef {
-                doc: &doc,
-                positional,
-                ..row
-            });
+            return sink(RowRef { doc: &doc, ..row });
         }
         let doc = documents.parts(row.key, record, &required.row)?;
         self.test(RowRef { doc: &doc, ..row }, stats, sink)

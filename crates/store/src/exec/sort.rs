@@ -66,7 +66,7 @@ impl FewRows {
 
     /// Adds a row; false if it is more than a document, or does not fit.
     fn push(&mut self, key: &[u8], row: &RowRef<'_>) -> bool {
-        let is_plain = row.positional.is_none() && row.index_key.is_none() && row.meta.is_none();
+        let is_plain = row.index_key.is_none() && row.meta.is_none();
         let bytes = key.len() + row.doc.len_bytes();
         if !is_plain || self.held.bytes() + bytes + ROW_OVERHEAD_BYTES > FEW_BYTES_MAX {
             return false;
@@ -266,9 +266,6 @@ impl Record for Row {
         if let Some(stored) = &self.stored {
             parts.push("stored", binary(stored));
         }
-        if let Some(position) = self.positional {
-            parts.push("positional", position as i64);
-        }
         if let Some(index_key) = &self.index_key {
             parts.push("indexKey", index_key);
         }
@@ -285,9 +282,6 @@ impl Record for Row {
             key: parts.get_binary("key").unwrap_or_default().to_vec(),
             stored: parts.get_binary("stored").map(<[u8]>::to_vec),
             doc: part("doc").unwrap_or_default(),
-            positional: parts
-                .get_i64("positional")
-                .and_then(|position| usize::try_from(position).ok()),
             index_key: part("indexKey"),
             meta: parts
                 .get_doc("meta")

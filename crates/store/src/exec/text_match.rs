@@ -7,7 +7,7 @@ use frond_query::matcher::Filter;
 use frond_query::text::TextMatch as Matcher;
 
 use super::describe::Describer;
-use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
+use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
 use crate::error::Result;
 use crate::intervals::Interval;
 use crate::plan::IndexAccess;
@@ -41,15 +41,11 @@ impl Operator for TextMatch {
     ) -> Result<Pulled> {
         let filter = &self.filter;
         inputs.pull(cx, &mut |row| {
-            let (matches, positional) = filter.run(row.doc)?;
-            if !matches {
+            if !filter.try_matches(row.doc)? {
                 return Ok(Flow::Continue);
             }
             stats.advanced += 1;
-            sink(RowRef {
-                positional: row.positional.or(positional),
-                ..row
-            })
+            sink(row)
         })
     }
 

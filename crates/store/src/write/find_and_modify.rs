@@ -102,11 +102,19 @@ pub fn find_and_modify(
     let environment = environment(request.variables, &collator);
     let projection = request.projection.unwrap_or(Doc::empty());
     let projection = Projection::parse_with(projection, &environment)?;
+    let question = Question::parse(Some(filter), request.sort, request.hint, &environment)?;
+    let projection = projection.matching(&question.filter);
+    if request.return_new && projection.needs_positional() {
+        return Err(command(
+            ErrorCode::BadValue,
+            "cannot use a positional projection and return the new document",
+        ));
+    }
     let target = Target {
         command: "findAndModify",
         catalog,
         ns,
-        question: Question::parse(Some(filter), request.sort, request.hint, &environment)?,
+        question,
         id: one_id(filter).filter(|_| {
             let sort = request.sort.is_none_or(Doc::is_empty);
             sort && request.hint.is_none() && request.collation.is_none()
@@ -120,7 +128,7 @@ pub fn find_and_modify(
         let outcome = |_: &Remove, row: &Row| {
             Ok(FindAndModifyOutcome {
                 removed: true,
-                value: Some(projection.apply(&row.doc, row.positional)?),
+                value: Some(projection.apply(&row.doc)?),
                 ..FindAndModifyOutcome::default()
             })
         };
@@ -136,14 +144,19 @@ pub fn find_and_modify(
     let update = Update::parse_value(update, &request.array_filters, &environment)?;
     let mut attempts = 0;
     loop {
-        let mut apply = Apply::new(&update, request.keep_empty_timestamps).keeping_result();
+        let mut apply = Apply::new(
+            &update,
+            &target.question.filter,
+            request.keep_empty_timestamps,
+        )
+        .keeping_result();
         let updated = |apply: &Apply<'_>, row: &Row| {
             let shown = match &apply.result {
                 Some(new) if request.return_new => new,
                 _ => &row.doc,
             };
             Ok(FindAndModifyOutcome {
-                value: Some(projection.apply(shown, row.positional)?),
+                value: Some(projection.apply(shown)?),
                 updated_existing: true,
                 ..FindAndModifyOutcome::default()
             })
@@ -160,7 +173,7 @@ pub fn find_and_modify(
         }
         let upserted = |inserted: &Doc| {
             let value = match request.return_new {
-                true => Some(projection.apply(inserted, None)?),
+                true => Some(projection.apply(inserted)?),
                 false => None,
             };
             Ok(FindAndModifyOutcome {

@@ -169,7 +169,6 @@ impl Target<'_> {
                         key,
                         doc,
                         stored: None,
-                        positional: None,
                         index_key: None,
                         meta: None,
                     },
@@ -447,15 +446,13 @@ impl Target<'_> {
             _ => EVERYTHING.clone(),
         };
         let doc = reader.parts(&row.key, &stored, &want)?;
-        let (matches, positional) = filter.run(&doc)?;
-        if !matches {
+        if !filter.try_matches(&doc)? {
             return Ok(Again::Gone);
         }
         Ok(Again::Changed(Box::new(Row {
             key: row.key.clone(),
             doc: doc.into_owned(),
             stored: record::is_in_parts(&stored).then(|| stored.to_vec()),
-            positional,
             index_key: None,
             meta: None,
         })))

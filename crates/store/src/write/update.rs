@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use frond_bson::{Collator, Doc, DocBuf, ObjectId, OwnedValue, Value};
 use frond_error::ErrorCode;
+use frond_query::matcher::{Filter, MatchedElement};
 use frond_query::update::{ApplyContext, Update};
 
 use super::Retry;
@@ -71,6 +72,8 @@ pub struct UpdateOutcome {
 pub(super) struct Apply<'a> {
     pub update: &'a Update,
     pub context: ApplyContext,
+    /// Finds the array element of the positional operator, if the update has it.
+    matched: Option<MatchedElement>,
     /// Whether the whole document after the change is returned.
     pub keeps_result: bool,
     /// The document after the last change, if it is returned.
@@ -90,14 +93,15 @@ struct WantedFor {
 }
 
 impl<'a> Apply<'a> {
-    /// `keeps_empty_timestamps` is that of [`UpdateRequest`].
-    pub fn new(update: &'a Update, keeps_empty_timestamps: bool) -> Apply<'a> {
+    /// Applies `update` to documents that pass `filter`. `keeps_empty_timestamps` is that of [`UpdateRequest`].
+    pub fn new(update: &'a Update, filter: &Filter, keeps_empty_timestamps: bool) -> Apply<'a> {
         let mut context = ApplyContext::at(request_ms());
         context.timestamp = next_timestamp();
         context.keeps_empty_timestamps = keeps_empty_timestamps;
         Apply {
             update,
             context,
+            matched: (update.needs_positional()).then(|| filter.matched_element()),
             keeps_result: false,
             result: None,
             wanted: None,
@@ -195,7 +199,9 @@ impl<'a> Apply<'a> {
 
 impl Change for Apply<'_> {
     fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect> {
-        self.context.positional = row.positional;
+        if let Some(matched) = &self.matched {
+            self.context.positional = matched.index(&row.doc)?;
+        }
         if let Some(stored) = &row.stored {
             return self.stage_large(staging, row, stored);
         }
@@ -264,7 +270,11 @@ pub fn update(
     };
     let mut attempts = 0;
     loop {
-        let mut apply = Apply::new(&update, request.keep_empty_timestamps);
+        let mut apply = Apply::new(
+            &update,
+            &target.question.filter,
+            request.keep_empty_timestamps,
+        );
         let updated = |_: &Apply<'_>, _: &Row| {
             Ok(UpdateOutcome {
                 matched: 1,

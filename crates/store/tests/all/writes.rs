@@ -4,7 +4,8 @@
 use crate::common;
 
 use common::{Fixture, ns};
-use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
+use frond_error::ErrorCode;
 use frond_store::{
     DeleteRequest, Durability, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, Namespace,
     OpContext, Result, UpdateOutcome, UpdateRequest,
@@ -514,4 +515,136 @@ fn a_change_by_id_does_what_a_planned_one_does() {
                 >= 5
         );
     }
+}
+
+/// The value of `arr` after a change of the element that the filter matches, and what a projection shows of it before.
+fn positional(f: &Fixture, c: &Namespace, filter: &Doc, hint: Value<'_>) -> Vec<DocBuf> {
+    let projection = doc! {"_id": 0, "arr.$": 1};
+    let find = FindRequest {
+        filter: Some(filter),
+        projection: Some(&projection),
+        hint: Some(hint),
+        ..FindRequest::default()
+    };
+    let mut found = f.find(c, &find);
+    let set = doc! {"$set": {"arr.$": -1}};
+    let removed = modify(
+        f,
+        c,
+        &FindAndModifyRequest {
+            filter: Some(filter),
+            update: Some(Value::Document(&set)),
+            projection: Some(&projection),
+            hint: Some(hint),
+            ..FindAndModifyRequest::default()
+        },
+    );
+    found.extend(removed.value);
+    found.extend(f.find_all(c, doc! {"_id": 1}));
+    let restore = doc! {"$set": {"arr": [1, 2, 3, 4, 5]}};
+    update(f, c, &request(&doc! {"_id": 1}, &restore)).unwrap();
+    for multi in [false, true] {
+        let one = UpdateRequest {
+            multi,
+            hint: Some(hint),
+            ..request(filter, &set)
+        };
+        assert_eq!(update(f, c, &one).unwrap().modified, 1);
+        found.extend(f.find_all(c, doc! {"_id": 1}));
+        update(f, c, &request(&doc! {"_id": 1}, &restore)).unwrap();
+    }
+    found
+}
+
+#[test]
+fn an_index_does_not_change_which_array_element_is_meant() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let keys = [
+        doc! {"key": {"arr": 1}, "name": "arr"},
+        doc! {"key": {"x": 1}, "name": "x"},
+        doc! {"key": {"x": 1, "arr": 1}, "name": "both"},
+    ];
+    let keys: Vec<&Doc> = keys.iter().map(|key| &**key).collect();
+    f.store.create_indexes(&c, &keys).unwrap();
+    let pad = "p".repeat(40_000);
+    let others = (2..50).map(|i| doc! {"_id": i, "x": i, "arr": [i, i + 1]});
+    let first = doc! {"_id": 1, "x": 1, "arr": [1, 2, 3, 4, 5], "pad": &pad};
+    let docs: Vec<DocBuf> = std::iter::once(first).chain(others).collect();
+    f.insert(&c, &docs);
+    let natural = doc! {"$natural": 1};
+    for (filter, index) in [
+        (doc! {"x": 1, "arr": {"$gt": 1, "$lt": 5}}, 1),
+        (doc! {"x": 1, "arr": {"$lt": 5, "$gt": 1}}, 1),
+        (doc! {"x": 1, "arr": {"$gte": 2, "$lte": 4}}, 1),
+        (doc! {"x": 1, "arr": {"$in": [5, 4]}}, 3),
+        (doc! {"x": 1, "arr": 5}, 4),
+        (
+            doc! {"x": 1, "arr": {"$elemMatch": {"$gt": 2, "$lt": 5}}},
+            2,
+        ),
+        (doc! {"x": 1, "$or": [{"arr": 4}, {"arr": 3}]}, 2),
+        (doc! {"x": 1, "$and": [{"arr": 5}, {"arr": 2}]}, 1),
+        (doc! {"x": 1, "arr": {"$all": [2, 5]}}, 4),
+    ] {
+        let all = [1, 2, 3, 4, 5];
+        let shown = doc! {"arr": [all[index]]};
+        let mut after = all;
+        after[index] = -1;
+        let after = doc! {"_id": 1, "x": 1, "arr": ArrayBuf::from_iter(after), "pad": &pad};
+        let expected = [&shown, &shown, &after, &after, &after].map(Clone::clone);
+        for hint in [
+            Value::Document(&natural),
+            Value::String("x"),
+            Value::String("arr"),
+            Value::String("both"),
+        ] {
+            let found = positional(&f, &c, &filter, hint);
+            assert_eq!(found, expected, "{filter:?} {hint:?}");
+        }
+    }
+}
+
+#[test]
+fn without_a_condition_on_elements_there_is_no_array_element() {
+    let f = Fixture::new();
+    let c = ns("db.c");
+    let index = doc! {"key": {"x": 1}, "name": "x"};
+    f.store.create_indexes(&c, &[&index]).unwrap();
+    f.insert(&c, &[doc! {"_id": 1, "x": 1, "arr": [1, 2]}]);
+    let projection = doc! {"arr.$": 1};
+    let set = doc! {"$set": {"arr.$": 0}};
+    for filter in [
+        doc! {},
+        doc! {"_id": 1},
+        doc! {"x": 1},
+        doc! {"arr": [1, 2]},
+        doc! {"arr": {"$ne": 7}},
+        doc! {"$or": [{"arr": 1}, {"x": 1}]},
+    ] {
+        let find = FindRequest {
+            filter: Some(&filter),
+            projection: Some(&projection),
+            ..FindRequest::default()
+        };
+        let mut cursor = f.store.find(&c, &find, &OpContext::new()).unwrap();
+        let error = cursor.next().unwrap_err();
+        assert_eq!(error.code().code(), 51246, "{filter:?}");
+        let error = update(&f, &c, &request(&filter, &set)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::BadValue, "{filter:?}");
+    }
+    // The new document may no longer match.
+    let filter = doc! {"arr": 1};
+    let new = FindAndModifyRequest {
+        filter: Some(&filter),
+        update: Some(Value::Document(&set)),
+        projection: Some(&projection),
+        return_new: true,
+        ..FindAndModifyRequest::default()
+    };
+    let error = f
+        .store
+        .find_and_modify(&c, &new, LOGGED, &OpContext::new())
+        .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadValue);
 }

@@ -26,7 +26,7 @@ fn on_the_sphere() {
         (SQUARE, "Point [41.001, 6.001]", false, false),
         (SQUARE, "Point [40.5, 4.9999]", false, false),
         (SQUARE, "LineString [[40, 5], [41, 6]]", true, true),
-        (SQUARE, "LineString [[40, 5], [40, 5.7]]", true, true),
+        (SQUARE, "LineString [[40, 5.7], [40, 5]]", true, true),
         (SQUARE, "LineString [[40.5, 5.5], [42, 5.5]]", false, true),
         (SQUARE, "LineString [[39, 5.5], [42, 5.5]]", false, true),
         (SQUARE, "LineString [[39, 4], [42, 4]]", false, false),
@@ -78,7 +78,7 @@ fn on_the_sphere() {
             DONUT,
             "Polygon [[[3, 3], [7, 3], [7, 7], [3, 7], [3, 3]]]",
             false,
-            true,
+            false,
         ),
         (
             DONUT,
@@ -194,6 +194,201 @@ fn on_the_sphere() {
 }
 
 #[test]
+fn areas_that_share_only_a_part_of_their_borders_do_not_intersect() {
+    let square = |x: i32, y: i32, size: i32| {
+        let (right, top) = (x + size, y + size);
+        format!("[[{x}, {y}], [{right}, {y}], [{right}, {top}], [{x}, {top}], [{x}, {y}]]")
+    };
+    let polygon = |rings: &[String]| format!("Polygon [{}]", rings.join(", "));
+    let middle = polygon(&[square(20, 20, 10)]);
+    let donut = polygon(&[square(20, 20, 10), square(23, 23, 4)]);
+    let hourglass = polygon(&[
+        "[[20, 20], [30, 20], [30, 30], [20, 30], [20, 20]]".to_owned(),
+        // It touches its shell in one corner.
+        "[[20, 20], [25, 22], [22, 25], [20, 20]]".to_owned(),
+    ]);
+    for (area, other, expected) in [
+        // An edge.
+        (&middle, polygon(&[square(30, 20, 10)]), false),
+        (&middle, polygon(&[square(10, 20, 10)]), false),
+        (&middle, polygon(&[square(20, 30, 10)]), false),
+        (&middle, polygon(&[square(20, 10, 10)]), false),
+        // A corner.
+        (&middle, polygon(&[square(30, 30, 10)]), false),
+        (&middle, polygon(&[square(10, 10, 10)]), false),
+        (&middle, polygon(&[square(30, 10, 10)]), false),
+        // A part of an edge.
+        (&middle, polygon(&[square(30, 23, 4)]), false),
+        (&middle, polygon(&[square(16, 22, 4)]), false),
+        (&middle, polygon(&[square(30, 15, 20)]), false),
+        (
+            &middle,
+            "Polygon [[[30, 25], [35, 24], [35, 26], [30, 25]]]".to_owned(),
+            false,
+        ),
+        (
+            &middle,
+            "Polygon [[[30, 25], [25, 24], [25, 26], [30, 25]]]".to_owned(),
+            true,
+        ),
+        (&middle, polygon(&[square(26, 22, 4)]), true),
+        // An edge or a corner, and a part inside.
+        (&middle, polygon(&[square(20, 20, 5)]), true),
+        (&middle, polygon(&[square(20, 20, 20)]), true),
+        (&middle, polygon(&[square(20, 20, 10)]), true),
+        (
+            &middle,
+            "Polygon [[[20, 20], [30, 30], [20, 30], [20, 20]]]".to_owned(),
+            true,
+        ),
+        (
+            &middle,
+            "Polygon [[[20, 20], [30, 30], [40, 20], [20, 20]]]".to_owned(),
+            true,
+        ),
+        (
+            &middle,
+            "Polygon [[[30, 20], [40, 20], [29, 25], [30, 20]]]".to_owned(),
+            true,
+        ),
+        (
+            &middle,
+            "Polygon [[[30, 30], [30, 20], [35, 25], [30, 30]]]".to_owned(),
+            false,
+        ),
+        // All corners are common.
+        (
+            &middle,
+            "Polygon [[[20, 20], [30, 20], [20, 30], [20, 20]]]".to_owned(),
+            true,
+        ),
+        // The hole.
+        (&donut, polygon(&[square(23, 23, 4)]), false),
+        (&donut, polygon(&[square(24, 24, 2)]), false),
+        (&donut, polygon(&[square(22, 22, 6)]), true),
+        (&donut, polygon(&[square(23, 23, 5)]), true),
+        (&donut, polygon(&[square(30, 23, 4)]), false),
+        (
+            &donut,
+            polygon(&[square(23, 23, 4), square(24, 24, 1)]),
+            false,
+        ),
+        (
+            &donut,
+            polygon(&[square(10, 10, 30), square(20, 20, 10)]),
+            false,
+        ),
+        (
+            &donut,
+            polygon(&[square(10, 10, 30), square(21, 21, 8)]),
+            true,
+        ),
+        (
+            &hourglass,
+            "Polygon [[[20, 20], [25, 22], [22, 25], [20, 20]]]".to_owned(),
+            false,
+        ),
+        (
+            &hourglass,
+            "Polygon [[[20, 20], [24, 22], [22, 24], [20, 20]]]".to_owned(),
+            false,
+        ),
+        (
+            &hourglass,
+            "Polygon [[[20, 20], [25, 22], [24, 20], [20, 20]]]".to_owned(),
+            true,
+        ),
+        (&hourglass, polygon(&[square(10, 10, 10)]), false),
+        // Several parts.
+        (
+            &middle,
+            format!(
+                "MultiPolygon [[{}], [{}]]",
+                square(30, 20, 10),
+                square(30, 30, 10)
+            ),
+            false,
+        ),
+        (
+            &middle,
+            format!(
+                "MultiPolygon [[{}], [{}]]",
+                square(30, 20, 10),
+                square(25, 25, 10)
+            ),
+            true,
+        ),
+    ] {
+        for (a, b) in [(area, &other), (&other, area)] {
+            assert_eq!(
+                matches("$geoIntersects", &geo(a), &geo(b)),
+                expected,
+                "{a} and {b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn lines_that_only_touch_an_area_do_not_intersect() {
+    let square = "Polygon [[[20, 20], [30, 20], [30, 30], [20, 30], [20, 20]]]";
+    for (line, intersects, within) in [
+        // From outside to a corner, and past it.
+        ("[[10, 10], [20, 20]]", false, false),
+        ("[[20, 20], [10, 10]]", false, false),
+        ("[[10, 21], [20, 20], [21, 10]]", false, false),
+        // From inside to a corner.
+        ("[[25, 25], [20, 20]]", true, true),
+        ("[[20, 20], [30, 30]]", true, true),
+        ("[[10, 10], [20, 20], [25, 25]]", true, false),
+        // Along an edge: with the area to the left, and to the right.
+        ("[[20, 20], [30, 20]]", true, true),
+        ("[[30, 20], [20, 20]]", false, false),
+        ("[[20, 20], [30, 20], [30, 30]]", true, true),
+        ("[[30, 30], [30, 20], [20, 20]]", false, false),
+        ("[[30, 20], [20, 20], [25, 25]]", true, false),
+        ("[[30, 28], [30, 22]]", false, false),
+        ("[[30, 22], [30, 28]]", true, true),
+        ("[[30, 35], [30, 15]]", false, false),
+        // From outside to an edge.
+        ("[[40, 24], [30, 25]]", false, false),
+        ("[[30, 25], [25, 24]]", true, true),
+        // Through it.
+        ("[[10, 25], [40, 25]]", true, false),
+        ("[[22, 22], [24, 28]]", true, true),
+    ] {
+        let line = geo(&format!("LineString {line}"));
+        let square = geo(square);
+        assert_eq!(
+            matches("$geoIntersects", &square, &line),
+            intersects,
+            "{line:?}"
+        );
+        assert_eq!(
+            matches("$geoIntersects", &line, &square),
+            intersects,
+            "{line:?}"
+        );
+        assert_eq!(matches("$geoWithin", &square, &line), within, "{line:?}");
+    }
+    // In a hole the area is on the other side.
+    for (line, intersects) in [
+        ("[[3, 3], [7, 3]]", false),
+        ("[[7, 3], [3, 3]]", true),
+        ("[[3, 3], [7, 7]]", false),
+        ("[[5, 5], [7, 7]]", false),
+        ("[[7, 7], [9, 9]]", true),
+    ] {
+        let line = geo(&format!("LineString {line}"));
+        assert_eq!(
+            matches("$geoIntersects", &geo(DONUT), &line),
+            intersects,
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
 fn lines_and_points_meet() {
     let line = "LineString [[0, 0], [1, 0]]";
     for (other, expected) in [
@@ -290,19 +485,57 @@ fn caps_and_planar_areas() {
     }
 }
 
+/// A filter with a polygon whose inside is to the left of its ring.
+fn strict(operator: &str, ring: &str) -> DocBuf {
+    let system =
+        "{type: \"name\", properties: {name: \"urn:x-mongodb:crs:strictwinding:EPSG:4326\"}}";
+    json(&format!(
+        "{{g: {{{operator}: {{$geometry: {{type: \"Polygon\", coordinates: [{ring}], crs: {system}}}}}}}}}"
+    ))
+}
+
+#[test]
+fn big_polygons_intersect_what_is_not_all_in_their_gap() {
+    let filter = Filter::parse(&strict(
+        "$geoIntersects",
+        "[[20, 20], [20, 30], [30, 30], [30, 20], [20, 20]]",
+    ));
+    let filter = filter.unwrap();
+    for (stored, expected) in [
+        (
+            "Polygon [[[20, 20], [30, 20], [30, 30], [20, 30], [20, 20]]]",
+            false,
+        ),
+        ("Polygon [[[20, 20], [25, 20], [25, 25], [20, 20]]]", true),
+        ("Polygon [[[22, 22], [25, 22], [25, 25], [22, 22]]]", false),
+        ("Polygon [[[20, 20], [30, 30], [20, 30], [20, 20]]]", false),
+        (
+            "Polygon [[[30, 20], [40, 20], [40, 30], [30, 30], [30, 20]]]",
+            true,
+        ),
+        ("Polygon [[[25, 25], [40, 20], [40, 30], [25, 25]]]", true),
+        ("Polygon [[[50, 50], [51, 50], [51, 51], [50, 50]]]", true),
+        ("LineString [[22, 22], [28, 28]]", false),
+        ("LineString [[20, 20], [30, 30]]", false),
+        ("LineString [[22, 22], [40, 40]]", true),
+        ("LineString [[50, 22], [60, 40]]", true),
+    ] {
+        assert_eq!(
+            filter.matches(&doc! {"g": geo(stored)}),
+            expected,
+            "{stored}"
+        );
+    }
+}
+
 #[test]
 fn big_polygons_have_their_inside_to_the_left() {
-    let strict = |ring: &str| {
-        let system =
-            "{type: \"name\", properties: {name: \"urn:x-mongodb:crs:strictwinding:EPSG:4326\"}}";
-        json(&format!(
-            "{{g: {{$geoWithin: {{$geometry: {{type: \"Polygon\", coordinates: [{ring}], crs: {system}}}}}}}}}"
-        ))
-    };
     let small = Filter::parse(&strict(
+        "$geoWithin",
         "[[-10, -10], [10, -10], [10, 10], [-10, 10], [-10, -10]]",
     ));
     let large = Filter::parse(&strict(
+        "$geoWithin",
         "[[-10, -10], [-10, 10], [10, 10], [10, -10], [-10, -10]]",
     ));
     let (small, large) = (small.unwrap(), large.unwrap());

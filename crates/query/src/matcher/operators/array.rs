@@ -45,21 +45,17 @@ impl ElemMatch {
         }
     }
 
-    fn first_match(&self, items: &Doc, state: &mut State) -> Option<usize> {
+    pub(crate) fn first_match(&self, items: &Doc, state: &mut State) -> Option<usize> {
         items
             .values()
-            .position(|item| state.aside(|state| self.matches_item(item, state)))
+            .position(|item| self.matches_item(item, state))
     }
 
     pub(crate) fn matches(&self, value: Option<Value<'_>>, state: &mut State) -> bool {
-        let Some(Value::Array(items)) = value else {
-            return false;
-        };
-        let index = self.first_match(items, state);
-        if index.is_some() {
-            state.positional = index;
+        match value {
+            Some(Value::Array(items)) => self.first_match(items, state).is_some(),
+            _ => false,
         }
-        index.is_some()
     }
 }
 

@@ -193,15 +193,66 @@ fn an_update_that_changes_no_bit_is_no_modification() {
         ("{_id: 1, a: [1]}", "{$push: {a: {$each: []}}}", false),
         ("{_id: 1, a: 1}", "{$setOnInsert: {a: 2, b: 3}}", false),
         ("{_id: 1, a: 1}", "{$rename: {b: 'c'}}", false),
-        ("{_id: 1, a: 1}", "{a: 1}", false),
-        ("{_id: 1, a: 1}", "{_id: 1, a: 1}", false),
-        ("{_id: 1, a: 1, b: 1}", "{b: 1, a: 1}", true),
         ("{_id: 1, a: 1}", "{$bit: {a: {or: 1}}}", false),
         ("{_id: 1}", "{$set: {}}", false),
-        ("{_id: 1}", "{}", false),
     ] {
         let (_, is) = run(doc, update, &context()).unwrap();
         assert_eq!(is, modified, "{doc} {update}");
+    }
+}
+
+#[test]
+fn a_replacement_is_compared_as_it_was_given() {
+    let keeping = ApplyContext {
+        keeps_empty_timestamps: true,
+        ..context()
+    };
+    for (doc, update, modified) in [
+        ("{_id: 1, a: 1}", "{_id: 1, a: 1}", false),
+        ("{_id: 1}", "{_id: 1}", false),
+        ("{_id: 1, a: 1}", "{a: 1}", true),
+        ("{_id: 1}", "{}", true),
+        ("{_id: 1, a: 1}", "{a: 1, _id: 1}", true),
+        ("{_id: 1, a: 1}", "{_id: 1.0, a: 1}", true),
+        ("{_id: 1, a: 1, b: 1}", "{_id: 1, b: 1, a: 1}", true),
+        ("{_id: 1, a: 1}", "{_id: 1, a: 1.0}", true),
+        // The empty timestamp is filled in.
+        (
+            "{_id: 1, t: Timestamp(0, 0)}",
+            "{_id: 1, t: Timestamp(0, 0)}",
+            true,
+        ),
+    ] {
+        let (result, is) = run(doc, update, &context()).unwrap();
+        assert_eq!(is, modified, "{doc} {update}");
+        assert_eq!(result.get("_id"), json(doc).get("_id"), "{doc} {update}");
+    }
+    let same = "{_id: 1, t: Timestamp(0, 0)}";
+    assert!(!run(same, same, &keeping).unwrap().1);
+}
+
+#[test]
+fn what_a_pipeline_makes_is_compared_with_the_document() {
+    for (doc, pipeline, modified) in [
+        ("{_id: 1, a: 1}", "[{$set: {a: 1}}]", false),
+        ("{_id: 1, a: 1}", "[{$set: {a: {$add: ['$a', 0]}}}]", false),
+        ("{_id: 1, a: 1}", "[{$unset: 'b'}]", false),
+        ("{_id: 1, a: 1}", "[{$replaceWith: '$$ROOT'}]", false),
+        ("{_id: 1, a: 1}", "[{$replaceWith: {_id: 1, a: 1}}]", false),
+        ("{_id: 1, a: 1}", "[{$project: {a: 1}}]", false),
+        ("{_id: 1, a: 1}", "[{$set: {b: 1}}, {$unset: 'b'}]", false),
+        ("{_id: 1, a: 1}", "[{$replaceWith: {a: 1}}]", true),
+        ("{_id: 1, a: 1}", "[{$project: {_id: 0, a: 1}}]", true),
+        ("{_id: 1, a: 1}", "[{$replaceWith: {a: 1, _id: 1}}]", true),
+        ("{_id: 1, a: 1}", "[{$set: {a: 1.0}}]", true),
+    ] {
+        let value = crate::testing::value(pipeline);
+        let update = Update::parse_value(&value.as_value(), &[], &Environment::default()).unwrap();
+        let doc = json(doc);
+        let applied = update.apply(&doc, &context()).unwrap();
+        assert_eq!(applied.modified, modified, "{doc:?} {pipeline}");
+        assert_eq!(applied.doc.get("a").is_some(), doc.get("a").is_some());
+        assert_eq!(applied.doc.get("_id"), doc.get("_id"));
     }
 }
 

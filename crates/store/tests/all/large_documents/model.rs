@@ -19,9 +19,6 @@ pub type Docs = BTreeMap<Vec<u8>, DocBuf>;
 /// A written or deleted document.
 pub type Change = (Vec<u8>, Option<DocBuf>);
 
-/// A key, and the position in an array that passed a filter.
-pub type Match = (Vec<u8>, Option<usize>);
-
 #[derive(Clone, Default)]
 pub struct Model {
     pub docs: Docs,
@@ -74,9 +71,9 @@ impl Parsed {
     }
 
     /// The document after the update, if it differs.
-    fn apply(&self, doc: &Doc, positional: Option<usize>) -> Result<Option<DocBuf>, Error> {
+    fn apply(&self, doc: &Doc) -> Result<Option<DocBuf>, Error> {
         let mut context = ApplyContext::at(NOW_MS);
-        context.positional = positional;
+        context.positional = self.filter.matched_element().index(doc)?;
         let applied = self.update.apply(doc, &context)?;
         Ok(applied.modified.then_some(applied.doc))
     }
@@ -108,13 +105,12 @@ impl Model {
         changes.push(change);
     }
 
-    /// Documents that pass, with the position in an array that did, in order.
-    pub fn matching(&self, filter: &Filter) -> Result<Vec<Match>, Error> {
+    /// The keys of the documents that pass, in order.
+    pub fn matching(&self, filter: &Filter) -> Result<Vec<Vec<u8>>, Error> {
         let mut found = Vec::new();
         for (key, doc) in &self.docs {
-            let (passes, positional) = filter.run(doc)?;
-            if passes {
-                found.push((key.clone(), positional));
+            if filter.try_matches(doc)? {
+                found.push(key.clone());
             }
         }
         Ok(found)
@@ -164,8 +160,8 @@ impl Model {
         }
         let mut modified = 0;
         let matched = found.len() as u64;
-        for (key, positional) in found {
-            if let Some(new) = parsed.apply(&self.docs[&key], positional)? {
+        for key in found {
+            if let Some(new) = parsed.apply(&self.docs[&key])? {
                 self.write(key, Some(new), changes);
                 modified += 1;
             }
@@ -190,20 +186,26 @@ impl Model {
         };
         let projection = Projection::parse_with(fields, &environment())?;
         let filter_parsed = Filter::parse_with(filter, &environment())?;
+        let projection = projection.matching(&filter_parsed);
+        if *new && projection.needs_positional() {
+            return Err(Error::bad_value(
+                "cannot use a positional projection and return the new document",
+            ));
+        }
         let sort = SortSpec::parse(sort)?;
         let parsed = match update {
             Some(update) => Some(Parsed::new(filter, update)?),
             None => None,
         };
-        let mut first: Option<(Vec<u8>, Vec<u8>, Option<usize>)> = None;
-        for (key, positional) in self.matching(&filter_parsed)? {
+        let mut first: Option<(Vec<u8>, Vec<u8>)> = None;
+        for key in self.matching(&filter_parsed)? {
             // A single document is not sorted, so the sort cannot fail.
             let order = match names_one(filter) {
                 true => Vec::new(),
                 false => sort.key(&self.docs[&key])?,
             };
             if first.as_ref().is_none_or(|(before, ..)| order < *before) {
-                first = Some((order, key, positional));
+                first = Some((order, key));
             }
         }
         let mut done = (None, false, false, None);
@@ -212,23 +214,23 @@ impl Model {
                 let doc = self.upsert(&parsed, filter)?;
                 done.3 = doc.get("_id").map(OwnedValue::from);
                 if *new {
-                    done.0 = Some(projection.apply(&doc, None)?);
+                    done.0 = Some(projection.apply(&doc)?);
                 }
                 self.write(key(&doc), Some(doc), changes);
             }
             (None, _) => {}
-            (Some((_, key, positional)), None) => {
-                let value = projection.apply(&self.docs[&key], positional);
+            (Some((_, key)), None) => {
+                let value = projection.apply(&self.docs[&key]);
                 self.write(key, None, changes);
                 done.0 = Some(value?);
                 done.2 = true;
             }
-            (Some((_, key, positional)), Some(parsed)) => {
+            (Some((_, key)), Some(parsed)) => {
                 let old = self.docs[&key].clone();
-                let after = parsed.apply(&old, positional)?;
+                let after = parsed.apply(&old)?;
                 let shown = after.as_ref().filter(|_| *new).unwrap_or(&old);
                 // The write stays, though the result cannot be returned.
-                let value = projection.apply(shown, positional);
+                let value = projection.apply(shown);
                 if let Some(after) = after.clone() {
                     self.write(key, Some(after), changes);
                 }
@@ -256,7 +258,7 @@ impl Model {
             found.truncate(1);
         }
         let count = found.len() as u64;
-        for (key, _) in found {
+        for key in found {
             self.write(key, None, changes);
         }
         Ok(Done::Deleted(count))

@@ -152,16 +152,17 @@ pub fn check_query(
     let modelled = || -> Result<_, frond_error::Error> {
         let projection = Projection::parse_with(&projection, &environment)?;
         let filter = Filter::parse_with(&filter, &environment)?;
+        let projection = projection.matching(&filter);
         let sort = SortSpec::parse(&sort)?;
         let mut keyed = Vec::new();
-        for (key, positional) in model.matching(&filter)? {
+        for key in model.matching(&filter)? {
             let doc = &model.docs[&key];
-            keyed.push((sort.key(doc)?, doc, positional));
+            keyed.push((sort.key(doc)?, doc));
         }
         keyed.sort_by(|a, b| a.0.cmp(&b.0));
         let count = keyed.len() as u64;
         let shown = keyed.into_iter();
-        let shown = shown.map(|(_, doc, positional)| projection.apply(doc, positional));
+        let shown = shown.map(|(_, doc)| projection.apply(doc));
         Ok((count, shown.collect::<Result<Vec<_>, _>>()?))
     };
     let request = FindRequest {

@@ -129,6 +129,44 @@ fn updates_have_differences_and_replacements_documents() {
 }
 
 #[test]
+fn a_replacement_without_the_id_has_an_entry_if_nothing_else_differs() {
+    let fixture = with_oplog();
+    let store = &fixture.store;
+    let c = ns("db.c");
+    let stored = doc! {"_id": 1, "a": 1};
+    insert(store, &c, &[stored.clone()]);
+    let id = doc! {"_id": 1};
+    for (given, is_change) in [
+        (doc! {"_id": 1, "a": 1}, false),
+        (doc! {"a": 1}, true),
+        (doc! {"a": 1, "_id": 1}, true),
+    ] {
+        let expected: Vec<DocBuf> = is_change
+            .then(|| doc! {"op": "u", "ns": "db.c", "o": &stored, "o2": {"_id": 1}})
+            .into_iter()
+            .collect();
+        let entries = added(store, || {
+            let outcome = update(store, &c, &id, &given);
+            let modified = u64::from(is_change);
+            assert_eq!((outcome.matched, outcome.modified), (1, modified));
+        });
+        assert_eq!(entries, expected, "{given:?}");
+        let entries = added(store, || {
+            let modify = FindAndModifyRequest {
+                filter: Some(&id),
+                update: Some(Value::Document(&given)),
+                ..FindAndModifyRequest::default()
+            };
+            let done = store
+                .find_and_modify(&c, &modify, LOGGED, &OpContext::new())
+                .unwrap();
+            assert!(done.updated_existing);
+        });
+        assert_eq!(entries, expected, "{given:?}");
+    }
+}
+
+#[test]
 fn the_largest_changes_have_entries() {
     let fixture = with_oplog();
     let store = &fixture.store;
