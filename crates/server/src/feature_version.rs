@@ -61,7 +61,10 @@ mod tests {
         write(&server.server);
         for filter in [doc! {}, doc! {"_id": "featureCompatibilityVersion"}] {
             let reply = server.run("admin", doc! {"find": "system.version", "filter": filter});
-            assert_eq!(server.batch(&reply, "firstBatch"), std::slice::from_ref(&fcv));
+            assert_eq!(
+                server.batch(&reply, "firstBatch"),
+                std::slice::from_ref(&fcv)
+            );
         }
         let set = |version: &str| doc! {"$set": {"version": version}};
         let id = doc! {"_id": "featureCompatibilityVersion"};

@@ -609,7 +609,7 @@ fn computed_metadata_takes_the_place_of_a_field() {
         ("{s: 1, a: 2, x: 3}", "{s: 2.5, a: 2}"),
         ("{a: 2, x: 3}", "{a: 2, s: 2.5}"),
     ] {
-        let projected = projection.apply_with(&json(document), None, Some(&meta));
+        let projected = projection.apply_with(&json(document), Some(&meta));
         assert_eq!(projected.unwrap(), json(expected), "{document}");
     }
 }

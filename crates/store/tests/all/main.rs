@@ -23,6 +23,7 @@ mod index_builds;
 mod index_kinds;
 mod keyspace;
 mod large_documents;
+mod long_keys;
 mod memory;
 mod multikey;
 mod natural_order;

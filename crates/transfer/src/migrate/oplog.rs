@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use frond_bson::{Doc, DocBuf};
+use frond_bson::Doc;
 
 use super::changes::Change;
 use crate::entries::{DEPTH_MAX, split, transaction};
@@ -167,7 +167,7 @@ fn lightened(change: Change) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frond_bson::doc;
+    use frond_bson::{DocBuf, doc};
 
     fn read(entries: &[DocBuf]) -> Vec<Change> {
         let mut reader = Reader::default();

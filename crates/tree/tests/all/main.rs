@@ -23,6 +23,7 @@ mod forged;
 mod format;
 mod kill;
 mod log_recovery;
+mod long_keys;
 mod malformed;
 mod model;
 mod open;

@@ -1,7 +1,7 @@
 //! `_id`s and index keys that are longer than pages of the engine.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+use crate::common;
 
 use common::{Fixture, INSERT, ns};
 use frond_bson::{Doc, DocBuf, Value, doc};
