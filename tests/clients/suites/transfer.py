@@ -586,6 +586,7 @@ def the_oplog_of_a_dump(setting):
         setting.client.drop_database("shop")
         _, said = frond("import", source, "--include", "shop.gone", code=2)
         assert "1 documents of the oplog: " in said, said
+        setting.client.drop_database("shop")
         _, said = frond("import", source, "--include", "shop.gone", "--oplogReplay")
         equal(shop.list_collection_names(), [])
     # Only the oplog, on what is there.

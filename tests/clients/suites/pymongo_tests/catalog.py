@@ -28,7 +28,7 @@ def time_series_are_taken(client):
     # There is no unique index on _id.
     weather.insert_many([{"_id": 1, "at": NOW, "where": "x", "t": 1}, {"_id": 1, "at": NOW, "where": "y", "t": 2}])
     equal(sorted(d["t"] for d in weather.find({"_id": 1})), [1, 2])
-    equal(list(weather.list_indexes()), [])
+    equal([dict(index) for index in weather.list_indexes()], [{"v": 2, "key": {"where": 1, "at": 1}, "name": "where_1_at_1"}])
     for document in [{"t": 1}, {"at": 5}]:
         error = raises(WriteError, weather.insert_one, document)
         equal(error.code, 2)
