@@ -206,7 +206,7 @@ def programs(folder):
     return {
         "PyMongo": python("login/probe_pymongo"),
         "Node.js": node("login/probe"),
-        "Go": go("login"),
+        "Go": go("go", "login"),
         "Java": java("LoginProbe", "login/java", "java"),
         "PHP": lambda: (["php", os.path.join(HERE, "login", "probe.php")], {}),
         "mongosh": lambda: (shell, quiet),
