@@ -4,7 +4,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_client::{Client, Collection, CursorRequest};
 
 use crate::error::Result;
-use crate::names::Filter;
+use crate::names::{Filter, is_internal_database};
 
 /// A server below this wire version has no `listCollections` and no `listIndexes`.
 const WIRE_VERSION_LISTS: i32 = 3;
@@ -55,7 +55,9 @@ pub fn databases(client: &mut Client) -> Result<Vec<String>> {
 /// All collections and views that the filter takes.
 pub fn all(client: &mut Client, filter: &Filter) -> Result<Vec<Listed>> {
     let mut found = Vec::new();
-    for database in databases(client)? {
+    // A role for copying may not list what is in the server's own databases.
+    let databases = databases(client)?.into_iter();
+    for database in databases.filter(|name| !is_internal_database(name)) {
         let mut listed = collections(client, &database)?;
         listed.retain(|listed| filter.takes(&listed.collection));
         listed.sort_by(|a, b| a.collection.name.cmp(&b.collection.name));

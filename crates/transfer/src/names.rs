@@ -45,10 +45,15 @@ impl Filter {
     }
 }
 
+/// Databases that a server, or a migration, keeps for itself.
+pub fn is_internal_database(database: &str) -> bool {
+    ["local", "config", STATE_DATABASE].contains(&database)
+}
+
 /// Collections that a server keeps for itself.
 pub fn is_internal(collection: &Collection) -> bool {
     let Collection { database, name } = collection;
-    if ["local", "config", STATE_DATABASE].contains(&database.as_str()) || name.contains('$') {
+    if is_internal_database(database) || name.contains('$') {
         return true;
     }
     (name.starts_with("system.") && name != "system.js")
