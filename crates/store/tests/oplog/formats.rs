@@ -134,7 +134,7 @@ fn a_replacement_without_the_id_has_an_entry_if_nothing_else_differs() {
     let store = &fixture.store;
     let c = ns("db.c");
     let stored = doc! {"_id": 1, "a": 1};
-    insert(store, &c, &[stored.clone()]);
+    insert(store, &c, std::slice::from_ref(&stored));
     let id = doc! {"_id": 1};
     for (given, is_change) in [
         (doc! {"_id": 1, "a": 1}, false),
