@@ -140,9 +140,8 @@ pub(crate) fn sqrt(x: Decimal128) -> Decimal128 {
         Kind::Number(number) if is_negative(&number) => return Decimal128::NAN,
         Kind::Number(number) => number,
     };
-    match Context::new(DIGITS).sqrt(&number).map(Rounded::value) {
-        // The exact root of a number of 34 digits has half as many; other roots have all.
-        Ok(root) if root.repr().digits() <= DIGITS / 2 => half_exponent(x, decimal(root.repr())),
+    match Context::new(DIGITS).sqrt(&number) {
+        Ok(Rounded::Exact(root)) => half_exponent(x, decimal(root.repr())),
         _ => rounded(|context| context.sqrt(&number)),
     }
 }

@@ -148,9 +148,10 @@ def main():
         drop_databases(server)
         environment = {**os.environ, "PROJECT_DIRECTORY": PROJECT, "MONGODB_URI": server.uri}
         done = go_test(part, environment)
-        # The runner gives up when the driver, which reads the topology in the background, has not done so yet.
-        for _ in range(3):
-            if "could not detect topology kind" not in done.stdout:
+        # The runner gives up when the driver, which reads the topology in the background, has not done so yet, or not within two
+        # seconds.
+        for _ in range(10):
+            if not any(text in done.stdout for text in ("could not detect topology kind", "ping error: server selection error")):
                 break
             done = go_test(part, environment)
         lines = done.stdout.splitlines()

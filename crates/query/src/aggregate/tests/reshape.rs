@@ -226,7 +226,7 @@ fn replacing_documents() {
             (
                 "[{$replaceRoot: {newRoot: '$a'}}]",
                 40228,
-                "'newRoot' expression  must evaluate to an object, but resulting value was: 1. Type of resulting value: 'int'. Input document: { _id: 1, a: 1",
+                "'newRoot' expression  must evaluate to an object, but resulting value was: 1. Type of resulting value: 'int'. Input document: {_id: 1, a: 1",
             ),
             ("[{$replaceWith: '$none'}]", 40228, "MISSING"),
             ("[{$replaceRoot: 1}]", 40229, "got int"),
