@@ -140,6 +140,7 @@ async fn the_cluster_time_is_known_in_a_replica_set_only() {
     assert!(format!("{reply:?}").contains("51144"), "{reply:?}");
 
     let mut member = TestServer::member("rs");
+    member.run("admin", doc! {"replSetInitiate": {}});
     member.fill("c", 50);
     let before = member.server.store.cluster_time().last();
     let statement = |id: i32| doc! {"q": {"_id": id}, "u": [{"$set": {"t": "$$CLUSTER_TIME"}}]};

@@ -613,7 +613,7 @@ fn endless_scan(collection: &str) -> DocBuf {
     doc! {
         "count": collection,
         "query": {"$expr": {"$lt": [{"$reduce": {
-            "input": {"$range": [0, 50_000]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]},
+            "input": {"$range": [0, 400]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]},
         }}, "$a"]}},
     }
 }

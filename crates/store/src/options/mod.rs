@@ -180,6 +180,9 @@ impl CollectionOptions {
             if tree_options::parse(&mut parsed.tree, name, value)? {
                 continue;
             }
+            if value.is_nullish() {
+                continue;
+            }
             if name == "collation" {
                 let Value::Document(spec) = value else {
                     return Err(command(
@@ -201,9 +204,6 @@ impl CollectionOptions {
                         "Encrypted collections are not supported on standalone",
                     ));
                 }
-                continue;
-            }
-            if value.is_nullish() {
                 continue;
             }
             let given = Given {
