@@ -153,7 +153,10 @@ fn kill_9_loses_nothing_that_was_acknowledged() {
         // Numbers that were committed and not reported may be there; no number is committed twice.
         let first = round * 1_000_000;
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kill::kill_9_loses_nothing_that_was_acknowledged"])
+            .args([
+                "--exact",
+                "kill::kill_9_loses_nothing_that_was_acknowledged",
+            ])
             .arg("--nocapture")
             .env(DIRECTORY, directory.path())
             .env(FIRST, first.to_string())
