@@ -2,6 +2,8 @@
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
+use frond_query::Environment;
+use frond_query::matcher::Filter;
 
 use crate::clock::now_ms;
 
@@ -132,6 +134,19 @@ impl<'a> Arguments<'a> {
             Some(Value::Document(doc)) => Ok(Some(doc)),
             Some(value) => Err(self.wrong_type(name, &value, "type 'object'")),
         }
+    }
+
+    /// The `filter` of a command that lists something.
+    pub fn list_filter(&self) -> Result<Option<Filter>> {
+        let environment = Environment {
+            now_ms: now_ms(),
+            scripts: frond_store::script_host(),
+            ..Environment::default()
+        };
+        let filter = self.doc_field("filter")?;
+        filter
+            .map(|filter| Filter::parse_for_list(filter, &environment))
+            .transpose()
     }
 
     /// The `collation`; none if it is not given or empty.

@@ -1,6 +1,6 @@
 //! `explain`
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::Environment;
 use frond_query::aggregate::{Front, Pipeline};
@@ -152,6 +152,10 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         Ok::<_, Error>(reply)
     };
     let run = |request: &FindRequest<'_>| run_for(request, &Purpose::FIND);
+    let collator_of = |request: &FindRequest<'_>| {
+        let catalog = cx.server.store.catalog();
+        catalog.collator(&namespace, request.collation.as_ref())
+    };
     let mut reply = match proper {
         "find" => run(&find::Finding::parse(&args, variables)?.request)?,
         "count" => {
@@ -199,7 +203,9 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             };
             match &request.update {
                 Some(update) if !request.remove => {
-                    let change = would_change(update, &request.array_filters, variables)?;
+                    let collator = collator_of(&found);
+                    let change =
+                        would_change(update, &request.array_filters, variables, &collator)?;
                     let upsert = request.upsert;
                     let purpose = Purpose {
                         would_change: &change,
@@ -223,7 +229,13 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
                 collation: request.collation,
                 ..FindRequest::default()
             };
-            let change = would_change(&request.update, &request.array_filters, variables)?;
+            let collator = collator_of(&found);
+            let change = would_change(
+                &request.update,
+                &request.array_filters,
+                variables,
+                &collator,
+            )?;
             let upsert = request.upsert;
             let purpose = Purpose {
                 would_change: &change,
@@ -266,10 +278,12 @@ fn would_change(
     update: &Value<'_>,
     array_filters: &[&Doc],
     variables: Option<&Doc>,
+    collator: &Collator,
 ) -> Result<impl Fn(&Doc) -> bool + use<>> {
     let environment = Environment {
         variables,
         now_ms: now_ms(),
+        collator,
         scripts: frond_store::script_host(),
         ..Environment::default()
     };
