@@ -429,14 +429,14 @@ fn merge_creates_its_target_with_the_first_document() {
         &f,
         array![{"$merge": {"into": "target", "whenNotMatched": "discard"}}],
     );
-    assert_eq!(names(&f), ["c"]);
+    assert_eq!(names(&f), ["c", "other"]);
     run(&f, nothing(doc! {"$out": "empty"}));
-    assert_eq!(names(&f), ["c", "empty"]);
+    assert_eq!(names(&f), ["c", "empty", "other"]);
     run(
         &f,
         array![{"$limit": 1}, {"$merge": {"into": {"coll": "target"}}}],
     );
-    assert_eq!(names(&f), ["c", "empty", "target"]);
+    assert_eq!(names(&f), ["c", "empty", "other", "target"]);
     for (stage, code) in [
         (doc! {"$merge": "system.x"}, 31319),
         (

@@ -84,7 +84,7 @@ impl GeoQuery {
         Ok(GeoQuery {
             predicate,
             region,
-            argument: argument.to_owned(),
+            argument: (*argument).to_owned(),
         })
     }
 

@@ -264,10 +264,10 @@ impl Random {
                     out.push("p", &doc! {"$geoWithin": {"$box": [corner, [4, 4]]}});
                 }
                 _ => {
-                    let one = self.partial_condition();
-                    for (path, condition) in one.iter().filter(|(path, _)| !out.contains_key(path))
-                    {
-                        out.push(path, condition);
+                    for (path, condition) in self.partial_condition().iter() {
+                        if !out.contains_key(path) {
+                            out.push(path, condition);
+                        }
                     }
                 }
             }
