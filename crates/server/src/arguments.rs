@@ -2,6 +2,7 @@
 
 use frond_bson::{Collator, Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
+use frond_query::matcher::Filter;
 
 /// The fields of a command or of a document inside one, with its name for error messages:
 /// `find`, or `update.updates`.
@@ -130,6 +131,15 @@ impl<'a> Arguments<'a> {
             Some(Value::Document(doc)) => Ok(Some(doc)),
             Some(value) => Err(self.wrong_type(name, &value, "type 'object'")),
         }
+    }
+
+    /// The `filter` of a command that lists something.
+    pub fn list_filter(&self) -> Result<Option<Filter>> {
+        let environment = frond_store::environment(None, Collator::BINARY);
+        let filter = self.doc_field("filter")?;
+        filter
+            .map(|filter| Filter::parse_for_list(filter, &environment))
+            .transpose()
     }
 
     /// The `collation`; none if it is not given or empty.

@@ -105,8 +105,7 @@ pub trait Host<E: Fault>: Send + Sync {
         Err(refused(stage).into())
     }
 
-    /// Writes all documents into a collection, for `$out` and `$merge`. The argument of the stage is
-    /// not checked yet.
+    /// Writes all documents into a collection, for `$out` and `$merge`.
     ///
     /// # Errors
     /// Those of writing.

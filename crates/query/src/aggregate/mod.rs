@@ -22,8 +22,8 @@ pub use exec::{
 };
 pub use front::Front;
 pub use groups::{GroupParts, Groups};
-pub use stages::Writing;
 pub use stages::is_stage;
+pub use stages::{Merge, Out, WhenMatched, WhenNotMatched, WriteTarget, Writing};
 pub use update::{UpdatePipeline, check_stage_names};
 
 use crate::environment::Environment;

@@ -1,6 +1,6 @@
 //! The areas of `$geoWithin` and `$geoIntersects`.
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Doc, DocBuf, Value};
 use s2::point::Point;
 
 use super::flat::{FlatBox, FlatPoint, FlatPolygon};
@@ -42,6 +42,8 @@ pub(crate) enum Region {
 pub struct GeoQuery {
     predicate: Predicate,
     pub(crate) region: Region,
+    /// The argument as it was written.
+    argument: DocBuf,
 }
 
 impl GeoQuery {
@@ -79,7 +81,11 @@ impl GeoQuery {
                 shown()
             ));
         }
-        Ok(GeoQuery { predicate, region })
+        Ok(GeoQuery {
+            predicate,
+            region,
+            argument: (*argument).to_owned(),
+        })
     }
 
     /// Whether the query is on the sphere, not in the plane.
@@ -90,6 +96,20 @@ impl GeoQuery {
     /// The predicate.
     pub fn predicate(&self) -> Predicate {
         self.predicate
+    }
+
+    /// Whether all values that satisfy this query satisfy `outer`. Only where no rounding can make a difference: for the
+    /// same area, and for a box in a box.
+    pub fn lies_in(&self, outer: &GeoQuery) -> bool {
+        if self.predicate != outer.predicate {
+            return false;
+        }
+        match (&self.region, &outer.region) {
+            (Region::Box(inner), Region::Box(area)) => {
+                area.contains(&inner.low) && area.contains(&inner.high)
+            }
+            _ => self.argument == outer.argument,
+        }
     }
 
     /// Whether a stored value satisfies the query. What is no geometry does not.

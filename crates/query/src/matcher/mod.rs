@@ -136,6 +136,11 @@ impl Op {
         }
     }
 
+    /// Whether the condition holds for a single value; `None` is a missing field. Elements of an array are not looked at.
+    pub fn holds_for(&self, value: Option<Value<'_>>) -> bool {
+        self.matches(value, &mut State::default())
+    }
+
     /// Whether the condition holds for this value, `None` being a missing field.
     fn matches(&self, value: Option<Value<'_>>, state: &mut State) -> bool {
         match self {
@@ -199,6 +204,17 @@ impl Filter {
         let root = parse::document(filter, Context::in_pipeline(environment))?;
         operators::geo::check_no_near(&root)?;
         Ok(Filter { root })
+    }
+
+    /// Parses the filter of a command that lists something. It may hold `$expr`, but neither `$where` nor what needs an
+    /// index. Fails as [`Filter::parse_in_pipeline`], and with 2 (`BadValue`) for `$text`.
+    pub fn parse_for_list(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
+        let filter = Filter::parse_in_pipeline(filter, environment)?;
+        operators::text::check(&filter.root)?;
+        match filter.text() {
+            Some(_) => Err(Error::bad_value("$text is not allowed in this context")),
+            None => Ok(filter),
+        }
     }
 
     /// The filter with the `$near` of a query.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
+use frond_query::Environment;
 use frond_query::matcher::Filter;
 
 use super::{Command, Traits};
@@ -75,7 +76,11 @@ impl Command for CurrentOp {
                 conditions.push(name, value);
             }
         }
-        let filter = Filter::parse(&conditions)?;
+        let environment = Environment {
+            now_ms: now_ms(),
+            ..Environment::default()
+        };
+        let filter = Filter::parse_for_list(&conditions, &environment)?;
         let only_own = cx.args().flag("$ownOps")?.unwrap_or(false);
         let shown = Shown {
             owner: only_own.then_some(cx.caller),

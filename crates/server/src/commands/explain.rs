@@ -151,6 +151,10 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         Ok::<_, Error>(reply)
     };
     let run = |request: &FindRequest<'_>| run_for(request, &Purpose::FIND);
+    let collator_of = |request: &FindRequest<'_>| {
+        let catalog = cx.server.store.catalog();
+        catalog.collator(&namespace, request.collation.as_ref())
+    };
     let mut reply = match proper {
         "find" => run(&find::Finding::parse(&args, variables)?.request)?,
         "count" => {
@@ -198,7 +202,9 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
             };
             match &request.update {
                 Some(update) if !request.remove => {
-                    let change = would_change(update, &request.array_filters, variables)?;
+                    let collator = collator_of(&found);
+                    let change =
+                        would_change(update, &request.array_filters, variables, &collator)?;
                     let upsert = request.upsert;
                     let purpose = Purpose {
                         would_change: &change,
@@ -222,7 +228,13 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
                 collation: request.collation,
                 ..FindRequest::default()
             };
-            let change = would_change(&request.update, &request.array_filters, variables)?;
+            let collator = collator_of(&found);
+            let change = would_change(
+                &request.update,
+                &request.array_filters,
+                variables,
+                &collator,
+            )?;
             let upsert = request.upsert;
             let purpose = Purpose {
                 would_change: &change,
@@ -265,8 +277,9 @@ fn would_change(
     update: &Value<'_>,
     array_filters: &[&Doc],
     variables: Option<&Doc>,
+    collator: &Collator,
 ) -> Result<impl Fn(&Doc) -> bool + use<>> {
-    let environment = frond_store::environment(variables, Collator::BINARY);
+    let environment = frond_store::environment(variables, collator);
     let update = Update::parse_value(update, array_filters, &environment)?;
     let at = ApplyContext::at(frond_store::request_ms());
     Ok(move |doc: &Doc| {

@@ -2,7 +2,6 @@
 
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, Result};
-use frond_query::matcher::Filter;
 use frond_store::{CollectionInfo, CollectionKind};
 
 use super::{Command, Traits};
@@ -46,12 +45,16 @@ impl Command for ListCollections {
         let only_own = args.bool("authorizedCollections")?.unwrap_or(false);
         let is_seen = |name: &str| !only_own || cx.caller.may_see(cx.db, name);
         let name_only = args.bool("nameOnly")?.unwrap_or(false);
-        let filter = args.doc_field("filter")?.map(Filter::parse).transpose()?;
+        let filter = args.list_filter()?;
         let batch = BatchOptions::of_cursor_field(&args)?;
         let mut documents = Vec::new();
         for info in cx.server.store.list_collections(cx.db)? {
+            if !is_seen(&info.name) {
+                continue;
+            }
             let full = describe(&info);
-            if is_seen(&info.name) && filter.as_ref().is_none_or(|filter| filter.matches(&full)) {
+            let passes = filter.as_ref().map(|filter| filter.try_matches(&full));
+            if passes.transpose()?.unwrap_or(true) {
                 documents.push(if name_only {
                     doc! {"name": &info.name, "type": info.kind.name()}
                 } else {
@@ -123,6 +126,35 @@ mod tests {
             one.get_doc("idIndex").unwrap(),
             &*doc! {"v": 2, "key": {"_id": 1}, "name": "_id_"}
         );
+
+        for (filter, found) in [
+            (doc! {"$expr": {"$in": ["$name", ["a", "c", "x"]]}}, 2),
+            (doc! {"$expr": {"$eq": ["$type", "view"]}}, 0),
+            (
+                doc! {"$or": [{"name": "a"}, {"$expr": {"$gt": ["$name", "b"]}}]},
+                2,
+            ),
+            (
+                doc! {"$jsonSchema": {"properties": {"name": {"enum": ["b"]}}}},
+                1,
+            ),
+        ] {
+            let reply = server.run("test", doc! {"listCollections": 1, "filter": &filter});
+            assert_eq!(
+                server.batch(&reply, "firstBatch").len(),
+                found,
+                "{filter:?}"
+            );
+        }
+        for (filter, code) in [
+            (doc! {"$where": "true"}, 2),
+            (doc! {"$text": {"$search": "x"}}, 2),
+            (doc! {"name": {"$near": [0, 0]}}, 5626500),
+            (doc! {"$expr": {"$divide": [1, "$name"]}}, 16609),
+        ] {
+            let request = doc! {"listCollections": 1, "filter": &filter};
+            assert_eq!(server.code("test", request), code, "{filter:?}");
+        }
 
         let first = server.run(
             "test",

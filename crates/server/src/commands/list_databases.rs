@@ -2,7 +2,6 @@
 
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
-use frond_query::matcher::Filter;
 use frond_store::DatabaseInfo;
 
 use super::{Command, Traits};
@@ -44,7 +43,7 @@ impl Command for ListDatabases {
         let only_own = args.bool("authorizedDatabases")?.unwrap_or(!sees_all);
         let is_seen = |db: &str| !only_own || cx.caller.may(&Needs::SomethingIn(db.into()));
         let name_only = args.flag("nameOnly")?.unwrap_or(false);
-        let filter = args.doc_field("filter")?.map(Filter::parse).transpose()?;
+        let filter = args.list_filter()?;
         let mut total: i64 = 0;
         let mut reply = DocBuf::new();
         let mut databases = cx.server.store.list_databases()?;
@@ -59,19 +58,22 @@ impl Command for ListDatabases {
                 databases.insert(place, info);
             }
         }
-        reply.push_array("databases", |list| {
-            for database in databases.iter().filter(|one| is_seen(&one.name)) {
-                let size = i64::try_from(database.size_on_disk).unwrap_or(i64::MAX);
-                let entry = if name_only {
-                    doc! {"name": &database.name}
-                } else {
-                    doc! {"name": &database.name, "sizeOnDisk": size, "empty": database.empty}
-                };
-                if filter.as_ref().is_none_or(|filter| filter.matches(&entry)) {
-                    total = total.saturating_add(size);
-                    list.push(&entry);
-                }
+        let mut entries = Vec::new();
+        for database in databases.iter().filter(|one| is_seen(&one.name)) {
+            let size = i64::try_from(database.size_on_disk).unwrap_or(i64::MAX);
+            let entry = if name_only {
+                doc! {"name": &database.name}
+            } else {
+                doc! {"name": &database.name, "sizeOnDisk": size, "empty": database.empty}
+            };
+            let passes = filter.as_ref().map(|filter| filter.try_matches(&entry));
+            if passes.transpose()?.unwrap_or(true) {
+                total = total.saturating_add(size);
+                entries.push(entry);
             }
+        }
+        reply.push_array("databases", |list| {
+            entries.iter().for_each(|entry| list.push(entry));
         });
         if !name_only {
             reply.push("totalSize", total);
@@ -109,6 +111,13 @@ mod tests {
             (1, Some(false))
         );
         assert!(reply.get_i64("totalSize").is_some());
+        for name_only in [false, true] {
+            let filter = doc! {"$expr": {"$lt": ["$name", "admin"]}};
+            let request = doc! {"listDatabases": 1, "filter": &filter, "nameOnly": name_only};
+            let reply = server.run("admin", request);
+            let list = reply.get_array("databases").unwrap();
+            assert_eq!(list.count(), 1, "{reply:?}");
+        }
         assert_eq!(server.code("a", doc! {"listDatabases": 1}), 13);
     }
 }

@@ -8,6 +8,9 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::context::Context;
 use crate::exec::Lane;
 
+const NON_COMPLIANT: &str = "Detected one or more documents not compliant with the collection's \
+                             schema. A find with {$nor: [<the validator>]} returns them.";
+
 /// Checks that a collection and its indexes agree.
 pub struct Validate;
 
@@ -47,6 +50,12 @@ impl Command for Validate {
             cx.args().flag(flag)?;
         }
         let report = cx.server.store.verify(&namespace)?;
+        // Such documents are an error if the validator refuses writes, and a warning if it only warns.
+        let non_compliant = (report.non_compliant_documents > 0).then_some(NON_COMPLIANT);
+        let (error, warning) = match report.refuses_non_compliant {
+            true => (non_compliant, None),
+            false => (None, non_compliant),
+        };
         let mut reply = DocBuf::new();
         reply.push("ns", namespace.as_str());
         if let Some(uuid) = cx.server.store.uuid_of(&namespace) {
@@ -54,7 +63,10 @@ impl Command for Validate {
             reply.push("uuid", Value::Binary { subtype, bytes });
         }
         reply.push("nInvalidDocuments", report.invalid_documents as i64);
-        reply.push("nNonCompliantDocuments", 0i64);
+        reply.push(
+            "nNonCompliantDocuments",
+            report.non_compliant_documents as i64,
+        );
         reply.push("nrecords", report.documents as i64);
         reply.push("nIndexes", report.indexes.len() as i32);
         reply.push_doc("keysPerIndex", |keys| {
@@ -67,20 +79,19 @@ impl Command for Validate {
                 details.push_doc(&index.name, |detail| detail.push("valid", index.valid));
             }
         });
-        reply.push("valid", report.errors.is_empty());
+        reply.push("valid", report.errors.is_empty() && error.is_none());
         reply.push("repaired", false);
-        for list in [
-            "warnings",
-            "extraIndexEntries",
-            "missingIndexEntries",
-            "corruptRecords",
-        ] {
+        reply.push_array("warnings", |warnings| {
+            warning
+                .into_iter()
+                .for_each(|warning| warnings.push(warning));
+        });
+        for list in ["extraIndexEntries", "missingIndexEntries", "corruptRecords"] {
             reply.push_array(list, |_| ());
         }
         reply.push_array("errors", |errors| {
-            for error in &report.errors {
-                errors.push(error);
-            }
+            let found = report.errors.iter().map(String::as_str).chain(error);
+            found.for_each(|error| errors.push(error));
         });
         Ok(reply)
     }
@@ -120,5 +131,36 @@ mod tests {
             server.code("test", doc! {"validate": "c", "repair": true}),
             238
         );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn documents_that_the_validator_refuses_are_counted() {
+        for (action, valid, warnings) in [("error", false, 0), ("warn", true, 1)] {
+            let mut server = TestServer::new();
+            server.run(
+                "test",
+                doc! {
+                    "create": "c", "validator": {"s": "a"}, "validationAction": action,
+                    "collation": {"locale": "en", "strength": 2},
+                },
+            );
+            server.run(
+                "test",
+                doc! {
+                    "insert": "c", "documents": [{"s": "a"}, {"s": "A"}, {"s": "b"}],
+                    "bypassDocumentValidation": true,
+                },
+            );
+            let reply = server.run("test", doc! {"validate": "c"});
+            let listed = |name| reply.get_array(name).unwrap().count();
+            assert_eq!(reply.get_i64("nNonCompliantDocuments"), Some(1));
+            assert_eq!(reply.get_bool("valid"), Some(valid), "{action}");
+            assert_eq!(listed("warnings"), warnings, "{action}");
+            assert_eq!(listed("errors"), 1 - warnings, "{action}");
+            server.run("test", doc! {"collMod": "c", "validationLevel": "off"});
+            let reply = server.run("test", doc! {"validate": "c"});
+            assert_eq!(reply.get_i64("nNonCompliantDocuments"), Some(0));
+            assert_eq!(reply.get_bool("valid"), Some(true));
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! collection applies to the date in `_id` of a clustered collection, or to the time of a measurement; without an
 //! index on that time the measurements are scanned.
 
-use frond_bson::{DocBuf, Value, doc};
+use frond_bson::{Collator, DocBuf, Value, doc};
 
 use crate::catalog::Collection;
 use crate::context::OpContext;
@@ -107,6 +107,7 @@ impl DocumentStore {
             self.catalog(),
             &collection.ns,
             &expired_by(path, seconds, now_ms),
+            Collator::BINARY,
             None,
             Durability::Logged,
             context,
@@ -126,6 +127,8 @@ impl DocumentStore {
             self.catalog(),
             &collection.ns,
             &filter,
+            // The filter of a partial index compares strings as the index does.
+            &index.spec.collator,
             Some(Hint::Tree(index.tree)),
             Durability::Logged,
             context,

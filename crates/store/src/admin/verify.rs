@@ -23,6 +23,7 @@ use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::oplog::entry::RawEntry;
+use crate::options::ValidationAction;
 use crate::record;
 use crate::store::DocumentStore;
 
@@ -36,6 +37,10 @@ pub struct VerifyReport {
     pub documents: u64,
     /// Documents that are not valid BSON, or lie under a wrong key.
     pub invalid_documents: u64,
+    /// Documents that the collection's validator refuses: they are older than it, or bypassed it.
+    pub non_compliant_documents: u64,
+    /// Whether the validator refuses such documents today, or only warns of them.
+    pub refuses_non_compliant: bool,
     /// The indexes, the one on `_id` first.
     pub indexes: Vec<IndexReport>,
     /// The errors; empty for a valid collection.
@@ -104,7 +109,11 @@ impl DocumentStore {
                 format!("Collection '{ns}' does not exist to validate."),
             )
         })?;
-        let mut report = VerifyReport::default();
+        let action = collection.settings.validation.action.unwrap_or_default();
+        let mut report = VerifyReport {
+            refuses_non_compliant: action == ValidationAction::Error,
+            ..VerifyReport::default()
+        };
         if collection.oplog().is_some() {
             let read = read_oplog(&collection, &snapshot, &mut report);
             report.unless_damaged(read)?;
@@ -255,6 +264,9 @@ fn read_documents(
                 continue;
             }
         };
+        if !collection.settings.validation.conforms(doc)? {
+            report.non_compliant_documents += 1;
+        }
         id_key.clear();
         if collection.is_by_record() {
             id_key.extend_from_slice(key);

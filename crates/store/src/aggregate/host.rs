@@ -1,8 +1,8 @@
 //! What the stages of a pipeline request from the database.
 
-use frond_bson::{Collator, Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::ErrorCode;
-use frond_query::aggregate::{Docs, Host, Pipeline, Source, Writing};
+use frond_query::aggregate::{Docs, Host, Pipeline, Source, WriteTarget, Writing};
 
 use super::{Limits, Resources, Runner, not_supported, write};
 use crate::admin::CollectionStats;
@@ -58,7 +58,8 @@ impl Host<Error> for StoreHost {
         let mut ns = Namespace::new(database.unwrap_or(&self.db), collection)?;
         let mut pipeline = pipeline;
         if let Some(view) = self.store.resolve_view(&ns)? {
-            let environment = environment_at(self.times, None, Collator::BINARY);
+            let collator = view.collator()?;
+            let environment = environment_at(self.times, None, &collator);
             let of_view = Pipeline::parse(&view.pipeline, &environment)?;
             pipeline = of_view.followed_by(pipeline);
             ns = view.collection;
@@ -85,10 +86,9 @@ impl Host<Error> for StoreHost {
             bypass_validation: self.bypass_validation,
             context: self.limits.get(),
         };
-        match writing.stage() {
-            "$out" => target.out(writing.spec(), docs),
-            "$merge" => target.merge(&writing, docs),
-            stage => Err(not_supported(format_args!("the stage '{stage}'"))),
+        match writing.target() {
+            WriteTarget::Out(out) => target.out(out, docs),
+            WriteTarget::Merge(merge) => target.merge(merge, &writing, docs),
         }
     }
 

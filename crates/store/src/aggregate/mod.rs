@@ -511,6 +511,8 @@ impl DocumentStore {
             ));
         }
         self.check_stages(&pipeline, request.pipeline)?;
+        let catalog = self.catalog();
+        catalog.check_collation_of_views(db, request.pipeline, &collator)?;
         let hint = Hint::parse(request.hint)?;
         // All stages of a pipeline in a transaction read the writes before it, as its front does.
         let fixed = self.catalog().for_one_read()?;

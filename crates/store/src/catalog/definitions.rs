@@ -109,13 +109,24 @@ impl ViewDefinition {
 
     /// All collections and views that it reads, those of its stages too.
     fn reads(&self) -> Vec<Namespace> {
-        let mut names = vec![(self.ns.db(), self.on.as_str())];
-        names_in(self.ns.db(), &self.pipeline, &mut names);
-        let names = names.into_iter();
-        names
-            .filter_map(|(db, name)| Namespace::new(db, name).ok())
-            .collect()
+        let mut reads = read_by(self.ns.db(), &self.pipeline);
+        reads.extend(self.source());
+        reads
     }
+
+    fn has_collation_of(&self, other: &ViewDefinition) -> bool {
+        same_collation(self.collation.as_deref(), other.collation.as_deref())
+    }
+}
+
+/// The collections and views that the stages of a pipeline over `db` read besides their input.
+fn read_by(db: &str, pipeline: &Doc) -> Vec<Namespace> {
+    let mut names = Vec::new();
+    names_in(db, pipeline, &mut names);
+    let names = names.into_iter();
+    names
+        .filter_map(|(db, name)| Namespace::new(db, name).ok())
+        .collect()
 }
 
 /// The collections that the stages of a pipeline over `db` read besides their input, each with its database.
@@ -271,8 +282,13 @@ impl Catalog {
             ));
         }
         let view = self.view();
-        if let Some(other) = view.definition(&definition.source()?)
-            && !same_collation(other.collation.as_deref(), definition.collation.as_deref())
+        let reads = definition.reads();
+        let below = reads.iter().filter_map(|read| view.definition(read));
+        let of_db = view.definitions(ns.db());
+        let above = of_db.iter().filter(|one| one.reads().contains(ns));
+        if let Some(other) = below
+            .chain(above)
+            .find(|one| !one.has_collation_of(definition))
         {
             return Err(command(
                 ErrorCode::OptionNotSupportedOnView,
@@ -280,6 +296,34 @@ impl Catalog {
             ));
         }
         check_graph(&view, definition, &mut vec![ns.clone()])
+    }
+
+    /// Refuses a pipeline over `db` whose stages read a view with another collation than the pipeline's: there would be
+    /// two collations for one filter.
+    ///
+    /// # Errors
+    /// `OptionNotSupportedOnView` (167).
+    pub(crate) fn check_collation_of_views(
+        &self,
+        db: &str,
+        pipeline: &Doc,
+        collator: &Collator,
+    ) -> Result<()> {
+        let view = self.view();
+        if view.definition_count() == 0 {
+            return Ok(());
+        }
+        for name in read_by(db, pipeline) {
+            if let Some(definition) = view.definition(&name)
+                && !same_collation(definition.collation.as_deref(), collator.spec())
+            {
+                return Err(command(
+                    ErrorCode::OptionNotSupportedOnView,
+                    format!("Cannot override default collation of view {name}"),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Stores a view and publishes it.

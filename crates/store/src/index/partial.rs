@@ -21,13 +21,13 @@ fn check(expr: &Expr) -> Result<()> {
     match expr {
         Expr::And(children) | Expr::Or(children) => children.iter().try_for_each(check),
         Expr::Leaf(leaf) => match &leaf.op {
-            Op::Compare(_) | Op::Exists | Op::Type(_) | Op::In(_) => Ok(()),
+            Op::Compare(_) | Op::Exists | Op::Type(_) | Op::In(_) | Op::Geo(_) => Ok(()),
             Op::Size(_) => refuse("$size"),
             Op::Mod(_) => refuse("$mod"),
             Op::Regex(_) => refuse("$regex"),
             Op::Bits(_) => refuse("bit tests"),
             Op::ElemMatch(_) => refuse("$elemMatch"),
-            Op::Geo(_) | Op::Near(_) => refuse("geospatial conditions"),
+            Op::Near(_) => refuse("$near"),
         },
         Expr::Nor(_) => refuse("$nor"),
         Expr::Not(_) => refuse("$not"),
@@ -55,6 +55,20 @@ mod tests {
         ] {
             let error = check_supported(&Filter::parse(&filter).unwrap()).unwrap_err();
             assert_eq!(error.code(), ErrorCode::CannotCreateIndex, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn areas_are_conditions_of_partial_indexes() {
+        let square = doc! {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]};
+        for filter in [
+            doc! {"p": {"$geoWithin": {"$box": [[0, 0], [1, 1]]}}},
+            doc! {"g": {"$geoWithin": {"$centerSphere": [[0, 0], 0.1]}}, "a": {"$gt": 1}},
+            doc! {"$or": [{"g": {"$geoWithin": {"$geometry": &square}}}, {"a": 1}]},
+            doc! {"g": {"$geoIntersects": {"$geometry": &square}}},
+        ] {
+            let parsed = Filter::parse(&filter).unwrap();
+            assert_eq!(check_supported(&parsed), Ok(()), "{filter:?}");
         }
     }
 }

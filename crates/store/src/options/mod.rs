@@ -176,6 +176,7 @@ impl CollectionOptions {
         let mut parsed = CollectionOptions::default();
         let mut is_capped = false;
         let (mut size, mut max, mut pipeline, mut compressor) = (None, None, None, None);
+        let mut validator = None;
         for (name, value) in options.iter() {
             if tree_options::parse(&mut parsed.tree, name, value)? {
                 continue;
@@ -215,7 +216,7 @@ impl CollectionOptions {
                 "capped" => is_capped = given.flag()?,
                 "size" => size = Some(capped::size(&given)?),
                 "max" => max = Some(capped::max(&given)?),
-                "validator" => parsed.validation.validator = validator_of(&given)?,
+                "validator" => validator = Some(given.doc()?),
                 "validationLevel" => {
                     parsed.validation.level = Some(given.choice(validator::LEVELS)?);
                 }
@@ -251,6 +252,10 @@ impl CollectionOptions {
                 _ => return Err(given.unknown()),
             }
         }
+        // The collation may come after the validator, which compares strings by it.
+        if let Some(filter) = validator {
+            parsed.set_validator(filter)?;
+        }
         if let Some(compressor) = compressor {
             if options.contains_key("compression") && compressor != parsed.tree.compression {
                 return Err(invalid(
@@ -269,6 +274,15 @@ impl CollectionOptions {
         }
         parsed.check(options)?;
         Ok(parsed)
+    }
+
+    /// Sets or removes the validator; an empty filter is none.
+    fn set_validator(&mut self, filter: &Doc) -> Result<()> {
+        self.validation.validator = match filter.is_empty() {
+            true => None,
+            false => Some(Validator::parse(filter, &self.collator)?),
+        };
+        Ok(())
     }
 
     /// Refuses options that exclude each other.
@@ -451,14 +465,6 @@ fn together(
             "the 'capped' field needs to be true when either the 'size' or 'max' fields are present",
         )),
     }
-}
-
-fn validator_of(given: &Given<'_>) -> Result<Option<Validator>> {
-    let filter = given.doc()?;
-    if filter.is_empty() {
-        return Ok(None);
-    }
-    Validator::parse(filter).map(Some)
 }
 
 fn array_of(given: &Given<'_>) -> Result<ArrayBuf> {

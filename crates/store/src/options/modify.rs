@@ -29,7 +29,7 @@ pub(crate) fn modify(before: &Doc, changes: &Doc) -> Result<(CollectionOptions, 
             return Err(invalid(format!("option not supported on a view: {name}")));
         }
         match name {
-            "validator" => options.validation.validator = super::validator_of(&given)?,
+            "validator" => options.set_validator(given.doc()?)?,
             "validationLevel" => {
                 options.validation.level = Some(given.choice(validator::LEVELS)?);
             }

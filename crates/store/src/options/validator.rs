@@ -75,27 +75,35 @@ pub struct Validator {
     /// As it was given.
     pub doc: DocBuf,
     filter: Arc<Filter>,
+    /// That of the collection: a validator compares strings as the collection's queries do.
+    collator: Collator,
     /// It uses the current time, so it is parsed again for each use.
     uses_now: bool,
 }
 
 impl Validator {
-    /// Reads a validator.
+    /// Reads a validator of a collection whose default collation is `collator`.
     ///
     /// # Errors
     /// Those of a filter, and `BadValue` (2) for operators that need an index or JavaScript.
-    pub fn parse(doc: &Doc) -> Result<Validator> {
+    pub fn parse(doc: &Doc, collator: &Collator) -> Result<Validator> {
         check_operators(doc)?;
         Ok(Validator {
             doc: doc.to_owned(),
-            filter: Arc::new(parse_filter(doc)?),
+            filter: Arc::new(Filter::parse_with(doc, &environment(collator))?),
+            collator: collator.clone(),
             uses_now: mentions_now(doc),
         })
     }
 
+    fn environment(&self) -> Environment<'_> {
+        environment(&self.collator)
+    }
+
     fn filter(&self) -> Result<Arc<Filter>> {
         if self.uses_now {
-            return Ok(Arc::new(parse_filter(&self.doc)?));
+            let filter = Filter::parse_with(&self.doc, &self.environment())?;
+            return Ok(Arc::new(filter));
         }
         Ok(self.filter.clone())
     }
@@ -106,10 +114,10 @@ impl Validator {
     }
 }
 
-fn environment() -> Environment<'static> {
+fn environment(collator: &Collator) -> Environment<'_> {
     Environment {
         scripts: &InValidator,
-        ..request_environment(None, Collator::BINARY)
+        ..request_environment(None, collator)
     }
 }
 
@@ -124,10 +132,6 @@ impl ScriptHost for InValidator {
             "$function cannot be used inside a validator.",
         ))
     }
-}
-
-fn parse_filter(doc: &Doc) -> Result<Filter> {
-    Ok(Filter::parse_with(doc, &environment())?)
 }
 
 /// Whether a string of an expression is a variable of the current time.
@@ -169,6 +173,17 @@ fn check_operators(filter: &Doc) -> Result<()> {
 }
 
 impl Validation {
+    /// Whether a document passes the validator, or needs none because validation is off.
+    ///
+    /// # Errors
+    /// If the validator itself is invalid.
+    pub(crate) fn conforms(&self, doc: &Doc) -> Result<bool> {
+        match &self.validator {
+            Some(validator) if self.level != Some(ValidationLevel::Off) => validator.passes(doc),
+            _ => Ok(true),
+        }
+    }
+
     /// Checks a document that is about to be stored, in place of `old` if that is given.
     ///
     /// # Errors
@@ -177,17 +192,16 @@ impl Validation {
         let Some(validator) = &self.validator else {
             return Ok(None);
         };
-        let level = self.level.unwrap_or_default();
-        if level == ValidationLevel::Off || validator.passes(doc)? {
+        if self.conforms(doc)? {
             return Ok(None);
         }
-        if level == ValidationLevel::Moderate
+        if self.level.unwrap_or_default() == ValidationLevel::Moderate
             && let Some(old) = old
             && !validator.passes(old)?
         {
             return Ok(None);
         }
-        let info = explain_failure(&validator.doc, doc, &environment())?;
+        let info = explain_failure(&validator.doc, doc, &validator.environment())?;
         Ok(Some(match self.action.unwrap_or_default() {
             ValidationAction::Warn => Invalid::Warned(info),
             ValidationAction::Error => Invalid::Refused(
@@ -222,7 +236,7 @@ mod tests {
             ),
             (doc! {"a": {"$nonsense": 1}}, Some(2)),
         ] {
-            let parsed = Validator::parse(&filter);
+            let parsed = Validator::parse(&filter, Collator::BINARY);
             let found = parsed.err().map(|error| error.code().code());
             assert_eq!(found, code, "{filter:?}");
         }
@@ -230,7 +244,7 @@ mod tests {
 
     #[test]
     fn levels_and_actions() {
-        let validator = Validator::parse(&doc! {"a": {"$gt": 1}}).unwrap();
+        let validator = Validator::parse(&doc! {"a": {"$gt": 1}}, Collator::BINARY).unwrap();
         let (good, bad) = (doc! {"_id": 1, "a": 2}, doc! {"_id": 1, "a": 1});
         let check = |level, action, old: Option<&Doc>| {
             let validation = Validation {
@@ -257,5 +271,60 @@ mod tests {
         };
         assert_eq!(info.get_i32("failingDocumentId"), Some(1));
         assert!(Validation::default().check(&bad, None).unwrap().is_none());
+    }
+    #[test]
+    fn strings_compare_by_the_collation_except_in_schemas() {
+        let no_case = frond_query::collation::parse(&doc! {"locale": "en", "strength": 2}).unwrap();
+        for (filter, value, passes_binary, passes_no_case) in [
+            (doc! {"s": "a"}, "A", false, true),
+            (doc! {"s": {"$ne": "a"}}, "A", true, false),
+            (doc! {"s": {"$in": ["active", "x"]}}, "ACTIVE", false, true),
+            (doc! {"s": {"$nin": ["a"]}}, "A", true, false),
+            (doc! {"s": {"$gt": "a", "$lt": "c"}}, "B", false, true),
+            (doc! {"s": {"$not": {"$gte": "b"}}}, "B", true, false),
+            (doc! {"s": {"$elemMatch": {"$eq": "a"}}}, "A", false, false),
+            (doc! {"$expr": {"$eq": ["$s", "a"]}}, "A", false, true),
+            (
+                doc! {"$expr": {"$and": [{"$eq": ["$s", "a"]}, {"$gt": ["$$NOW", "$t"]}]}},
+                "A",
+                false,
+                true,
+            ),
+            (doc! {"$nor": [{"s": "a"}]}, "A", true, false),
+            (doc! {"s": {"$regex": "^a"}}, "A", false, false),
+            // MongoDB compares by bytes in $jsonSchema, whatever the collation.
+            (
+                doc! {"$jsonSchema": {"properties": {"s": {"enum": ["a"]}}}},
+                "A",
+                false,
+                false,
+            ),
+            (
+                doc! {"$jsonSchema": {"properties": {"s": {"not": {"enum": ["a"]}}}}},
+                "A",
+                true,
+                true,
+            ),
+            (
+                doc! {"$jsonSchema": {"properties": {"l": {"uniqueItems": true}}}},
+                "A",
+                true,
+                true,
+            ),
+        ] {
+            let doc = doc! {"_id": 1, "s": value, "l": ["a", "A"], "t": 0};
+            for (collator, passes) in [
+                (Collator::BINARY, passes_binary),
+                (&no_case, passes_no_case),
+            ] {
+                let validation = Validation {
+                    validator: Some(Validator::parse(&filter, collator).unwrap()),
+                    ..Validation::default()
+                };
+                let found = validation.check(&doc, None).unwrap();
+                assert_eq!(found.is_none(), passes, "{filter:?} {collator:?}");
+                assert_eq!(validation.conforms(&doc).unwrap(), passes, "{filter:?}");
+            }
+        }
     }
 }

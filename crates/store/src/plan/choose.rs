@@ -144,7 +144,11 @@ pub fn choose(
     let mut candidates = Vec::new();
     match &hinted {
         Some(Some(index)) => {
-            candidates.extend(through_index(index, &query, &conditions, &filters, true))
+            candidates.extend(through_index(index, &query, &conditions, &filters, true));
+            // A wildcard index has no entries for all conditions at once, but for each branch of an `$or`.
+            if candidates.is_empty() {
+                candidates.extend(union(collection, &query, &conditions, Some(index)));
+            }
         }
         Some(None) => candidates.extend(through_id(&query, &conditions, true)),
         None => {
@@ -152,7 +156,7 @@ pub fn choose(
                 candidates.extend(through_index(index, &query, &conditions, &filters, false));
             }
             candidates.extend(through_id(&query, &conditions, false));
-            candidates.extend(union(collection, &query, &conditions));
+            candidates.extend(union(collection, &query, &conditions, None));
         }
     }
     for candidate in &mut candidates {
@@ -392,9 +396,7 @@ fn by_route(
     let bounds = &route.bounds;
     if let Some(partial) = &spec.partial
         && !hinted
-        && !filters
-            .iter()
-            .any(|filter| partial::implies(filter, partial.filter.predicates(), &spec.collator))
+        && !partial::implies(filters, partial.filter.predicates(), &spec.collator)
     {
         return None;
     }
@@ -584,11 +586,12 @@ fn through_id(query: &Query<'_>, conditions: &Conditions, hinted: bool) -> Optio
 }
 
 /// Plans for the branches of an `$or`, if each branch has a bounded one: their union and, where each branch gives the
-/// order of the query, their merge.
+/// order of the query, their merge. With `only`, through that index.
 pub(super) fn union(
     collection: &Collection,
     query: &Query<'_>,
     conditions: &Conditions,
+    only: Option<&Arc<Index>>,
 ) -> Vec<Candidate> {
     let branches = match query.filter.predicates() {
         Expr::Or(branches) => Some(branches),
@@ -624,9 +627,14 @@ pub(super) fn union(
         };
         let through_indexes = collection
             .ready_indexes()
+            .filter(|index| only.is_none_or(|only| Arc::ptr_eq(only, index)))
             .flat_map(|index| through_index(index, &part, &of_branch, &filters, false));
+        let through_id = match only {
+            None => through_id(&part, &of_branch, false),
+            Some(_) => None,
+        };
         through_indexes
-            .chain(through_id(&part, &of_branch, false))
+            .chain(through_id)
             .filter(|candidate| candidate.sorted)
             .max_by(|a, b| a.rank.total_cmp(&b.rank))
     };

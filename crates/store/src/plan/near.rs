@@ -121,7 +121,7 @@ pub(super) fn plan(
 fn has_all(index: &Index, query: &Query<'_>) -> bool {
     index.spec.partial.as_ref().is_none_or(|partial| {
         partial::implies(
-            query.filter.predicates(),
+            &[query.filter.predicates()],
             partial.filter.predicates(),
             &index.spec.collator,
         )

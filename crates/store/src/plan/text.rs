@@ -44,7 +44,7 @@ pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
             .flat_map(|index| through_index(index, &query, &conditions, &filters, false));
         candidates.max_by(|a, b| a.rank.total_cmp(&b.rank))
     } else {
-        union(collection, &query, &conditions).pop()
+        union(collection, &query, &conditions, None).pop()
     };
     match best {
         Some(Candidate { access, sorted, .. }) => Ok(Plan {

@@ -84,16 +84,12 @@ pub(crate) fn delete_expired_through(
     catalog: &Catalog,
     ns: &Namespace,
     filter: &Doc,
+    collator: &Collator,
     hint: Option<Hint>,
     durability: Durability,
     context: &OpContext,
 ) -> Result<u64> {
-    let mut question = Question::parse(
-        Some(filter),
-        None,
-        None,
-        &environment(None, Collator::BINARY),
-    )?;
+    let mut question = Question::parse(Some(filter), None, None, &environment(None, collator))?;
     question.hint = hint;
     let target = Target {
         command: "delete",

@@ -283,6 +283,307 @@ fn merge_inserts_merges_replaces_or_fails() {
     assert!(matches!(found[0].get("_id"), Some(Value::ObjectId(_))));
 }
 
+/// Runs stages on `source` with the collection `target` made of `existing`, with a unique index on `k`.
+fn merged(
+    existing: &[DocBuf],
+    source: &[DocBuf],
+    spec: &DocBuf,
+) -> (Result<Vec<DocBuf>>, Vec<DocBuf>) {
+    let f = Fixture::new();
+    let (source_ns, target) = (ns("db.c"), ns("db.target"));
+    f.insert(&source_ns, source);
+    let unique = doc! {"key": {"k": 1}, "unique": true};
+    f.store.create_indexes(&target, &[&unique]).unwrap();
+    f.insert(&target, existing);
+    let result = try_run(&f, &array![{"$unset": "drop"}, {"$merge": spec}], None);
+    let sort = doc! {"k": 1};
+    let request = frond_store::FindRequest {
+        sort: Some(&sort),
+        ..frond_store::FindRequest::default()
+    };
+    (result, f.find(&target, &request))
+}
+
+/// The `_id` of a stored document never changes. Only a document that is left as it is does not need the same one.
+#[test]
+fn merge_on_another_field_than_the_id_refuses_another_id() {
+    let existing = [doc! {"_id": 10, "k": 1, "old": true}];
+    let source = [doc! {"_id": 20, "k": 1, "n": 1}];
+    let set = |value: &str| array![{"$set": {"from": value}}];
+    let kept = existing[0].clone();
+    for (matched, expected) in [
+        (Value::String("merge"), Err(66)),
+        (Value::String("replace"), Err(66)),
+        (Value::String("keepExisting"), Ok(kept.clone())),
+        (Value::String("fail"), Err(11000)),
+        (
+            set("$$new._id").as_value(),
+            Ok(doc! {"_id": 10, "k": 1, "old": true, "from": 20}),
+        ),
+        (array![{"$replaceWith": "$$new"}].as_value(), Err(66)),
+    ] {
+        for not_matched in ["insert", "discard", "fail"] {
+            let mut spec = doc! {"into": "target", "on": "k"};
+            spec.push("whenMatched", matched);
+            spec.push("whenNotMatched", not_matched);
+            let only_inserts = matches!(matched, Value::String("keepExisting" | "fail"));
+            if only_inserts && not_matched != "insert" {
+                continue;
+            }
+            let (result, found) = merged(&existing, &source, &spec);
+            let result = result.map_err(|error| (error.code().code(), error.message()));
+            match &expected {
+                Ok(after) => {
+                    assert_eq!(result, Ok(vec![]), "{spec:?}");
+                    assert_eq!(found, [after.clone()], "{spec:?}");
+                }
+                Err(code) => {
+                    let (got, message) = result.unwrap_err();
+                    assert_eq!(got, *code, "{spec:?}: {message}");
+                    assert!(
+                        message.starts_with("$merge failed to update the matching document")
+                            || message.starts_with("$merge with whenMatched: fail found"),
+                        "{message}"
+                    );
+                    assert_eq!(found, [kept.clone()], "{spec:?}");
+                }
+            }
+        }
+    }
+    // The same `_id`, or none, is no change of it; without a counterpart the document comes with its own.
+    for (source, matched, after) in [
+        (
+            doc! {"_id": 10, "k": 1, "n": 1},
+            "merge",
+            doc! {"_id": 10, "k": 1, "old": true, "n": 1},
+        ),
+        (
+            doc! {"_id": 10, "k": 1, "n": 1},
+            "replace",
+            doc! {"_id": 10, "k": 1, "n": 1},
+        ),
+    ] {
+        let spec = doc! {"into": "target", "on": "k", "whenMatched": matched};
+        let (result, found) = merged(&existing, &[source], &spec);
+        assert!(result.is_ok());
+        assert_eq!(found, [after]);
+    }
+    for matched in ["merge", "replace", "keepExisting", "fail"] {
+        let spec = doc! {"into": "target", "on": "k", "whenMatched": matched};
+        let (result, found) = merged(&existing, &[doc! {"_id": 20, "k": 2, "n": 1}], &spec);
+        assert!(result.is_ok());
+        assert_eq!(found[1], doc! {"_id": 20, "k": 2, "n": 1}, "{matched}");
+    }
+}
+
+/// The other documents of a batch are written, and the first error is returned.
+#[test]
+fn merge_goes_on_behind_a_document_that_is_refused() {
+    let existing = [doc! {"_id": 1, "k": 1}, doc! {"_id": 2, "k": 2}];
+    let source = [
+        doc! {"_id": 3, "k": 3},
+        doc! {"_id": 20, "k": 2, "n": 1},
+        doc! {"_id": 1, "k": 1, "n": 1},
+        doc! {"_id": 4, "k": 4},
+    ];
+    let keys = |found: &[DocBuf]| -> Vec<i64> {
+        found.iter().map(|doc| doc.get_i64("k").unwrap()).collect()
+    };
+    for (matched, code) in [("merge", 66), ("replace", 66), ("fail", 11000)] {
+        let spec = doc! {"into": "target", "on": "k", "whenMatched": matched};
+        let (result, found) = merged(&existing, &source, &spec);
+        assert_eq!(result.unwrap_err().code().code(), code, "{matched}");
+        assert_eq!(keys(&found), [1, 2, 3, 4], "{matched}");
+        assert_eq!(found[0].contains_key("n"), matched != "fail", "{matched}");
+        assert!(!found[1].contains_key("n"), "{matched}");
+    }
+    let spec = doc! {"into": "target", "on": "k", "whenNotMatched": "fail"};
+    let source = [doc! {"_id": 3, "k": 3}, doc! {"_id": 1, "k": 1, "n": 1}];
+    let (result, found) = merged(&existing, &source, &spec);
+    assert_eq!(result.unwrap_err().code().code(), 13113);
+    assert_eq!(found[0].get_i64("n"), Some(1));
+    // Keys are read before anything is written.
+    for (wrong, code) in [
+        (doc! {"_id": 5}, 51132),
+        (doc! {"_id": 5, "k": null}, 51132),
+        (doc! {"_id": 5, "k": [1]}, 51185),
+    ] {
+        let spec = doc! {"into": "target", "on": "k"};
+        let source = [doc! {"_id": 3, "k": 3}, wrong];
+        let (result, found) = merged(&existing, &source, &spec);
+        assert_eq!(result.unwrap_err().code().code(), code);
+        assert_eq!(keys(&found), [1, 2]);
+    }
+}
+
+#[test]
+fn merge_creates_its_target_with_the_first_document() {
+    let f = fixture();
+    let names = |f: &Fixture| -> Vec<String> {
+        let listed = f.store.list_collections("db").unwrap();
+        listed.into_iter().map(|one| one.name).collect()
+    };
+    let nothing = |stage: DocBuf| array![{"$match": {"_id": "none"}}, &stage];
+    run(&f, nothing(doc! {"$merge": "target"}));
+    run(
+        &f,
+        array![{"$merge": {"into": "target", "whenNotMatched": "discard"}}],
+    );
+    assert_eq!(names(&f), ["c", "other"]);
+    run(&f, nothing(doc! {"$out": "empty"}));
+    assert_eq!(names(&f), ["c", "empty", "other"]);
+    run(
+        &f,
+        array![{"$limit": 1}, {"$merge": {"into": {"coll": "target"}}}],
+    );
+    assert_eq!(names(&f), ["c", "empty", "other", "target"]);
+    for (stage, code) in [
+        (doc! {"$merge": "system.x"}, 31319),
+        (
+            doc! {"$merge": {"into": {"db": "admin", "coll": "x"}}},
+            31320,
+        ),
+        (doc! {"$out": "system.x"}, 17385),
+        (doc! {"$out": {"db": "config", "coll": "x"}}, 31321),
+        (doc! {"$merge": {"into": "target", "on": "none"}}, 51183),
+    ] {
+        let error = try_run(&f, &nothing(stage.clone()), None).unwrap_err();
+        assert_eq!(error.code().code(), code, "{stage:?}");
+    }
+}
+
+/// The index has to compare strings as the pipeline does.
+#[test]
+fn merge_needs_a_unique_index_of_its_collation() {
+    let f = fixture();
+    let no_case = doc! {"locale": "en", "strength": 2};
+    let index = doc! {"key": {"s": 1}, "unique": true, "collation": &no_case};
+    f.store.create_indexes(&ns("db.target"), &[&index]).unwrap();
+    let pipeline = array![
+        {"$limit": 1}, {"$project": {"_id": 0, "s": "x"}}, {"$merge": {"into": "target", "on": "s"}}
+    ];
+    for (collation, code) in [(None, Some(51183)), (Some(no_case), None)] {
+        let collation = collation.map(|spec| frond_query::collation::parse(&spec).unwrap());
+        let request = AggregateRequest {
+            pipeline: &pipeline,
+            hint: None,
+            variables: None,
+            durability: Durability::Logged,
+            bypass_validation: false,
+            allow_disk_use: None,
+            collation,
+        };
+        let context = OpContext::new();
+        let done = f
+            .store
+            .aggregate("db", Some(&ns("db.c")), &request, &context)
+            .and_then(|mut cursor| cursor.next());
+        assert_eq!(done.err().map(|error| error.code().code()), code);
+    }
+}
+
+/// What was changed while the documents were written would be lost with the collection that they replace.
+#[test]
+fn out_fails_if_its_target_is_changed_meanwhile() {
+    for (exists, change) in [
+        (true, "index"),
+        (true, "options"),
+        (true, "drop"),
+        (false, "create"),
+    ] {
+        let f = fixture();
+        let target = ns("db.target");
+        if exists {
+            f.insert(&target, &[doc! {"_id": "old"}]);
+        }
+        let (store, to) = (f.store.clone(), target.clone());
+        let act = frond_store::at_points(move |name| {
+            if name != "a part of a result is written" {
+                return;
+            }
+            match change {
+                "index" => {
+                    store
+                        .create_indexes(&to, &[&doc! {"key": {"b": 1}}])
+                        .unwrap();
+                }
+                "drop" => {
+                    store.drop_collection(&to).unwrap();
+                }
+                "create" => {
+                    store.create_collection(&to, &doc! {}).unwrap();
+                }
+                _ => {
+                    let changes = doc! {"validator": {"a": 1}};
+                    store.modify_collection(&to, &changes).unwrap();
+                }
+            }
+        });
+        let error = try_run(&f, &array![{"$out": "target"}], None).unwrap_err();
+        drop(act);
+        assert_eq!(error.code().code(), 125, "{change}: {}", error.message());
+        let found = f.find_all(&target, doc! {});
+        let expected = usize::from(exists && change != "drop");
+        assert_eq!(found.len(), expected, "{change}");
+        let listed = f.store.list_collections("db").unwrap();
+        assert!(listed.iter().all(|one| !one.name.starts_with("tmp")));
+    }
+}
+
+#[test]
+fn out_makes_a_time_series() {
+    let f = Fixture::new();
+    let (c, target) = (ns("db.c"), ns("db.target"));
+    let docs: Vec<DocBuf> = (0..5)
+        .map(|i| doc! {"_id": i, "t": Value::DateTime(i64::from(i) * 1000), "m": i % 2})
+        .collect();
+    f.insert(&c, &docs);
+    let series = doc! {"timeField": "t", "metaField": "m"};
+    let out = |options: &DocBuf| {
+        let stage = doc! {"$out": {"db": "db", "coll": "target", "timeseries": options}};
+        try_run(&f, &array![&stage], None).map_err(|error| error.code().code())
+    };
+    let kind = || {
+        let listed = f.store.list_collections("db").unwrap();
+        let found = listed.into_iter().find(|one| one.name == "target");
+        found.map(|one| one.kind)
+    };
+    for (wrong, code) in [
+        (doc! {}, 40414),
+        (doc! {"timeField": 1}, 14),
+        (doc! {"timeField": "t", "metaField": "t"}, 72),
+        (doc! {"timeField": "t", "x": 1}, 40415),
+        // Documents without that time are no measurements.
+        (doc! {"timeField": "none"}, 2),
+    ] {
+        assert_eq!(out(&wrong), Err(code), "{wrong:?}");
+        assert_eq!(kind(), None);
+    }
+    for _ in 0..2 {
+        assert_eq!(out(&series), Ok(vec![]));
+        assert_eq!(kind(), Some(frond_store::CollectionKind::TimeSeries));
+        assert_eq!(f.find_all(&target, doc! {}).len(), 5);
+    }
+    // Without the option it stays one.
+    run(&f, array![{"$limit": 2}, {"$out": "target"}]);
+    assert_eq!(kind(), Some(frond_store::CollectionKind::TimeSeries));
+    assert_eq!(f.find_all(&target, doc! {}).len(), 2);
+    assert_eq!(out(&doc! {"timeField": "t"}), Err(7_406_103));
+    let merge = array![{"$merge": "target"}];
+    assert_eq!(
+        try_run(&f, &merge, None).unwrap_err().code().code(),
+        1_074_330
+    );
+    f.store.drop_collection(&target).unwrap();
+    f.store.create_collection(&target, &doc! {}).unwrap();
+    assert_eq!(out(&series), Err(7_268_700));
+    f.store.drop_collection(&target).unwrap();
+    f.store
+        .create_collection(&target, &doc! {"viewOn": "c"})
+        .unwrap();
+    assert_eq!(out(&series), Err(7_268_700));
+}
+
 /// One call of the cursor processes all documents, so the inner loops have to check the time limit.
 #[test]
 fn a_time_limit_interrupts_a_join() {

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::{Fixture, ns};
-use frond_bson::{Doc, DocBuf, array, doc};
+use frond_bson::{Doc, DocBuf, Value, array, doc};
 use frond_store::{
     CountRequest, DeleteRequest, Durability, FindRequest, Namespace, OpContext, Purpose, Task,
     Verbosity,
@@ -230,6 +230,135 @@ fn a_partial_index_serves_the_branch_that_implies_its_filter() {
     let mut found = ids(&f.find(&c, &request));
     found.sort_unstable();
     assert_eq!(found, [1, 5]);
+}
+
+/// The filter of an index may hold types, alternatives and areas.
+#[test]
+fn partial_indexes_serve_conditions_that_imply_their_filters() {
+    let mut docs: Vec<DocBuf> = (0..40)
+        .map(|i| doc! {"_id": i, "u": format!("s{i}"), "n": i, "p": [i % 5, i / 8]})
+        .collect();
+    docs.extend((40..50).map(|i| doc! {"_id": i, "u": null, "n": [i, 100 + i]}));
+    docs.push(doc! {"_id": 50, "n": []});
+    let index = |name: &str, key: DocBuf, filter: DocBuf| {
+        doc! {"key": key, "name": name, "partialFilterExpression": filter}
+    };
+    let mut unique = index("u", doc! {"u": 1}, doc! {"u": {"$type": "string"}});
+    unique.push("unique", true);
+    let box_of = |corner: i32| doc! {"$geoWithin": {"$box": [[0, 0], [corner, corner]]}};
+    let indexes = [
+        unique,
+        index("n", doc! {"n": 1}, doc! {"n": {"$type": "number"}}),
+        index(
+            "either",
+            doc! {"_id": 1, "u": 1},
+            doc! {"$or": [{"n": {"$lt": 3}}, {"u": "s9"}]},
+        ),
+        index(
+            "present",
+            doc! {"u": 1, "n": 1},
+            doc! {"u": {"$exists": true}},
+        ),
+        index("inside", doc! {"p": 1, "n": 1}, doc! {"p": box_of(3)}),
+    ];
+    let (f, c) = fixture(&indexes, &docs);
+    let scan = doc! {"$natural": 1};
+    for (filter, name) in [
+        (doc! {"u": {"$eq": "s5", "$type": "string"}}, Some("u")),
+        (doc! {"u": {"$type": "string", "$gt": "s38"}}, Some("u")),
+        (doc! {"n": {"$gt": 36}}, Some("n")),
+        (
+            doc! {"n": {"$elemMatch": {"$gt": 140, "$lt": 143}}},
+            Some("n"),
+        ),
+        (doc! {"u": {"$ne": null}, "n": {"$gt": -1}}, None),
+        (
+            doc! {"_id": {"$gt": 3}, "$or": [{"n": 1}, {"u": "s9", "n": 9}]},
+            Some("either"),
+        ),
+        (doc! {"p": box_of(2), "n": {"$gte": 0}}, None),
+        (doc! {"u": "s5", "n": "x"}, None),
+        (doc! {"n": []}, None),
+    ] {
+        let request = FindRequest {
+            filter: Some(&filter),
+            ..FindRequest::default()
+        };
+        let natural = FindRequest {
+            hint: Some(Value::Document(&scan)),
+            ..request.clone()
+        };
+        let sorted = |request: &FindRequest<'_>| {
+            let mut found = ids(&f.find(&c, request));
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(sorted(&request), sorted(&natural), "{filter:?}");
+        if let Some(name) = name {
+            let reply =
+                f.store
+                    .explain_find(&c, &request, Verbosity::QueryPlanner, &OpContext::new());
+            let text = format!("{:?}", reply.unwrap()).replace(' ', "");
+            assert!(
+                text.contains(&format!("\"indexName\":\"{name}\"")),
+                "{filter:?}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_hinted_wildcard_index_serves_empty_arrays_and_the_branches_of_a_disjunction() {
+    let docs = [
+        doc! {"_id": 1, "a": []},
+        doc! {"_id": 2, "a": [[]], "b": 2},
+        doc! {"_id": 3, "a": [[1]], "b": [3]},
+        doc! {"_id": 4, "a": {"x": []}, "b": {"c": []}},
+        doc! {"_id": 5, "a": 1, "b": [[], 2]},
+    ];
+    let index = doc! {"key": {"$**": 1}, "name": "all"};
+    let (f, c) = fixture(&[index], &docs);
+    let find = |filter: &Doc, hint: Value<'_>| {
+        let request = FindRequest {
+            filter: Some(filter),
+            hint: Some(hint),
+            ..FindRequest::default()
+        };
+        let mut cursor = f.store.find(&c, &request, &OpContext::new())?;
+        let mut found = Vec::new();
+        while let Some(doc) = cursor.next()? {
+            found.push(doc.get_i64("_id").unwrap());
+        }
+        found.sort_unstable();
+        Ok::<_, frond_store::Error>(found)
+    };
+    let (hint, natural) = (doc! {"$**": 1}, doc! {"$natural": 1});
+    for (filter, expected) in [
+        (doc! {"a": []}, vec![1, 2]),
+        (doc! {"a": {"$in": [[], 1]}}, vec![1, 2, 5]),
+        (doc! {"a.x": []}, vec![4]),
+        (doc! {"b": {"$elemMatch": {"$eq": []}}}, vec![5]),
+        (doc! {"$or": [{"a": 1}, {"b": 3}]}, vec![3, 5]),
+        (doc! {"$or": [{"a": []}, {"b": 2}]}, vec![1, 2, 5]),
+        (
+            doc! {"_id": {"$gt": 1}, "$or": [{"a": []}, {"b.c": []}]},
+            vec![2, 4],
+        ),
+    ] {
+        for hint in [&hint, &natural] {
+            let found = find(&filter, Value::Document(hint));
+            assert_eq!(found.unwrap(), expected, "{filter:?} {hint:?}");
+        }
+    }
+    // Not all documents that match have entries.
+    for filter in [
+        doc! {"a": [[1]]},
+        doc! {"a": null},
+        doc! {"$or": [{"a": 1}, {"b": null}]},
+    ] {
+        let error = find(&filter, Value::Document(&hint)).unwrap_err();
+        assert_eq!(error.code().code(), 291, "{filter:?}");
+    }
 }
 
 #[test]

@@ -4,9 +4,11 @@
 use crate::common;
 
 use common::{Fixture, ns};
-use frond_bson::{DocBuf, doc};
+use frond_bson::{DocBuf, Value, array, doc};
 use frond_error::ErrorCode;
-use frond_store::{CollectionKind, FindRequest, OpContext};
+use frond_store::{
+    AggregateRequest, CollectionKind, Durability, FindRequest, Namespace, OpContext,
+};
 
 #[test]
 fn views_survive_a_restart_and_are_dropped_with_their_database() {
@@ -92,6 +94,150 @@ fn validators_survive_a_restart() {
         .find(&c, &FindRequest::default(), &OpContext::new())
         .unwrap();
     assert_eq!(found.next().unwrap(), Some(doc! {"_id": 1}));
+}
+
+/// Also if the collation comes after the validator, the validator is changed, and the server restarts.
+#[test]
+fn validators_compare_strings_by_the_default_collation() {
+    let fixture = Fixture::new();
+    let (c, copy) = (ns("db.c"), ns("db.copy"));
+    let options = doc! {
+        "validator": {"s": {"$ne": "a"}}, "collation": {"locale": "en", "strength": 2},
+    };
+    fixture.store.create_collection(&c, &options).unwrap();
+    let code = |fixture: &Fixture, c: &Namespace, s: &str| -> i32 {
+        let outcome = fixture.insert(c, &[doc! {"s": s}]);
+        outcome
+            .errors
+            .first()
+            .map_or(0, |one| one.error.code().code())
+    };
+    assert_eq!([code(&fixture, &c, "A"), code(&fixture, &c, "b")], [121, 0]);
+    let fixture = fixture.reopen();
+    assert_eq!([code(&fixture, &c, "A"), code(&fixture, &c, "b")], [121, 0]);
+
+    let changed = doc! {"validator": {"s": {"$in": ["active"]}}};
+    fixture.store.modify_collection(&c, &changed).unwrap();
+    let allowed = |fixture: &Fixture, c: &Namespace| ["ACTIVE", "b"].map(|s| code(fixture, c, s));
+    assert_eq!(allowed(&fixture, &c), [0, 121]);
+    let fixture = fixture.reopen();
+    assert_eq!(allowed(&fixture, &c), [0, 121]);
+
+    // $out keeps the options of its target, and the rules with them.
+    fixture.store.create_collection(&copy, &options).unwrap();
+    let request = AggregateRequest {
+        pipeline: &array![{"$documents": [{"s": "b"}]}, {"$out": "copy"}],
+        hint: None,
+        variables: None,
+        durability: Durability::Logged,
+        bypass_validation: false,
+        allow_disk_use: None,
+        collation: None,
+    };
+    let context = OpContext::new();
+    let cursor = fixture.store.aggregate("db", None, &request, &context);
+    let mut cursor = cursor.unwrap();
+    assert!(cursor.next().unwrap().is_none());
+    assert_eq!(code(&fixture, &copy, "A"), 121);
+}
+
+/// The stages of a view compare strings as the pipeline around them, so both have to have one collation.
+#[test]
+fn pipelines_read_views_of_their_collation_only() {
+    let fixture = Fixture::new();
+    let no_case = doc! {"locale": "en", "strength": 2};
+    fixture.insert(
+        &ns("db.c"),
+        &[doc! {"_id": 1, "s": "a"}, doc! {"_id": 2, "s": "A"}],
+    );
+    let view = doc! {
+        "viewOn": "c", "pipeline": [{"$match": {"s": "a"}}], "collation": &no_case,
+    };
+    fixture.store.create_collection(&ns("db.v"), &view).unwrap();
+    let stages = [
+        doc! {"$lookup": {"from": "v", "pipeline": [], "as": "found"}},
+        doc! {"$unionWith": "v"},
+        doc! {"$graphLookup": {
+            "from": "v", "startWith": "$_id", "connectFromField": "_id", "connectToField": "_id",
+            "as": "found",
+        }},
+        doc! {"$facet": {"x": [{"$unionWith": {"coll": "v"}}]}},
+    ];
+    let run = |stage: &DocBuf, collation: Option<&DocBuf>| {
+        let pipeline = array![{"$match": {"_id": 1}}, stage];
+        let request = AggregateRequest {
+            pipeline: &pipeline,
+            hint: None,
+            variables: None,
+            durability: Durability::Logged,
+            bypass_validation: false,
+            allow_disk_use: None,
+            collation: collation.map(|spec| frond_query::collation::parse(spec).unwrap()),
+        };
+        let context = OpContext::new();
+        let mut cursor = fixture
+            .store
+            .aggregate("db", Some(&ns("db.c")), &request, &context)?;
+        let mut found = Vec::new();
+        while let Some(doc) = cursor.next()? {
+            found.push(doc);
+        }
+        Ok::<_, frond_store::Error>(found)
+    };
+    for stage in &stages {
+        let error = run(stage, None).unwrap_err();
+        assert_eq!(
+            error.code(),
+            ErrorCode::OptionNotSupportedOnView,
+            "{stage:?}"
+        );
+        assert!(run(stage, Some(&no_case)).is_ok(), "{stage:?}");
+    }
+    let joined = run(&stages[0], Some(&no_case)).unwrap();
+    assert_eq!(joined[0].get_array("found").unwrap().count(), 2);
+    assert_eq!(run(&stages[1], Some(&no_case)).unwrap().len(), 3);
+    // A view takes part in that, too, whichever of the two is made first.
+    for stage in &stages {
+        let other = doc! {"viewOn": "c", "pipeline": [stage]};
+        let error = fixture.store.create_collection(&ns("db.w"), &other);
+        let error = error.unwrap_err();
+        assert_eq!(
+            error.code(),
+            ErrorCode::OptionNotSupportedOnView,
+            "{stage:?}"
+        );
+    }
+    let early = doc! {"viewOn": "c", "pipeline": [{"$unionWith": "later"}]};
+    fixture
+        .store
+        .create_collection(&ns("db.w"), &early)
+        .unwrap();
+    let later = fixture.store.create_collection(&ns("db.later"), &view);
+    let error = later.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::OptionNotSupportedOnView);
+}
+
+/// What has expired is what the index has: its filter compares by its collation, not by that of the collection.
+#[test]
+fn partial_ttl_indexes_expire_what_their_filter_matches() {
+    let fixture = Fixture::new();
+    let c = ns("db.c");
+    let index = doc! {
+        "key": {"t": 1}, "name": "t", "expireAfterSeconds": 1,
+        "partialFilterExpression": {"s": "a"}, "collation": {"locale": "en", "strength": 2},
+    };
+    fixture.store.create_indexes(&c, &[&index]).unwrap();
+    let time = Value::DateTime(0);
+    fixture.insert(
+        &c,
+        &[
+            doc! {"_id": 1, "s": "a", "t": time},
+            doc! {"_id": 2, "s": "A", "t": time},
+            doc! {"_id": 3, "s": "b", "t": time},
+        ],
+    );
+    let pass = fixture.store.delete_expired(100_000, &OpContext::new());
+    assert_eq!((pass.deleted, pass.failed.len()), (2, 0));
 }
 
 #[test]

@@ -19,7 +19,7 @@ def time_series_are_taken(client):
     database = fresh(client, "catalog")
     weather = database.create_collection(
         "weather", timeseries={"timeField": "at", "metaField": "where", "granularity": "minutes"}, expireAfterSeconds=3600)
-    info = next(database.list_collections(filter={"name": "weather"}))
+    info = next(database.list_collections(filter={"$expr": {"$eq": ["$name", "weather"]}}))
     equal((info["type"], "idIndex" in info), ("timeseries", False))
     equal(info["options"], {
         "expireAfterSeconds": 3600,
@@ -104,6 +104,7 @@ def databases_and_sizes(client):
     names = client.list_database_names()
     equal([name for name in ("admin", "config", "local") if name not in names], [])
     equal(len(list(client.list_databases(filter={"name": "admin"}))), 1)
+    equal(len(list(client.list_databases(filter={"$expr": {"$eq": ["$name", "admin"]}}))), 1)
     database.a.insert_many([{"_id": n} for n in range(10)])
     sizes = database.command("dataSize", "catalog.a")
     equal((sizes["size"], sizes["numObjects"]), (140, 10))

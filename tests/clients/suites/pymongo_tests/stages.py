@@ -1,6 +1,6 @@
 """Stages, window functions, time zones and memory limits of aggregations."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from harness import addresses
 from harness.tap import equal, of_one_server, raises, test
@@ -133,6 +133,48 @@ def merging_with_variables(client):
         "whenMatched": [{"$set": {"total": {"$add": ["$total", "$$more"]}, "new": "$$new._id"}}],
     }}])
     equal(list(database.target.find().sort("_id", 1)), [{"_id": 1, "total": 15, "new": 1}, {"_id": 2, "n": 7}])
+
+
+@test
+def merging_on_other_fields(client):
+    database = fresh(client, "stages")
+    source, target = database.source, database.target
+    source.insert_many([{"_id": 1, "k": 1, "n": 1}, {"_id": 2, "k": 2, "n": 2}, {"_id": 3, "k": 3, "n": 3}])
+    target.create_index("k", unique=True)
+    target.insert_many([{"_id": "a", "k": 1}, {"_id": 2, "k": 2}])
+    for mode in ["merge", "replace"]:
+        merge = {"$merge": {"into": "target", "on": "k", "whenMatched": mode}}
+        error = raises(OperationFailure, source.aggregate, [merge])
+        equal((error.code, error.details["codeName"]), (66, "ImmutableField"), mode)
+        # The others of the batch are written.
+        equal(list(target.find({}, {"_id": 0}).sort("k", 1)), [{"k": 1}, {"k": 2, "n": 2}, {"k": 3, "n": 3}], mode)
+    source.aggregate([{"$merge": {"into": "target", "on": "k", "whenMatched": "keepExisting"}}])
+    source.aggregate([{"$unset": "_id"}, {"$merge": {"into": "target", "on": "k"}}])
+    equal(list(target.find().sort("k", 1)), [{"_id": "a", "k": 1, "n": 1}, {"_id": 2, "k": 2, "n": 2}, {"_id": 3, "k": 3, "n": 3}])
+    source.aggregate([{"$match": {"_id": 0}}, {"$merge": "none"}])
+    source.aggregate([{"$match": {"_id": 0}}, {"$out": "empty"}])
+    equal(sorted(database.list_collection_names()), ["empty", "source", "target"])
+    for spec, code in [
+        ({"into": "target", "let": 1}, 14),
+        ({"into": "target", "on": []}, 51187),
+        ({"into": {"coll": "target", "x": 1}}, 40415),
+        ({"into": "target", "on": ["k", "k"]}, 31465),
+    ]:
+        equal(raises(OperationFailure, source.aggregate, [{"$merge": spec}]).code, code, spec)
+
+
+@test
+def results_become_a_time_series(client):
+    database = fresh(client, "stages")
+    start = datetime(2026, 1, 1)
+    database.source.insert_many([{"_id": n, "t": start + timedelta(hours=n), "m": n % 2} for n in range(4)])
+    options = {"timeField": "t", "metaField": "m"}
+    for _ in range(2):
+        database.source.aggregate([{"$out": {"db": database.name, "coll": "series", "timeseries": options}}])
+        equal(next(database.list_collections(filter={"name": "series"}))["type"], "timeseries")
+        equal(database.series.count_documents({"m": 1}), 2)
+    other = {"$out": {"db": database.name, "coll": "series", "timeseries": {"timeField": "t"}}}
+    equal(raises(OperationFailure, database.source.aggregate, [other]).code, 7406103)
 
 
 @test

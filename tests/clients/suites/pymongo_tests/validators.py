@@ -59,3 +59,22 @@ def validators_are_checked_themselves(client):
     equal(raises(WriteError, database.good.insert_one, {"a": 2, "b": 1}).code, 121)
     database.good.insert_one({"a": 1, "b": 2})
     raises(CollectionInvalid, database.create_collection, "good")
+
+
+@test
+def validators_compare_by_the_default_collation(client):
+    database = fresh(client, "validators")
+    no_case = {"locale": "en", "strength": 2}
+    not_a = database.create_collection("words", validator={"s": {"$ne": "a"}}, collation=no_case)
+    equal(raises(WriteError, not_a.insert_one, {"s": "A"}).code, 121)
+    not_a.insert_one({"s": "b"})
+    database.command("collMod", "words", validator={"s": {"$in": ["active"]}})
+    not_a.insert_one({"_id": 1, "s": "ACTIVE"})
+    error = raises(WriteError, not_a.insert_one, {"_id": 2, "s": "b"})
+    equal((error.code, error.details["errInfo"]["details"]["operatorName"]), (121, "$in"))
+    not_a.insert_one({"_id": 3, "s": "old"}, bypass_document_validation=True)
+    # $jsonSchema compares by bytes.
+    database.command("collMod", "words", validator={"$jsonSchema": {"properties": {"s": {"enum": ["x"]}}}})
+    equal(raises(WriteError, not_a.insert_one, {"s": "X"}).code, 121)
+    report = database.command("validate", "words")
+    equal((report["nNonCompliantDocuments"], report["valid"], len(report["errors"])), (3, False, 1))

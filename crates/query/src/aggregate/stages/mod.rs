@@ -24,7 +24,7 @@ mod union_with;
 mod unwind;
 mod write;
 
-pub use write::Writing;
+pub use write::{Merge, Out, WhenMatched, WhenNotMatched, WriteTarget, Writing};
 
 use super::exec::{ExecContext, Fault, Source};
 use super::{ParseContext, add_fields, window};

@@ -24,9 +24,11 @@ impl Host<Error> for Collections {
     }
 
     fn write(&self, writing: Writing<'_>, mut docs: Source<Error>) -> Result<()> {
-        let (stage, spec) = (writing.stage(), writing.spec());
+        let (stage, target) = match writing.target() {
+            WriteTarget::Out(out) => ("$out", &out.coll),
+            WriteTarget::Merge(merge) => ("$merge", &merge.coll),
+        };
         while let Some(doc) = docs.next()? {
-            let target = spec.get_str("coll").or(spec.get_str("into")).unwrap();
             let mut written = self.written.lock().unwrap();
             written.push((format!("{stage} {target}"), doc));
         }

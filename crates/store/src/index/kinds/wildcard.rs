@@ -399,17 +399,19 @@ fn holds_containers(ranges: &Intervals) -> bool {
         ..Interval::all()
     });
     let shared = ranges.intersection(&containers);
-    let is_empty_document =
-        |one: &Interval| matches!(one.value(), Some(Value::Document(inner)) if inner.is_empty());
-    !shared.as_slice().iter().all(is_empty_document)
+    let is_empty = |one: &Interval| match one.value() {
+        Some(Value::Document(inner) | Value::Array(inner)) => inner.is_empty(),
+        _ => false,
+    };
+    !shared.as_slice().iter().all(is_empty)
 }
 
-/// Whether a condition compares with a whole document or array, which the index lacks.
+/// Whether a condition compares with a whole document or array, which the index lacks unless it is empty. An empty array
+/// has an entry as an array of no elements, or inside another one.
 fn compares_containers(condition: &Condition) -> bool {
     let is_container = |label: &Label| match label {
         Label::Value { value, .. } => match value.as_value() {
-            Value::Document(inner) => !inner.is_empty(),
-            Value::Array(_) => true,
+            Value::Document(inner) | Value::Array(inner) => !inner.is_empty(),
             _ => false,
         },
         Label::Edge { .. } => false,

@@ -28,6 +28,8 @@ struct Pair<'a> {
     hints: Vec<String>,
     /// The key patterns of the indexes with several ordinary fields.
     compound: Vec<DocBuf>,
+    /// The filters of the partial indexes.
+    partial: Vec<DocBuf>,
     /// The seed and the indexes.
     name: String,
     compared: u64,
@@ -45,6 +47,7 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
         copy: ns(&format!("fuzz.copy{seed}")),
         hints: vec!["_id_".to_owned()],
         compound: Vec::new(),
+        partial: Vec::new(),
         name: String::new(),
         compared: 0,
     };
@@ -78,6 +81,8 @@ pub fn round(fixture: &Fixture, seed: u64) -> u64 {
     let is_compound = |key: &&Doc| key.count() > 1 && key.values().all(|kind| kind.is_number());
     let compound = keys.clone().filter(is_compound);
     pair.compound = compound.map(ToOwned::to_owned).collect();
+    let partial = (made.iter()).filter_map(|index| index.get_doc("partialFilterExpression"));
+    pair.partial = partial.map(ToOwned::to_owned).collect();
     let known: Vec<String> = keys
         .flat_map(Doc::iter)
         .filter(|(path, direction)| direction.is_number() && !path.ends_with("$**"))
@@ -164,6 +169,12 @@ impl Pair<'_> {
             && let Some(both) = random.values_and_order(key)
         {
             (filter, sort) = both;
+        }
+        if let Some(partial) = self
+            .partial
+            .get(random.below(self.partial.len().max(1) * 3))
+        {
+            filter = random.narrowed(partial);
         }
         let collation = random.collation();
         let what = format!(

@@ -1,6 +1,8 @@
 //! Random documents, indexes, filters and sorts.
 
-use frond_bson::{ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, OwnedValue, Timestamp, array, doc};
+use frond_bson::{
+    ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, OwnedValue, Timestamp, Value, array, doc,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -231,15 +233,8 @@ impl Random {
         match kind {
             6 => index.push("unique", true),
             7 | 8 => index.push("sparse", true),
-            9 => {
-                let condition = match self.below(3) {
-                    0 => doc! {"$exists": true},
-                    1 => doc! {"$gt": 0},
-                    _ => doc! {"$lte": &self.scalar()},
-                };
-                let mut partial = DocBuf::new();
-                partial.push(&self.path(), &condition);
-                index.push("partialFilterExpression", &partial);
+            9 | 11 => {
+                index.push("partialFilterExpression", &self.partial_filter());
             }
             10 => index.push("clustering", true),
             _ => {}
@@ -250,6 +245,102 @@ impl Random {
             index.push("collation", &collation);
         }
         index
+    }
+
+    /// The filter of a partial index: conditions that MongoDB allows there.
+    pub fn partial_filter(&mut self) -> DocBuf {
+        let mut out = DocBuf::new();
+        for _ in 0..self.pick(&[1, 1, 1, 2]) {
+            match self.below(10) {
+                0 => {
+                    let branches = self.list(|random| random.partial_condition().into());
+                    let operator = self.pick(&["$or", "$or", "$and"]);
+                    if !out.contains_key(operator) {
+                        out.push(operator, &branches);
+                    }
+                }
+                1 if !out.contains_key("p") => {
+                    let corner = self.point();
+                    out.push("p", &doc! {"$geoWithin": {"$box": [corner, [4, 4]]}});
+                }
+                _ => {
+                    for (path, condition) in self.partial_condition().iter() {
+                        if !out.contains_key(path) {
+                            out.push(path, condition);
+                        }
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn partial_condition(&mut self) -> DocBuf {
+        let condition = match self.below(8) {
+            0 => doc! {"$exists": true},
+            1 => doc! {"$gt": 0},
+            2 => {
+                let operator = self.pick(&["$lt", "$lte", "$gt", "$gte"]);
+                doc! {operator: &self.operand()}
+            }
+            3 => doc! {"$eq": &self.operand()},
+            4 => doc! {"$in": self.list(Random::operand)},
+            5 => {
+                let types = self.list(|random| random.type_name().into());
+                doc! {"$type": types}
+            }
+            _ => doc! {"$type": self.type_name()},
+        };
+        let mut out = DocBuf::new();
+        out.push(&self.path(), &condition);
+        out
+    }
+
+    fn type_name(&mut self) -> &'static str {
+        self.pick(&[
+            "number", "number", "string", "string", "int", "symbol", "null", "array", "object",
+            "bool", "regex",
+        ])
+    }
+
+    /// A filter that mostly passes fewer documents than a partial index has: its conditions, some of them changed, and
+    /// others.
+    pub fn narrowed(&mut self, partial: &Doc) -> DocBuf {
+        let mut all = ArrayBuf::new();
+        for (path, condition) in partial.iter() {
+            let mut one = DocBuf::new();
+            match condition {
+                Value::Document(operators) if !path.starts_with('$') && self.one_in(2) => {
+                    let mut narrower = operators.to_owned();
+                    for (operator, operand) in self.condition(1).iter() {
+                        if !narrower.contains_key(operator) {
+                            narrower.push(operator, operand);
+                        }
+                    }
+                    one.push(path, &narrower);
+                }
+                Value::Document(_) if !path.starts_with('$') && self.one_in(4) => {
+                    one.push(path, &self.condition(2));
+                }
+                Value::Document(operators) if !path.starts_with('$') && self.one_in(4) => {
+                    match path.rsplit_once('.') {
+                        Some((outer, inner)) => {
+                            one.push(outer, &doc! {"$elemMatch": {inner: operators}});
+                        }
+                        None => one.push(path, &doc! {"$elemMatch": operators}),
+                    }
+                }
+                _ => one.push(path, condition),
+            }
+            all.push(&one);
+        }
+        if self.one_in(3) {
+            all.push(&self.filter(&[], 1));
+        }
+        match self.one_in(4) {
+            true => doc! {"$or": [{"$and": &all}, {"$and": &all, "c": {"$exists": true}}]},
+            false => doc! {"$and": all},
+        }
     }
 
     fn operand(&mut self) -> OwnedValue {
