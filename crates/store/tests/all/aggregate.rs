@@ -335,7 +335,7 @@ fn merge_on_another_field_than_the_id_refuses_another_id() {
             match &expected {
                 Ok(after) => {
                     assert_eq!(result, Ok(vec![]), "{spec:?}");
-                    assert_eq!(found, [after.clone()], "{spec:?}");
+                    assert_eq!(found, std::slice::from_ref(after), "{spec:?}");
                 }
                 Err(code) => {
                     let (got, message) = result.unwrap_err();
@@ -345,7 +345,7 @@ fn merge_on_another_field_than_the_id_refuses_another_id() {
                             || message.starts_with("$merge with whenMatched: fail found"),
                         "{message}"
                     );
-                    assert_eq!(found, [kept.clone()], "{spec:?}");
+                    assert_eq!(found, std::slice::from_ref(&kept), "{spec:?}");
                 }
             }
         }

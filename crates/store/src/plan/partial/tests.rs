@@ -7,7 +7,7 @@ use frond_query::matcher::Filter;
 use super::*;
 
 #[allow(dead_code)]
-#[path = "../../../tests/plan_fuzz/generate.rs"]
+#[path = "../../../tests/all/plan_fuzz/generate.rs"]
 mod generate;
 
 use generate::Random;
