@@ -42,7 +42,6 @@ mod transaction;
 mod tree_options;
 pub mod views;
 #[cfg(test)]
-#[path = "../../../tests/support/waiting.rs"]
 mod waiting;
 pub mod write;
 

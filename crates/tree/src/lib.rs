@@ -103,7 +103,6 @@ mod upkeep;
 mod verify;
 mod version;
 #[cfg(test)]
-#[path = "../../../tests/support/waiting.rs"]
 mod waiting;
 mod worker_pool;
 mod write_set;
