@@ -21,6 +21,9 @@ type Computed = Result<Rounded<Float>, FpError>;
 
 /// The digits of a decimal.
 const DIGITS: usize = 34;
+
+/// Digits in which a root is computed before it is rounded.
+const ROOT_DIGITS: usize = 2 * DIGITS + 8;
 /// Digits of intermediate results, of which the last few may be wrong.
 const GUARDED: usize = 60;
 /// Exponents of the first digit: beyond these a number overflows, loses digits, or is zero.
@@ -142,7 +145,12 @@ pub(crate) fn sqrt(x: Decimal128) -> Decimal128 {
     };
     match Context::new(DIGITS).sqrt(&number) {
         Ok(Rounded::Exact(root)) => half_exponent(x, decimal(root.repr())),
-        _ => rounded(|context| context.sqrt(&number)),
+        // The library rounds some roots near the middle of two decimals to the wrong side. The root of a number of 34 digits
+        // differs from such a middle within its first 70 digits.
+        _ => rounded(|context| {
+            let root = Context::new(ROOT_DIGITS).sqrt(&number)?.value();
+            Ok(root.with_precision(context.precision()))
+        }),
     }
 }
 

@@ -150,7 +150,7 @@ mod tests {
             (doc! {"$where": "true"}, 2),
             (doc! {"$text": {"$search": "x"}}, 2),
             (doc! {"name": {"$near": [0, 0]}}, 5626500),
-            (doc! {"$expr": {"$divide": [1, "$name"]}}, 16609),
+            (doc! {"$expr": {"$divide": [1, "$name"]}}, 14),
         ] {
             let request = doc! {"listCollections": 1, "filter": &filter};
             assert_eq!(server.code("test", request), code, "{filter:?}");

@@ -463,7 +463,7 @@ async fn an_interrupted_out_drops_its_temporary_collection() {
     let out = |number: i64| {
         doc! {
             "aggregate": "source", "cursor": {},
-            "pipeline": [{"$out": format!("out{number}").as_str()}],
+            "pipeline": [{"$out": {"db": "test", "coll": format!("out{number}").as_str()}}],
         }
     };
     let (operation, number) = served.until_one_waits(&mut client, "source", out);
@@ -472,7 +472,7 @@ async fn an_interrupted_out_drops_its_temporary_collection() {
     std::thread::sleep(Duration::from_millis(200));
     drop(stuck);
     assert_eq!(client.receive().get_i32("code"), Some(11601));
-    let reply = client.run(&doc! {"listCollections": 1, "nameOnly": true});
+    let reply = client.run(&doc! {"listCollections": 1, "nameOnly": true, "$db": "test"});
     let reply = format!("{reply:?}");
     assert!(
         !reply.contains("agg_out") && !reply.contains(&format!("out{number}")),

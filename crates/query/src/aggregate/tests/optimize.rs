@@ -183,11 +183,6 @@ fn options_and_places_are_checked() {
                 9,
                 "X",
             ),
-            (
-                "[{$out: {db: 'd', coll: 'c', timeseries: {}}}]",
-                238,
-                "timeseries",
-            ),
             ("[{$match: {}}, {$currentOp: {}}]", 40602, "first"),
             ("[{$match: {}}, {$planCacheStats: {}}]", 40602, "first"),
             ("[{$collStats: 1}]", 40166, "nested object"),

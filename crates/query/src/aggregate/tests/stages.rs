@@ -231,7 +231,7 @@ fn pipelines_are_checked() {
             ("[{$indexStats: {x: 1}}]", 28803, "empty object"),
             ("[{$merge: {into: 'x', foo: 1}}]", 40415, "$merge.foo"),
             ("[{$merge: {on: 'x'}}]", 40414, "$merge.into"),
-            ("[{$out: 5}]", 14, "int"),
+            ("[{$out: 5}]", 16990, "int"),
         ],
     );
     let long = format!("[{}]", vec!["{$limit: 1}"; MAX_STAGES + 1].join(","));

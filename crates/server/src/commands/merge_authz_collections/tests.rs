@@ -12,10 +12,13 @@ fn server() -> TestServer {
         server.run(db, doc! {"createUser": "ann", "pwd": "p", "roles": ["r"]});
     }
     for (from, to) in [("system.users", "tempusers"), ("system.roles", "temproles")] {
-        server.run(
-            "admin",
-            doc! {"aggregate": from, "pipeline": [{"$out": to}], "cursor": {}},
-        );
+        let found = server.run("admin", doc! {"find": from});
+        let batch = server.batch(&found, "firstBatch");
+        let mut insert = doc! {"insert": to};
+        insert.push_array("documents", |list| {
+            batch.iter().for_each(|found| list.push(found))
+        });
+        server.run("admin", insert);
     }
     server.run("a", doc! {"updateUser": "ann", "roles": []});
     server.run("a", doc! {"createUser": "new", "pwd": "p", "roles": []});
