@@ -22,8 +22,9 @@ type Computed = Result<Rounded<Float>, FpError>;
 /// The digits of a decimal.
 const DIGITS: usize = 34;
 
-/// Digits in which a root is computed before it is rounded.
-const ROOT_DIGITS: usize = 2 * DIGITS + 8;
+/// Digits that are computed beyond those of the result. The library rounds some results near the middle of two decimals to the
+/// wrong side; the root of a number of 34 digits differs from such a middle within its first 70 digits.
+const FURTHER_DIGITS: usize = DIGITS + 8;
 /// Digits of intermediate results, of which the last few may be wrong.
 const GUARDED: usize = 60;
 /// Exponents of the first digit: beyond these a number overflows, loses digits, or is zero.
@@ -111,7 +112,14 @@ fn zero(negative: bool) -> Decimal128 {
 /// The decimal nearest to what `compute` computes to the digits of its context. It has all digits: the results of these
 /// functions are exact for few arguments, which their callers know.
 fn rounded(compute: impl Fn(&Context) -> Computed) -> Decimal128 {
-    let at = |digits: usize| compute(&Context::new(digits)).map(Rounded::value);
+    let at = |digits: usize| {
+        let result = compute(&Context::new(digits + FURTHER_DIGITS)).map(Rounded::value)?;
+        Ok(if result.repr().is_infinite() {
+            result
+        } else {
+            result.with_precision(digits).value()
+        })
+    };
     let mut computed = at(DIGITS);
     if let Ok(result) = &computed
         && !result.repr().is_infinite()
@@ -145,12 +153,7 @@ pub(crate) fn sqrt(x: Decimal128) -> Decimal128 {
     };
     match Context::new(DIGITS).sqrt(&number) {
         Ok(Rounded::Exact(root)) => half_exponent(x, decimal(root.repr())),
-        // The library rounds some roots near the middle of two decimals to the wrong side. The root of a number of 34 digits
-        // differs from such a middle within its first 70 digits.
-        _ => rounded(|context| {
-            let root = Context::new(ROOT_DIGITS).sqrt(&number)?.value();
-            Ok(root.with_precision(context.precision()))
-        }),
+        _ => rounded(|context| context.sqrt(&number)),
     }
 }
 
