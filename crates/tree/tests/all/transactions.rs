@@ -337,7 +337,7 @@ fn a_transaction_that_exceeds_the_limits_is_refused() {
     ranges().unwrap();
     assert!(matches!(ranges(), Err(Error::TooLarge { .. })));
     let mut extra = WriteSet::new();
-    extra.put(tree, &[0; 70_000], b"");
+    extra.put(tree, &vec![0; frond_tree::KEY_BYTES_MAX + 1], b"");
     let refused = transaction.commit(extra, Durability::Logged);
     assert!(matches!(refused, Err(Error::TooLarge { what: "key", .. })));
 }
