@@ -49,7 +49,7 @@ pub(crate) fn of_double(double: f64) -> Decimal128 {
     Decimal128::from_parts(negative, coefficient, i64::from(exponent))
 }
 
-/// What a decimal is, for choosing what to do.
+/// The class of a decimal, which decides how a function treats it.
 enum Kind {
     Nan,
     Infinity { negative: bool },
@@ -126,7 +126,7 @@ fn rounded(compute: impl Fn(&Context) -> Computed) -> Decimal128 {
     {
         let first = first_digit(result.repr());
         if (FIRST_DIGIT_MIN..FIRST_DIGIT_NORMAL_MIN).contains(&first) {
-            // Fewer digits are left here. Rounding twice could give another number.
+            // A subnormal result has fewer digits, and rounding twice could give another number.
             let digits = DIGITS as i64 - (FIRST_DIGIT_NORMAL_MIN - first);
             if let Ok(digits @ 1..) = usize::try_from(digits) {
                 computed = at(digits);
@@ -330,7 +330,7 @@ pub(crate) fn tan(x: Decimal128) -> Decimal128 {
     })
 }
 
-/// Where a large number lies on the circle, without its sign.
+/// The angle of a large number after its reduction by pi, without its sign.
 struct Quarter {
     /// The quarters before it, of which the last two bits matter.
     number: u8,
@@ -371,7 +371,7 @@ impl Quarter {
         })
     }
 
-    /// The sine of the angle so many quarters later.
+    /// The sine of the angle after adding a number of quarter turns.
     fn sine_from(&self, quarters: u8) -> Decimal128 {
         let number = self.number + quarters;
         let value = match number % 2 {

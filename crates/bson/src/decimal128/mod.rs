@@ -189,7 +189,7 @@ impl Decimal128 {
         }
     }
 
-    /// The same number with as many digits as the format has: 1.5 as 1.500000000000000000000000000000000.
+    /// Pads the coefficient to all 34 digits: 1.5 becomes 1.500000000000000000000000000000000.
     pub fn with_all_digits(self) -> Decimal128 {
         // A sum has the least exponent of its terms, as far as the digits reach.
         self + Self::pack(Parts {

@@ -170,7 +170,7 @@ fn functions_undo_one_another() {
     for _ in 0..100 {
         let coefficient = random.random_range(1..10u128.pow(34));
         let x = Decimal128::from_parts(false, coefficient, random.random_range(-40..-30));
-        // Of a number below 1 the exponential has lost digits.
+        // The exponential of a number below 1 has lost digits.
         assert!(near(ln(exp(x)), x) || x.compare(one).is_lt(), "{x}");
         assert!(near(pow(sqrt(x), d("2")), x), "{x}");
         assert!(near(pow(pow(x, d("0.125")), d("8")), x), "{x}");

@@ -108,7 +108,7 @@ impl Run<'_> {
                 Rule::ElemMatch(condition) => elem_match(condition, name, doc.get(name), out)?,
                 Rule::Computed(_) if self.kind == Kind::Exclusion && doc.contains_key(name) => {}
                 Rule::Computed(expression) => self.computed(expression, name, out)?,
-                // Of a field that exists, the value was replaced where it stands.
+                // An existing field was replaced in place above.
                 Rule::Children(children) if children.adds_fields() && !doc.contains_key(name) => {
                     out.push_doc(name, |out| self.added_fields(children, Doc::empty(), out))?;
                 }

@@ -69,7 +69,7 @@ impl Projection {
         Parser::new(Dialect::Stage, Some(environment)).run(spec)
     }
 
-    /// The same projection, of documents that pass `filter`: its positional operator stands for the element that
+    /// Binds the projection to `filter`, which its documents pass: its positional operator stands for the element that
     /// the filter matched.
     pub fn matching(self, filter: &Filter) -> Projection {
         let matched = (self.needs_positional()).then(|| filter.matched_element());

@@ -121,7 +121,7 @@ fn logarithm<'a>(
     let argument = match number(operator, &value)? {
         None => return Ok(Val::NULL),
         Some(Number::Decimal(v)) if is_positive(v) => return Ok(of_decimal(v).into()),
-        // Of a decimal that is no number the result is a double.
+        // The result for a decimal NaN is a double.
         Some(Number::Decimal(v)) if !v.is_nan() => 0.0,
         Some(other) => other.to_f64(),
     };

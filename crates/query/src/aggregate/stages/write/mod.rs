@@ -23,7 +23,7 @@ pub(crate) struct Write {
     collator: Collator,
 }
 
-/// Where a stage writes, and how.
+/// The target of a stage that writes, and its options.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteTarget {
     /// `$out`.

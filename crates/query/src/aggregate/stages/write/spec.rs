@@ -28,13 +28,13 @@ pub struct Merge {
     pub coll: String,
     /// The fields that identify a document, if the argument names them; `_id` otherwise.
     pub on: Option<Vec<String>>,
-    /// What is done with a document that exists.
+    /// The action for a document that the target has.
     pub matched: WhenMatched,
-    /// What is done with a document that does not exist.
+    /// The action for a document that the target lacks.
     pub not_matched: WhenNotMatched,
 }
 
-/// What `$merge` does with a document that exists already.
+/// The values of `whenMatched`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum WhenMatched {
     /// Its fields are set.
@@ -50,7 +50,7 @@ pub enum WhenMatched {
     Pipeline(DocBuf),
 }
 
-/// What `$merge` does with a document that does not exist.
+/// The values of `whenNotMatched`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenNotMatched {
     /// It is inserted.
