@@ -93,7 +93,7 @@ impl Engine {
     pub(crate) fn flush_at_most(&self, most: usize) -> Result<()> {
         let mut checkpoint_due = self.flusher.working.lock();
         let result = self.flush_sealed(&mut checkpoint_due, most).map(drop);
-        drop(checkpoint_due);
+        // Under the lock, so that the outcome of an older flush never replaces that of a newer one.
         self.note_outcome(&result);
         result
     }
@@ -187,7 +187,6 @@ impl Engine {
         let mut checkpoint_due = self.flusher.working.lock();
         *checkpoint_due = true;
         let result = self.flush_sealed(&mut checkpoint_due, usize::MAX).map(drop);
-        drop(checkpoint_due);
         self.note_outcome(&result);
         result
     }

@@ -251,11 +251,6 @@ impl World {
         if trouble == Trouble::ComesAndGoes && self.chance(0.06) {
             if std::mem::take(&mut self.is_there) {
                 self.recover(store);
-                if !self.inline {
-                    // Until its next try the flusher answers what the last one met.
-                    let saved = store.checkpoint();
-                    self.saved(saved).expect("a disk with room");
-                }
                 self.outcome.counts.goings += 1;
             } else {
                 self.is_there = true;
