@@ -125,6 +125,10 @@ simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simu
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
 		cargo test --release --locked -p frond-tree --test all -- simulation:: --nocapture
 
+hostile: setup-build ## Evaluate hostile expressions for SECONDS (1800): memory, and how soon an interrupted one ends
+	FROND_HOSTILE_SECONDS=$(or $(SECONDS),1800) \
+		cargo test --release --locked -p frond-query --test all -- hostile::random --nocapture
+
 proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates of large documents, with crashes, with a model
 	FROND_LARGE_UPDATES=$(FROND_LARGE_UPDATES) \
 		cargo test --release --locked -p frond-store --test all -- large_documents:: --nocapture

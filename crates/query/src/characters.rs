@@ -11,9 +11,20 @@ pub(crate) fn is_continuation(byte: u8) -> bool {
     byte & 0xC0 == 0x80
 }
 
-/// The text without the characters `chosen` at its start, its end, or both. Bytes that are not UTF-8 stay.
+/// `count` characters from the character `start` on.
+pub(crate) fn part(text: &str, start: usize, count: usize) -> &str {
+    let skipped = |text: &str, count: usize| {
+        let at = text.char_indices().nth(count);
+        at.map_or(text.len(), |(at, _)| at)
+    };
+    let rest = text.get(skipped(text, start)..).unwrap_or_default();
+    rest.get(..skipped(rest, count)).unwrap_or_default()
+}
+
+/// The text without the characters `chosen`, which are in order, at its start, its end, or both. Bytes that are not UTF-8 stay.
 pub(crate) fn trim<'t>(text: &'t [u8], chosen: &[char], left: bool, right: bool) -> &'t [u8] {
     let mut text = text;
+    let chosen = |c: char| chosen.binary_search(&c).is_ok();
     if left && let Some(first) = text.utf8_chunks().next() {
         let valid = first.valid();
         let cut = valid.len() - valid.trim_start_matches(chosen).len();
@@ -34,16 +45,6 @@ pub(crate) fn trim<'t>(text: &'t [u8], chosen: &[char], left: bool, right: bool)
 pub(crate) fn spaced(text: &[u8]) -> String {
     let parts: Vec<&str> = text.utf8_chunks().map(|chunk| chunk.valid()).collect();
     parts.join(" ")
-}
-
-/// Text with one character per byte, so that the operations of `str` work on bytes.
-pub(crate) fn widened(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| char::from(*byte)).collect()
-}
-
-/// Reverts [`widened`].
-pub(crate) fn narrowed(text: &str) -> Vec<u8> {
-    text.chars().map(|c| c as u8).collect()
 }
 
 #[cfg(test)]
@@ -81,11 +82,5 @@ mod tests {
         assert_eq!(spaced(b"a\xFFb \xE9"), "a b ");
         assert_eq!(spaced(b"\xFF\xFFa"), "  a");
         assert_eq!(spaced(b"a b"), "a b");
-    }
-
-    #[test]
-    fn bytes_become_characters_and_bytes_again() {
-        let all: Vec<u8> = (0..=255).collect();
-        assert_eq!(narrowed(&widened(&all)), all);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! It is not the order of a `$sort`: an array on a path is not entered, and one at its end compares as an array.
 
+use crate::bounded_sort::{sort_by, sort_values};
+use crate::bounds;
 use frond_bson::{Collator, Doc, Value};
 use std::cmp::Ordering;
 
@@ -83,33 +85,46 @@ impl ElementOrder {
     }
 
     /// Sorts; equal elements keep their order.
-    pub(crate) fn sort(&self, elements: &mut Vec<Value<'_>>, collator: &Collator) {
+    ///
+    /// # Errors
+    /// Those of the bounds of the evaluation.
+    pub(crate) fn sort(
+        &self,
+        elements: &mut Vec<Value<'_>>,
+        collator: &Collator,
+    ) -> frond_error::Result<()> {
         let directed = |order: Ordering, descending: bool| {
             if descending { order.reverse() } else { order }
         };
         let fields = match self {
             ElementOrder::Whole { descending } => {
-                elements.sort_by(|a, b| directed(collator.compare(a, b), *descending));
-                return;
+                return sort_values(elements, |a, b| {
+                    directed(collator.compare(a, b), *descending)
+                });
             }
             ElementOrder::Fields(fields) => fields,
         };
         // The fields are found once for each element, not in each comparison.
-        let mut keyed: Vec<(Vec<Value<'_>>, Value<'_>)> = (elements.iter())
-            .map(|element| {
-                let key = fields.iter().map(|(path, _)| field(element, path));
-                (key.collect(), *element)
-            })
-            .collect();
-        keyed.sort_by(|(a, _), (b, _)| {
+        type Keyed<'v> = (Vec<Value<'v>>, Value<'v>);
+        bounds::reserve_list::<Keyed<'_>>(elements.len())?;
+        let mut keyed: Vec<Keyed<'_>> = Vec::with_capacity(elements.len());
+        for element in elements.iter() {
+            bounds::reserve_list::<Value<'_>>(fields.len())?;
+            bounds::work_on(element.len_bytes())?;
+            let key = fields.iter().map(|(path, _)| field(element, path));
+            keyed.push((key.collect(), *element));
+        }
+        let bytes = |(key, _): &Keyed<'_>| key.iter().map(Value::len_bytes).sum();
+        sort_by(&mut keyed, bytes, |(a, _), (b, _)| {
             let parts = a.iter().zip(b).zip(fields);
             parts
                 .map(|((a, b), (_, descending))| directed(collator.compare(a, b), *descending))
                 .find(|order| order.is_ne())
                 .unwrap_or(Ordering::Equal)
-        });
+        })?;
         elements.clear();
         elements.extend(keyed.into_iter().map(|(_, element)| element));
+        Ok(())
     }
 }
 
@@ -149,7 +164,7 @@ mod tests {
             panic!("{spec:?} {elements:?}")
         };
         let mut values: Vec<Value<'_>> = list.values().collect();
-        order.sort(&mut values, Collator::BINARY);
+        assert!(order.sort(&mut values, Collator::BINARY).is_ok());
         let shown: Vec<String> = values.iter().map(show).collect();
         shown.join(", ")
     }

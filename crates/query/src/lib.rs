@@ -5,6 +5,8 @@
 
 mod accumulators;
 pub mod aggregate;
+mod bounded_sort;
+pub mod bounds;
 mod characters;
 pub mod collation;
 mod decimal;

@@ -133,6 +133,24 @@ impl Held {
         }
     }
 
+    /// Counts this many bytes instead, of something that `what` cannot put aside.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` (146) beyond the limits.
+    pub fn require(&mut self, bytes: usize, what: &str) -> Result<(), Error> {
+        match self.set(bytes) {
+            Fit::Fits => Ok(()),
+            Fit::OverLimit => Err(Error::new(
+                ErrorCode::ExceededMemoryLimit,
+                format!(
+                    "{what} holds {bytes} bytes; the limit is {} bytes",
+                    self.bytes_max
+                ),
+            )),
+            Fit::Scarce => Err(scarce(what)),
+        }
+    }
+
     /// Counts nothing any more.
     pub fn clear(&mut self) {
         self.bytes = 0;

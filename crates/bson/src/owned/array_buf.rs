@@ -64,6 +64,21 @@ impl ArrayBuf {
         self.doc.reserve(bytes);
     }
 
+    /// Bytes that it can hold without more memory.
+    pub fn capacity(&self) -> usize {
+        self.doc.capacity()
+    }
+
+    /// Bytes that can be appended without more memory.
+    pub fn spare_capacity(&self) -> usize {
+        self.doc.spare_capacity()
+    }
+
+    /// Makes room for `bytes` more, and no further room.
+    pub fn reserve_exact(&mut self, bytes: usize) {
+        self.doc.reserve_exact(bytes);
+    }
+
     /// Appends a value.
     pub fn push<'a>(&mut self, value: impl Into<Value<'a>>) {
         self.push_value(&value.into());

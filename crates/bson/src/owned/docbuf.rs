@@ -77,6 +77,16 @@ impl DocBuf {
         self.bytes.reserve(bytes);
     }
 
+    /// Bytes that can be appended without more memory.
+    pub fn spare_capacity(&self) -> usize {
+        self.bytes.capacity() - self.bytes.len()
+    }
+
+    /// Makes room for `bytes` more, and no further room.
+    pub fn reserve_exact(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
+    }
+
     /// The document whose only element, named `key`, is this one. It is made in the same buffer, and
     /// not copied to another one if there is room for a few bytes more.
     pub fn into_field(self, key: &str) -> DocBuf {

@@ -85,6 +85,22 @@ impl OwnedValue {
             OwnedValue::NotUtf8(value) => Value::NotUtf8(value.borrow()),
         }
     }
+
+    /// The bytes that the value has allocated.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            OwnedValue::String(text)
+            | OwnedValue::JavaScript(text)
+            | OwnedValue::Symbol(text)
+            | OwnedValue::DbPointer { ns: text, .. } => text.capacity(),
+            OwnedValue::Document(doc) | OwnedValue::Array(doc) => doc.capacity(),
+            OwnedValue::Binary { bytes, .. } => bytes.capacity(),
+            OwnedValue::Regex { pattern, options } => pattern.capacity() + options.capacity(),
+            OwnedValue::JavaScriptWithScope { code, scope } => code.capacity() + scope.capacity(),
+            OwnedValue::NotUtf8(value) => value.capacity(),
+            _ => 0,
+        }
+    }
 }
 
 impl Value<'_> {

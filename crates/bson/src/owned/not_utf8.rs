@@ -18,6 +18,10 @@ impl NotUtf8Buf {
     pub fn borrow(&self) -> NotUtf8<'_> {
         NotUtf8::new(self.tag, &self.bytes)
     }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
 }
 
 impl From<NotUtf8<'_>> for NotUtf8Buf {

@@ -44,7 +44,7 @@ impl Scripted {
     pub(super) fn begin(&self, group: &Doc, now_ms: i64) -> Result<Box<dyn Accumulator>> {
         Ok(match self {
             Scripted::Accumulator(functions) => {
-                let initial = functions.initial.eval(&Context::new(group, now_ms))?;
+                let initial = functions.initial.evaluate(&Context::new(group, now_ms))?;
                 let Some(Value::Array(arguments)) = initial.get() else {
                     return Err(Error::location(
                         4544711,

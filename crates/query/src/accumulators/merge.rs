@@ -1,6 +1,7 @@
 //! `$mergeObjects`.
 
 use super::{Accumulator, Operator, plain};
+use crate::bounds;
 use crate::expr::operators::{merge, merge_input};
 use crate::expr::{Context, Val};
 use frond_bson::{DocBuf, OwnedValue};
@@ -15,11 +16,14 @@ struct MergeObjects(DocBuf);
 
 impl Accumulator for MergeObjects {
     fn add(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
-        let Some(doc) = merge_input(value)? else {
+        let Some(doc) = merge_input(value.or_null())? else {
             return Ok(0);
         };
         let before = self.0.len_bytes();
-        self.0 = merge(&self.0, doc);
+        let mark = bounds::mark();
+        let merged = merge(&self.0, doc);
+        bounds::settle(mark, 0);
+        self.0 = merged?;
         Ok(self.0.len_bytes().saturating_sub(before))
     }
 

@@ -107,7 +107,7 @@ impl Count {
         match self {
             Count::Fixed(n) => Ok(*n),
             Count::OfGroup(node, operator) => {
-                let value = node.eval(&Context::new(group, now_ms))?;
+                let value = node.evaluate(&Context::new(group, now_ms))?;
                 crate::expr::operators::positive_n(operator, &value)
             }
         }
@@ -256,7 +256,7 @@ fn number(parser: &mut Parser<'_>, name: &'static str, doc: &Doc) -> Result<Coun
     if !constant {
         return Ok(Count::OfGroup(node, name));
     }
-    let value = node.eval(&Context::new(Doc::empty(), 0))?;
+    let value = node.evaluate(&Context::new(Doc::empty(), 0))?;
     Ok(Count::Fixed(crate::expr::operators::positive_n(
         name, &value,
     )?))

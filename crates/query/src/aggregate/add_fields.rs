@@ -1,5 +1,6 @@
 //! Adding computed fields to documents: `$addFields` and `$set`.
 
+use crate::bounds;
 use crate::environment::Environment;
 use crate::expr::{Context, Node, Parser};
 use crate::meta::MetaFields;
@@ -46,14 +47,21 @@ impl AddFields {
 
     /// The document with the fields; `context` has it as its root.
     pub(crate) fn apply(&self, doc: &Doc, context: &Context<'_>) -> Result<DocBuf> {
-        let mut out = DocBuf::with_capacity(doc.len_bytes() + 64);
+        let mark = bounds::mark();
+        let bytes = doc.len_bytes() + 64;
+        bounds::reserve(bytes)?;
+        let mut out = DocBuf::with_capacity(bytes);
         let mut written = vec![false; self.fields.len()];
         for element in doc.iter_raw() {
+            bounds::work(1 + self.fields.len() / 16)?;
             let name = element.name();
             let at = self.fields.iter().position(|(n, _)| **n == *name);
             let field = at.and_then(|at| self.fields.get(at).zip(written.get_mut(at)));
             match field {
-                None => out.push_raw(&element),
+                None => {
+                    bounds::make_room(&mut out, element.as_bytes().len())?;
+                    out.push_raw(&element);
+                }
                 // A new value takes the place of the old one.
                 Some(((_, field), written)) => {
                     *written = true;
@@ -66,18 +74,28 @@ impl AddFields {
                 field.write(name, None, context, &mut out)?;
             }
         }
+        bounds::settle(mark, out.capacity());
         Ok(out)
     }
 
     /// The fields added to each element of an array.
     fn array(&self, items: &Doc, context: &Context<'_>) -> Result<ArrayBuf> {
+        let mark = bounds::mark();
         let mut out = ArrayBuf::new();
         for item in items.values() {
             match item {
-                Value::Array(inner) => out.push(&self.array(inner, context)?),
-                Value::Document(inner) => out.push(&self.apply(inner, context)?),
-                _ => out.push(&self.apply(Doc::empty(), context)?),
+                Value::Array(inner) => {
+                    bounds::push(&mut out, &self.array(inner, context)?.as_value())?;
+                }
+                Value::Document(inner) => {
+                    bounds::push(&mut out, &Value::Document(&self.apply(inner, context)?))?;
+                }
+                _ => {
+                    let new = self.apply(Doc::empty(), context)?;
+                    bounds::push(&mut out, &Value::Document(&new))?;
+                }
             }
+            bounds::settle(mark, out.capacity());
         }
         Ok(out)
     }
@@ -164,23 +182,28 @@ impl Field {
         context: &Context<'_>,
         out: &mut DocBuf,
     ) -> Result<()> {
+        let (mark, capacity) = (bounds::mark(), out.capacity());
         match (self, old) {
             (Field::Computed(node), _) => {
-                let result = node.eval(context)?;
+                let result = node.eval_part(context)?;
                 if let Some(value) = result.get() {
                     check_depth(&value)?;
-                    out.push_value(name, &value);
+                    bounds::push_field(out, name, &value)?;
                 }
             }
             (Field::Below(below), Some(Value::Document(inner))) => {
-                out.push(name, &below.apply(inner, context)?);
+                bounds::push_field(out, name, &Value::Document(&below.apply(inner, context)?))?;
             }
             (Field::Below(below), Some(Value::Array(items))) => {
-                out.push(name, &below.array(items, context)?);
+                bounds::push_field(out, name, &below.array(items, context)?.as_value())?;
             }
             // What is neither gives way to a new document.
-            (Field::Below(below), _) => out.push(name, &below.apply(Doc::empty(), context)?),
+            (Field::Below(below), _) => {
+                let new = below.apply(Doc::empty(), context)?;
+                bounds::push_field(out, name, &Value::Document(&new))?;
+            }
         }
+        bounds::settle(mark, out.capacity() - capacity);
         Ok(())
     }
 }

@@ -197,6 +197,11 @@ impl<E: Fault> ExecContext<E> {
 }
 
 impl<E> ExecContext<E> {
+    /// The memory of a stage that holds a document while it makes others of it.
+    pub(super) fn held(&self) -> Held {
+        Held::new(STAGE_MEMORY_BYTES_MAX, self.memory.as_deref())
+    }
+
     /// What a stage may hold and where it may write.
     pub(super) fn budget(&self, stage: &'static str, bytes_max: usize) -> Budget {
         Budget {

@@ -269,7 +269,7 @@ impl Groups {
     ) -> Result<Fit> {
         let stage = &*self.stage;
         let context = Context::new(doc, self.now_ms).with_meta(meta);
-        let id = stage.id.eval(&context)?;
+        let id = stage.id.evaluate(&context)?;
         let id = id.or_null();
         self.scratch.clear();
         stage.collator.encode(&id, &mut self.scratch);
@@ -517,7 +517,7 @@ impl State {
         let mut bytes = 0;
         for ((_, plan), state) in stage.fields.iter().zip(&mut self.accumulators) {
             if state.wants_more() {
-                let value = plan.input.eval(context)?;
+                let value = plan.input.evaluate(context)?;
                 bytes += state.add(&value, context)?;
             }
         }
@@ -543,7 +543,7 @@ impl State {
                     let element = found.get(*slot).copied().flatten();
                     element.and_then(|element| element.value()).into()
                 }
-                _ => plan.input.eval(context)?,
+                _ => plan.input.evaluate(context)?,
             };
             bytes += state.add(&value, context)?;
         }

@@ -18,10 +18,11 @@ mod tests;
 pub use node::Context;
 pub use value::Val;
 
-pub(crate) use node::{FieldPath, Frame, Node, check_bytes};
+pub(crate) use node::{FieldPath, Frame, Node};
 pub(crate) use operators::percentile::{Percentiles, number as percentile_number};
 pub(crate) use parse::{MISSING, Parser, check_variable_name, field_path};
 
+use crate::bounds;
 use crate::environment::Environment;
 use crate::meta::MetaFields;
 use crate::script::Script;
@@ -61,7 +62,7 @@ pub fn evaluate_variables(variables: &Doc, surroundings: &Environment<'_>) -> Re
         let value = expression.eval_owned(Doc::empty(), now_ms)?;
         let value = value.as_ref().map_or(MISSING, OwnedValue::as_value);
         values.push_value(name, &value);
-        check_bytes(values.len_bytes())?;
+        bounds::check_bytes(values.len_bytes())?;
     }
     Ok(values)
 }
@@ -96,7 +97,12 @@ impl Expr {
     /// # Errors
     /// Those of the operators, for operands of wrong types or values.
     pub fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
-        self.node.eval(context)
+        self.node.evaluate(context)
+    }
+
+    /// As [`Expr::eval`], as a part of a larger value: the bytes stay reserved.
+    pub(crate) fn eval_part<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+        self.node.eval_part(context)
     }
 
     /// Evaluates the expression over one document; `None` if the result is missing. `now_ms` is

@@ -2,6 +2,7 @@
 
 use super::operators::{Eval, Operator};
 use super::value::Val;
+use crate::bounds;
 use crate::meta::{MetaField, MetaFields, Metadata};
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, Result};
@@ -120,48 +121,81 @@ impl<'a> Frame<'a> {
 }
 
 impl Node {
-    /// The value over a document and variables.
-    pub(crate) fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+    /// The value over a document and variables, for callers outside of expressions, which count the bytes of the result
+    /// themselves.
+    ///
+    /// # Errors
+    /// Those of the operators, and those of the bounds of the evaluation.
+    pub(crate) fn evaluate<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+        let mark = bounds::mark();
+        let result = self.eval(context);
+        bounds::settle(mark, 0);
+        result
+    }
+
+    /// The value as a part of a larger one: its bytes stay reserved.
+    pub(crate) fn eval_part<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+        self.eval(context)
+    }
+
+    /// The value over a document and variables. Its bytes stay reserved.
+    pub(in crate::expr) fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
         match self {
             Node::Absent | Node::Remove => Ok(Val::Missing),
             Node::Constant(value) => Ok(Val::Ref(value.as_value())),
             Node::Now => Ok(Val::Ref(Value::DateTime(context.now_ms))),
             Node::Meta(field) => Ok(context.meta.and_then(|meta| meta.get(*field)).into()),
-            Node::Root(path) => Ok(path.get(Value::Document(context.root))),
-            Node::Whole(path) => {
-                let whole = context.whole.unwrap_or(context.root);
-                Ok(path.get(Value::Document(whole)))
-            }
+            Node::Root(path) => path.get_of(context.root),
+            Node::Whole(path) => path.get_of(context.whole.unwrap_or(context.root)),
             Node::Variable(variable, path) => {
                 let value = context.frame.and_then(|frame| frame.find(*variable));
-                Ok(match value.and_then(Val::get) {
-                    Some(value) => path.get(value),
-                    None => Val::Missing,
-                })
+                match value.and_then(Val::get) {
+                    Some(value) => {
+                        bounds::work_on(value.len_bytes())?;
+                        path.get(value)
+                    }
+                    None => Ok(Val::Missing),
+                }
             }
             Node::Object(fields) => {
+                let mark = bounds::mark();
                 let mut doc = DocBuf::new();
                 for (name, node) in fields {
                     if let Some(value) = node.eval(context)?.get() {
-                        doc.push_value(name, &value);
+                        bounds::push_field(&mut doc, name, &value)?;
                     }
+                    bounds::settle(mark, doc.capacity());
                 }
-                check_bytes(doc.len_bytes())?;
                 Ok(Val::doc(doc))
             }
             Node::Array(items) => {
+                let mark = bounds::mark();
                 let mut array = ArrayBuf::new();
                 for node in items {
-                    array.push_value(&node.eval(context)?.or_null());
+                    bounds::push(&mut array, &node.eval(context)?.or_null())?;
+                    bounds::settle(mark, array.capacity());
                 }
-                check_bytes(array.len_bytes())?;
                 Ok(Val::array(array))
             }
+            _ => {
+                let mark = bounds::mark();
+                let result = self.apply(context)?;
+                // The arguments are gone.
+                bounds::settle(mark, result.heap_bytes());
+                Ok(result)
+            }
+        }
+    }
+
+    /// The result of an operator.
+    fn apply<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+        match self {
             Node::Call(operator, arguments) => match (operator.eval, &**arguments) {
                 (Eval::One(function), [a]) => function(a.eval(context)?),
                 (Eval::Two(function), [a, b]) => function(a.eval(context)?, b.eval(context)?),
                 (Eval::Many(function), nodes) => function(&all(nodes, context)?),
                 (Eval::Given(function), nodes) => {
+                    bounds::reserve_list::<Val<'_>>(nodes.len())?;
                     let mut values = Vec::with_capacity(nodes.len());
                     for node in nodes {
                         values.push(node.eval_given(context)?);
@@ -176,6 +210,7 @@ impl Node {
                 _ => Err(misparsed(operator, arguments)),
             },
             Node::Custom(special) => special.eval(context),
+            _ => self.eval(context),
         }
     }
 
@@ -229,6 +264,7 @@ impl Node {
 
 /// The values of all arguments.
 fn all<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Vec<Val<'a>>> {
+    bounds::reserve_list::<Val<'_>>(nodes.len())?;
     let mut values = Vec::with_capacity(nodes.len());
     for node in nodes {
         values.push(node.eval(context)?);
@@ -250,52 +286,58 @@ impl FieldPath {
         self.0.join(".")
     }
 
+    /// The value in a document, for callers outside of expressions.
+    ///
+    /// # Errors
+    /// Those of the bounds of the evaluation.
+    pub(crate) fn value_of<'a>(&self, doc: &'a Doc) -> Result<Val<'a>> {
+        let mark = bounds::mark();
+        let value = self.get_of(doc);
+        bounds::settle(mark, 0);
+        value
+    }
+
+    /// The value in a document.
+    #[inline]
+    fn get_of<'a>(&self, doc: &'a Doc) -> Result<Val<'a>> {
+        // A field is found after those before it were skipped, which costs less than reading them.
+        bounds::work(1 + doc.len_bytes() / 256)?;
+        self.get(Value::Document(doc))
+    }
+
     /// The value below `start`. Arrays on the way are mapped: the result is the array of what their
     /// documents have there.
-    pub(crate) fn get<'a>(&self, start: Value<'a>) -> Val<'a> {
+    pub(crate) fn get<'a>(&self, start: Value<'a>) -> Result<Val<'a>> {
         get(&self.0, start)
     }
 }
 
-fn get<'a>(names: &[Box<str>], mut value: Value<'a>) -> Val<'a> {
+fn get<'a>(names: &[Box<str>], mut value: Value<'a>) -> Result<Val<'a>> {
     let mut rest = names;
     while let Some((name, below)) = rest.split_first() {
         match value {
             Value::Document(doc) => match doc.get(name) {
                 Some(found) => value = found,
-                None => return Val::Missing,
+                None => return Ok(Val::Missing),
             },
             Value::Array(items) => {
+                let mark = bounds::mark();
                 let mut array = ArrayBuf::new();
                 for item in items.values() {
                     // Arrays directly inside arrays are not entered.
-                    if let Value::Document(_) = item
-                        && let Some(found) = get(rest, item).get()
-                    {
-                        array.push_value(&found);
+                    if let Value::Document(doc) = item {
+                        bounds::work_on(doc.len_bytes())?;
+                        if let Some(found) = get(rest, item)?.get() {
+                            bounds::push(&mut array, &found)?;
+                        }
+                        bounds::settle(mark, array.capacity());
                     }
                 }
-                return Val::array(array);
+                return Ok(Val::array(array));
             }
-            _ => return Val::Missing,
+            _ => return Ok(Val::Missing),
         }
         rest = below;
     }
-    Val::Ref(value)
-}
-
-/// Largest value that an expression may build, in bytes: what a stage may hold of one document.
-const MAX_VALUE_BYTES: usize = 64 * 1024 * 1024;
-
-/// Error 10334 for a computed value that is too large.
-pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
-    if bytes <= MAX_VALUE_BYTES {
-        return Ok(());
-    }
-    Err(Error::new(
-        frond_error::ErrorCode::BSONObjectTooLarge,
-        format!(
-            "An expression built a value of {bytes} bytes; the limit is {MAX_VALUE_BYTES} bytes"
-        ),
-    ))
+    Ok(Val::Ref(value))
 }

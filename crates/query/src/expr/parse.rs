@@ -278,7 +278,7 @@ impl<'v> Parser<'v> {
         }
         match self.environment.variables.and_then(|c| c.get(name)) {
             Some(Value::Undefined) => Ok(Node::Remove),
-            Some(value) => Ok(match below.get(value).into_value() {
+            Some(value) => Ok(match below.get(value)?.into_value() {
                 Some(value) => Node::Constant(value),
                 None => Node::Remove,
             }),

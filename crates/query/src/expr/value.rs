@@ -1,7 +1,9 @@
 //! The value of an expression: borrowed where it is part of the document, owned where computed.
 
+use crate::bounds;
 use crate::number::Number;
 use frond_bson::{ArrayBuf, Decimal128, Doc, DocBuf, OwnedValue, Value};
+use frond_error::Result;
 
 /// What an expression evaluates to.
 #[derive(Clone, Debug)]
@@ -54,12 +56,27 @@ impl<'a> Val<'a> {
         self.get().is_some_and(|v| v.truthy())
     }
 
-    /// A copy that borrows nothing.
-    pub fn into_owned(self) -> Val<'static> {
+    /// A copy of a value, whose bytes are reserved.
+    pub(crate) fn copy_of(value: Value<'_>) -> Result<Val<'a>> {
+        bounds::reserve(value.len_bytes())?;
+        Ok(Val::Owned(value.to_owned()))
+    }
+
+    /// A copy that borrows nothing, whose bytes are reserved.
+    pub(crate) fn into_owned<'b>(self) -> Result<Val<'b>> {
         match self {
-            Val::Missing => Val::Missing,
-            Val::Ref(value) => Val::Owned(value.to_owned()),
-            Val::Owned(value) => Val::Owned(value),
+            Val::Missing => Ok(Val::Missing),
+            Val::Ref(value) => Val::copy_of(value),
+            Val::Owned(value) => Ok(Val::Owned(value)),
+        }
+    }
+
+    /// The bytes that the value has allocated.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Val::Owned(value) => value.heap_bytes(),
+            Val::Missing | Val::Ref(_) => 0,
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use frond_bson::{Doc, Value};
 
 use super::{Computed, Expr, Leaf, SampleRate, Schema, Text};
+use crate::bounds;
 use crate::paths::walk;
 use frond_error::{Error, ErrorCode};
 
@@ -13,12 +14,38 @@ use frond_error::{Error, ErrorCode};
 pub(crate) struct State {
     /// The first condition that could not be evaluated.
     pub(crate) error: Option<Box<Error>>,
+    /// Whether the operation has to end: then nothing more is compared.
+    is_interrupted: bool,
 }
 
 impl State {
     #[cold]
     pub(crate) fn fail(&mut self, error: Error) {
         self.error.get_or_insert_with(|| Box::new(error));
+    }
+
+    /// Counts work. False if the operation has to end; then the result of the run is its error.
+    #[inline]
+    pub(crate) fn goes_on(&mut self, units: usize) -> bool {
+        match bounds::work(units) {
+            Ok(()) => !self.is_interrupted,
+            Err(error) => {
+                self.interrupt(error);
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn interrupt(&mut self, error: Error) {
+        self.is_interrupted = true;
+        self.fail(error);
+    }
+
+    /// Whether any of the conditions holds.
+    fn any<T>(&mut self, all: &[T], mut holds: impl FnMut(&T, &mut State) -> bool) -> bool {
+        all.iter()
+            .any(|one| self.is_interrupted || holds(one, self))
     }
 }
 
@@ -62,8 +89,8 @@ where
         Expr::Text(text) => atom(Atom::Text(text), state),
         Expr::Sample(rate) => atom(Atom::Sample(rate), state),
         Expr::And(children) => children.iter().all(|child| combine(child, state, atom)),
-        Expr::Or(children) => children.iter().any(|child| combine(child, state, atom)),
-        Expr::Nor(children) => !children.iter().any(|child| combine(child, state, atom)),
+        Expr::Or(children) => state.any(children, |child, state| combine(child, state, atom)),
+        Expr::Nor(children) => !state.any(children, |child, state| combine(child, state, atom)),
         Expr::Not(child) => !combine(child, state, atom),
         Expr::False => false,
     }
@@ -74,9 +101,9 @@ fn leaf_matches(leaf: &Leaf, doc: &Doc, state: &mut State) -> bool {
         doc,
         &leaf.path,
         leaf.op.leaf_arrays(),
-        &mut |value, _| match leaf.op.matches(value, state) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        &mut |value, _| match state.goes_on(1) && !leaf.op.matches(value, state) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         },
     )
     .is_break()

@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use frond_bson::{Collator, Doc, Value};
 
+use crate::bounds;
 use crate::environment::Environment;
 use crate::geo::{GeoQuery, Near};
 use crate::paths::{LeafArrays, Path};
@@ -138,7 +139,8 @@ impl Op {
 
     /// Whether the condition holds for a single value; `None` is a missing field. Elements of an array are not looked at.
     pub fn holds_for(&self, value: Option<Value<'_>>) -> bool {
-        self.matches(value, &mut State::default())
+        // The planner asks, and a wrong answer would be a wrong plan.
+        bounds::uninterrupted(|| self.matches(value, &mut State::default()))
     }
 
     /// Whether the condition holds for this value, `None` being a missing field.
@@ -153,7 +155,12 @@ impl Op {
             Op::Regex(pattern) => operators::regex::matches(pattern, value, state),
             Op::Bits(test) => test.matches(value),
             Op::ElemMatch(condition) => condition.matches(value, state),
-            Op::Geo(query) => value.is_some_and(|value| query.matches(&value)),
+            Op::Geo(query) => {
+                // An area may have many edges, and so may the value.
+                const AREA_UNITS: usize = 64;
+                let units = value.map_or(0, |value| AREA_UNITS + value.len_bytes() / 16);
+                state.goes_on(units) && value.is_some_and(|value| query.matches(&value))
+            }
             Op::Near(_) => true,
         }
     }
@@ -331,7 +338,8 @@ impl Filter {
     /// Whether `doc` passes. A condition that cannot be evaluated counts as not passed; see
     /// [`Filter::try_matches`] to tell.
     pub fn matches(&self, doc: &Doc) -> bool {
-        eval::matches_document(&self.root, doc, &mut State::default())
+        let mut state = State::default();
+        eval::matches_document(&self.root, doc, &mut state) && state.error.is_none()
     }
 
     /// Whether `doc` passes, or why that cannot be told: a regular expression that needs too many

@@ -4,6 +4,7 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 
 use super::Kind;
 use super::node::{Node, Rule};
+use crate::bounds;
 use crate::expr::{Context, Expr};
 use crate::matcher::{ElemMatch, MatchedElement};
 use frond_error::{Error, Result};
@@ -119,9 +120,11 @@ impl Run<'_> {
     }
 
     fn computed(&self, expression: &Expr, name: &str, out: &mut DocBuf) -> Result<()> {
-        if let Some(value) = expression.eval(&self.context)?.get() {
-            out.push_value(name, &value);
+        let (mark, capacity) = (bounds::mark(), out.capacity());
+        if let Some(value) = expression.eval_part(&self.context)?.get() {
+            bounds::push_field(out, name, &value)?;
         }
+        bounds::settle(mark, out.capacity() - capacity);
         Ok(())
     }
 
@@ -129,6 +132,7 @@ impl Run<'_> {
     /// added fields; without such fields an inclusion drops them.
     fn array(&self, node: &Node, items: &Doc, out: &mut ArrayBuf) -> Result<()> {
         for item in items.iter_raw() {
+            bounds::work(1)?;
             match item.value() {
                 Some(Value::Document(inner)) => {
                     out.push_doc(|out| self.document(node, inner, out))?

@@ -15,6 +15,7 @@ use frond_bson::{Doc, DocBuf};
 
 pub use flat::FlatProjection;
 
+use crate::bounds;
 use crate::environment::Environment;
 use crate::expr::Context;
 use crate::matcher::{Filter, MatchedElement};
@@ -142,7 +143,11 @@ impl Projection {
             element: apply::Element::Of(doc, self.matched.as_ref()),
             context,
         };
-        run.document(&self.root, doc, out)
+        let mark = bounds::mark();
+        let outcome =
+            bounds::reserve(out.capacity()).and_then(|()| run.document(&self.root, doc, out));
+        bounds::settle(mark, 0);
+        outcome
     }
 
     /// Whether some fields are computed.

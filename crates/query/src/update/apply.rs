@@ -368,7 +368,7 @@ impl<'a> Rewriter<'a> {
             let name = index.to_string();
             let mut chosen: Option<Cow<'_, Node>> = None;
             for (id, node) in &elements.children {
-                if !self.filters.matches(id, &value) {
+                if !self.filters.matches(id, &value)? {
                     continue;
                 }
                 chosen = Some(match chosen {

@@ -63,16 +63,19 @@ impl ArrayFilters {
     }
 
     /// Whether the filter takes an element; the empty name takes all.
-    pub(crate) fn matches(&self, name: &str, value: &Value<'_>) -> bool {
+    ///
+    /// # Errors
+    /// Those of [`Filter::try_matches`].
+    pub(crate) fn matches(&self, name: &str, value: &Value<'_>) -> Result<bool> {
         if name.is_empty() {
-            return true;
+            return Ok(true);
         }
         let Some(filter) = self.by_name.get(name) else {
-            return false;
+            return Ok(false);
         };
         let mut wrapped = DocBuf::new();
         wrapped.push_value(name, value);
-        filter.matches(&wrapped)
+        filter.try_matches(&wrapped)
     }
 }
 

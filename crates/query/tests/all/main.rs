@@ -5,4 +5,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod allocations;
+mod hostile;
 mod keys_cover_matches;

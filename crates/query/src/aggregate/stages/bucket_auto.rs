@@ -163,7 +163,7 @@ pub(super) fn open<E: Fault>(
     Box::new(Deferred::new(input, move |mut input: Source<E>| {
         let mut sorter = Sorter::new(budget.clone(), None);
         while let Some(doc) = input.next()? {
-            let value = stage.by.eval(&Context::new(&doc, now_ms))?;
+            let value = stage.by.evaluate(&Context::new(&doc, now_ms))?;
             let value = value.or_null();
             if stage.granularity.is_some() {
                 Granularity::check(&value)?;
@@ -210,7 +210,7 @@ impl Buckets {
         self.next = match self.sorted.next()? {
             None => None,
             Some((_, doc)) => {
-                let value = self.stage.by.eval(&Context::new(&doc, self.now_ms))?;
+                let value = self.stage.by.evaluate(&Context::new(&doc, self.now_ms))?;
                 Some((value.into_value().unwrap_or_default(), doc))
             }
         };

@@ -8,6 +8,7 @@ use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
 use crate::expr::unit::Unit;
 use crate::expr::zone::Zone;
 use crate::expr::{FieldPath, field_path};
+use crate::memory::Held;
 use crate::number::Number;
 use crate::options::{Options, Type};
 use crate::paths::check_field_path;
@@ -216,6 +217,7 @@ pub(super) fn open<E: Fault>(
         partitions: Vec::new(),
         by_key: HashMap::new(),
         gaps: VecDeque::new(),
+        held: context.held(),
     })
 }
 
@@ -250,6 +252,8 @@ struct Filling<E> {
     by_key: HashMap<Vec<u8>, usize>,
     /// What is made now and next.
     gaps: VecDeque<Gap>,
+    /// The memory of the partitions.
+    held: Held,
 }
 
 impl<E: Fault> DocSource<E> for Filling<E> {
@@ -263,11 +267,11 @@ impl<E: Fault> DocSource<E> for Filling<E> {
             };
             let Some(doc) = input.next()? else {
                 self.input = None;
-                self.end();
+                self.end()?;
                 continue;
             };
             match self.stage.value(&doc)? {
-                Some(value) => self.take(value, doc),
+                Some(value) => self.take(value, doc)?,
                 // Documents without a value pass.
                 None => return Ok(Some(doc)),
             }
@@ -305,7 +309,7 @@ impl<E> Filling<E> {
     }
 
     /// Looks at a document; what is missing before it is made first.
-    fn take(&mut self, value: OwnedValue, doc: DocBuf) {
+    fn take(&mut self, value: OwnedValue, doc: DocBuf) -> Result<()> {
         let least = self.least.get_or_insert_with(|| value.clone()).clone();
         self.greatest = Some(value.clone());
         let (start, end) = match &self.stage.bounds {
@@ -316,47 +320,53 @@ impl<E> Filling<E> {
                 (low.clone(), if beyond { high } else { &value }.clone())
             }
         };
-        let partition = self.partition(&doc, start);
+        let partition = self.partition(&doc, start)?;
         self.gaps.push_back(Gap {
             partition,
             end,
             inclusive: false,
             then: Some((value, doc)),
         });
+        Ok(())
     }
 
     /// The number of a document's partition, whose values begin with `start` if it is new.
-    fn partition(&mut self, doc: &Doc, start: OwnedValue) -> usize {
+    fn partition(&mut self, doc: &Doc, start: OwnedValue) -> Result<usize> {
         let mut fields = DocBuf::new();
         for path in &self.stage.partitions {
-            if let Some(value) = path.get(Value::Document(doc)).get() {
+            if let Some(value) = path.value_of(doc)?.get() {
                 fields = with_value(&fields, &path.0, Some(value));
             }
         }
         let mut encoded = Vec::new();
         key::encode(&Value::Document(&fields), &mut encoded);
-        let partitions = &mut self.partitions;
-        *self.by_key.entry(encoded).or_insert_with(|| {
-            partitions.push(Partition {
-                fields,
-                next: start,
-            });
-            partitions.len() - 1
-        })
+        if let Some(partition) = self.by_key.get(&encoded) {
+            return Ok(*partition);
+        }
+        let own = size_of::<Partition>() + size_of::<(Vec<u8>, usize)>();
+        let bytes = encoded.capacity() + fields.capacity() + 2 * own;
+        (self.held).require(self.held.bytes() + bytes, "$densify")?;
+        let partition = self.partitions.len();
+        self.partitions.push(Partition {
+            fields,
+            next: start,
+        });
+        self.by_key.insert(encoded, partition);
+        Ok(partition)
     }
 
     /// After the last document: what is missing at the ends of partitions.
-    fn end(&mut self) {
+    fn end(&mut self) -> Result<()> {
         let stage = self.stage.clone();
         let (end, inclusive) = match (&stage.bounds, &self.greatest) {
             (Bounds::Between(low, high), _) => {
                 if stage.partitions.is_empty() {
-                    self.partition(Doc::empty(), low.clone());
+                    self.partition(Doc::empty(), low.clone())?;
                 }
                 (high, false)
             }
             (Bounds::Full, Some(greatest)) if !stage.partitions.is_empty() => (greatest, true),
-            _ => return,
+            _ => return Ok(()),
         };
         self.gaps = (0..self.partitions.len())
             .map(|partition| Gap {
@@ -366,6 +376,7 @@ impl<E> Filling<E> {
                 then: None,
             })
             .collect();
+        Ok(())
     }
 }
 
@@ -382,7 +393,7 @@ fn too_many(made: u64, most: u64) -> Error {
 impl Densify {
     /// The value of a document; `None` if it is null or missing.
     fn value(&self, doc: &Doc) -> Result<Option<OwnedValue>> {
-        let value = self.field.get(Value::Document(doc));
+        let value = self.field.value_of(doc)?;
         if value.is_nullish() {
             return Ok(None);
         }

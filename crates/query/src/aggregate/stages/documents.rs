@@ -3,6 +3,7 @@
 use super::Stage;
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{Docs, ExecContext, Fault, Source};
+use crate::bounds;
 use crate::expr::{Context, Node, Parser};
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, Result};
@@ -36,16 +37,22 @@ impl Documents {
         };
         let value = self
             .node
-            .eval(&Context::new(Doc::empty(), context.now_ms))?;
+            .evaluate(&Context::new(Doc::empty(), context.now_ms))?;
         let Some(array) = value.as_array() else {
             return Err(not_documents(value.type_name()));
         };
-        let docs: Vec<DocBuf> = (array.values())
-            .map(|v| match v {
-                Value::Document(doc) => Ok(doc.to_owned()),
-                other => Err(not_documents(other.type_name())),
-            })
-            .collect::<Result<_>>()?;
-        Ok(Box::new(Docs::new(docs)))
+        let mut held = context.held();
+        let mut docs = Vec::new();
+        for value in array.values() {
+            let Value::Document(doc) = value else {
+                return Err(not_documents(value.type_name()));
+            };
+            bounds::work_on(doc.len_bytes())?;
+            // The list doubles when it is full.
+            let bytes = held.bytes() + doc.len_bytes() + 2 * size_of::<DocBuf>();
+            held.require(bytes, "$documents")?;
+            docs.push(doc.to_owned());
+        }
+        Ok(Box::new(Docs::counted(docs, held)))
     }
 }

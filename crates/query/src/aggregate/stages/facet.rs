@@ -3,7 +3,7 @@
 use super::Stage;
 use crate::aggregate::exec::{Deferred, DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
-use crate::expr::check_bytes;
+use crate::bounds::check_bytes;
 use crate::spill::SpillBuffer;
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, Result};
@@ -82,6 +82,7 @@ pub(super) fn open<E: Fault>(
         }
         drop(input);
         let buffer = Arc::new(Mutex::new(buffer));
+        let mut held = context.held();
         let mut result = DocBuf::new();
         for (name, pipeline) in &stage.facets {
             let input: Source<E> = Box::new(Reading {
@@ -93,6 +94,7 @@ pub(super) fn open<E: Fault>(
             while let Some(doc) = source.next()? {
                 array.push(&doc);
                 check_bytes(result.len_bytes() + array.len_bytes())?;
+                held.require(result.capacity() + array.capacity(), "$facet")?;
             }
             result.push(name, &array);
         }

@@ -193,7 +193,7 @@ impl<E: Fault> DocSource<E> for Following<E> {
         let start = self
             .stage
             .start
-            .eval(&Context::new(&doc, self.context.now_ms))?;
+            .evaluate(&Context::new(&doc, self.context.now_ms))?;
         let mut search = Search::new(&self.stage, &self.context);
         search.add_values(start.or_null(), 1)?;
         let found = search.run()?;
@@ -324,7 +324,7 @@ impl<'s, E: Fault> Search<'s, E> {
         }
         self.count(encoded.len() + doc.len_bytes())?;
         self.seen.insert(encoded);
-        let next = self.stage.connect_from.get(Value::Document(&doc));
+        let next = self.stage.connect_from.value_of(&doc)?;
         if let Some(next) = next.get() {
             // A path through arrays gives arrays of arrays.
             self.add_values(next, self.stage.connect_from.0.len())?;

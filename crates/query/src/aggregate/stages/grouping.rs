@@ -100,7 +100,7 @@ impl Regrouped {
             Some(state) => state,
             None => {
                 let context = Context::new(&doc, self.now_ms);
-                let id = self.stage.id.eval(&context)?;
+                let id = self.stage.id.evaluate(&context)?;
                 self.stage.begin(&id.or_null(), self.now_ms)?
             }
         };

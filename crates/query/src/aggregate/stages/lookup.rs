@@ -4,8 +4,10 @@ use super::unwind::Unwind;
 use super::{Operator, Stage};
 use crate::aggregate::exec::{DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
+use crate::bounds::check_bytes;
 use crate::environment::Environment;
-use crate::expr::{Context, FieldPath, Node, Parser, Val, check_bytes, field_path};
+use crate::expr::{Context, FieldPath, Node, Parser, Val, field_path};
+use crate::memory::Held;
 use crate::paths::{array_index, check_field_path};
 use crate::script::ScriptHost;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Timestamp, Value};
@@ -229,6 +231,7 @@ pub(super) fn open<E: Fault>(
 ) -> Source<E> {
     Box::new(Joining {
         stage: stage.clone(),
+        held: context.held(),
         input,
         context: context.clone(),
     })
@@ -236,6 +239,7 @@ pub(super) fn open<E: Fault>(
 
 struct Joining<E> {
     stage: Arc<Lookup>,
+    held: Held,
     input: Source<E>,
     context: ExecContext<E>,
 }
@@ -250,6 +254,7 @@ impl<E: Fault> DocSource<E> for Joining<E> {
         while let Some(doc) = source.next()? {
             found.push(&doc);
             check_bytes(found.len_bytes())?;
+            (self.held).require(doc.len_bytes() + found.capacity(), "$lookup")?;
         }
         let joined = super::unwind::with_value(&doc, &self.stage.into, Some(found.as_value()));
         Ok(Some(joined))
@@ -267,6 +272,7 @@ pub(super) fn open_unwound<E: Fault>(
         stage: stage.clone(),
         unwind: unwind.clone(),
         input,
+        held: context.held(),
         context: context.clone(),
         current: None,
     })
@@ -277,6 +283,7 @@ struct Unwound<E> {
     unwind: Arc<Unwind>,
     input: Source<E>,
     context: ExecContext<E>,
+    held: Held,
     /// A document, what is found for it, and how many of them there were already.
     current: Option<(DocBuf, Source<E>, i64)>,
 }
@@ -288,6 +295,7 @@ impl<E: Fault> DocSource<E> for Unwound<E> {
                 let Some(doc) = self.input.next()? else {
                     return Ok(None);
                 };
+                self.held.require(doc.len_bytes(), "$lookup")?;
                 let source = self.stage.search(&doc, &self.context)?;
                 self.current = Some((doc, source, 0));
                 continue;
@@ -344,7 +352,7 @@ impl Lookup {
                 let context = Context::new(doc, now_ms);
                 let mut variables = DocBuf::new();
                 for (name, node) in &self.bindings {
-                    let value: Val<'_> = node.eval(&context)?;
+                    let value: Val<'_> = node.evaluate(&context)?;
                     variables.push_value(name, &value.get().unwrap_or(crate::expr::MISSING));
                 }
                 // Inner names hide outer ones, which come later.

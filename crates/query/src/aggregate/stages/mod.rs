@@ -101,7 +101,7 @@ impl Stage {
             Stage::Sort(stage) => sort::open(stage, input, context),
             Stage::Transform(stage) => transform::open(stage, input, context),
             Stage::UnionWith(stage) => union_with::open(stage, input, context),
-            Stage::Unwind(stage) => unwind::open(stage, input),
+            Stage::Unwind(stage) => unwind::open(stage, input, context),
             Stage::Write(stage) => write::open(stage, input, context),
         })
     }

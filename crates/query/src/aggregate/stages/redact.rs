@@ -68,7 +68,7 @@ impl Redact {
     /// What is left of a document; `None` if nothing is. `whole` is the context of the document that
     /// it is a part of.
     fn apply(&self, doc: &Doc, whole: &Context<'_>) -> Result<Option<DocBuf>> {
-        let verdict = self.node.eval(&whole.below(doc))?;
+        let verdict = self.node.evaluate(&whole.below(doc))?;
         match verdict.get() {
             Some(Value::String("keep")) => Ok(Some(doc.to_owned())),
             Some(Value::String("prune")) => Ok(None),

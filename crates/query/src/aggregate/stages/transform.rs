@@ -5,6 +5,7 @@ use super::Stage;
 use super::add_fields::{AddFields, check_depth};
 use crate::aggregate::ParseContext;
 use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
+use crate::bounds;
 use crate::display;
 use crate::expr::{Context, Node, Parser};
 use crate::meta::{MetaFields, Metadata};
@@ -34,6 +35,13 @@ impl Transform {
 
     /// The document that `doc` becomes; `context` has it as its root.
     pub(crate) fn apply(&self, doc: &Doc, context: &Context<'_>) -> Result<DocBuf> {
+        let mark = bounds::mark();
+        let new = self.apply_part(doc, context);
+        bounds::settle(mark, 0);
+        new
+    }
+
+    fn apply_part(&self, doc: &Doc, context: &Context<'_>) -> Result<DocBuf> {
         match self {
             Transform::Project(projection) => {
                 let new = projection.apply_in(doc, *context)?;
@@ -44,7 +52,7 @@ impl Transform {
             }
             Transform::Add(fields) => fields.apply(doc, context),
             Transform::Replace(node, what) => {
-                let result = node.eval(context)?;
+                let result = node.eval_part(context)?;
                 let Some(new) = result.as_doc() else {
                     return Err(Error::location(
                         40228,
@@ -215,6 +223,7 @@ impl<E: Fault> DocSource<E> for Transforming<E> {
         let Some(doc) = self.input.next()? else {
             return Ok(None);
         };
+        bounds::work_on(doc.len_bytes())?;
         let context = Context::new(&doc, self.now_ms).with_meta(self.input.meta());
         Ok(Some(self.transform.apply(&doc, &context)?))
     }

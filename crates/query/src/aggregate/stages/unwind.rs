@@ -2,11 +2,14 @@
 
 use super::Stage;
 use crate::aggregate::ParseContext;
-use crate::aggregate::exec::{DocSource, Fault, Source};
+use crate::aggregate::exec::{DocSource, ExecContext, Fault, Source};
+use crate::bounds;
 use crate::expr::{FieldPath, field_path};
+use crate::memory::Held;
 use crate::paths::check_field_path;
-use frond_bson::{Doc, DocBuf, OwnedValue, Value};
+use frond_bson::{Doc, DocBuf, RawElement, Value};
 use frond_error::{Error, Result};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// `{$unwind: "$path"}` or the form with options.
@@ -133,10 +136,15 @@ fn index_path(name: &str) -> Result<Vec<Box<str>>> {
     Ok(name.split('.').map(Into::into).collect())
 }
 
-pub(super) fn open<E: Fault>(stage: &Arc<Unwind>, input: Source<E>) -> Source<E> {
+pub(super) fn open<E: Fault>(
+    stage: &Arc<Unwind>,
+    input: Source<E>,
+    context: &ExecContext<E>,
+) -> Source<E> {
     Box::new(Unwinding {
         stage: stage.clone(),
         input,
+        held: context.held(),
         current: None,
     })
 }
@@ -144,7 +152,8 @@ pub(super) fn open<E: Fault>(stage: &Arc<Unwind>, input: Source<E>) -> Source<E>
 /// A document and the array in it that is being unwound.
 struct Current {
     doc: DocBuf,
-    elements: std::vec::IntoIter<OwnedValue>,
+    /// Where the next element begins, and where the array ends, in the bytes of the document.
+    rest: Range<usize>,
     /// The index of the next element.
     index: i64,
 }
@@ -152,6 +161,7 @@ struct Current {
 struct Unwinding<E> {
     stage: Arc<Unwind>,
     input: Source<E>,
+    held: Held,
     current: Option<Current>,
 }
 
@@ -159,9 +169,12 @@ impl<E: Fault> DocSource<E> for Unwinding<E> {
     fn next(&mut self) -> Result<Option<DocBuf>, E> {
         loop {
             if let Some(current) = &mut self.current {
-                match current.next(&self.stage) {
+                match current.next(&self.stage)? {
                     Some(doc) => return Ok(Some(doc)),
-                    None => self.current = None,
+                    None => {
+                        self.current = None;
+                        self.held.remove(self.held.bytes());
+                    }
                 }
             }
             let Some(doc) = self.input.next()? else {
@@ -177,10 +190,11 @@ impl<E: Fault> DocSource<E> for Unwinding<E> {
                     }
                 }
                 Some(Value::Array(array)) => {
-                    let elements: Vec<OwnedValue> = array.values().map(OwnedValue::from).collect();
+                    let rest = elements_in(array, &doc);
+                    self.held.require(doc.capacity(), "$unwind")?;
                     self.current = Some(Current {
                         doc,
-                        elements: elements.into_iter(),
+                        rest,
                         index: 0,
                     });
                 }
@@ -197,13 +211,29 @@ impl<E: Fault> DocSource<E> for Unwinding<E> {
 }
 
 impl Current {
-    fn next(&mut self, stage: &Unwind) -> Option<DocBuf> {
-        let element = self.elements.next()?;
+    fn next(&mut self, stage: &Unwind) -> Result<Option<DocBuf>> {
+        bounds::work_on(self.doc.len_bytes())?;
+        let rest = self.doc.as_bytes().get(self.rest.clone());
+        let Some((element, _)) = rest.and_then(RawElement::split) else {
+            return Ok(None);
+        };
+        self.rest.start += element.as_bytes().len();
         let index = self.index;
         self.index += 1;
-        let doc = with_value(&self.doc, &stage.path.0, Some(element.as_value()));
-        Some(stage.indexed(doc, Some(index)))
+        let doc = with_value(&self.doc, &stage.path.0, element.value());
+        Ok(Some(stage.indexed(doc, Some(index))))
     }
+}
+
+/// The place of the elements of an array that is a part of a document.
+fn elements_in(array: &Doc, doc: &Doc) -> Range<usize> {
+    let (array, doc) = (array.as_bytes().as_ptr_range(), doc.as_bytes().as_ptr());
+    let (start, end) = (
+        array.start.addr() - doc.addr(),
+        array.end.addr() - doc.addr(),
+    );
+    // Between the length and the end of the array.
+    start + size_of::<i32>()..end - 1
 }
 
 impl Unwind {

@@ -123,7 +123,7 @@ fn end<T>(
                     "Window bounds expression must be a constant.",
                 ));
             }
-            let value = node.eval(&Context::new(Doc::empty(), 0))?;
+            let value = node.evaluate(&Context::new(Doc::empty(), 0))?;
             read(value.or_null()).map(End::At)
         }
     }

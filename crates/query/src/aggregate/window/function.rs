@@ -306,7 +306,7 @@ fn parse_shift(
                         "'$shift:default' expression must yield a constant value.",
                     ));
                 }
-                let value = node.eval(&Context::new(Doc::empty(), 0))?;
+                let value = node.evaluate(&Context::new(Doc::empty(), 0))?;
                 default = value.into_value().unwrap_or(OwnedValue::Null);
             }
             _ => {
@@ -449,8 +449,8 @@ fn parse_with_unit(
 
 /// The value that documents are sorted by.
 pub(super) fn sort_value<'a>(order: &'a FieldPath, doc: &'a Doc) -> Value<'a> {
-    match order.get(Value::Document(doc)) {
-        crate::expr::Val::Ref(value) => value,
+    match order.value_of(doc) {
+        Ok(crate::expr::Val::Ref(value)) => value,
         // Arrays on the way are mapped to new arrays, which no function takes.
         _ => Value::Null,
     }

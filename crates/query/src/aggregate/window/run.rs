@@ -57,7 +57,7 @@ impl SetWindowFields {
     fn key(&self, doc: &Doc, now_ms: i64) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         if let Some(node) = &self.partition {
-            let value = node.eval(&Context::new(doc, now_ms))?;
+            let value = node.evaluate(&Context::new(doc, now_ms))?;
             if value.as_array().is_some() {
                 return Err(partition_is_array());
             }
@@ -209,7 +209,7 @@ impl View<'_> {
     fn eval(&mut self, node: &Node, position: usize) -> Result<Option<OwnedValue>> {
         let now_ms = self.now_ms;
         let doc = self.buffer.get(position)?;
-        Ok(node.eval(&Context::new(doc, now_ms))?.into_value())
+        Ok(node.evaluate(&Context::new(doc, now_ms))?.into_value())
     }
 
     /// The value that a document is sorted by.
@@ -352,7 +352,7 @@ impl Window {
                 }
             }
             (Function::ExpMovingAvg { input, alpha }, State::Average(average, is_decimal)) => {
-                let value = input.eval(&here)?;
+                let value = input.evaluate(&here)?;
                 if let Some(value) = value.get().filter(|value| value.is_number()) {
                     *is_decimal |= matches!(value, Value::Decimal128(_));
                     let value = decimal(&value);
@@ -369,7 +369,7 @@ impl Window {
                 }))
             }
             (Function::Locf(input), State::Last(last)) => {
-                let value = input.eval(&here)?;
+                let value = input.evaluate(&here)?;
                 if !value.is_nullish() {
                     *last = value.or_null().to_owned();
                 }
@@ -407,11 +407,11 @@ impl Window {
                     State::Growing(state) if !state.wants_more() => 0,
                     State::Growing(state) => {
                         let node = plan.map_or(input, |plan| &plan.input);
-                        state.add(&node.eval(&context)?, &context)?
+                        state.add(&node.evaluate(&context)?, &context)?
                     }
-                    State::Sliding(state) => state.push(&input.eval(&context)?, &context)?,
+                    State::Sliding(state) => state.push(&input.evaluate(&context)?, &context)?,
                     State::Area(area) => {
-                        area.push_point(&sort.as_value(), &input.eval(&context)?)?
+                        area.push_point(&sort.as_value(), &input.evaluate(&context)?)?
                     }
                     _ => 0,
                 };

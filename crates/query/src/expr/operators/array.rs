@@ -1,12 +1,14 @@
 //! Arrays: elements, slices, ranges, order, conversion from and to documents.
 
 use super::comparison::order;
+use super::fields::Fields;
 use super::object::invalid_field_name;
 use super::{Arguments, Operator, collated, many, named, named_collated, one, two};
-use crate::expr::node::check_bytes;
+use crate::bounded_sort::sort_values;
+use crate::bounds;
 use crate::expr::parse::required;
 use crate::expr::value::Val;
-use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, RawElement, Value};
 use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -23,25 +25,31 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     one("$last", |v| end("$last", v, |array| array.values().last())),
     named("$firstN", &[required("n"), required("input")], |a| {
-        some("$firstN", a, |values, n| values.truncate(n))
+        some("$firstN", a, |values, n| {
+            values.truncate(n);
+            Ok(())
+        })
     }),
     named("$lastN", &[required("n"), required("input")], |a| {
         some("$lastN", a, |values, n| {
             values.drain(..values.len().saturating_sub(n));
+            Ok(())
         })
     }),
     named_collated("$minN", &[required("n"), required("input")], |a, c| {
         some("$minN", a, |values, n| {
             values.retain(|v| !v.is_nullish());
-            values.sort_by(|a, b| c.compare(a, b));
+            sort_values(values, |a, b| c.compare(a, b))?;
             values.truncate(n);
+            Ok(())
         })
     }),
     named_collated("$maxN", &[required("n"), required("input")], |a, c| {
         some("$maxN", a, |values, n| {
             values.retain(|v| !v.is_nullish());
-            values.sort_by(|a, b| c.compare(b, a));
+            sort_values(values, |a, b| c.compare(b, a))?;
             values.truncate(n);
+            Ok(())
         })
     }),
     collated("$indexOfArray", 2, 4, index_of_array),
@@ -66,8 +74,8 @@ fn position(index: i64, length: usize) -> Option<usize> {
 }
 
 /// A copy of an element that does not borrow from the array.
-fn owned<'a>(value: Option<Value<'_>>) -> Val<'a> {
-    value.map_or(Val::Missing, |v| Val::Owned(v.to_owned()))
+fn owned<'a>(value: Option<Value<'_>>) -> Result<Val<'a>> {
+    value.map_or(Ok(Val::Missing), Val::copy_of)
 }
 
 fn array_elem_at<'a>(array: Val<'a>, index: Val<'a>) -> Result<Val<'a>> {
@@ -104,7 +112,7 @@ fn array_elem_at<'a>(array: Val<'a>, index: Val<'a>) -> Result<Val<'a>> {
     // Counting the elements is needed only for negative indexes.
     let length = if index < 0 { elements.count() } else { 0 };
     let element = position(index, length).and_then(|at| elements.values().nth(at));
-    Ok(owned(element))
+    owned(element)
 }
 
 fn concat_arrays<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
@@ -122,8 +130,9 @@ fn concat_arrays<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
                 ),
             ));
         };
-        check_bytes(all.len_bytes() + array.len_bytes())?;
-        array.iter_raw().for_each(|element| all.push_raw(&element));
+        for element in array.iter_raw() {
+            bounds::push_raw(&mut all, &element)?;
+        }
     }
     Ok(Val::array(all))
 }
@@ -141,8 +150,13 @@ fn is_in<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
             ),
         ));
     };
-    let found = (elements.values()).any(|v| order(&Val::Ref(v), value, collator).is_eq());
-    Ok(found.into())
+    for element in elements.values() {
+        bounds::work_on(element.len_bytes())?;
+        if order(&Val::Ref(element), value, collator).is_eq() {
+            return Ok(true.into());
+        }
+    }
+    Ok(false.into())
 }
 
 fn size<'a>(value: Val<'a>) -> Result<Val<'a>> {
@@ -214,7 +228,7 @@ fn slice<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     };
     let mut part = ArrayBuf::new();
     for element in elements.iter_raw().skip(start).take(count) {
-        part.push_raw(&element);
+        bounds::push_raw(&mut part, &element)?;
     }
     Ok(Val::array(part))
 }
@@ -268,7 +282,8 @@ fn range<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let mut numbers = ArrayBuf::new();
     let mut at = start;
     while if step > 0 { at < end } else { at > end } {
-        numbers.push(at as i32);
+        bounds::work(1)?;
+        bounds::push(&mut numbers, &Value::Int32(at as i32))?;
         at += step;
     }
     Ok(Val::array(numbers))
@@ -287,10 +302,13 @@ fn reverse<'a>(value: Val<'a>) -> Result<Val<'a>> {
             ),
         ));
     };
-    let elements: Vec<_> = array.iter_raw().collect();
+    let count = array.count();
+    bounds::reserve_list::<RawElement<'_>>(count)?;
+    let mut elements = Vec::with_capacity(count);
+    elements.extend(array.iter_raw());
     let mut reversed = ArrayBuf::new();
     for element in elements.iter().rev() {
-        reversed.push_raw(element);
+        bounds::push_raw(&mut reversed, element)?;
     }
     Ok(Val::array(reversed))
 }
@@ -304,7 +322,7 @@ fn end<'a>(
         return Ok(Val::NULL);
     }
     match value.as_array() {
-        Some(array) => Ok(owned(pick(array))),
+        Some(array) => owned(pick(array)),
         None => Err(Error::location(
             28689,
             format!(
@@ -319,7 +337,7 @@ fn end<'a>(
 fn some<'a>(
     operator: &str,
     values: &[Val<'a>],
-    keep: impl FnOnce(&mut Vec<Value<'_>>, usize),
+    keep: impl FnOnce(&mut Vec<Value<'_>>, usize) -> Result<()>,
 ) -> Result<Val<'a>> {
     let [n, input] = values else {
         return Ok(Val::NULL);
@@ -331,9 +349,9 @@ fn some<'a>(
             format!("Input must be an array, not {}", input.type_name()),
         ));
     };
-    let mut elements: Vec<Value<'_>> = array.values().collect();
-    keep(&mut elements, n);
-    Ok(Val::array(elements.into_iter().collect()))
+    let mut elements = bounds::elements_of(array)?;
+    keep(&mut elements, n)?;
+    Ok(Val::array(bounds::array_of(elements)?))
 }
 
 /// The `n` of `$firstN` and its kin.
@@ -372,11 +390,16 @@ fn index_of_array<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>
     };
     let (start, end) = search_bounds("$indexOfArray", bounds)?;
     // A missing value equals no element, not even null.
-    let found = (elements.values().enumerate())
+    let range = (elements.values().enumerate())
         .skip(start)
-        .take(end.saturating_sub(start))
-        .find(|(_, v)| order(&Val::Ref(*v), value, collator).is_eq());
-    Ok(found.map_or(-1, |(at, _)| at as i32).into())
+        .take(end.saturating_sub(start));
+    for (at, element) in range {
+        bounds::work_on(element.len_bytes())?;
+        if order(&Val::Ref(element), value, collator).is_eq() {
+            return Ok((at as i32).into());
+        }
+    }
+    Ok((-1).into())
 }
 
 /// The start and the end of the `$indexOf` operators, as far as they are given.
@@ -420,7 +443,7 @@ fn array_to_object<'a>(value: Val<'a>) -> Result<Val<'a>> {
             ),
         ));
     };
-    let mut fields: Vec<(&str, Value<'_>)> = Vec::new();
+    let mut fields = Fields::new();
     for item in array.values() {
         let (key, value) = match item {
             Value::Array(pair) => key_and_value_of_pair(pair)?,
@@ -441,15 +464,12 @@ fn array_to_object<'a>(value: Val<'a>) -> Result<Val<'a>> {
                 "Key field cannot contain an embedded null byte",
             ));
         }
-        // A repeated key keeps its place and takes the last value.
-        match fields.iter_mut().find(|(name, _)| *name == key) {
-            Some((_, old)) => *old = value,
-            None => fields.push((key, value)),
-        }
+        bounds::work_on(value.len_bytes())?;
+        fields.set(key, value)?;
     }
     let mut doc = DocBuf::new();
-    for (key, value) in &fields {
-        doc.push_value(key, value);
+    for (key, value) in fields.iter() {
+        bounds::push_field(&mut doc, key, value)?;
     }
     Ok(Val::doc(doc))
 }
@@ -524,12 +544,14 @@ fn object_to_array<'a>(value: Val<'a>) -> Result<Val<'a>> {
         ));
     };
     let mut array = ArrayBuf::new();
+    // The head of the element and of the document, the two names, and the length and the end of the string.
+    const PAIR_HEAD_BYTES: usize = 32;
     for element in doc.iter_raw() {
+        bounds::make_room(&mut array, element.as_bytes().len() + PAIR_HEAD_BYTES)?;
         array.push_doc(|pair| {
             pair.push("k", element.name());
             pair.push_raw_as("v", &element);
         });
     }
-    check_bytes(array.len_bytes())?;
     Ok(Val::array(array))
 }

@@ -3,6 +3,10 @@
 use frond_bson::extjson::{base64_decode, base64_encode};
 use frond_error::{Error, ErrorCode, Result};
 
+/// The most bytes that a conversion allocates for a byte of its input: text that is not UTF-8 takes three bytes for each, and the
+/// result is a copy.
+pub(super) const BYTES_PER_BYTE: usize = 5;
+
 /// The subtype of UUIDs.
 pub(super) const UUID: u8 = 4;
 
@@ -92,7 +96,9 @@ pub(super) fn from_text(stored: &[u8], subtype: u8, format: Format) -> Result<Ve
     };
     bytes.ok_or_else(|| {
         failure(format_args!(
-            "Input is not a valid {format:?} string: {text}"
+            "Input is not a valid {format:?} string: {}",
+            text.get(..text.floor_char_boundary(1024))
+                .unwrap_or_default()
         ))
     })
 }

@@ -2,6 +2,7 @@
 
 use super::binary::{self, Format};
 use super::{Arguments, Operator, lazy, one};
+use crate::bounds;
 use crate::expr::node::{Context, Node};
 use crate::expr::parse::{optional, required};
 use crate::expr::value::Val;
@@ -197,14 +198,17 @@ fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Res
             Value::Binary { subtype, .. } if *subtype != target.subtype => Err(failure(
                 "Conversions between different binData subtypes are not supported",
             )),
-            _ => Ok(Val::Owned(value.to_owned())),
+            _ => Val::copy_of(*value),
         };
     }
     // Invalid UTF-8 becomes U+FFFD, which no number, date or ObjectId contains: the conversion fails.
     if matches!(value, Value::NotUtf8(_))
         && value.is_string()
         && to != tag::BINARY
-        && let Some(text) = value.characters()
+        && let Some(text) = {
+            bounds::reserve(3 * value.len_bytes())?;
+            value.characters()
+        }
     {
         return to_type(&Value::String(&text), target, format);
     }
@@ -252,6 +256,7 @@ fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Res
             let text = value.string_bytes().filter(|_| value.is_string());
             let text = text.ok_or_else(unsupported)?;
             let format = format.ok_or_else(|| binary::format_missing("string", "binData"))?;
+            bounds::reserve(binary::BYTES_PER_BYTE * text.len())?;
             Ok(Val::Owned(OwnedValue::Binary {
                 subtype: target.subtype,
                 bytes: binary::from_text(text, target.subtype, format)?,
@@ -260,6 +265,7 @@ fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Res
         tag::STRING => Ok(Val::string(match value {
             Value::Binary { subtype, bytes } => {
                 let format = format.ok_or_else(|| binary::format_missing("binData", "string"))?;
+                bounds::reserve(binary::BYTES_PER_BYTE * bytes.len())?;
                 binary::to_text(bytes, *subtype, format)?
             }
             Value::Bool(v) => v.to_string(),
@@ -288,7 +294,7 @@ fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Res
             Value::String(text) => match text.parse::<ObjectId>() {
                 Ok(id) => Ok(Val::Ref(Value::ObjectId(id))),
                 Err(_) => Err(failure_of(
-                    format!("Failed to parse objectId '{text}'"),
+                    format!("Failed to parse objectId '{}'", shown(text)),
                     value,
                 )),
             },
@@ -298,12 +304,19 @@ fn to_type<'a>(value: &Value<'_>, target: Target, format: Option<Format>) -> Res
     }
 }
 
+/// As much of a text as belongs into a message.
+fn shown(text: &str) -> &str {
+    const BYTES_MAX: usize = 1024;
+    text.get(..text.floor_char_boundary(BYTES_MAX))
+        .unwrap_or_default()
+}
+
 fn overflow(value: &Value<'_>) -> Error {
     failure_of("Conversion would overflow target type", value)
 }
 
 fn bad_number(text: &str, value: &Value<'_>) -> Error {
-    failure_of(format!("Failed to parse number '{text}'"), value)
+    failure_of(format!("Failed to parse number '{}'", shown(text)), value)
 }
 
 /// The integer that a value stands for, its fraction cut off.
@@ -332,7 +345,7 @@ fn parse_double(text: &str, value: &Value<'_>) -> Result<f64> {
     match text.parse::<f64>() {
         Ok(number) if number.is_infinite() && !text.to_ascii_lowercase().contains("inf") => {
             Err(failure_of(
-                format!("Failed to parse number '{text}'; Out of range"),
+                format!("Failed to parse number '{}'; Out of range", shown(text)),
                 value,
             ))
         }

@@ -2,6 +2,7 @@
 
 use super::date::{moment, zone};
 use super::{Arguments, Operator, lazy};
+use crate::bounds;
 use crate::expr::calendar::Civil;
 use crate::expr::date_parse::{MONTHS, check_format, parse, parse_by};
 use crate::expr::node::{Context, Node};
@@ -108,7 +109,10 @@ fn write(format: &str, ms: i64, offset: i64) -> Result<String> {
             ),
         ));
     }
-    let mut out = String::new();
+    // A letter and its sign become nine characters at most.
+    let bytes = 5 * format.len();
+    bounds::reserve_value(bytes)?;
+    let mut out = String::with_capacity(bytes);
     let mut chars = format.chars();
     while let Some(letter) = chars.next() {
         if letter != '%' {
@@ -167,6 +171,7 @@ fn from_string<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Val<'a>> 
         };
     }
     let value = text.or_null();
+    bounds::reserve(3 * value.len_bytes())?;
     let characters = value.characters().filter(|_| value.is_string());
     let parsed = match (characters, zone, format) {
         (Some(_), None, _) | (Some(_), _, None) => return Ok(Val::NULL),

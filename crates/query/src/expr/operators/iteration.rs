@@ -2,7 +2,8 @@
 
 use super::array::integer;
 use super::{Eval, Operator, custom};
-use crate::expr::node::{Context, CustomOperator, Frame, Node, check_bytes};
+use crate::bounds;
+use crate::expr::node::{Context, CustomOperator, Frame, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use crate::raw;
@@ -121,16 +122,19 @@ impl CustomOperator for Filter {
                 }
             },
         };
+        let mark = bounds::mark();
         let mut kept = ArrayBuf::new();
         for value in array.values() {
             if kept.len() >= limit {
                 break;
             }
             let values = [Val::Ref(value)];
-            if with(context, self.variable, &values, &self.condition, |v| {
+            let is_kept = with(context, self.variable, &values, &self.condition, |v| {
                 Ok(v.truthy())
-            })? {
-                kept.push_value(&value);
+            })?;
+            bounds::settle(mark, kept.capacity());
+            if is_kept {
+                bounds::push(&mut kept, &value)?;
             }
         }
         Ok(Val::array(kept))
@@ -143,7 +147,7 @@ impl CustomOperator for Filter {
     }
 }
 
-/// Evaluates `body` with variables bound.
+/// Evaluates `body` with variables bound, once of many times.
 fn with<T>(
     context: &Context<'_>,
     first: u32,
@@ -151,6 +155,7 @@ fn with<T>(
     body: &Node,
     result: impl FnOnce(Val<'_>) -> Result<T>,
 ) -> Result<T> {
+    bounds::work(1)?;
     let frame = Frame {
         first,
         values,
@@ -201,13 +206,14 @@ impl CustomOperator for Map {
                 format!("input to $map must be an array not {}", input.type_name()),
             ));
         };
+        let mark = bounds::mark();
         let mut mapped = ArrayBuf::new();
         for value in array.values() {
             let values = [Val::Ref(value)];
             with(context, self.variable, &values, &self.body, |v| {
-                mapped.push_value(&v.or_null());
-                check_bytes(mapped.len_bytes())
+                bounds::push(&mut mapped, &v.or_null())
             })?;
+            bounds::settle(mark, mapped.capacity());
         }
         Ok(Val::array(mapped))
     }
@@ -262,11 +268,13 @@ impl CustomOperator for Reduce {
                 ),
             ));
         };
-        let mut accumulated = self.initial.eval(context)?.into_owned();
+        let mark = bounds::mark();
+        let mut accumulated = self.initial.eval(context)?.into_owned()?;
         for value in array.values() {
+            bounds::settle(mark, accumulated.heap_bytes());
             let values = [accumulated, Val::Ref(value)];
-            accumulated = with(context, self.first, &values, &self.body, |v| {
-                Ok(v.into_owned())
+            accumulated = with(context, self.first, &values, &self.body, |value| {
+                value.into_owned()
             })?;
             // Each round may wrap the last result once more.
             let nested = accumulated.get().map_or(0, |v| raw::depth(&v));

@@ -10,6 +10,7 @@ mod convert;
 mod date;
 mod date_math;
 mod date_text;
+mod fields;
 mod hash;
 mod iteration;
 mod javascript;

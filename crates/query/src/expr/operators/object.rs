@@ -1,10 +1,12 @@
 //! Documents: merging them, and fields whose names are computed or unusual.
 
+use super::fields::Fields;
 use super::{Arguments, Eval, Operator, custom, each_operand, many, named};
-use crate::expr::node::{Node, check_bytes};
+use crate::bounds;
+use crate::expr::node::Node;
 use crate::expr::parse::{Parser, required};
 use crate::expr::value::Val;
-use frond_bson::{Doc, DocBuf, Value};
+use frond_bson::{Doc, DocBuf, RawElement, Value};
 use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -23,37 +25,47 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 fn merge_objects<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let mut merged = Ok(DocBuf::new());
+    let mut fields = Fields::new();
+    let mut outcome = Ok(());
     each_operand(values, |value| {
-        if let Ok(base) = &merged {
-            merged = merged_with(base, value);
+        if outcome.is_ok() {
+            outcome = add_fields(&mut fields, value);
         }
     });
-    merged.map(Val::doc)
+    outcome?;
+    Ok(Val::doc(doc_of(&fields)?))
 }
 
-fn merged_with(base: &Doc, value: Value<'_>) -> Result<DocBuf> {
-    let value = Val::Ref(value);
-    let merged = match merge_input(&value)? {
-        Some(doc) => merge(base, doc),
-        None => base.to_owned(),
+fn add_fields<'v>(fields: &mut Fields<'v, RawElement<'v>>, value: Value<'v>) -> Result<()> {
+    let Some(doc) = merge_input(value)? else {
+        return Ok(());
     };
-    check_bytes(merged.len_bytes())?;
-    Ok(merged)
+    for element in doc.iter_raw() {
+        bounds::work_on(element.as_bytes().len())?;
+        fields.set(element.name(), element)?;
+    }
+    Ok(())
+}
+
+fn doc_of(fields: &Fields<'_, RawElement<'_>>) -> Result<DocBuf> {
+    let mut doc = DocBuf::new();
+    for (_, element) in fields.iter() {
+        bounds::make_room(&mut doc, element.as_bytes().len())?;
+        doc.push_raw(element);
+    }
+    Ok(doc)
 }
 
 /// The document of an input of `$mergeObjects`; `None` for null and missing values.
-pub(crate) fn merge_input<'v>(value: &'v Val<'_>) -> Result<Option<&'v Doc>> {
-    if value.is_nullish() {
-        return Ok(None);
-    }
-    match value.as_doc() {
-        Some(doc) => Ok(Some(doc)),
-        None => Err(Error::location(
+pub(crate) fn merge_input(value: Value<'_>) -> Result<Option<&Doc>> {
+    match value {
+        Value::Document(doc) => Ok(Some(doc)),
+        Value::Null | Value::Undefined => Ok(None),
+        _ => Err(Error::location(
             40400,
             format!(
                 "$mergeObjects requires object inputs, but input {} is of type {}",
-                crate::display::computed(&value.or_null()),
+                crate::display::computed(&value),
                 value.type_name()
             ),
         )),
@@ -61,20 +73,14 @@ pub(crate) fn merge_input<'v>(value: &'v Val<'_>) -> Result<Option<&'v Doc>> {
 }
 
 /// The fields of both; those of `over` win and keep the place that `base` gave them.
-pub(crate) fn merge(base: &Doc, over: &Doc) -> DocBuf {
-    if base.is_empty() {
-        return over.to_owned();
-    }
-    let mut merged = DocBuf::with_capacity(base.len_bytes() + over.len_bytes());
-    for element in base.iter_raw() {
-        merged.push_raw(&over.get_raw(element.name()).unwrap_or(element));
-    }
-    for element in over.iter_raw() {
-        if base.get_raw(element.name()).is_none() {
-            merged.push_raw(&element);
-        }
-    }
-    merged
+///
+/// # Errors
+/// Those of the bounds of the evaluation.
+pub(crate) fn merge(base: &Doc, over: &Doc) -> Result<DocBuf> {
+    let mut fields = Fields::new();
+    add_fields(&mut fields, Value::Document(base))?;
+    add_fields(&mut fields, Value::Document(over))?;
+    doc_of(&fields)
 }
 
 /// `{$getField: "name"}` is short for `{$getField: {field: "name", input: "$$CURRENT"}}`.
@@ -136,15 +142,14 @@ fn get_field<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
             ),
         ));
     };
-    Ok(match input.get() {
-        Some(Value::Document(doc)) => match doc.get(name) {
-            Some(value) => Val::Owned(value.to_owned()),
-            None => Val::Missing,
-        },
-        None => Val::Missing,
-        Some(Value::Null | Value::Undefined) => Val::NULL,
-        Some(_) => Val::Missing,
-    })
+    match input.get() {
+        Some(Value::Document(doc)) => {
+            bounds::work_on(doc.len_bytes())?;
+            doc.get(name).map_or(Ok(Val::Missing), Val::copy_of)
+        }
+        Some(Value::Null | Value::Undefined) => Ok(Val::NULL),
+        None | Some(_) => Ok(Val::Missing),
+    }
 }
 
 /// The operator would name a field with text that is not UTF-8.
@@ -185,7 +190,9 @@ fn set_field<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
             ),
         ));
     };
-    let mut changed = DocBuf::with_capacity(doc.len_bytes());
+    let bytes = doc.len_bytes() + value.map_or(0, |value| value.len_bytes() + name.len() + 2);
+    bounds::reserve_value(bytes)?;
+    let mut changed = DocBuf::with_capacity(bytes);
     let mut written = false;
     for element in doc.iter_raw() {
         match value {
@@ -200,6 +207,5 @@ fn set_field<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
     if let Some(value) = value.filter(|_| !written) {
         changed.push_value(name, &value);
     }
-    check_bytes(changed.len_bytes())?;
     Ok(Val::doc(changed))
 }

@@ -1,6 +1,8 @@
 //! `$median`, `$percentile` of the numbers in an array.
 
 use super::{Eval, Operator, custom};
+use crate::bounded_sort::sort_by;
+use crate::bounds;
 use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
@@ -156,13 +158,16 @@ impl CustomOperator for Percentile {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
         let input = self.input.eval(context)?;
         let mut numbers: Vec<f64> = match input.as_array() {
-            Some(array) => array
-                .values()
-                .filter_map(|value| number(&Val::Ref(value)))
-                .collect(),
+            Some(array) => {
+                let count = array.count();
+                bounds::reserve_list::<f64>(count)?;
+                let mut numbers = Vec::with_capacity(count);
+                numbers.extend(array.values().filter_map(|value| number(&Val::Ref(value))));
+                numbers
+            }
             None => number(&input).into_iter().collect(),
         };
-        numbers.sort_by(f64::total_cmp);
+        sort_by(&mut numbers, |_| size_of::<f64>(), f64::total_cmp)?;
         Ok(Val::Owned(self.percentiles.of_sorted(&numbers)))
     }
 

@@ -1,7 +1,8 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`.
 
 use super::{Eval, Operator, custom};
-use crate::expr::node::{Context, CustomOperator, Node, check_bytes};
+use crate::bounds;
+use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::{Named, Parser, constant, optional, required};
 use crate::expr::value::Val;
 use crate::pattern::Pattern;
@@ -27,6 +28,10 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 const NAMES: &[Named] = &[required("input"), required("regex"), optional("options")];
+
+/// The bytes of a match besides its texts, and of a group in it, at most.
+const MATCH_BYTES: usize = 64;
+const GROUP_BYTES: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
@@ -145,11 +150,14 @@ impl Search {
         if self.mode == Mode::Match {
             return Ok(pattern.is_match(text)?.into());
         }
+        let mark = bounds::mark();
         let mut all = ArrayBuf::new();
         // Code points before the last match, so that each is counted once.
         let (mut counted, mut bytes) = (0, 0);
         for captures in pattern.regex_for(text).captures_iter(text) {
             let captures = captures.map_err(failed)?;
+            // A search may read the rest of the text before it finds the next match.
+            bounds::work_on(text.len())?;
             let Some(whole) = captures.get(0) else {
                 continue;
             };
@@ -157,19 +165,23 @@ impl Search {
                 .get(bytes..whole.start())
                 .map_or(0, |s| s.chars().count());
             bytes = whole.start();
-            let mut found = DocBuf::new();
+            let groups = || captures.iter().skip(1);
+            let bytes: usize = groups().flatten().map(|group| group.as_str().len()).sum();
+            let bytes = MATCH_BYTES + whole.as_str().len() + bytes + GROUP_BYTES * groups().count();
+            bounds::reserve(bytes)?;
+            let mut found = DocBuf::with_capacity(bytes);
             found.push("match", whole.as_str());
             found.push("idx", counted as i32);
             found.push_array("captures", |array| {
-                for group in captures.iter().skip(1) {
+                for group in groups() {
                     array.push_value(&group.map_or(Value::Null, |g| Value::String(g.as_str())));
                 }
             });
             if self.mode == Mode::Find {
                 return Ok(Val::doc(found));
             }
-            all.push(&found);
-            check_bytes(all.len_bytes())?;
+            bounds::push(&mut all, &Value::Document(&found))?;
+            bounds::settle(mark, all.capacity());
         }
         Ok(match self.mode {
             Mode::FindAll => Val::array(all),

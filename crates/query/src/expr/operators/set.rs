@@ -1,8 +1,10 @@
 //! Sets: arrays compared without order and repetition.
 
 use super::{Arguments, Operator, collated, one};
+use crate::bounded_sort::{sort_by, sort_values};
+use crate::bounds;
 use crate::expr::value::Val;
-use frond_bson::{ArrayBuf, Collator, Value};
+use frond_bson::{Collator, Value};
 use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -26,19 +28,22 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 /// The elements in order, each once.
-fn sorted<'v>(mut values: Vec<Value<'v>>, collator: &Collator) -> Vec<Value<'v>> {
-    values.sort_by(|a, b| collator.compare(a, b));
+fn sorted<'v>(mut values: Vec<Value<'v>>, collator: &Collator) -> Result<Vec<Value<'v>>> {
+    sort_values(&mut values, |a, b| collator.compare(a, b))?;
     values.dedup_by(|a, b| collator.compare(a, b).is_eq());
-    values
+    Ok(values)
 }
 
-fn has(sorted: &[Value<'_>], value: &Value<'_>, collator: &Collator) -> bool {
-    (sorted.binary_search_by(|v| collator.compare(v, value))).is_ok()
+fn has(sorted: &[Value<'_>], value: &Value<'_>, collator: &Collator) -> Result<bool> {
+    // Each comparison reads as much as the shorter of two values has at most.
+    let comparisons = sorted.len().max(2).ilog2() as usize;
+    bounds::work_on(comparisons * value.len_bytes())?;
+    Ok((sorted.binary_search_by(|v| collator.compare(v, value))).is_ok())
 }
 
 fn elements_of<'v>(operator: &str, code: i32, value: &'v Val<'_>) -> Result<Vec<Value<'v>>> {
     match value.as_array() {
-        Some(array) => Ok(array.values().collect()),
+        Some(array) => bounds::elements_of(array),
         None => Err(Error::location(
             code,
             format!(
@@ -52,7 +57,7 @@ fn elements_of<'v>(operator: &str, code: i32, value: &'v Val<'_>) -> Result<Vec<
 /// As [`elements_of`], with the message of the operators on several arrays.
 fn operand<'v>(operator: &str, code: i32, value: &'v Val<'_>) -> Result<Vec<Value<'v>>> {
     match value.as_array() {
-        Some(array) => Ok(array.values().collect()),
+        Some(array) => bounds::elements_of(array),
         None => Err(Error::location(
             code,
             format!(
@@ -69,9 +74,16 @@ fn union<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
         if value.is_nullish() {
             return Ok(Val::NULL);
         }
-        all.extend(operand("$setUnion", 17043, value)?);
+        let more = operand("$setUnion", 17043, value)?;
+        if all.is_empty() {
+            all = more;
+        } else {
+            // The list may double.
+            bounds::reserve_list::<[Value<'_>; 2]>(more.len())?;
+            all.extend(more);
+        }
     }
-    Ok(Val::array(sorted(all, collator).into_iter().collect()))
+    Ok(Val::array(bounds::array_of(sorted(all, collator)?)?))
 }
 
 fn intersection<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
@@ -80,16 +92,21 @@ fn intersection<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> 
         if value.is_nullish() {
             return Ok(Val::NULL);
         }
-        let next = sorted(operand("$setIntersection", 17047, value)?, collator);
+        let next = sorted(operand("$setIntersection", 17047, value)?, collator)?;
         common = Some(match common {
             None => next,
-            Some(mut before) => {
-                before.retain(|v| has(&next, v, collator));
-                before
+            Some(before) => {
+                let mut both = Vec::with_capacity(before.len().min(next.len()));
+                for value in before {
+                    if has(&next, &value, collator)? {
+                        both.push(value);
+                    }
+                }
+                both
             }
         });
     }
-    Ok(Val::array(common.unwrap_or_default().into_iter().collect()))
+    Ok(Val::array(bounds::array_of(common.unwrap_or_default())?))
 }
 
 fn difference<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
@@ -111,27 +128,29 @@ fn difference<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
     };
     part(a, 17048, "First")?;
     part(b, 17049, "Second")?;
-    let excluded = sorted(operand("$setDifference", 17049, b)?, collator);
-    let mut seen: Vec<Value<'_>> = Vec::new();
-    let mut left = ArrayBuf::new();
-    // The first array keeps its order.
-    for value in operand("$setDifference", 17048, a)? {
-        if has(&excluded, &value, collator) {
-            continue;
-        }
-        if let Err(at) = seen.binary_search_by(|v| collator.compare(v, &value)) {
-            seen.insert(at, value);
-            left.push_value(&value);
+    let excluded = sorted(operand("$setDifference", 17049, b)?, collator)?;
+    let elements = operand("$setDifference", 17048, a)?;
+    bounds::reserve_list::<(usize, Value<'_>)>(elements.len())?;
+    let mut left: Vec<(usize, Value<'_>)> = Vec::with_capacity(elements.len());
+    for (at, value) in elements.into_iter().enumerate() {
+        if !has(&excluded, &value, collator)? {
+            left.push((at, value));
         }
     }
-    Ok(Val::array(left))
+    // Of equal ones the first stays, and they keep the order of the first array.
+    let bytes = |(_, value): &(usize, Value<'_>)| value.len_bytes();
+    sort_by(&mut left, bytes, |a, b| collator.compare(&a.1, &b.1))?;
+    left.dedup_by(|later, first| collator.compare(&later.1, &first.1).is_eq());
+    left.sort_unstable_by_key(|(at, _)| *at);
+    let left = left.into_iter().map(|(_, value)| value);
+    Ok(Val::array(bounds::array_of(left)?))
 }
 
 fn equals<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
     let mut first: Option<Vec<Value<'_>>> = None;
     let mut equal = true;
     for value in values {
-        let next = sorted(operand("$setEquals", 17044, value)?, collator);
+        let next = sorted(operand("$setEquals", 17044, value)?, collator)?;
         match &first {
             None => first = Some(next),
             Some(first) => {
@@ -148,6 +167,11 @@ fn is_subset<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
         return Ok(Val::NULL);
     };
     let part = operand("$setIsSubset", 17046, a)?;
-    let whole = sorted(operand("$setIsSubset", 17042, b)?, collator);
-    Ok(part.iter().all(|v| has(&whole, v, collator)).into())
+    let whole = sorted(operand("$setIsSubset", 17042, b)?, collator)?;
+    for value in &part {
+        if !has(&whole, value, collator)? {
+            return Ok(false.into());
+        }
+    }
+    Ok(true.into())
 }

@@ -1,6 +1,7 @@
 //! `$sortArray`.
 
 use super::{Eval, Operator, custom};
+use crate::bounds;
 use crate::element_order::{ElementOrder, OrderFault};
 use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::Parser;
@@ -75,9 +76,9 @@ impl CustomOperator for SortArray {
                 ),
             ));
         };
-        let mut elements: Vec<Value<'_>> = array.values().collect();
-        self.order.sort(&mut elements, &self.collator);
-        Ok(Val::array(elements.into_iter().collect()))
+        let mut elements = bounds::elements_of(array)?;
+        self.order.sort(&mut elements, &self.collator)?;
+        Ok(Val::array(bounds::array_of(elements)?))
     }
 
     fn visit(&self, visit: &mut dyn FnMut(&Node)) {

@@ -50,5 +50,5 @@ fn extreme<'a>(arguments: &[Val<'a>], wanted: Ordering, collator: &Collator) -> 
             best = Some(value);
         }
     });
-    Ok(best.map_or(Val::NULL, |v| Val::Owned(v.to_owned())))
+    best.map_or(Ok(Val::NULL), Val::copy_of)
 }

@@ -5,12 +5,13 @@
 
 use super::array::search_bounds;
 use super::{Arguments, Operator, given, many, named, one, two};
+use crate::bounds;
 use crate::characters::{self, code_points, is_continuation};
-use crate::expr::node::check_bytes;
 use crate::expr::parse::{Named, optional, required};
 use crate::expr::value::Val;
 use frond_bson::{ArrayBuf, OwnedValue, Text, Value};
 use frond_error::{Error, Result};
+use memchr::memmem;
 use std::borrow::Cow;
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -45,21 +46,27 @@ const TRIM: &[Named] = &[required("input"), optional("chars")];
 const REPLACE: &[Named] = &[required("input"), required("find"), required("replacement")];
 
 fn concat<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let mut text = Vec::new();
+    let mut parts = Vec::with_capacity(values.len());
+    let mut bytes = 0;
     for value in values {
         if value.is_nullish() {
             return Ok(Val::NULL);
         }
-        let Some(part) = value.or_null().string_bytes() else {
+        let Some(part) = string_or_symbol(value) else {
             return Err(Error::location(
                 16702,
                 format!("$concat only supports strings, not {}", value.type_name()),
             ));
         };
-        check_bytes(text.len() + part.len())?;
-        text.extend_from_slice(part);
+        bytes += part.len();
+        parts.push(part);
     }
-    Ok(Val::text(text))
+    bounds::reserve_value(bytes)?;
+    Ok(Val::text(parts.concat()))
+}
+
+fn string_or_symbol<'v>(value: &'v Val<'_>) -> Option<&'v [u8]> {
+    value.get()?.string_bytes()
 }
 
 /// The text that string operators read from a value: numbers and dates as they are printed, nothing
@@ -96,12 +103,14 @@ fn text_of<'v>(value: &'v Val<'_>) -> Result<Cow<'v, [u8]>> {
 }
 
 fn case<'a>(_operator: &str, value: Val<'a>, change: fn(&[u8]) -> Vec<u8>) -> Result<Val<'a>> {
-    Ok(Val::text(change(&text_of(&value)?)))
+    let text = text_of(&value)?;
+    bounds::reserve(text.len())?;
+    Ok(Val::text(change(&text)))
 }
 
 fn strcasecmp<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
     let (a, b) = (text_of(&a)?, text_of(&b)?);
-    let order = (a.to_ascii_uppercase()).cmp(&b.to_ascii_uppercase());
+    let order = (a.iter().map(u8::to_ascii_uppercase)).cmp(b.iter().map(u8::to_ascii_uppercase));
     Ok((order as i32).into())
 }
 
@@ -152,6 +161,7 @@ fn substr_bytes<'a>(operator: &str, values: &[Val<'a>]) -> Result<Val<'a>> {
         ));
     }
     let part = text.get(start..end).unwrap_or_default();
+    bounds::reserve(part.len())?;
     Ok(Val::text(part.to_vec()))
 }
 
@@ -191,9 +201,9 @@ fn substr_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let length = number(length, 34452, "length")?;
     let text = std::str::from_utf8(&text)
         .map_err(|_| Error::location(34456, "$substrCP: invalid UTF-8 string"))?;
-    Ok(Val::string(
-        text.chars().skip(start).take(length).collect::<String>(),
-    ))
+    let part = characters::part(text, start, length);
+    bounds::reserve(part.len())?;
+    Ok(Val::string(part))
 }
 
 fn length<'a>(
@@ -250,20 +260,25 @@ fn split<'a>(text: Val<'a>, separator: Val<'a>) -> Result<Val<'a>> {
             "$split requires a non-empty separator",
         ));
     }
-    if let (Value::String(text), Value::String(separator)) = (text.or_null(), separator.or_null()) {
-        return Ok(Val::array(text.split(separator).collect::<ArrayBuf>()));
-    }
-    let (whole, between) = (characters::widened(whole), characters::widened(between));
+    // Each separator found makes another part.
     let mut parts = ArrayBuf::new();
-    for part in whole.split(&*between) {
-        parts.push(&OwnedValue::string(characters::narrowed(part)));
+    let mut start = 0;
+    let ends = memmem::find_iter(whole, between).chain([whole.len()]);
+    for end in ends {
+        let part = whole.get(start..end).unwrap_or_default();
+        bounds::work_on(part.len())?;
+        match std::str::from_utf8(part) {
+            Ok(part) => bounds::push(&mut parts, &Value::String(part))?,
+            Err(_) => bounds::push(&mut parts, &OwnedValue::string(part.to_vec()).as_value())?,
+        }
+        start = end + between.len();
     }
     Ok(Val::array(parts))
 }
 
-/// What `$trim` takes away by default: white space and the null character, as in MongoDB's manual.
+/// The characters that `$trim` removes by default, in order: white space and the null character, as in MongoDB's manual.
 const TRIMMED: &[char] = &[
-    '\0', ' ', '\t', '\n', '\u{b}', '\u{c}', '\r', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}',
+    '\0', '\t', '\n', '\u{b}', '\u{c}', '\r', ' ', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}',
     '\u{2002}', '\u{2003}', '\u{2004}', '\u{2005}', '\u{2006}', '\u{2007}', '\u{2008}', '\u{2009}',
     '\u{200a}',
 ];
@@ -288,7 +303,14 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
     let chosen: Vec<char> = match chars.get() {
         None => TRIMMED.to_vec(),
         Some(Value::Null | Value::Undefined) => return Ok(Val::NULL),
-        Some(Value::String(chars)) => chars.chars().collect(),
+        Some(Value::String(chars)) => {
+            bounds::reserve_list::<char>(chars.len())?;
+            let mut chosen: Vec<char> = chars.chars().collect();
+            // Most of the time there are a few; otherwise each must not be compared with all.
+            chosen.sort_unstable();
+            chosen.dedup();
+            chosen
+        }
         Some(chars) if chars.is_string() => {
             return Err(Error::location(
                 5_156_305,
@@ -307,6 +329,7 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
         }
     };
     let trimmed = characters::trim(text, &chosen, left, right);
+    bounds::reserve(trimmed.len())?;
     Ok(Val::text(trimmed.to_vec()))
 }
 
@@ -350,13 +373,7 @@ fn index_of_bytes<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let (start, end) = search_bounds("$indexOfBytes", bounds)?;
     let end = end.min(text.len());
     let range = text.get(start..end);
-    let found = range.and_then(|range| {
-        if part.is_empty() {
-            return Some(start);
-        }
-        let at = range.windows(part.len()).position(|w| w == part)?;
-        Some(start + at)
-    });
+    let found = range.and_then(|range| Some(start + memmem::find(range, part)?));
     Ok(found.map_or(-1, |at| at as i32).into())
 }
 
@@ -374,16 +391,14 @@ fn index_of_code_points<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
     let Ok(part) = std::str::from_utf8(part) else {
         return Ok((-1).into());
     };
-    let text: Vec<char> = text.chars().collect();
-    let part: Vec<char> = part.chars().collect();
-    let end = end.min(text.len());
-    let found = text.get(start..end).and_then(|range| {
-        if part.is_empty() {
-            return Some(start);
-        }
-        let at = range.windows(part.len()).position(|w| w == part)?;
-        Some(start + at)
-    });
+    // No occurrence begins inside a character, because both are UTF-8.
+    let found = if start <= end.min(code_points(text.as_bytes())) {
+        let range = characters::part(text, start, end - start);
+        let at = memmem::find(range.as_bytes(), part.as_bytes());
+        at.and_then(|at| Some(start + code_points(range.as_bytes().get(..at)?)))
+    } else {
+        None
+    };
     Ok(found.map_or(-1, |at| at as i32).into())
 }
 
@@ -406,22 +421,39 @@ fn replace<'a>(operator: &str, values: &[Val<'a>], most: usize) -> Result<Val<'a
             ));
         }
     }
-    match (input.or_null(), find.or_null(), replacement.or_null()) {
-        (Value::String(input), Value::String(find), Value::String(with)) => {
-            let replaced = input.replacen(find, with, most);
-            check_bytes(replaced.len())?;
-            Ok(Val::string(replaced))
-        }
-        _ => {
-            let (Some(input), Some(find), Some(with)) =
-                (string(input), string(find), string(replacement))
-            else {
-                return Ok(Val::NULL);
-            };
-            let [input, find, with] = [input, find, with].map(characters::widened);
-            let replaced = input.replacen(&*find, &with, most);
-            check_bytes(replaced.len())?;
-            Ok(Val::text(characters::narrowed(&replaced)))
-        }
+    let (Some(text), Some(find), Some(with)) = (string(input), string(find), string(replacement))
+    else {
+        return Ok(Val::NULL);
+    };
+    let mut found: usize = 0;
+    for _ in places(text, find).take(most) {
+        bounds::work(1)?;
+        found += 1;
     }
+    let kept = text.len() - found * find.len();
+    let bytes = kept.saturating_add(found.saturating_mul(with.len()));
+    bounds::reserve_value(bytes)?;
+    let mut replaced = Vec::with_capacity(bytes);
+    let mut start = 0;
+    for at in places(text, find).take(most) {
+        bounds::work(1)?;
+        replaced.extend_from_slice(text.get(start..at).unwrap_or_default());
+        replaced.extend_from_slice(with);
+        start = at + find.len();
+    }
+    replaced.extend_from_slice(text.get(start..).unwrap_or_default());
+    Ok(Val::text(replaced))
+}
+
+/// The places where `find` occurs, from left to right and without overlaps. An empty one occurs before each character and at the
+/// end.
+fn places<'t>(text: &'t [u8], find: &'t [u8]) -> Box<dyn Iterator<Item = usize> + 't> {
+    if find.is_empty() {
+        let starts = text
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| !is_continuation(**b));
+        return Box::new(starts.map(|(at, _)| at).chain([text.len()]));
+    }
+    Box::new(memmem::find_iter(text, find))
 }

@@ -1,6 +1,7 @@
 //! `$let` and `$literal`.
 
 use super::{Eval, Operator, custom};
+use crate::bounds;
 use crate::expr::node::{Context, CustomOperator, Frame, Node};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
@@ -75,6 +76,7 @@ struct Let {
 
 impl CustomOperator for Let {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
+        bounds::reserve_list::<Val<'_>>(self.values.len())?;
         let mut values = Vec::with_capacity(self.values.len());
         for node in &self.values {
             values.push(node.eval(context)?);
@@ -88,7 +90,7 @@ impl CustomOperator for Let {
             frame: Some(&frame),
             ..*context
         };
-        Ok(self.body.eval(&inner)?.into_owned())
+        self.body.eval(&inner)?.into_owned()
     }
 
     fn visit(&self, visit: &mut dyn FnMut(&Node)) {

@@ -1,10 +1,11 @@
 //! `$zip`.
 
 use super::{Eval, Operator, custom};
-use crate::expr::node::{Context, CustomOperator, Node, check_bytes};
+use crate::bounds;
+use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::{Named, Parser, optional, required};
 use crate::expr::value::Val;
-use frond_bson::{ArrayBuf, Doc, Value};
+use frond_bson::{ArrayBuf, Value};
 use frond_error::{Error, Result};
 
 pub(super) const OPERATORS: &[Operator] = &[custom("$zip", parse, Eval::Never)];
@@ -14,6 +15,9 @@ const NAMES: &[Named] = &[
     optional("defaults"),
     optional("useLongestLength"),
 ];
+
+/// An empty array as an element of an array, at most.
+const EMPTY_ROW_BYTES: usize = 24;
 
 #[derive(Debug)]
 struct Zip {
@@ -109,9 +113,9 @@ impl CustomOperator for Zip {
             }
             inputs.push(input);
         }
-        let columns: Vec<Vec<Value<'_>>> = (inputs.iter())
-            .map(|input| input.as_array().into_iter().flat_map(Doc::values).collect())
-            .collect();
+        let columns: Vec<Vec<Value<'_>>> = (inputs.iter().filter_map(Val::as_array))
+            .map(bounds::elements_of)
+            .collect::<Result<_>>()?;
         let lengths = columns.iter().map(Vec::len);
         let (least, most) = (lengths.clone().min(), lengths.max());
         let mut defaults = Vec::new();
@@ -124,16 +128,19 @@ impl CustomOperator for Zip {
         let rows = if self.longest { most } else { least };
         let mut zipped = ArrayBuf::new();
         for row in 0..rows.unwrap_or(0) {
+            bounds::make_room(&mut zipped, EMPTY_ROW_BYTES)?;
             zipped.push_array(|array| {
                 for (at, column) in columns.iter().enumerate() {
-                    match (column.get(row), defaults.get(at)) {
-                        (Some(value), _) => array.push_value(value),
-                        (None, Some(default)) => array.push_value(&default.or_null()),
-                        (None, None) => array.push_value(&Value::Null),
-                    }
+                    let value = match (column.get(row), defaults.get(at)) {
+                        (Some(value), _) => *value,
+                        (None, Some(default)) => default.or_null(),
+                        (None, None) => Value::Null,
+                    };
+                    bounds::work(1)?;
+                    bounds::push(array, &value)?;
                 }
-            });
-            check_bytes(zipped.len_bytes())?;
+                Ok::<(), Error>(())
+            })?;
         }
         Ok(Val::array(zipped))
     }

@@ -485,7 +485,7 @@ fn each_element() {
             ),
             (
                 "{$reduce: {input: {$range: [0, 1000]}, initialValue: [1], in: {$concatArrays: ['$$value', '$$value']}}}",
-                10334,
+                146,
                 "limit",
             ),
         ],

@@ -48,7 +48,7 @@ impl ElemMatch {
     pub(crate) fn first_match(&self, items: &Doc, state: &mut State) -> Option<usize> {
         items
             .values()
-            .position(|item| self.matches_item(item, state))
+            .position(|item| !state.goes_on(1) || self.matches_item(item, state))
     }
 
     pub(crate) fn matches(&self, value: Option<Value<'_>>, state: &mut State) -> bool {

@@ -14,6 +14,9 @@ use frond_error::{Error, Result};
 pub(crate) fn matches(pattern: &Pattern, value: Option<Value<'_>>, state: &mut State) -> bool {
     match value {
         Some(Value::String(text) | Value::Symbol(text)) => {
+            if !state.goes_on(text.len() / 64) {
+                return false;
+            }
             pattern.is_match(text).unwrap_or_else(|error| {
                 state.fail(error);
                 false

@@ -108,7 +108,8 @@ impl Schema {
 
     /// Whether a value satisfies every rule.
     pub(crate) fn accepts(&self, value: Value<'_>, state: &mut State) -> bool {
-        !self.impossible && self.rules.iter().all(|rule| rule.accepts(value, state))
+        !self.impossible
+            && (self.rules.iter()).all(|rule| state.goes_on(1) && rule.accepts(value, state))
     }
 }
 
@@ -125,7 +126,10 @@ impl Otherwise {
 impl Rule {
     fn accepts(&self, value: Value<'_>, state: &mut State) -> bool {
         match self {
-            Rule::Enum(values) => values.iter().any(|known| same(&known.as_value(), &value)),
+            Rule::Enum(values) => {
+                state.goes_on(values.len())
+                    && (values.iter()).any(|known| same(&known.as_value(), &value))
+            }
             Rule::Type(_, types) => types.contains(&value),
             Rule::AllOf(schemas) => schemas.iter().all(|schema| schema.accepts(value, state)),
             Rule::AnyOf(schemas) => schemas.iter().any(|schema| schema.accepts(value, state)),
@@ -212,6 +216,9 @@ impl Property {
 
 impl Allowed {
     fn accepts(&self, name: &str, value: Value<'_>, state: &mut State) -> bool {
+        if !state.goes_on(1 + self.names.len() / 16) {
+            return false;
+        }
         let mut is_named = self.names.iter().any(|known| known == name);
         for (pattern, schema) in &self.patterns {
             if regex::matches(pattern, Some(Value::String(name)), state) {

@@ -1,6 +1,8 @@
 //! `$addToSet`.
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
+use crate::bounded_sort::sort_by;
+use crate::bounds;
 use crate::display;
 use crate::raw;
 use frond_bson::{Collator, Doc, OwnedValue, Value};
@@ -19,7 +21,7 @@ fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
             for (name, value) in spec.iter() {
                 match (name, value) {
                     ("$each", Value::Array(each)) => {
-                        add_new(&mut values, each.values(), argument.collator);
+                        values = distinct(each, argument.collator)?;
                     }
                     ("$each", other) => {
                         return Err(Error::type_mismatch(format!(
@@ -45,17 +47,14 @@ fn parse<'a>(argument: &Argument<'a>) -> Result<Placed<'a>> {
     })
 }
 
-/// Adds the values that are not there yet.
-fn add_new<'a>(
-    to: &mut Vec<Value<'a>>,
-    values: impl Iterator<Item = Value<'a>>,
-    collator: &Collator,
-) {
-    for value in values {
-        if !to.iter().any(|v| collator.compare(v, &value).is_eq()) {
-            to.push(value);
-        }
-    }
+/// The elements of an array in their order, the first of equal ones.
+fn distinct<'a>(array: &'a Doc, collator: &Collator) -> Result<Vec<Value<'a>>> {
+    let mut values: Vec<(usize, Value<'_>)> = array.values().enumerate().collect();
+    let bytes = |(_, value): &(usize, Value<'_>)| value.len_bytes();
+    sort_by(&mut values, bytes, |a, b| collator.compare(&a.1, &b.1))?;
+    values.dedup_by(|later, first| collator.compare(&later.1, &first.1).is_eq());
+    values.sort_unstable_by_key(|(at, _)| *at);
+    Ok(values.into_iter().map(|(_, value)| value).collect())
 }
 
 #[derive(Debug)]
@@ -88,6 +87,7 @@ impl Modifier for AddToSet {
                 if missing.is_empty() {
                     break;
                 }
+                bounds::work(missing.len())?;
                 missing.retain(|v| self.collator.compare(v, &value).is_ne());
             }
             if missing.is_empty() {

@@ -1,6 +1,7 @@
 //! `$pull` and `$pullAll`.
 
 use super::{Argument, Change, Modifier, Operator, Placed, Scope, Target};
+use crate::bounds;
 use crate::matcher::Filter;
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, Result};
@@ -85,19 +86,20 @@ enum Condition {
 }
 
 impl Condition {
-    fn takes(&self, value: &Value<'_>) -> bool {
+    fn takes(&self, value: &Value<'_>) -> Result<bool> {
         match self {
             Condition::Equals(values, collator) => {
-                (values.iter()).any(|v| collator.compare(&v.as_value(), value).is_eq())
+                bounds::work(values.len())?;
+                Ok((values.iter()).any(|v| collator.compare(&v.as_value(), value).is_eq()))
             }
             Condition::Fields(filter) => match value {
-                Value::Document(doc) => filter.matches(doc),
-                _ => false,
+                Value::Document(doc) => filter.try_matches(doc),
+                _ => Ok(false),
             },
             Condition::Element(filter) => {
                 let mut wrapped = DocBuf::new();
                 wrapped.push_value(ELEMENT, value);
-                filter.matches(&wrapped)
+                filter.try_matches(&wrapped)
             }
         }
     }
@@ -131,14 +133,16 @@ impl Modifier for Pull {
                 )));
             }
         };
-        let mut values = array.values();
         // Mostly no element is removed; then no array is built.
-        let Some(first) = values.position(|v| self.condition.takes(&v)) else {
-            return Ok(Change::Keep);
-        };
-        let mut kept: ArrayBuf = array.values().take(first).collect();
-        kept.extend(values.filter(|v| !self.condition.takes(v)));
-        Ok(Change::Array(kept.into_docbuf()))
+        let mut kept: Option<ArrayBuf> = None;
+        for (at, value) in array.values().enumerate() {
+            match (self.condition.takes(&value)?, &mut kept) {
+                (true, None) => kept = Some(array.values().take(at).collect()),
+                (false, Some(kept)) => kept.push_value(&value),
+                (true, Some(_)) | (false, None) => {}
+            }
+        }
+        Ok(kept.map_or(Change::Keep, |kept| Change::Array(kept.into_docbuf())))
     }
 
     fn creates(&self, _scope: &Scope<'_>) -> bool {

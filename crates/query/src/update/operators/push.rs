@@ -1,6 +1,7 @@
 //! `$push`, with `$each`, `$position`, `$sort` and `$slice`.
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
+use crate::bounds;
 use crate::display;
 use crate::element_order::ElementOrder;
 use crate::raw;
@@ -81,7 +82,7 @@ struct Push {
 
 impl Push {
     /// The elements that result, for the clauses that do more than append.
-    fn arrange<'a>(&'a self, present: &'a Doc) -> Vec<Value<'a>> {
+    fn arrange<'a>(&'a self, present: &'a Doc) -> Result<Vec<Value<'a>>> {
         let mut values: Vec<Value<'a>> = present.values().collect();
         let at = match self.position {
             None => values.len(),
@@ -90,7 +91,7 @@ impl Push {
         };
         values.splice(at..at, self.values.iter().map(OwnedValue::as_value));
         if let Some(sort) = &self.sort {
-            sort.sort(&mut values, &self.collator);
+            sort.sort(&mut values, &self.collator)?;
         }
         match self.slice {
             None => {}
@@ -99,7 +100,7 @@ impl Push {
                 values.drain(..values.len().saturating_sub(magnitude(last)));
             }
         }
-        values
+        Ok(values)
     }
 }
 
@@ -130,7 +131,10 @@ impl Modifier for Push {
             let values = self.values.iter().map(OwnedValue::as_value);
             return Ok(Change::Array(raw::extended(present, values)));
         }
-        let array: ArrayBuf = self.arrange(present).into_iter().collect();
+        let mark = bounds::mark();
+        let arranged = self.arrange(present);
+        bounds::settle(mark, 0);
+        let array: ArrayBuf = arranged?.into_iter().collect();
         Ok(Change::Array(array.into_docbuf()))
     }
 }

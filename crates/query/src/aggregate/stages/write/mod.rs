@@ -63,7 +63,7 @@ impl<'w> Writing<'w> {
         let context = Context::new(doc, self.now_ms);
         let mut variables = doc! {"new": doc};
         for (name, node) in &self.write.bindings {
-            let value = node.eval(&context)?;
+            let value = node.evaluate(&context)?;
             variables.push_value(name, &value.get().unwrap_or(MISSING));
         }
         // Inner names hide outer ones, which come later.
