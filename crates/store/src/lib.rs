@@ -40,6 +40,7 @@ mod store;
 mod text;
 mod transaction;
 mod tree_options;
+mod turns;
 pub mod views;
 #[cfg(test)]
 mod waiting;

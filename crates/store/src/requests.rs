@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use frond_bson::{OwnedValue, Timestamp};
 use frond_error::{Error, ErrorCode};
+use frond_query::memory::MemoryShare;
 use frond_query::script::{ScriptEngine, StoredFunctions};
 
 use crate::context::OpContext;
 use crate::figures::watch;
 use crate::find::FindRequest;
+use crate::memory::OperationMemory;
 use crate::namespace::Namespace;
 use crate::scripts::{FunctionSource, enter_request};
 use crate::store::DocumentStore;
@@ -31,6 +33,12 @@ pub fn scripted<T>(
 impl FunctionSource for DocumentStore {
     fn engine(&self) -> Option<Arc<dyn ScriptEngine>> {
         self.queries().engine()
+    }
+
+    fn memory(&self) -> Box<dyn MemoryShare> {
+        OperationMemory::new(DocumentStore::memory(self))
+            .shared()
+            .open()
     }
 
     fn read(&self, db: &str, limits: &OpContext) -> Result<StoredFunctions, Error> {

@@ -8,17 +8,23 @@ use std::sync::{Arc, Weak};
 
 use frond_bson::Timestamp;
 use frond_error::Error as CommandError;
+use frond_query::bounds::{Supervisor, supervised};
+use frond_query::memory::MemoryShare;
 use frond_query::script::{
     NO_ENGINE, Script, ScriptEngine, ScriptHost, ScriptSource, StoredFunctions,
 };
 
 use crate::clock::now_ms;
 use crate::context::OpContext;
+use crate::turns;
 
 /// The source of the functions of requests.
 pub trait FunctionSource: Send + Sync {
     /// The engine that runs them; `None` if there is none.
     fn engine(&self) -> Option<Arc<dyn ScriptEngine>>;
+
+    /// A share of the memory of all operations, for what expressions compute.
+    fn memory(&self) -> Box<dyn MemoryShare>;
 
     /// The functions that are stored in a database.
     ///
@@ -114,6 +120,7 @@ impl Drop for Leave {
         let own = REQUEST.with_borrow_mut(|now| std::mem::replace(now, self.0.take()));
         STORED.take();
         IS_INTERNAL.set(false);
+        turns::end();
         let Some(own) = own else {
             return;
         };
@@ -129,7 +136,24 @@ impl Drop for Leave {
 fn enter<T>(own: Option<Request>, request: impl FnOnce() -> T) -> T {
     let outer = REQUEST.with_borrow_mut(|now| std::mem::replace(now, own));
     let _leave = Leave(outer);
-    request()
+    supervised(&OfThread, request)
+}
+
+/// Supervises evaluations for the request of their thread.
+struct OfThread;
+
+impl Supervisor for OfThread {
+    fn check(&self) -> Result<(), CommandError> {
+        check()?;
+        turns::take(check)
+    }
+
+    fn memory(&self) -> Option<Box<dyn MemoryShare>> {
+        REQUEST.with_borrow(|request| {
+            let source = request.as_ref()?.kept.source.upgrade()?;
+            Some(source.memory())
+        })
+    }
 }
 
 /// The request of a thread, for threads that help it.

@@ -54,10 +54,9 @@ impl IndexKeys {
     /// number in a path means both an array index and a field.
     pub fn generate(&mut self, spec: &IndexSpec, doc: &Doc, id_bytes: usize) -> Result<()> {
         self.clear();
-        if spec
-            .partial
-            .as_ref()
-            .is_some_and(|partial| !partial.filter.matches(doc))
+        // An interrupted filter must not leave out a key.
+        if let Some(partial) = &spec.partial
+            && !partial.filter.try_matches(doc)?
         {
             return Ok(());
         }

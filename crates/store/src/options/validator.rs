@@ -10,6 +10,7 @@ use frond_query::script::{Script, ScriptHost, ScriptSource};
 
 use crate::environment::environment as request_environment;
 use crate::error::{Error, Result, command};
+use crate::scripts::check as check_request;
 
 /// Which writes are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,9 +109,12 @@ impl Validator {
         Ok(self.filter.clone())
     }
 
-    /// A document fails if an expression cannot be evaluated for it.
+    /// A document fails if an expression cannot be evaluated for it, unless the reason is an interruption.
     fn passes(&self, doc: &Doc) -> Result<bool> {
-        Ok(self.filter()?.try_matches(doc).unwrap_or(false))
+        match self.filter()?.try_matches(doc) {
+            Ok(passes) => Ok(passes),
+            Err(_) => check_request().map(|()| false).map_err(Error::from),
+        }
     }
 }
 
