@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::access::User;
 use crate::addresses::Addresses;
-use crate::exec::Held;
+use crate::exec::{Held, Owner};
 use crate::fail_points::Effect;
 use crate::last_error::LastError;
 use crate::logins::Progress;
@@ -211,6 +211,8 @@ pub struct ClientState {
     pub session: Option<(SessionId, Instant)>,
     /// The logged-in user as of the last check; see [`crate::authentication::current_user`].
     pub identity: Option<Arc<User>>,
+    /// The tickets of that user.
+    pub tickets: Owner,
     /// The login that was begun, and those that failed.
     pub login: Progress,
     /// Set by a message that holds a secret: its bytes are overwritten when it is handled.

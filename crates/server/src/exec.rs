@@ -5,16 +5,22 @@
 //! it without a thread. There are more threads than tickets: writers that all wait for room keep no reader waiting, and
 //! commands that read memory only, among them `ping`, `currentOp` and `killOp`, need no ticket.
 //!
-//! Long commands must not keep short ones waiting. While somebody waits for a ticket, those who have held theirs for a
+//! Long commands must not keep short ones waiting. While a command waits for a ticket, those that have held theirs for a
 //! while get another kind of ticket, of which there are as many, and their own is free again.
+//!
+//! One user's commands must not keep those of others waiting: a fifth of the tickets of each kind is left to other users. Without
+//! logins all commands are those of one user, who may have all tickets.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use frond_auth::UserName;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 
 use frond_error::{Error, ErrorCode, Result};
@@ -58,7 +64,7 @@ impl Lane {
     /// The number of its tickets for commands that turned out to be long.
     fn long_tickets(self) -> usize {
         match self {
-            Lane::Read | Lane::Write | Lane::Transaction => 64,
+            Lane::Read | Lane::Write | Lane::Transaction => 80,
             // They all are.
             Lane::Maintenance => 0,
         }
@@ -67,9 +73,14 @@ impl Lane {
     /// The number of its tickets.
     pub fn tickets(self) -> usize {
         match self {
-            Lane::Read | Lane::Write | Lane::Transaction => 64,
-            Lane::Maintenance => 32,
+            Lane::Read | Lane::Write | Lane::Transaction => 80,
+            Lane::Maintenance => 40,
         }
+    }
+
+    /// As many of `tickets` as one user may hold.
+    fn of_one_user(tickets: usize) -> usize {
+        tickets / 5 * 4
     }
 
     /// What a command waits for that has no ticket, for `currentOp`.
@@ -88,7 +99,7 @@ impl Lane {
 const LOOK: Duration = Duration::from_millis(25);
 
 /// The most tickets of a lane that are held, with those of long commands and of those that wait for room for a reply.
-const PLACES: usize = 64 + 64 + WAITING_MAX;
+const PLACES: usize = 80 + 80 + WAITING_MAX;
 
 /// What a place holds.
 mod place {
@@ -104,20 +115,96 @@ mod place {
     pub const GIVEN_BACK: u8 = 4;
 }
 
-/// The tickets of a lane.
-struct Tickets {
+/// The tickets that one user may hold.
+pub struct UserTickets {
+    name: UserName,
+    lanes: [UserLane; Lane::ALL.len()],
+}
+
+/// The tickets of a lane that one user may hold.
+struct UserLane {
     usual: Semaphore,
     long: Semaphore,
-    places: [AtomicU8; PLACES],
+}
+
+impl UserTickets {
+    fn new(name: &UserName) -> UserTickets {
+        UserTickets {
+            name: name.clone(),
+            lanes: Lane::ALL.map(|lane| UserLane {
+                usual: Semaphore::new(Lane::of_one_user(lane.tickets())),
+                long: Semaphore::new(Lane::of_one_user(lane.long_tickets())),
+            }),
+        }
+    }
+
+    /// The user.
+    pub fn name(&self) -> &UserName {
+        &self.name
+    }
+
+    fn of(&self, lane: Lane) -> &UserLane {
+        let [read, write, maintenance, transaction] = &self.lanes;
+        match lane {
+            Lane::Read => read,
+            Lane::Write => write,
+            Lane::Maintenance => maintenance,
+            Lane::Transaction => transaction,
+        }
+    }
+}
+
+/// The user of a command, if there are logins.
+pub type Owner = Option<Arc<UserTickets>>;
+
+/// Takes a ticket for good, if there is one.
+fn try_take(tickets: &Semaphore) -> bool {
+    match tickets.try_acquire() {
+        Ok(permit) => {
+            permit.forget();
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// The tickets of a lane.
+struct Tickets {
+    lane: Lane,
+    usual: Semaphore,
+    long: Semaphore,
+    places: [Place; PLACES],
     waiting: AtomicUsize,
+}
+
+/// A place for a ticket that is held.
+struct Place {
+    state: AtomicU8,
+    owner: Mutex<Owner>,
+}
+
+impl Place {
+    fn free() -> Place {
+        Place {
+            state: AtomicU8::new(place::FREE),
+            owner: Mutex::new(None),
+        }
+    }
+
+    fn changes(&self, from: u8, to: u8) -> bool {
+        self.state
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
 }
 
 impl Tickets {
     fn new(lane: Lane) -> Tickets {
         Tickets {
+            lane,
             usual: Semaphore::new(lane.tickets()),
             long: Semaphore::new(lane.long_tickets()),
-            places: [const { AtomicU8::new(place::FREE) }; PLACES],
+            places: std::array::from_fn(|_| Place::free()),
             waiting: AtomicUsize::new(0),
         }
     }
@@ -125,46 +212,51 @@ impl Tickets {
     /// The place of a ticket that was just taken. None if there is none free: then it is not given back before its end.
     fn place(&self) -> Option<usize> {
         self.places.iter().position(|place| {
-            place.load(Ordering::Relaxed) == place::FREE
-                && (place.compare_exchange(
-                    place::FREE,
-                    place::NEW,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                ))
-                .is_ok()
+            place.state.load(Ordering::Relaxed) == place::FREE
+                && place.changes(place::FREE, place::NEW)
         })
     }
 
     /// Sets what a place holds, and gives back the ticket that it held.
-    fn give_back(&self, place: Option<usize>, then: u8) {
-        let place = place.and_then(|place| self.places.get(place));
-        match place.map_or(place::NEW, |place| place.swap(then, Ordering::Relaxed)) {
+    fn give_back(&self, place: &Place, then: u8) {
+        let mut owner = place.owner.lock();
+        match place.state.swap(then, Ordering::Relaxed) {
             place::FREE | place::GIVEN_BACK => {}
-            place::LONG => self.long.add_permits(1),
-            _ => self.usual.add_permits(1),
+            place::LONG => self.release(owner.take(), |lane| &lane.long, &self.long),
+            _ => self.release(owner.take(), |lane| &lane.usual, &self.usual),
         }
+    }
+
+    fn release(&self, owner: Owner, of_user: fn(&UserLane) -> &Semaphore, tickets: &Semaphore) {
+        if let Some(owner) = owner {
+            of_user(owner.of(self.lane)).add_permits(1);
+        }
+        tickets.add_permits(1);
     }
 
     /// Moves the tickets of long commands.
     fn look(&self) {
-        let changes = |place: &AtomicU8, from, to| {
-            place
-                .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        };
         for place in &self.places {
-            if changes(place, place::NEW, place::SEEN)
-                || place.load(Ordering::Relaxed) != place::SEEN
+            if place.changes(place::NEW, place::SEEN)
+                || place.state.load(Ordering::Relaxed) != place::SEEN
             {
                 continue;
             }
-            let Ok(permit) = self.long.try_acquire() else {
+            // Its command cannot give it back meanwhile.
+            let owner = place.owner.lock();
+            let of_user = owner.as_ref().map(|owner| owner.of(self.lane));
+            if !of_user.is_none_or(|lane| try_take(&lane.long)) {
                 continue;
-            };
-            if changes(place, place::SEEN, place::LONG) {
-                permit.forget();
+            }
+            let is_taken = try_take(&self.long);
+            if is_taken && place.changes(place::SEEN, place::LONG) {
+                of_user.inspect(|lane| lane.usual.add_permits(1));
                 self.usual.add_permits(1);
+                continue;
+            }
+            of_user.inspect(|lane| lane.long.add_permits(1));
+            if is_taken {
+                self.long.add_permits(1);
             }
         }
     }
@@ -208,6 +300,8 @@ impl Lanes {
 pub struct Ticket<'e> {
     tickets: &'e Tickets,
     held: Held,
+    /// Of a ticket without a place.
+    owner: Owner,
 }
 
 /// A ticket that is held, for the command that runs with it.
@@ -226,7 +320,14 @@ impl Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.tickets.give_back(self.held.place, place::FREE);
+        match self.held.place.and_then(|at| self.tickets.places.get(at)) {
+            Some(place) => self.tickets.give_back(place, place::FREE),
+            None => {
+                let usual = &self.tickets.usual;
+                self.tickets
+                    .release(self.owner.take(), |lane| &lane.usual, usual);
+            }
+        }
     }
 }
 
@@ -235,6 +336,8 @@ pub struct Executor {
     /// The threads.
     pub pool: Pool,
     lanes: Arc<Lanes>,
+    /// Those of the users whose connections are open.
+    users: Mutex<HashMap<UserName, Weak<UserTickets>>>,
     watcher: JoinHandle<()>,
 }
 
@@ -260,6 +363,7 @@ impl Executor {
         Ok(Executor {
             pool,
             lanes,
+            users: Mutex::default(),
             watcher: tokio::spawn(async move { watched.watch().await }),
         })
     }
@@ -274,37 +378,68 @@ impl Executor {
         self.lanes.of(lane).usual.available_permits()
     }
 
-    fn taken(&self, lane: Lane) -> Ticket<'_> {
+    /// The tickets of a user.
+    pub fn user(&self, name: &UserName) -> Arc<UserTickets> {
+        let mut users = self.users.lock();
+        if let Some(known) = users.get(name).and_then(Weak::upgrade) {
+            return known;
+        }
+        users.retain(|_, user| user.strong_count() > 0);
+        let user = Arc::new(UserTickets::new(name));
+        users.insert(name.clone(), Arc::downgrade(&user));
+        user
+    }
+
+    fn taken(&self, lane: Lane, owner: Owner) -> Ticket<'_> {
         let tickets = self.lanes.of(lane);
-        let place = tickets.place();
+        let at = tickets.place();
+        let owner = match at.and_then(|at| tickets.places.get(at)) {
+            Some(place) => {
+                *place.owner.lock() = owner;
+                None
+            }
+            None => owner,
+        };
         Ticket {
             tickets,
-            held: Held { lane, place },
+            held: Held { lane, place: at },
+            owner,
         }
     }
 
-    /// A ticket, if there is one.
-    pub fn try_ticket(&self, lane: Lane) -> Option<Ticket<'_>> {
-        self.lanes.of(lane).usual.try_acquire().ok()?.forget();
-        Some(self.taken(lane))
+    /// A ticket for a command of `owner`, if there is one.
+    pub fn try_ticket(&self, lane: Lane, owner: &Owner) -> Option<Ticket<'_>> {
+        let of_user = owner.as_ref().map(|owner| &owner.of(lane).usual);
+        if !of_user.is_none_or(try_take) {
+            return None;
+        }
+        if !try_take(&self.lanes.of(lane).usual) {
+            of_user.inspect(|tickets| tickets.add_permits(1));
+            return None;
+        }
+        Some(self.taken(lane, owner.clone()))
     }
 
-    /// Waits for a ticket. Those who wait get theirs in their order.
-    pub async fn ticket(&self, lane: Lane) -> Option<Ticket<'_>> {
+    /// Waits for a ticket for a command of `owner`. Those who wait get theirs in their order.
+    pub async fn ticket(&self, lane: Lane, owner: &Owner) -> Option<Ticket<'_>> {
         let tickets = self.lanes.of(lane);
         let _waiting = Waiting::begin(&tickets.waiting);
         self.lanes.wanted.notify_one();
-        // It is never closed, so there is one.
+        // They are never closed, so there is one.
+        let of_user = match owner {
+            Some(owner) => Some(owner.of(lane).usual.acquire().await.ok()?),
+            None => None,
+        };
         tickets.usual.acquire().await.ok()?.forget();
-        Some(self.taken(lane))
+        of_user.into_iter().for_each(SemaphorePermit::forget);
+        Some(self.taken(lane, owner.clone()))
     }
 
     /// Gives a ticket back whose command goes on without it.
     pub fn give_back(&self, held: Held) {
-        if held.place.is_some() {
-            self.lanes
-                .of(held.lane)
-                .give_back(held.place, place::GIVEN_BACK);
+        let tickets = self.lanes.of(held.lane);
+        if let Some(place) = held.place.and_then(|at| tickets.places.get(at)) {
+            tickets.give_back(place, place::GIVEN_BACK);
         }
         self.pool.leave();
     }
@@ -353,11 +488,11 @@ mod tests {
     #[tokio::test]
     async fn a_lane_without_tickets_keeps_no_other_waiting() {
         let executor = Executor::new().unwrap();
-        let held: Vec<_> = std::iter::from_fn(|| executor.try_ticket(Lane::Write)).collect();
+        let held: Vec<_> = std::iter::from_fn(|| executor.try_ticket(Lane::Write, &None)).collect();
         assert_eq!(held.len(), Lane::Write.tickets());
         assert_eq!(executor.available(Lane::Write), 0);
-        assert!(executor.try_ticket(Lane::Read).is_some());
-        let (next, ()) = tokio::join!(executor.ticket(Lane::Write), async {
+        assert!(executor.try_ticket(Lane::Read, &None).is_some());
+        let (next, ()) = tokio::join!(executor.ticket(Lane::Write, &None), async {
             tokio::task::yield_now().await;
             drop(held);
         });
@@ -370,18 +505,56 @@ mod tests {
         let all = Lane::Read.tickets() + Lane::Read.long_tickets();
         let mut held = Vec::new();
         for _ in 0..all {
-            held.push(executor.ticket(Lane::Read).await.unwrap());
+            held.push(executor.ticket(Lane::Read, &None).await.unwrap());
         }
-        let more = tokio::time::timeout(4 * LOOK, executor.ticket(Lane::Read));
+        let more = tokio::time::timeout(4 * LOOK, executor.ticket(Lane::Read, &None));
         assert!(more.await.is_err(), "their number is bounded");
-        assert!(executor.try_ticket(Lane::Write).is_some());
+        assert!(executor.try_ticket(Lane::Write, &None).is_some());
         // One that is given back early is not given back twice.
         executor.give_back(held[0].held());
-        let extra = executor.ticket(Lane::Read).await.unwrap();
+        let extra = executor.ticket(Lane::Read, &None).await.unwrap();
         drop((held, extra));
         let tickets = executor.lanes.of(Lane::Read);
         assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
         assert_eq!(tickets.long.available_permits(), Lane::Read.long_tickets());
         assert_eq!(tickets.waiting.load(Ordering::Relaxed), 0);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn one_user_leaves_tickets_for_others() {
+        let executor = Executor::new().unwrap();
+        let name = |name: &str| UserName {
+            name: name.to_owned(),
+            db: "admin".to_owned(),
+        };
+        let greedy = Some(executor.user(&name("greedy")));
+        assert!(Arc::ptr_eq(
+            &executor.user(&name("greedy")),
+            greedy.as_ref().unwrap()
+        ));
+        // First all usual ones, then all that become those of long commands.
+        let mut held = Vec::new();
+        let limit = Lane::of_one_user(Lane::Read.tickets() + Lane::Read.long_tickets());
+        for _ in 0..limit {
+            held.push(executor.ticket(Lane::Read, &greedy).await.unwrap());
+        }
+        let more = tokio::time::timeout(8 * LOOK, executor.ticket(Lane::Read, &greedy));
+        assert!(more.await.is_err(), "their number is bounded");
+        assert!(executor.try_ticket(Lane::Read, &greedy).is_none());
+        let other = Some(executor.user(&name("other")));
+        let others: Vec<_> =
+            std::iter::from_fn(|| executor.try_ticket(Lane::Read, &other)).collect();
+        assert_eq!(others.len(), Lane::Read.tickets() / 5);
+        drop((held, others));
+        assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
+        let lane = greedy.as_ref().unwrap().of(Lane::Read);
+        let free = (
+            lane.usual.available_permits(),
+            lane.long.available_permits(),
+        );
+        let usual = Lane::of_one_user(Lane::Read.tickets());
+        assert_eq!(free, (usual, Lane::of_one_user(Lane::Read.long_tickets())));
+        drop((greedy, other));
+        executor.user(&name("third"));
+        assert_eq!(executor.users.lock().len(), 1);
     }
 }

@@ -18,7 +18,7 @@ use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
-use crate::exec::{Lane, Ticket};
+use crate::exec::{Lane, Owner, Ticket};
 use crate::log::{Component, Severity};
 use crate::message::{
     Handled, Inflated, announce, handle, inflate, is_statement, is_stranger, lane, log_malformed,
@@ -380,7 +380,7 @@ where
             let lane = lane.filter(|_| !is_done);
             let ticket = match lane {
                 None => None,
-                Some(lane) => match server.executor.try_ticket(lane) {
+                Some(lane) => match server.executor.try_ticket(lane, self.owner()) {
                     None => self.queue_or_share(lane).await?,
                     ticket => ticket,
                 },
@@ -443,6 +443,18 @@ where
         }
     }
 
+    /// The tickets of the user of this connection.
+    fn owner(&mut self) -> &Owner {
+        let state = &mut *self.client.state;
+        match (&state.identity, &state.tickets) {
+            (None, None) => {}
+            (Some(user), Some(tickets)) if user.name == *tickets.name() => {}
+            (None, Some(_)) => state.tickets = None,
+            (Some(user), _) => state.tickets = Some(self.client.server.executor.user(&user.name)),
+        }
+        &state.tickets
+    }
+
     /// Takes a ticket of a lane that has none. Writers may hold them all and wait for open transactions, so the statements of
     /// transactions have tickets of their own.
     async fn queue_or_share(&mut self, lane: Lane) -> Result<Option<Ticket<'a>>, End> {
@@ -450,7 +462,7 @@ where
         if !is_statement(current(&self.inflated, &self.frames)) {
             return self.queue(lane).await;
         }
-        match server.executor.try_ticket(Lane::Transaction) {
+        match server.executor.try_ticket(Lane::Transaction, self.owner()) {
             None => self.queue(Lane::Transaction).await,
             ticket => Ok(ticket),
         }
@@ -466,12 +478,13 @@ where
         } else {
             connection.running.lock().waits_for = Some(lane.ticket_name());
         }
+        let owner = self.owner().clone();
         let began = Instant::now();
         let is_shown = self.client.state.announced || self.client.state.resumed.is_some();
         let ticket = async {
             tokio::select! {
                 biased;
-                ticket = server.executor.ticket(lane) => ticket,
+                ticket = server.executor.ticket(lane, &owner) => ticket,
                 () = interrupted(connection), if is_shown => None,
                 () = until(deadline) => None,
             }

@@ -545,7 +545,7 @@ async fn a_write_that_has_waited_for_the_journal_needs_no_ticket() {
         served.until_waiting("c", 1)[0].get_str("waitingFor") == Some("the journal")
     });
     let executor = &served.test.server.executor;
-    let tickets: Vec<_> = std::iter::from_fn(|| executor.try_ticket(Lane::Write)).collect();
+    let tickets: Vec<_> = std::iter::from_fn(|| executor.try_ticket(Lane::Write, &None)).collect();
     assert_eq!(tickets.len(), Lane::Write.tickets());
     drop(stuck);
     assert_eq!(client.receive().get_i32("n"), Some(1));
