@@ -1,6 +1,7 @@
 //! Running the server: start, signals, clean shutdown.
 
 use std::fs::Permissions;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use frond_store::{
     ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions, StorageOptions,
     StoreOptions,
 };
-use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
@@ -87,8 +87,7 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
         }
     };
     if !settings.honor_umask {
-        // Whatever is created from here on is for the owner only; where that is not meant, permissions are set.
-        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+        frond_files::only_for_owner();
     }
     let handles = HandleLimit::raise();
     let log = match Log::open(&settings) {
@@ -569,6 +568,7 @@ async fn drain_connections(server: &Server) {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
     rotate: Signal,
 }
 
@@ -577,6 +577,7 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
             rotate: signal(SignalKind::user_defined1())?,
         })
     }
@@ -588,6 +589,8 @@ impl Signals {
             let name = tokio::select! {
                 _ = self.terminate.recv() => "SIGTERM",
                 _ = self.interrupt.recv() => "SIGINT",
+                // As mongod: the end of a terminal is no crash.
+                _ = self.hangup.recv() => "SIGHUP",
                 _ = stop.wait_for(|stop| *stop) => return,
                 _ = self.rotate.recv() => {
                     if let Err(error) = server.log.rotate() {
@@ -618,9 +621,12 @@ struct PidFile(std::path::PathBuf);
 impl PidFile {
     fn write(path: std::path::PathBuf) -> Result<PidFile, String> {
         let failed = |error| format!("cannot write the pid file {}: {error}", path.display());
-        std::fs::write(&path, format!("{}\n", std::process::id())).map_err(failed)?;
+        let mut file = frond_files::replace(&path).map_err(failed)?;
+        file.write_all(format!("{}\n", std::process::id()).as_bytes())
+            .map_err(failed)?;
         // As mongod's: other programs of the machine look for the process.
-        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(failed)?;
+        file.set_permissions(Permissions::from_mode(0o644))
+            .map_err(failed)?;
         Ok(PidFile(path))
     }
 }
