@@ -33,6 +33,7 @@ impl From<Broken> for LoginError {
 
 async fn run(link: &mut impl Link, db: &str, command: &Doc) -> Result<DocBuf, Broken> {
     link.send(db, command).await?;
+    link.ended().await?;
     link.receive().await
 }
 
