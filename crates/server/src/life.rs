@@ -568,7 +568,8 @@ async fn drain_connections(server: &Server) {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    hangup: Signal,
+    /// None if it is ignored, as `nohup` has it.
+    hangup: Option<Signal>,
     rotate: Signal,
 }
 
@@ -577,7 +578,10 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup: match hangup_is_ignored() {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
             rotate: signal(SignalKind::user_defined1())?,
         })
     }
@@ -590,7 +594,7 @@ impl Signals {
                 _ = self.terminate.recv() => "SIGTERM",
                 _ = self.interrupt.recv() => "SIGINT",
                 // As mongod: the end of a terminal is no crash.
-                _ = self.hangup.recv() => "SIGHUP",
+                () = received(&mut self.hangup) => "SIGHUP",
                 _ = stop.wait_for(|stop| *stop) => return,
                 _ = self.rotate.recv() => {
                     if let Err(error) = server.log.rotate() {
@@ -613,6 +617,24 @@ impl Signals {
             return;
         }
     }
+}
+
+/// Returns when a signal has come; never if it is not handled.
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether whoever started the process chose that the end of the terminal does not end it.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 != 0)
 }
 
 /// A file with the process id, removed on shutdown.

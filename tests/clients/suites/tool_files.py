@@ -255,6 +255,13 @@ def the_end_of_a_terminal_is_a_clean_end(setting):
         server.start()
         server.process.send_signal(signal.SIGHUP)
         equal(server.process.wait(PATIENCE), 0)
+    # As `nohup` starts it.
+    with Server(BINARY, wrap=["env", "--ignore-signal=HUP"]) as server:
+        server.start()
+        server.process.send_signal(signal.SIGHUP)
+        with server.connect() as connection:
+            equal(connection.command({"ping": 1})["ok"], 1)
+        server.stop()
 
 
 run(Setting())
