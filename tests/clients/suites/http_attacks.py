@@ -34,13 +34,10 @@ def basic(user, password):
 
 
 class Setting:
-    def __init__(self):
-        self.port = free_port()
-        self.server = Server(BINARY, ["--httpPort", str(self.port), "--httpHosts", "frond.monitoring.svc"])
-        self.server.start()
-        self.secured_port = free_port()
-        self.secured = SecuredServer(BINARY, ["--httpPort", str(self.secured_port)])
-        self.secured.start()
+    """The ports of a server without logins and of one with them."""
+
+    def __init__(self, port, secured_port):
+        self.port, self.secured_port = port, secured_port
 
 
 @test
@@ -104,7 +101,7 @@ def is_open(connection):
 
 @test
 def guesses_of_a_password_are_slow(setting):
-    user, password = setting.secured.ADMIN
+    user, password = SecuredServer.ADMIN
     equal(ask(setting.secured_port, "/metrics", basic(user, password))[0], 200)
     statuses, ends = [], time.monotonic() + 5
     began = time.monotonic()
@@ -130,4 +127,14 @@ def guesses_of_a_password_are_slow(setting):
     equal(ask(setting.secured_port, "/metrics", basic(user, password))[0], 200)
 
 
-run(Setting())
+def main():
+    setting = Setting(free_port(), free_port())
+    options = ["--httpPort", str(setting.port), "--httpHosts", "frond.monitoring.svc"]
+    with Server(BINARY, options) as server, SecuredServer(BINARY, ["--httpPort", str(setting.secured_port)]) as secured:
+        server.start()
+        secured.start()
+        run(setting)
+
+
+if __name__ == "__main__":
+    main()

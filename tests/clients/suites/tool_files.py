@@ -61,18 +61,20 @@ def check(folder, at_least):
 class Setting:
     """A server that was started with umask 0."""
 
-    def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="frond-files-", dir=os.environ["FROND_FOLDER"])
+    def __init__(self, folder):
+        self.folder = folder
         self.own = os.path.join(self.folder, "server")
         os.makedirs(self.own, mode=0o700)
         options = ["--logpath", f"{self.own}/server.log", "--pidfilepath", f"{self.own}/server.pid"]
         self.server = Server(BINARY, options, folder=os.path.join(self.folder, "harness"), replica_set="files")
         os.chmod(self.server.dbpath, 0o700)
+        self.uri = f"mongodb://127.0.0.1:{self.server.port}/?directConnection=true"
+        self.client = MongoClient(self.uri, serverSelectionTimeoutMS=PATIENCE * 1000)
+
+    def start(self):
         before = os.umask(0)
         self.server.start()
         os.umask(before)
-        self.uri = f"mongodb://127.0.0.1:{self.server.port}/?directConnection=true"
-        self.client = MongoClient(self.uri, serverSelectionTimeoutMS=PATIENCE * 1000)
         self.client.shop.c.insert_many([{"_id": n, "text": "x" * 200} for n in range(2000)])
         self.client.shop.c.create_index("text")
         self.client.admin.command("createUser", "ann", pwd="secret", roles=["root"])
@@ -264,4 +266,13 @@ def the_end_of_a_terminal_is_a_clean_end(setting):
         server.stop()
 
 
-run(Setting())
+def main():
+    with tempfile.TemporaryDirectory(prefix="frond-files-", dir=os.environ["FROND_FOLDER"]) as folder:
+        setting = Setting(folder)
+        with setting.server:
+            setting.start()
+            run(setting)
+
+
+if __name__ == "__main__":
+    main()
