@@ -13,6 +13,7 @@ use frond_wire::{Flags, HEADER_BYTES, Header, MAX_MESSAGE_BYTES, Reply, msg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use crate::access::User;
@@ -26,6 +27,9 @@ const APPLICATION: &str = "Frond console";
 
 /// How often a command is interrupted whose client went away, until its connection is closed.
 const KILL_PERIOD: Duration = Duration::from_millis(50);
+
+/// The longest time until a connection is open.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Opens connections of this process.
 pub struct InProcess {
@@ -66,6 +70,19 @@ impl Backend for InProcess {
     }
 
     async fn open(&self, ends: &Ends, user: Option<&Arc<User>>) -> Result<InProcessLink, Broken> {
+        match timeout(OPEN_TIME_MAX, self.connect(ends, user)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(Broken("the server has no time for a connection".to_owned())),
+        }
+    }
+}
+
+impl InProcess {
+    async fn connect(
+        &self,
+        ends: &Ends,
+        user: Option<&Arc<User>>,
+    ) -> Result<InProcessLink, Broken> {
         let broken = |error: io::Error| Broken(format!("no connection to the server: {error}"));
         let (near, far) = StdUnixStream::pair().map_err(broken)?;
         near.set_nonblocking(true).map_err(broken)?;
