@@ -225,6 +225,9 @@ def names_of_a_server_stay_in_the_folder(setting):
         if file is None:
             assert "name" in said, said
             equal(found, [], database)
+            # An archive makes no folders here, but where it is restored.
+            frond("export", "--uri", liar.uri, "--no-users", "--out", "all.archive", "--quiet", folder=folder, code=code)
+            equal(os.listdir(folder), [], database)
         else:
             assert os.path.join("in", "dump", file) in found, found
             assert all(name.startswith("in/dump/good/") for name in found), found
