@@ -627,7 +627,7 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Whether whoever started the process chose that the end of the terminal does not end it.
+/// Whether the process was started with the signal ignored.
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status
