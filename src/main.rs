@@ -11,6 +11,9 @@ use clap::{Command, FromArgMatches, Subcommand};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Commands whose files are for every user of the machine: reports of benchmarks and manual pages. The server has a setting of its own.
+const PUBLIC_FILES: &[&str] = &["bench", "completions", "manual", "serve"];
+
 fn command_line() -> Command {
     Command::new("frond")
         .version(env!("CARGO_PKG_VERSION"))
@@ -39,6 +42,11 @@ fn command_line() -> Command {
 
 fn main() -> ExitCode {
     let arguments = command_line().get_matches();
+    if let Some((name, _)) = arguments.subcommand()
+        && !PUBLIC_FILES.contains(&name)
+    {
+        frond_files::only_for_owner();
+    }
     match arguments.subcommand() {
         Some(("serve", arguments)) => {
             allocator::return_memory_early();
@@ -69,6 +77,14 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         super::command_line().debug_assert();
+    }
+
+    #[test]
+    fn only_commands_that_exist_write_public_files() {
+        let command_line = super::command_line();
+        for name in super::PUBLIC_FILES {
+            assert!(command_line.find_subcommand(name).is_some(), "{name}");
+        }
     }
 
     #[test]

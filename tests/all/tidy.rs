@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bson", &[]),
     ("wire", &[]),
     ("error", &["bson"]),
+    ("files", &[]),
     ("auth", &["bson", "error"]),
     ("tls", &[]),
     ("client", &["auth", "bson", "tls", "wire"]),
@@ -34,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "client",
             "console",
             "error",
+            "files",
             "javascript",
             "query",
             "store",
@@ -42,9 +44,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("backup", &["bson", "client", "store"]),
+    ("backup", &["bson", "client", "files", "store"]),
     ("bench", &["auth", "bson", "client", "tls", "wire"]),
-    ("transfer", &["auth", "bson", "client"]),
+    ("transfer", &["auth", "bson", "client", "files"]),
     (
         "fuzz",
         &[
@@ -54,7 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What the binary may name: it joins the server and the benchmarks.
-const BINARY_ARROWS: &[&str] = &["server", "backup", "bench", "transfer"];
+const BINARY_ARROWS: &[&str] = &["server", "backup", "bench", "files", "transfer"];
 
 /// Further crates that the binary's own tests may name.
 const BINARY_TEST_ARROWS: &[&str] = &["server", "auth", "bench", "bson", "tls", "wire"];

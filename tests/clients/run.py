@@ -133,6 +133,8 @@ ALL = {
     "authorization": (300, python("authorization")),
     "migrate": (300, python("migrate")),
     "transfer": (120, python("transfer")),
+    "tool-files": (180, python("tool_files")),
+    "http": (120, python("http_attacks")),
     "login": (300, python("login")),
     "users-dumped": (120, python("users_dumped")),
     "secrets": (120, python("secrets_kept")),

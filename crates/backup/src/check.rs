@@ -29,13 +29,14 @@ pub struct Findings {
 pub fn check(repository: &Repository, stop: &AtomicBool, meter: &mut Meter) -> Result<Findings> {
     let mut findings = Findings::default();
     let all = repository.list()?;
-    meter.begin(all.iter().map(Description::stored_bytes).sum());
+    let bytes = all.iter().map(Description::stored_bytes);
+    meter.begin(bytes.fold(0, u64::saturating_add));
     let mut found: Vec<(String, HashSet<Extent>)> = Vec::new();
     for backup in &all {
         let mut extents = HashSet::new();
         for part in &backup.parts {
             let path = repository.folder(&backup.id).join(&part.name);
-            let len = path.metadata().map(|metadata| metadata.len());
+            let len = path.symlink_metadata().map(|metadata| metadata.len());
             match len {
                 Ok(len) if len != part.bytes => findings.problems.push(format!(
                     "{} has {len} bytes and should have {}",

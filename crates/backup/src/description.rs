@@ -26,6 +26,9 @@ impl StoreId {
         }
         for (byte, pair) in bytes.iter_mut().zip(digits.0) {
             let pair = std::str::from_utf8(pair).ok()?;
+            if pair.starts_with('+') {
+                return None;
+            }
             *byte = u8::from_str_radix(pair, 16).ok()?;
         }
         Some(StoreId(bytes))
@@ -79,7 +82,8 @@ pub struct Description {
 impl Description {
     /// All bytes of its files.
     pub fn stored_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.bytes).sum()
+        let parts = self.parts.iter().map(|part| part.bytes);
+        parts.fold(0, u64::saturating_add)
     }
 
     /// As text.
@@ -148,7 +152,13 @@ impl Description {
             }
             None => return Err("it has no format version".to_owned()),
         }
-        read(&doc).ok_or_else(|| "a field is missing".to_owned())
+        let found = read(&doc).ok_or("a field is missing")?;
+        // They become parts of paths.
+        let parts = found.parts.iter().map(|part| &part.name);
+        for name in [&found.id].into_iter().chain(&found.parent).chain(parts) {
+            frond_files::component(name).map_err(|error| error.to_string())?;
+        }
+        Ok(found)
     }
 }
 
@@ -229,7 +239,20 @@ mod tests {
             assert!(Description::parse(&damaged).is_err());
             assert!(Description::parse(&text[..text.len() / 2]).is_err());
         }
+        for name in ["..", "../x", "/etc/x", "", "a\0"] {
+            let mut hostile = description.clone();
+            hostile.parts[0].name = name.to_owned();
+            let error = Description::parse(&hostile.to_json()).unwrap_err();
+            assert!(error.contains("cannot be the name"), "{name:?}: {error}");
+            let mut hostile = description.clone();
+            hostile.parent = Some(name.to_owned());
+            assert!(Description::parse(&hostile.to_json()).is_err(), "{name:?}");
+            hostile = description.clone();
+            hostile.id = name.to_owned();
+            assert!(Description::parse(&hostile.to_json()).is_err(), "{name:?}");
+        }
         assert_eq!(StoreId::parse("a7"), None);
+        assert_eq!(StoreId::parse(&"+1".repeat(16)), None);
         let id = StoreId([3; 16]);
         assert_eq!(StoreId::parse(&id.to_string()), Some(id));
     }

@@ -16,9 +16,26 @@ pub struct Extent {
 /// Bytes of an extent in a list.
 pub const EXTENT_BYTES: usize = 24;
 
+/// A longer extent is damage.
+pub const EXTENT_BYTES_MAX: u64 = 1 << 30;
+
+/// No file is longer.
+const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
+
+impl Extent {
+    fn is_possible(&self) -> bool {
+        let end = self.offset.checked_add(self.len);
+        self.len <= EXTENT_BYTES_MAX && end.is_some_and(|end| end <= FILE_BYTES_MAX)
+    }
+}
+
 /// The extents of a packed list.
-pub fn unpack(bytes: &[u8]) -> impl Iterator<Item = Extent> {
-    bytes.as_chunks::<EXTENT_BYTES>().0.iter().map(|packed| {
+///
+/// # Errors
+/// A text if they cannot be those of a data file.
+pub fn unpack(bytes: &[u8]) -> Result<Vec<Extent>, String> {
+    let (packed, rest) = bytes.as_chunks::<EXTENT_BYTES>();
+    let extents = packed.iter().map(|packed| {
         let word = |at: usize| {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&packed[at..at + 8]);
@@ -29,7 +46,12 @@ pub fn unpack(bytes: &[u8]) -> impl Iterator<Item = Extent> {
             len: word(8),
             birth: word(16),
         }
-    })
+    });
+    let extents: Vec<Extent> = extents.collect();
+    match rest.is_empty() && extents.iter().all(Extent::is_possible) {
+        true => Ok(extents),
+        false => Err("the list of extents is no list of parts of a data file".to_owned()),
+    }
 }
 
 /// The packed list of extents.
@@ -143,8 +165,14 @@ mod tests {
     #[test]
     fn lists_are_packed_and_unpacked() {
         let list = [extent(8192, 4096), extent(1 << 40, 1)];
-        assert_eq!(unpack(&pack(&list)).collect::<Vec<_>>(), list);
-        assert_eq!(unpack(&[1; 23]).count(), 0);
+        assert_eq!(unpack(&pack(&list)).unwrap(), list);
+        assert!(unpack(&[1; 23]).is_err());
+        for (offset, len) in [(0, 1 << 40), (u64::MAX, 1), (i64::MAX as u64, 1)] {
+            assert!(
+                unpack(&pack(&[extent(offset, len)])).is_err(),
+                "{offset} {len}"
+            );
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The archived log of one store: files of pieces and marks.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -40,6 +40,9 @@ pub struct LogWriter {
 impl LogWriter {
     /// Opens the log in a folder, which is created if need be. A torn end is cut off.
     pub fn open(folder: &Path) -> Result<LogWriter> {
+        if let Some(all) = folder.parent() {
+            files::create_folder(all)?;
+        }
         files::create_folder(folder)?;
         let mut writer = LogWriter {
             folder: folder.to_owned(),
@@ -78,7 +81,7 @@ impl LogWriter {
         if !is_next || is_full {
             self.sync()?;
             let path = self.folder.join(format!("{from:016x}{ENDING}"));
-            let file = OpenOptions::new().create(true).append(true).open(&path);
+            let file = frond_files::append(&path);
             let file = file.map_err(Error::io("creating", &path))?;
             let len = file.metadata().map_err(Error::io("reading", &path))?.len();
             files::sync_folder(&self.folder)?;
@@ -94,7 +97,7 @@ impl LogWriter {
         if self.open.is_none() {
             // A file that begins with a mark starts at its position.
             let path = self.folder.join(format!("{:016x}{ENDING}", mark.position));
-            let file = OpenOptions::new().create(true).append(true).open(&path);
+            let file = frond_files::append(&path);
             let file = file.map_err(Error::io("creating", &path))?;
             let len = file.metadata().map_err(Error::io("reading", &path))?.len();
             self.open = Some((BufWriter::with_capacity(1 << 18, file), path, len));
@@ -155,7 +158,7 @@ fn cut_torn_end(path: &Path) -> Result<(Option<u64>, u64)> {
         let metadata = path.metadata().map_err(Error::io("reading", path))?;
         return Ok((end, metadata.len()));
     };
-    let cut = OpenOptions::new().write(true).open(path).and_then(|file| {
+    let cut = frond_files::open_to_write(path).and_then(|file| {
         file.set_len(len)?;
         file.sync_all()
     });

@@ -1,6 +1,6 @@
 //! The files of one backup, while they are written.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,8 @@ use crate::record::{Header, Kind};
 
 /// The description of a backup, in its folder or archive file.
 pub const DESCRIPTION: &str = "backup.json";
+/// A longer description is damage: that of a million parts is shorter.
+pub const DESCRIPTION_BYTES_MAX: u64 = 64 << 20;
 /// The folder inside of an archive file.
 pub const ARCHIVE_FOLDER: &str = "frond-backup";
 
@@ -75,7 +77,7 @@ impl FolderSink {
             // A part of an earlier attempt is not appended to.
             let name = part_name(self.parts.len() + 1);
             let path = self.folder.join(&name);
-            let file = OpenOptions::new().write(true).create_new(true).open(&path);
+            let file = frond_files::create_new(&path);
             let file = file.map_err(Error::io("creating", &path))?;
             self.open = Some(BufWriter::with_capacity(1 << 20, file));
             self.parts.push(Part { name, bytes: 0 });

@@ -200,7 +200,7 @@ impl Archive {
                 match next {
                     Some(next)
                         if next.position == first.position
-                            || next.time - first.until <= MARKS_APART_MS => {}
+                            || next.time.saturating_sub(first.until) <= MARKS_APART_MS => {}
                     Some(next) => {
                         return Err(Error::Refused(format!(
                             "nothing was archived between {} and {}; {until_here}",

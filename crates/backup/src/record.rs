@@ -16,12 +16,11 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::extent::EXTENT_BYTES_MAX;
 
 const MAGIC: [u8; 4] = *b"FRBK";
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 48;
-/// A longer body is damage: no extent and no piece of the log is that long.
-const BODY_BYTES_MAX: u64 = 1 << 30;
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +59,18 @@ impl Kind {
             Kind::Mark,
         ];
         all.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// A longer body is damage.
+    fn body_bytes_max(self) -> u64 {
+        match self {
+            Kind::Head => 8192,
+            // A list, like every document of a server, has less than 16 MiB.
+            Kind::Extents => 16 << 20,
+            Kind::Extent => EXTENT_BYTES_MAX,
+            Kind::Log => 1 << 30,
+            Kind::Mark => 8,
+        }
     }
 
     /// The name for messages to people.
@@ -138,7 +149,7 @@ impl Header {
             len: word(32),
             checksum: low(40),
         };
-        (header.len <= BODY_BYTES_MAX).then_some(header)
+        (header.len <= header.kind.body_bytes_max()).then_some(header)
     }
 
     /// Whether this is the body.
@@ -173,7 +184,7 @@ pub struct Records<R> {
 impl Records<BufReader<File>> {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Records<BufReader<File>>> {
-        let file = File::open(path).map_err(Error::io("opening", path))?;
+        let file = frond_files::open(path).map_err(Error::io("opening", path))?;
         let len = file.metadata().map_err(Error::io("reading", path))?.len();
         Ok(Records {
             input: BufReader::with_capacity(1 << 16, file),

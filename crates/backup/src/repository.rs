@@ -8,8 +8,8 @@
 //! ```
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use frond_bson::extjson;
@@ -19,11 +19,14 @@ use crate::description::{Description, Part, StoreId};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, unpack};
 use crate::files;
-use crate::parts::{DESCRIPTION, part_name};
+use crate::parts::{DESCRIPTION, DESCRIPTION_BYTES_MAX, part_name};
 use crate::record::{Kind, Next, Records};
 
 const FORMAT_FILE: &str = "frond-repository";
 const FORMAT_TEXT: &str = "Frond backup repository, format 1\n";
+const FORMAT_BYTES_MAX: u64 = 4096;
+const BACKUPS: &str = "backups";
+const LOG: &str = "log";
 const PARTIAL: &str = ".partial";
 
 /// A directory with backups.
@@ -61,10 +64,10 @@ pub struct Partial {
 impl Repository {
     /// Opens a repository, or makes one in a directory that is empty or does not exist.
     pub fn create(path: &Path) -> Result<Repository> {
-        files::create_folder(path)?;
+        files::create_root(path)?;
         let format = path.join(FORMAT_FILE);
-        if !format.exists() {
-            let others = files::names(path)?;
+        if fs::symlink_metadata(&format).is_err() {
+            let others = files::names_of_root(path)?;
             if let Some(other) = others.iter().find(|name| !name.starts_with(FORMAT_FILE)) {
                 return Err(Error::Refused(format!(
                     "{} is not a repository of backups, and not empty: it has {other}; name an empty directory, or a file that \
@@ -80,10 +83,15 @@ impl Repository {
     /// Opens a repository that exists.
     pub fn open(path: &Path) -> Result<Repository> {
         let format = path.join(FORMAT_FILE);
-        match fs::read_to_string(&format) {
-            Ok(text) if text == FORMAT_TEXT => Ok(Repository {
-                path: path.to_owned(),
-            }),
+        match files::read_text(&format, FORMAT_BYTES_MAX) {
+            Ok(text) if text == FORMAT_TEXT => {
+                for folder in [BACKUPS, LOG].map(|name| path.join(name)) {
+                    frond_files::check_folder(&folder).map_err(Error::io("opening", &folder))?;
+                }
+                Ok(Repository {
+                    path: path.to_owned(),
+                })
+            }
             Ok(text) => Err(Error::Refused(format!(
                 "{} has an unknown format ({}); use the version of frond that wrote it",
                 path.display(),
@@ -106,9 +114,7 @@ impl Repository {
             Writer::Archive => ("archive.lock", "another archive runs in"),
         };
         let path = self.path.join(format!("{FORMAT_FILE}-{name}"));
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(Error::io("creating", &path))?;
+        let file = frond_files::append(&path).map_err(Error::io("creating", &path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -119,7 +125,7 @@ impl Repository {
     }
 
     fn backups_path(&self) -> PathBuf {
-        self.path.join("backups")
+        self.path.join(BACKUPS)
     }
 
     /// The folder of a complete backup.
@@ -129,7 +135,7 @@ impl Repository {
 
     /// The folder of the archived log of a store.
     pub fn log_folder(&self, store_id: &StoreId) -> PathBuf {
-        self.path.join("log").join(store_id.to_string())
+        self.path.join(LOG).join(store_id.to_string())
     }
 
     /// All complete backups, the oldest first.
@@ -139,7 +145,7 @@ impl Repository {
             if name.ends_with(PARTIAL) {
                 continue;
             }
-            found.push(read_description(&self.folder(&name).join(DESCRIPTION))?);
+            found.push(read_description(&self.folder(&name), &name)?);
         }
         found.sort_by(|a, b| (a.mark.time, &a.id).cmp(&(b.mark.time, &b.id)));
         Ok(found)
@@ -147,7 +153,7 @@ impl Repository {
 
     /// The stores whose log is archived.
     pub fn archived_stores(&self) -> Result<Vec<StoreId>> {
-        let names = files::names(&self.path.join("log"))?;
+        let names = files::names(&self.path.join(LOG))?;
         Ok(names
             .iter()
             .filter_map(|name| StoreId::parse(name))
@@ -201,7 +207,7 @@ impl Repository {
                 match records.skip_to_next()? {
                     Next::Record(_, header) if header.kind == Kind::Extents => {
                         records.body(&header, &mut body)?;
-                        all.extend(unpack(&body));
+                        all.extend(unpack(&body)?);
                     }
                     Next::Record(..) => {}
                     Next::End => break,
@@ -224,7 +230,10 @@ impl Repository {
     pub fn begin(&self, id: &str, store: &StoreId) -> Result<PathBuf> {
         files::create_folder(&self.backups_path())?;
         let folder = self.partial_folder(id, store);
-        fs::create_dir(&folder).map_err(Error::io("creating", &folder))?;
+        if !frond_files::create_folder(&folder).map_err(Error::io("creating", &folder))? {
+            let what = format!("{} exists already", folder.display());
+            return Err(Error::Refused(what));
+        }
         files::sync_folder(&self.backups_path())?;
         Ok(folder)
     }
@@ -263,7 +272,7 @@ impl Repository {
 fn keep_extents(path: &Path, extents: &mut HashSet<Extent>) -> Result<u64> {
     let mut records = Records::open(path)?;
     let temporary = path.with_extension("tmp");
-    let created = File::create(&temporary).map_err(Error::io("creating", &temporary))?;
+    let created = frond_files::replace(&temporary).map_err(Error::io("creating", &temporary))?;
     let mut out = std::io::BufWriter::with_capacity(1 << 20, created);
     let (mut body, mut kept, mut dropped) = (Vec::new(), 0, false);
     while let Next::Record(_, header) = records.next()? {
@@ -301,17 +310,168 @@ fn keep_extents(path: &Path, extents: &mut HashSet<Extent>) -> Result<u64> {
     Ok(kept)
 }
 
-/// Reads a description.
-pub fn read_description(path: &Path) -> Result<Description> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|mut file| file.read_to_string(&mut text));
-    read.map_err(Error::io("reading", path))?;
-    let parsed = Description::parse(&text);
-    parsed.map_err(|what| Error::Damaged(path.to_owned(), 0, what))
+/// Reads the description of a complete backup, whose name is that of its folder.
+fn read_description(folder: &Path, name: &str) -> Result<Description> {
+    frond_files::check_folder(folder).map_err(Error::io("reading", folder))?;
+    let path = folder.join(DESCRIPTION);
+    let text = files::read_text(&path, DESCRIPTION_BYTES_MAX);
+    let parsed = Description::parse(&text.map_err(Error::io("reading", &path))?);
+    let of_folder = parsed.and_then(|found| match found.id == name {
+        true => Ok(found),
+        false => Err(format!("it describes the backup {:?}", found.id)),
+    });
+    of_folder.map_err(|what| Error::Damaged(path, 0, what))
 }
 
 /// The name of a backup of this moment.
 pub fn new_id(time: i64) -> String {
     let text = extjson::format_millis(time);
     text.replace(['-', ':', '.'], "")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::log_store::LogWriter;
+    use crate::mark::Mark;
+    use crate::parts::{FolderSink, Sink};
+
+    const STORE: StoreId = StoreId([7; 16]);
+
+    /// A repository with one backup.
+    fn with_backup(path: &Path) -> Repository {
+        let repository = Repository::create(path).unwrap();
+        let folder = repository.begin("one", &STORE).unwrap();
+        let mut sink = Box::new(FolderSink::new(&folder, &repository.folder("one"), vec![]));
+        sink.put(Kind::Extents, [0; 3], &[]).unwrap();
+        sink.finish(Description {
+            id: "one".to_owned(),
+            parent: None,
+            store_id: STORE,
+            generation: 1,
+            finished: 1,
+            mark: Mark {
+                time: 1,
+                until: 1,
+                position: 1,
+                stamp: None,
+            },
+            log_from: 0,
+            log_end: 1,
+            extents: 0,
+            extent_bytes: 0,
+            copied_bytes: 0,
+            parts: vec![],
+        })
+        .unwrap();
+        repository
+    }
+
+    /// Moves a file or folder elsewhere, and leaves a link to it.
+    fn replace_by_link(path: &Path, elsewhere: &Path) {
+        let to = elsewhere.join("moved");
+        fs::rename(path, &to).unwrap();
+        symlink(&to, path).unwrap();
+    }
+
+    fn refused<T>(result: Result<T>, what: &str) {
+        match result {
+            Ok(_) => panic!("{what}: it was followed"),
+            Err(error) => assert!(
+                error.to_string().contains("symbolic link"),
+                "{what}: {error}"
+            ),
+        }
+    }
+
+    #[test]
+    fn links_in_a_repository_are_refused() {
+        for name in [
+            "frond-repository",
+            "backups",
+            "backups/one",
+            "backups/one/backup.json",
+            "backups/one/part-000001.frbk",
+            "log",
+        ] {
+            let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let repository = with_backup(root.path());
+            LogWriter::open(&repository.log_folder(&STORE)).unwrap();
+            replace_by_link(&root.path().join(name), elsewhere.path());
+            let read = Repository::open(root.path()).and_then(|repository| {
+                let all = repository.list()?;
+                repository.extents(&all[0])
+            });
+            refused(read, name);
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_through_links_of_a_repository() {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let target = elsewhere.path().join("target");
+        let root = tempfile::tempdir().unwrap();
+        let repository = with_backup(root.path());
+        symlink(&target, root.path().join("frond-repository-backup.lock")).unwrap();
+        refused(repository.lock(Writer::Backup), "the lock");
+        symlink(&target, repository.partial_folder("two", &STORE)).unwrap();
+        refused(repository.begin("two", &STORE), "the folder of a backup");
+        refused(repository.read_partial("two", &STORE), "an interrupted one");
+        fs::create_dir(root.path().join("log")).unwrap();
+        symlink(&target, repository.log_folder(&STORE)).unwrap();
+        refused(LogWriter::open(&repository.log_folder(&STORE)), "the log");
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_repository_may_be_named_by_a_link() {
+        let (root, links) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        with_backup(root.path());
+        let link = links.path().join("link");
+        symlink(root.path(), &link).unwrap();
+        let repository = Repository::create(&link).unwrap();
+        assert_eq!(repository.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_backup_has_the_name_of_its_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let repository = with_backup(root.path());
+        fs::rename(repository.folder("one"), repository.folder("two")).unwrap();
+        let error = repository.list().unwrap_err().to_string();
+        assert!(error.contains("it describes the backup \"one\""), "{error}");
+    }
+
+    #[test]
+    fn files_of_a_repository_are_for_the_owner_only() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/repository");
+        let repository = with_backup(&path);
+        let _lock = repository.lock(Writer::Archive).unwrap();
+        let mut log = LogWriter::open(&repository.log_folder(&STORE)).unwrap();
+        log.piece(1, 2, &[1]).unwrap();
+        let mut folders = vec![root.path().join("a")];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+            for entry in fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => {
+                        assert_eq!(mode(&path), 0o600, "{}", path.display());
+                        files += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(files, 5);
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
 }

@@ -12,8 +12,9 @@ use frond_store::backup::{RestorePoint, RestoreTarget, Restored};
 use crate::description::Description;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, unpack};
+use crate::files;
 use crate::mark::Mark;
-use crate::parts::DESCRIPTION;
+use crate::parts::{DESCRIPTION, DESCRIPTION_BYTES_MAX};
 use crate::plan::Plan;
 use crate::progress::Meter;
 use crate::record::{HEADER_BYTES, Header, Kind, Next, Records};
@@ -62,7 +63,8 @@ pub fn from_repository(
     let places = find_extents(&parts, &needed, backup)?;
     let mut target = RestoreTarget::create(dbpath)?;
     let written = (|| {
-        meter.begin(needed.iter().map(|extent| extent.len).sum());
+        let bytes = needed.iter().map(|extent| extent.len);
+        meter.begin(bytes.fold(0, u64::saturating_add));
         write_extents(&parts, places, &mut target, stop, meter)?;
         let mut head = None;
         let mut body = Vec::new();
@@ -194,7 +196,7 @@ fn write_extents(
         let file = match &open {
             Some((at, file)) if *at == part => file,
             _ => {
-                let file = File::open(path).map_err(Error::io("opening", path))?;
+                let file = frond_files::open(path).map_err(Error::io("opening", path))?;
                 &open.insert((part, file)).1
             }
         };
@@ -274,16 +276,19 @@ impl Reading<'_> {
         let decoder = zstd::stream::read::Decoder::new(input).map_err(failed)?;
         let mut archive = tar::Archive::new(decoder);
         meter.begin(0);
-        for entry in archive.entries().map_err(failed)? {
+        // Raw: long names and other extensions, which could have any length, are in no archive of ours.
+        for entry in archive.entries().map_err(failed)?.raw(true) {
             let mut entry = entry.map_err(failed)?;
+            if !entry.header().entry_type().is_file() {
+                continue;
+            }
             let name = entry.path().map_err(failed)?.into_owned();
             let name = name
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned());
             let name = name.unwrap_or_default();
             if name == DESCRIPTION {
-                let mut text = String::new();
-                entry.read_to_string(&mut text).map_err(failed)?;
+                let text = files::text_of(&mut entry, DESCRIPTION_BYTES_MAX).map_err(failed)?;
                 let parsed = Description::parse(&text);
                 let parsed = parsed.map_err(|what| Error::Damaged(PathBuf::from(&name), 0, what));
                 self.description = Some(parsed?);
@@ -317,8 +322,9 @@ impl Reading<'_> {
             match header.kind {
                 Kind::Head => self.head = Some(body.clone()),
                 Kind::Extents => {
-                    let extents = unpack(&body);
-                    self.needed.extend(extents.inspect(|_| self.listed += 1));
+                    let extents = unpack(&body)?;
+                    self.listed += extents.len() as u64;
+                    self.needed.extend(extents);
                 }
                 Kind::Extent => {
                     let extent = Extent {
@@ -354,5 +360,112 @@ impl Reading<'_> {
                 }
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    type Member<'a> = (&'a str, tar::EntryType, &'a [u8]);
+
+    fn archive(members: &[Member<'_>]) -> Vec<u8> {
+        let encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        let mut tar = tar::Builder::new(encoder);
+        for (name, kind, bytes) in members {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_entry_type(*kind);
+            if kind.is_symlink() {
+                header.set_link_name("/etc/passwd").unwrap();
+            }
+            let name = format!("frond-backup/{name}");
+            tar.append_data(&mut header, name, *bytes).unwrap();
+        }
+        tar.into_inner().unwrap().finish().unwrap()
+    }
+
+    /// The error of a restore, which must leave nothing behind.
+    fn refused(archive: &[u8]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let dbpath = folder.path().join("db");
+        let stop = AtomicBool::new(false);
+        let path = Path::new("archive");
+        let restored = from_archive_file(archive, path, &dbpath, &stop, &mut Meter::new(true));
+        assert_eq!(std::fs::read_dir(&dbpath).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        restored
+            .err()
+            .map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn hostile_archives_are_refused() {
+        use tar::EntryType::{GNULongName, Regular, Symlink, XHeader};
+
+        let record = |kind: Kind, body: &[u8]| {
+            let mut out = Header::new(kind, [0; 3], body).encode().to_vec();
+            out.extend_from_slice(body);
+            out
+        };
+        let bomb = vec![b' '; (DESCRIPTION_BYTES_MAX + 1) as usize];
+        let long = vec![b'x'; 32 << 20];
+        let list = crate::extent::pack(&[Extent {
+            offset: u64::MAX - 5,
+            len: 10,
+            birth: 1,
+        }]);
+        let impossible = record(Kind::Extents, &list);
+        let head = record(Kind::Head, &[0; 9000]);
+        let mut endless = Header::new(Kind::Extents, [0; 3], &[]).encode();
+        // The length of the body.
+        endless[32..40].copy_from_slice(&(1u64 << 62).to_le_bytes());
+        let cases: [(&str, Vec<Member<'_>>, &str); 8] = [
+            ("nothing", vec![], "its end is missing"),
+            ("a bomb", vec![(DESCRIPTION, Regular, &bomb)], "more than"),
+            (
+                "a long name",
+                vec![("x", GNULongName, &long)],
+                "its end is missing",
+            ),
+            (
+                "an extension",
+                vec![("x", XHeader, &long)],
+                "its end is missing",
+            ),
+            (
+                "a link",
+                vec![("part-000001.frbk", Symlink, b"")],
+                "its end is missing",
+            ),
+            (
+                "an impossible extent",
+                vec![("part-000001.frbk", Regular, &impossible)],
+                "no list of parts",
+            ),
+            (
+                "an endless record",
+                vec![("part-000001.frbk", Regular, &endless)],
+                "no whole record",
+            ),
+            (
+                "a large head",
+                vec![("part-000001.frbk", Regular, &head)],
+                "no whole record",
+            ),
+        ];
+        for (what, members, why) in cases {
+            let error = refused(&archive(&members));
+            assert!(error.contains(why), "{what}: {error}");
+        }
+        let mut torn = archive(&[("part-000001.frbk", Regular, &record(Kind::Log, &[1; 100]))]);
+        torn.truncate(torn.len() - 10);
+        assert!(!refused(&torn).is_empty());
+        let mut other = Vec::new();
+        other.write_all(b"no archive").unwrap();
+        assert!(!refused(&other).is_empty());
     }
 }

@@ -129,11 +129,11 @@ pub fn newest_whole(repository: &Repository, store_id: StoreId) -> Result<Option
 
 /// Makes a full backup in an archive file.
 pub fn to_archive_file(source: &Source, path: &Path, meter: &mut Meter) -> Result<Description> {
-    if path.exists() {
+    if std::fs::symlink_metadata(path).is_ok() {
         return Err(Error::Refused(format!("{} exists already", path.display())));
     }
     let temporary = temporary_of(path);
-    let file = File::create(&temporary).map_err(Error::io("creating", &temporary))?;
+    let file = frond_files::replace(&temporary).map_err(Error::io("creating", &temporary))?;
     let end = |file: File, path: &Path| {
         let synced = file.sync_all();
         synced.map_err(Error::io("writing", path))?;
@@ -274,7 +274,13 @@ impl Taking {
                 seen.begin = Some(begin);
             }
             Event::Extents(packed) => {
-                seen.extents.extend(unpack(packed));
+                seen.extents.extend(unpack(packed)?);
+                let announced = seen.begin.as_ref().map_or(0, |begin| begin.extents);
+                if seen.extents.len() as u64 > announced {
+                    return Err("the server lists more extents than it announced"
+                        .to_owned()
+                        .into());
+                }
                 sink.put(Kind::Extents, [0; 3], packed)?;
             }
             Event::Head(bytes) => {

@@ -1,6 +1,7 @@
 //! The interface between the console and the server.
 
 use std::fmt;
+use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf};
 
@@ -19,6 +20,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Names of this server, in lower case, that browsers may use besides its addresses.
     fn host_names(&self) -> &[String];
 
+    /// The delay of the answer to a failed login. Zero turns off pauses between logins, too.
+    fn failed_login_delay(&self) -> Duration;
+
     /// Opens a connection, as a driver at the client's address would, for a user or for nobody.
     fn open(
         &self,
@@ -32,12 +36,11 @@ pub trait Link: Send + 'static {
     /// See [`Backend::User`].
     type User;
 
-    /// Runs a command of a database, and returns the number of bytes of its reply.
-    fn send(
-        &mut self,
-        db: &str,
-        command: &Doc,
-    ) -> impl Future<Output = Result<usize, Broken>> + Send;
+    /// Sends a command of a database.
+    fn send(&mut self, db: &str, command: &Doc) -> impl Future<Output = Result<(), Broken>> + Send;
+
+    /// Waits for the end of that command, and returns the number of bytes of its reply.
+    fn ended(&mut self) -> impl Future<Output = Result<usize, Broken>> + Send;
 
     /// The reply of that command.
     fn receive(&mut self) -> impl Future<Output = Result<DocBuf, Broken>> + Send;

@@ -11,8 +11,12 @@ pub mod http;
 mod login;
 mod origin;
 mod page;
+mod room;
 mod sessions;
+mod throttle;
 
 pub use backend::{Backend, Broken, Link};
 pub use console::{Console, TOKEN};
 pub use login::{Login, LoginError, log_in};
+pub use origin::check as check_origin;
+pub use throttle::LoginThrottle;

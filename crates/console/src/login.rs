@@ -1,5 +1,7 @@
 //! Logging a user in, by SCRAM over a connection of the server, which counts and delays failures as for every client.
 
+use std::time::Duration;
+
 use frond_auth::scram::{ClientPassword, Mechanism};
 use frond_bson::{Doc, DocBuf, Value, doc};
 use zeroize::Zeroizing;
@@ -33,6 +35,7 @@ impl From<Broken> for LoginError {
 
 async fn run(link: &mut impl Link, db: &str, command: &Doc) -> Result<DocBuf, Broken> {
     link.send(db, command).await?;
+    link.ended().await?;
     link.receive().await
 }
 
@@ -48,8 +51,18 @@ async fn step(link: &mut impl Link, db: &str, command: &Doc) -> Result<DocBuf, L
     }
 }
 
+/// The longest time of a login, with the delays of the server.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
 /// Logs in over a connection.
 pub async fn log_in<L: Link>(link: &mut L, login: Login) -> Result<L::User, LoginError> {
+    match tokio::time::timeout(TIME_MAX, converse(link, login)).await {
+        Ok(done) => done,
+        Err(_) => Err(Broken("the login took too long".to_owned()).into()),
+    }
+}
+
+async fn converse<L: Link>(link: &mut L, login: Login) -> Result<L::User, LoginError> {
     let Login { user, db, password } = login;
     let asks = doc! {"hello": 1, "saslSupportedMechs": format!("{db}.{user}")};
     let hello = run(link, "admin", &asks).await?;

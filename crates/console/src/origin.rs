@@ -1,4 +1,4 @@
-//! Which pages may talk to the console.
+//! Which pages may talk to the server.
 //!
 //! A browser sends requests of any page to any address. Three checks keep other pages out: the host has to be one of this server (or a
 //! page whose name is pointed at this server's address could read everything), the origin has to be the host, and requests of the API carry

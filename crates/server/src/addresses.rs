@@ -1,8 +1,9 @@
 //! Counts the connections of each address.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
+use frond_console::http::network;
 use parking_lot::Mutex;
 
 /// Open connections by the address of their client.
@@ -47,18 +48,6 @@ impl Drop for Entered<'_> {
                 all.remove(&self.address);
             }
         }
-    }
-}
-
-/// The counted part of an address: a whole IPv4 address, or the /64 prefix of an IPv6 address, as one machine may use a
-/// whole /64.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let prefix = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from(prefix))
-        }
-        address => address,
     }
 }
 

@@ -9,6 +9,7 @@ mod arguments;
 mod authentication;
 mod authorization;
 mod background;
+mod backup_directory;
 mod backups;
 mod client;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Running the server: start, signals, clean shutdown.
 
 use std::fs::Permissions;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use frond_store::{
     ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions, StorageOptions,
     StoreOptions,
 };
-use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
@@ -87,8 +87,7 @@ pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
         }
     };
     if !settings.honor_umask {
-        // Whatever is created from here on is for the owner only; where that is not meant, permissions are set.
-        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+        frond_files::only_for_owner();
     }
     let handles = HandleLimit::raise();
     let log = match Log::open(&settings) {
@@ -569,6 +568,8 @@ async fn drain_connections(server: &Server) {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// None if it is ignored, as `nohup` has it.
+    hangup: Option<Signal>,
     rotate: Signal,
 }
 
@@ -577,6 +578,10 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: match hangup_is_ignored() {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
             rotate: signal(SignalKind::user_defined1())?,
         })
     }
@@ -588,6 +593,8 @@ impl Signals {
             let name = tokio::select! {
                 _ = self.terminate.recv() => "SIGTERM",
                 _ = self.interrupt.recv() => "SIGINT",
+                // As mongod: the end of a terminal is no crash.
+                () = received(&mut self.hangup) => "SIGHUP",
                 _ = stop.wait_for(|stop| *stop) => return,
                 _ = self.rotate.recv() => {
                     if let Err(error) = server.log.rotate() {
@@ -612,15 +619,36 @@ impl Signals {
     }
 }
 
+/// Returns when a signal has come; never if it is not handled.
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the process was started with the signal ignored.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 != 0)
+}
+
 /// A file with the process id, removed on shutdown.
 struct PidFile(std::path::PathBuf);
 
 impl PidFile {
     fn write(path: std::path::PathBuf) -> Result<PidFile, String> {
         let failed = |error| format!("cannot write the pid file {}: {error}", path.display());
-        std::fs::write(&path, format!("{}\n", std::process::id())).map_err(failed)?;
+        let mut file = frond_files::replace(&path).map_err(failed)?;
+        file.write_all(format!("{}\n", std::process::id()).as_bytes())
+            .map_err(failed)?;
         // As mongod's: other programs of the machine look for the process.
-        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(failed)?;
+        file.set_permissions(Permissions::from_mode(0o644))
+            .map_err(failed)?;
         Ok(PidFile(path))
     }
 }

@@ -8,11 +8,13 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use frond_bson::{Doc, DocBuf, Value, extjson};
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 
 use crate::settings::{LogFormat, LogRotate, Settings};
 use crate::system_log::{Level, SystemLog};
@@ -120,6 +122,9 @@ pub struct Log {
     components: [AtomicU8; Component::NAMED.len()],
     redacts: AtomicBool,
     path: Option<PathBuf>,
+    /// The path named a regular file at the start, and must do so after each rotation: not a link, and not a pipe, whose other end
+    /// could block every line.
+    is_regular: bool,
     sink: Mutex<Sink>,
     recent: Mutex<Recent>,
 }
@@ -140,6 +145,7 @@ struct Recent {
 impl Log {
     /// Opens the log that the settings ask for.
     pub fn open(settings: &Settings) -> Result<Log, String> {
+        let mut is_regular = false;
         let sink = match &settings.log_path {
             None if settings.syslog => Sink::System(SystemLog::open(&settings.syslog_facility)?),
             None => Sink::Stdout,
@@ -149,7 +155,11 @@ impl Log {
                 if !settings.log_append && path.exists() {
                     std::fs::rename(path, stamped(path)).map_err(failed)?;
                 }
-                Sink::File(open_append(path).map_err(failed)?)
+                let file = OpenOptions::new().create(true).append(true).open(path);
+                let file = file.map_err(failed)?;
+                let found = std::fs::symlink_metadata(path).map_err(failed)?;
+                is_regular = found.is_file();
+                Sink::File(file)
             }
         };
         Ok(Log {
@@ -161,6 +171,7 @@ impl Log {
                 .map(|own| AtomicU8::new(own.unwrap_or(INHERITED))),
             redacts: AtomicBool::new(settings.security.redacts_log),
             path: settings.log_path.clone(),
+            is_regular,
             sink: Mutex::new(sink),
             recent: Mutex::new(Recent::default()),
         })
@@ -331,10 +342,22 @@ impl Log {
             return Ok(());
         };
         let mut sink = self.sink.lock();
+        let mut options = OpenOptions::new();
+        options.append(true).create(true);
         if self.rotate == LogRotate::Rename {
             std::fs::rename(path, stamped(path))?;
+            options.create_new(true);
         }
-        *sink = Sink::File(open_append(path)?);
+        if self.is_regular {
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            options.custom_flags(flags.bits().cast_signed());
+        }
+        let file = options.open(path)?;
+        if self.is_regular && !file.metadata()?.is_file() {
+            let what = format!("{} is no regular file any more", path.display());
+            return Err(std::io::Error::other(what));
+        }
+        *sink = Sink::File(file);
         Ok(())
     }
 }
@@ -359,10 +382,6 @@ fn redact(out: &mut DocBuf, name: &str, value: &Value<'_>) {
         }
         _ => out.push(name, REDACTED),
     }
-}
-
-fn open_append(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// The name of a rotated log file.
@@ -544,5 +563,68 @@ mod tests {
         assert!(log.startup_warnings().is_empty());
         log.startup_warning(22120, "Access control is not enabled", &doc! {});
         assert!(log.startup_warnings()[0].starts_with('{'));
+    }
+
+    #[test]
+    fn a_rotation_writes_through_no_link_or_pipe() {
+        use std::os::unix::fs::symlink;
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let target = directory.path().join("target");
+        std::fs::write(&target, "untouched").unwrap();
+        let log = Log::open(&Settings {
+            log_path: Some(path.clone()),
+            log_rotate: LogRotate::Reopen,
+            log_append: true,
+            ..Settings::default()
+        })
+        .unwrap();
+        let moved = directory.path().join("moved");
+        std::fs::rename(&path, &moved).unwrap();
+        symlink(&target, &path).unwrap();
+        assert!(log.rotate().is_err());
+        std::fs::remove_file(&path).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(log.rotate().is_err());
+        std::fs::remove_file(&path).unwrap();
+        log.info(Component::Control, 1, "x", "still logged", &doc! {});
+        assert!(
+            std::fs::read_to_string(&moved)
+                .unwrap()
+                .contains("still logged")
+        );
+        log.rotate().unwrap();
+        log.info(Component::Control, 1, "x", "a new file", &doc! {});
+        assert!(
+            std::fs::read_to_string(&path)
+                .unwrap()
+                .contains("a new file")
+        );
+        assert_eq!(std::fs::read(&target).unwrap(), b"untouched");
+    }
+
+    #[test]
+    fn a_log_that_is_named_by_a_link_is_reopened_through_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, target) = (
+            directory.path().join("log"),
+            directory.path().join("target"),
+        );
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        let log = Log::open(&Settings {
+            log_path: Some(path),
+            log_rotate: LogRotate::Reopen,
+            log_append: true,
+            ..Settings::default()
+        })
+        .unwrap();
+        log.rotate().unwrap();
+        log.info(Component::Control, 1, "x", "through", &doc! {});
+        assert!(
+            std::fs::read_to_string(&target)
+                .unwrap()
+                .contains("through")
+        );
     }
 }

@@ -9,7 +9,7 @@ use frond_bson::{DocBuf, Value, doc, extjson};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, SET_COOKIE};
 use subtle::ConstantTimeEq;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use crate::backend::{Backend, Broken, Link};
@@ -17,7 +17,9 @@ use crate::http::{Body, Call, Refusal, Reply, Router, bytes, json};
 use crate::login::{Login, LoginError, log_in};
 use crate::origin;
 use crate::page::{FILES, file};
+use crate::room::{Room, SMALL_BYTES, WAIT_MAX, keep_for_text};
 use crate::sessions::{AGE_MAX, Session, Sessions};
+use crate::throttle::LoginThrottle;
 
 /// The header with the token.
 pub const TOKEN: HeaderName = HeaderName::from_static("x-frond-token");
@@ -34,17 +36,18 @@ const LOGINS_MAX: usize = 4;
 /// Bytes of a reply that the page shows.
 const REPLY_BYTES_MAX: usize = 8 << 20;
 
-/// Kibibytes of all requests and replies that are read, converted and sent at the same time.
-const ROOM_KIB: u32 = 32 << 10;
-
-/// A request or a reply in JSON, with what it is made from, takes so many times the bytes of one of them.
-const ROOM_FACTOR: usize = 4;
-
-/// Requests that need less than this take no room: there are fewer than connections.
-const SMALL_BYTES: usize = 16 << 10;
+/// Time in which the server has to take a command.
+const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How often sessions are looked at.
 const PERIOD: Duration = Duration::from_secs(10);
+
+/// Why a command does not run.
+const NO_ROOM: &str = "the console does too much at the moment; the command has not run: try again";
+
+/// Why a reply is not shown.
+const NO_ROOM_FOR_REPLY: &str =
+    "the console does too much at the moment to show the reply; the command has run";
 
 type SessionOf<B> = Session<<B as Backend>::User, <B as Backend>::Link>;
 
@@ -55,7 +58,8 @@ pub struct Console<B: Backend> {
     /// Of all pages, where there are no logins.
     anonymous: Arc<SessionOf<B>>,
     logins: Semaphore,
-    room: Arc<Semaphore>,
+    throttle: Arc<LoginThrottle>,
+    room: Room,
 }
 
 impl<B: Backend> Console<B> {
@@ -63,13 +67,14 @@ impl<B: Backend> Console<B> {
     ///
     /// # Errors
     /// If the system gives no random bytes.
-    pub fn new(backend: B) -> Result<Arc<Console<B>>, NoRandomness> {
+    pub fn new(backend: B, throttle: Arc<LoginThrottle>) -> Result<Arc<Console<B>>, NoRandomness> {
         Ok(Arc::new(Console {
             backend,
             sessions: Sessions::default(),
             anonymous: Arc::new(Session::new(None, None)?),
             logins: Semaphore::new(LOGINS_MAX),
-            room: Arc::new(Semaphore::new(ROOM_KIB as usize)),
+            throttle,
+            room: Room::default(),
         }))
     }
 
@@ -159,7 +164,11 @@ impl<B: Backend> Console<B> {
         let login = parse_login(&body)
             .ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "the login cannot be read"))?;
         let name = (login.user.clone(), login.db.clone());
-        let _turn = self.logins.acquire().await;
+        let delay = self.backend.failed_login_delay();
+        let from = call.ends.client.ip();
+        let attempt = (self.throttle).begin(from, &login.user, &login.db, delay)?;
+        let turn = tokio::time::timeout(WAIT_MAX, self.logins.acquire());
+        let _turn = (turn.await).map_err(|_| Refusal::busy("too many logins at the same time"))?;
         let link = self.backend.open(&call.ends, None).await;
         let mut link = link.map_err(|error| unavailable(&error))?;
         let user = match log_in(&mut link, login).await {
@@ -169,6 +178,7 @@ impl<B: Backend> Console<B> {
             }
             Err(LoginError::Broken(error)) => return Err(unavailable(&error)),
         };
+        self.throttle.succeeded(&attempt);
         let begun = Session::new(Some(user), Some(name)).and_then(|one| self.sessions.begin(one));
         let (id, session) = begun.map_err(|_| {
             let text = "the system gives no random bytes";
@@ -219,23 +229,26 @@ impl<B: Backend> Console<B> {
         let is_canonical = call.query("form").as_deref() == Some("canonical");
         let length = call.header(&CONTENT_LENGTH);
         let length = length.and_then(|text| text.parse().ok());
-        let _room = self
-            .room_for(length.unwrap_or(COMMAND_BYTES_MAX).min(COMMAND_BYTES_MAX))
-            .await;
-        let body = call.body(COMMAND_BYTES_MAX).await?;
-        let command = parse_command(&body)?;
+        let length = length.unwrap_or(COMMAND_BYTES_MAX).min(COMMAND_BYTES_MAX);
+        let room = self.room.take(length, NO_ROOM).await?;
+        let command = parse_command(&call.body(COMMAND_BYTES_MAX).await?)?;
         let mut link = match session.take_link() {
             Some(link) => link,
             None => (self.backend.open(&call.ends, session.user.as_ref()).await)
                 .map_err(|error| unavailable(&error))?,
         };
-        let length = (link.send(&db, &command).await).map_err(|error| unavailable(&error))?;
+        let sent = tokio::time::timeout(SEND_TIME_MAX, link.send(&db, &command)).await;
+        sent.map_err(|_| Refusal::busy(NO_ROOM))?
+            .map_err(|error| unavailable(&error))?;
+        // While the command runs, and while its reply waits for room, others have that of the request.
+        drop((command, room));
+        let length = (link.ended().await).map_err(|error| unavailable(&error))?;
         if length > REPLY_BYTES_MAX {
             let text =
                 "the reply is too large for this page; ask for less with a limit or a projection";
             return Err(Refusal::new(StatusCode::BAD_GATEWAY, text));
         }
-        let room = self.room_for(length).await;
+        let mut room = self.room.take(length, NO_ROOM_FOR_REPLY).await?;
         let reply = (link.receive().await).map_err(|error| unavailable(&error))?;
         session.keep_link(link);
         let text = match length > SMALL_BYTES {
@@ -244,21 +257,9 @@ impl<B: Backend> Console<B> {
                 .unwrap_or_default(),
             false => to_json(&reply, is_canonical),
         };
-        let body = match room {
-            Some(room) => Body::with_room(Bytes::from(text), room),
-            None => Body::from(Bytes::from(text)),
-        };
+        keep_for_text(&mut room, text.len());
+        let body = Body::with_room(Bytes::from(text), room);
         Ok(bytes(StatusCode::OK, "application/json", body))
-    }
-
-    /// Waits for room for a request or a reply of so many bytes.
-    async fn room_for(&self, length: usize) -> Option<OwnedSemaphorePermit> {
-        if length <= SMALL_BYTES {
-            return None;
-        }
-        let kib = u32::try_from(length.saturating_mul(ROOM_FACTOR) >> 10).unwrap_or(ROOM_KIB);
-        let room = self.room.clone().acquire_many_owned(kib.clamp(1, ROOM_KIB));
-        room.await.ok()
     }
 }
 

@@ -7,7 +7,7 @@ use frond_bson::Doc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
-use crate::http::{Ends, serve_connection};
+use crate::http::{Ends, Places, serve_connection};
 use crate::sessions::IDLE_MAX;
 
 /// A server with the user `ann` of `admin`, whose password is `pencil`. It echoes commands.
@@ -21,6 +21,7 @@ struct FakeLink {
     user: Option<String>,
     conversation: Option<ServerConversation>,
     reply: DocBuf,
+    hangs: bool,
     open: Arc<AtomicUsize>,
 }
 
@@ -42,12 +43,17 @@ impl Backend for Fake {
         &self.names
     }
 
+    fn failed_login_delay(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
     async fn open(&self, _: &Ends, user: Option<&String>) -> Result<FakeLink, Broken> {
         self.open.fetch_add(1, Ordering::Relaxed);
         Ok(FakeLink {
             user: user.cloned(),
             conversation: None,
             reply: DocBuf::new(),
+            hangs: false,
             open: self.open.clone(),
         })
     }
@@ -98,11 +104,16 @@ impl FakeLink {
 impl Link for FakeLink {
     type User = String;
 
-    async fn send(&mut self, db: &str, command: &Doc) -> Result<usize, Broken> {
-        if command.contains_key("hang") {
+    async fn send(&mut self, db: &str, command: &Doc) -> Result<(), Broken> {
+        self.hangs = command.contains_key("hang");
+        self.reply = self.answer(db, command);
+        Ok(())
+    }
+
+    async fn ended(&mut self) -> Result<usize, Broken> {
+        if self.hangs {
             std::future::pending::<()>().await;
         }
-        self.reply = self.answer(db, command);
         Ok(self.reply.len_bytes())
     }
 
@@ -122,11 +133,12 @@ struct Page {
 
 impl Page {
     fn new(needs_login: bool) -> Page {
-        let console = Console::new(Fake {
+        let fake = Fake {
             needs_login,
             names: vec!["db.example".to_owned()],
             open: Arc::default(),
-        });
+        };
+        let console = Console::new(fake, Arc::default());
         let console = console.unwrap();
         let router = Arc::new(console.routes(Router::new()));
         Page { console, router }
@@ -155,17 +167,19 @@ impl Page {
         body: &str,
     ) -> tokio::io::DuplexStream {
         let (mut near, far) = duplex(1 << 20);
-        let address = "127.0.0.1:28017".parse().unwrap();
+        let address: std::net::SocketAddr = "127.0.0.1:28017".parse().unwrap();
         let ends = Ends {
             client: address,
             server: address,
             is_secure: false,
         };
         let router = self.router.clone();
+        let place = Places::new(1, 1).enter(address.ip()).await.unwrap();
         tokio::spawn(serve_connection(
             far,
             ends,
             router,
+            place,
             std::future::pending::<()>(),
         ));
         let length = body.len();
@@ -303,6 +317,78 @@ async fn a_client_that_goes_away_ends_its_command() {
     page.until_links_are_open(true).await;
     drop(near);
     page.until_links_are_open(false).await;
+}
+
+/// Each needs a part of the room for its command, and nearly all of it for its reply.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_large_requests_at_once_are_all_answered() {
+    let page = Arc::new(Page::new(false));
+    let token = page.token("").await;
+    let headers = format!("Host: localhost\r\nx-frond-token: {token}\r\n");
+    let body = format!(
+        "{{\"large\": 7900000, \"pad\": \"{}\"}}",
+        "x".repeat(1000 << 10)
+    );
+    let requests: Vec<_> = (0..12)
+        .map(|_| {
+            let (page, headers, body) = (page.clone(), headers.clone(), body.clone());
+            tokio::spawn(async move { page.ask("POST", "/api/command", &headers, &body).await })
+        })
+        .collect();
+    let mut shown = 0;
+    for request in requests {
+        let (status, reply) = request.await.unwrap();
+        match status {
+            200 => shown += 1,
+            // On a slow machine.
+            _ => assert!(
+                status == 503 && reply.contains("retry-after: 1\r\n"),
+                "{status}"
+            ),
+        }
+    }
+    assert!(shown > 0);
+    let (status, reply) = page
+        .ask("POST", "/api/command", &headers, "{\"a\": 1}")
+        .await;
+    assert_eq!(status, 200, "{reply}");
+}
+
+/// Commands that run hold no room, however large they were.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_commands_that_run_keep_no_room() {
+    let page = Page::new(false);
+    let token = page.token("").await;
+    let headers = format!("Host: localhost\r\nx-frond-token: {token}\r\n");
+    let pad = "x".repeat(1000 << 10);
+    let hangs = format!("{{\"hang\": 1, \"pad\": \"{pad}\"}}");
+    let mut running = Vec::new();
+    for n in 1..=20 {
+        running.push(page.begin("POST", "/api/command", &headers, &hangs).await);
+        let all_run = async {
+            while page.open_links() < n {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let all_run = tokio::time::timeout(Duration::from_secs(120), all_run).await;
+        assert!(all_run.is_ok(), "the command {n} waits");
+    }
+    let body = format!("{{\"large\": 7900000, \"pad\": \"{pad}\"}}");
+    let (status, _) = page.ask("POST", "/api/command", &headers, &body).await;
+    assert_eq!(status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_of_a_password_are_slowed_down() {
+    let page = Page::new(true);
+    let mut statuses = Vec::new();
+    for _ in 0..14 {
+        let (status, reply) = page.log_in("ann", "wrong").await;
+        assert_eq!(status == 429, reply.contains("retry-after: "), "{reply}");
+        statuses.push(status);
+    }
+    assert_eq!(statuses[..11], [401; 11]);
+    assert!(statuses.contains(&429), "{statuses:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! A request.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use hyper::header::{COOKIE, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
+use super::places::Place;
 use super::reply::Refusal;
 
 /// Time limit for the body of a request.
@@ -32,12 +34,18 @@ pub struct Call {
     pub ends: Ends,
     head: Parts,
     body: Incoming,
+    place: Arc<Place>,
 }
 
 impl Call {
-    pub(super) fn new(request: Request<Incoming>, ends: Ends) -> Call {
+    pub(super) fn new(request: Request<Incoming>, ends: Ends, place: Arc<Place>) -> Call {
         let (head, body) = request.into_parts();
-        Call { ends, head, body }
+        Call {
+            ends,
+            head,
+            body,
+            place,
+        }
     }
 
     /// The method.
@@ -98,7 +106,10 @@ impl Call {
     /// The refusal of a body that is too large, too slow, or cut off.
     pub async fn body(&mut self, limit: usize) -> Result<Bytes, Refusal> {
         let body = Limited::new(&mut self.body, limit).collect();
-        match tokio::time::timeout(BODY_TIME_MAX, body).await {
+        self.place.waits();
+        let body = tokio::time::timeout(BODY_TIME_MAX, body).await;
+        self.place.goes_on();
+        match body {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

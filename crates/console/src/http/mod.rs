@@ -1,6 +1,7 @@
 //! HTTP/1.1: requests, replies, routes, and connections with limits.
 
 mod call;
+mod places;
 mod reply;
 mod router;
 mod serve;
@@ -9,6 +10,7 @@ mod tests;
 
 pub use call::{Call, Ends};
 pub use hyper::{StatusCode, header};
+pub use places::{Place, Places, network};
 pub use reply::{Body, Refusal, Reply, bytes, json, text};
 pub use router::Router;
 pub use serve::{CONNECTIONS_MAX, serve_connection};

@@ -6,9 +6,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
+
+use super::places::Busy;
 
 /// A reply.
 pub type Reply = Response<Body>;
@@ -19,21 +21,29 @@ pub struct Body {
     bytes: Bytes,
     /// Room for the bytes, which is given back when they are sent.
     room: Option<OwnedSemaphorePermit>,
+    /// Keeps the place of the connection until they are sent.
+    busy: Option<Busy>,
 }
 
 impl Body {
     /// A body with the room that it takes.
-    pub fn with_room(bytes: Bytes, room: OwnedSemaphorePermit) -> Body {
+    pub fn with_room(bytes: Bytes, room: Option<OwnedSemaphorePermit>) -> Body {
         Body {
             bytes,
-            room: Some(room),
+            room,
+            busy: None,
         }
+    }
+
+    /// Keeps the place of the connection until the body is sent.
+    pub(super) fn keep(&mut self, busy: Busy) {
+        self.busy = Some(busy);
     }
 }
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Body {
-        Body { bytes, room: None }
+        Body::with_room(bytes, None)
     }
 }
 
@@ -90,13 +100,32 @@ pub fn json(status: StatusCode, body: impl Into<String>) -> Reply {
 pub struct Refusal {
     status: StatusCode,
     message: String,
+    /// Seconds after which another try may succeed.
+    retry_after: Option<u64>,
 }
 
 impl Refusal {
     /// A refusal with a message for people.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Refusal {
-        let message = message.into();
-        Refusal { status, message }
+        Refusal {
+            status,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// A refusal because too much is done at the moment.
+    pub fn busy(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message).retry_after(1)
+    }
+
+    /// The same, with the seconds after which another try may succeed.
+    #[must_use]
+    pub fn retry_after(self, seconds: u64) -> Refusal {
+        Refusal {
+            retry_after: Some(seconds),
+            ..self
+        }
     }
 }
 
@@ -104,6 +133,10 @@ impl Refusal {
 impl From<Refusal> for Reply {
     fn from(refusal: Refusal) -> Reply {
         let error = frond_bson::doc! {"error": {"message": &refusal.message}};
-        json(refusal.status, frond_bson::extjson::to_relaxed(&error))
+        let mut reply = json(refusal.status, frond_bson::extjson::to_relaxed(&error));
+        if let Some(seconds) = refusal.retry_after {
+            reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        reply
     }
 }

@@ -28,8 +28,16 @@ fn router() -> Arc<Router> {
     Arc::new(router)
 }
 
+/// A place that no other connection wants.
+async fn place() -> Arc<Place> {
+    Places::new(1, 1)
+        .enter([127, 0, 0, 1].into())
+        .await
+        .unwrap()
+}
+
 /// The client's end of a connection.
-fn connect() -> DuplexStream {
+async fn connect() -> DuplexStream {
     let (near, far) = duplex(4 << 10);
     let address = ENDS.parse().unwrap();
     let ends = Ends {
@@ -41,6 +49,7 @@ fn connect() -> DuplexStream {
         far,
         ends,
         router(),
+        place().await,
         std::future::pending::<()>(),
     ));
     near
@@ -48,7 +57,7 @@ fn connect() -> DuplexStream {
 
 /// All that is sent for a request, whose connection is then closed.
 async fn sent(request: &str) -> String {
-    let mut near = connect();
+    let mut near = connect().await;
     // A request that is too large is refused before it is sent.
     let _ = near.write_all(request.as_bytes()).await;
     let mut all = Vec::new();
@@ -131,21 +140,21 @@ async fn closed(near: &mut DuplexStream) {
 #[tokio::test(start_paused = true)]
 async fn slow_clients_are_left() {
     // A head that never ends, byte by byte.
-    let mut near = connect();
+    let mut near = connect().await;
     for byte in b"GET /plain HTTP/1.1\r\nx: " {
         near.write_all(&[*byte]).await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     closed(&mut near).await;
     // Nothing at all, and nothing after a request.
-    closed(&mut connect()).await;
-    let mut near = connect();
+    closed(&mut connect().await).await;
+    let mut near = connect().await;
     near.write_all(b"GET /plain HTTP/1.1\r\n\r\n")
         .await
         .unwrap();
     closed(&mut near).await;
     // A reply that is not read.
-    let mut near = connect();
+    let mut near = connect().await;
     near.write_all(b"GET /large HTTP/1.1\r\n\r\n")
         .await
         .unwrap();
@@ -153,6 +162,65 @@ async fn slow_clients_are_left() {
     let mut all = Vec::new();
     near.read_to_end(&mut all).await.unwrap();
     assert!(all.len() < 1 << 20, "{}", all.len());
+    // One that is read so slowly that it would take an hour.
+    let mut near = connect().await;
+    near.write_all(b"GET /large HTTP/1.1\r\n\r\n")
+        .await
+        .unwrap();
+    let began = tokio::time::Instant::now();
+    let mut read = 0;
+    let mut some = [0; 4 << 10];
+    loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        match near.read(&mut some).await {
+            Ok(0) | Err(_) => break,
+            Ok(bytes) => read += bytes,
+        }
+    }
+    assert!(read < 1 << 20, "{read}");
+    assert!(
+        began.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_request_makes_room_for_another() {
+    let places = Places::new(2, 3);
+    let address = ENDS.parse().unwrap();
+    let ends = Ends {
+        client: address,
+        server: address,
+        is_secure: false,
+    };
+    let mut clients = Vec::new();
+    // Half a head, a body that does not come, and one that is answered.
+    for request in [
+        "GET /plain HTTP/1.1\r\nx: ",
+        "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\n",
+        "GET /plain?q=there HTTP/1.1\r\nConnection: close\r\n\r\n",
+    ] {
+        let place = places.enter(address.ip()).await.unwrap();
+        let (mut near, far) = duplex(4 << 10);
+        let stop = std::future::pending::<()>();
+        tokio::spawn(serve_connection(far, ends, router(), place, stop));
+        near.write_all(request.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        clients.push(near);
+    }
+    let began = tokio::time::Instant::now();
+    let mut replies = Vec::new();
+    for client in &mut clients {
+        let mut all = String::new();
+        let _ = client.read_to_string(&mut all).await;
+        replies.push((
+            all.contains("there"),
+            began.elapsed() < Duration::from_secs(5),
+        ));
+    }
+    // The first one made room; the second one had the time that a body has.
+    assert_eq!(replies, [(false, true), (false, false), (true, false)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +233,7 @@ async fn a_connection_ends_with_the_server() {
         is_secure: false,
     };
     let stop = tokio::time::sleep(Duration::from_secs(2));
-    let served = tokio::spawn(serve_connection(far, ends, router(), stop));
+    let served = tokio::spawn(serve_connection(far, ends, router(), place().await, stop));
     near.write_all(b"GET /never HTTP/1.1\r\n\r\n")
         .await
         .unwrap();

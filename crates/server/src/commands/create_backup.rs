@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frond_bson::{DocBuf, Value};
-use frond_error::{Error, ErrorCode, Result};
+use frond_error::{Error, Result};
 
 use super::{Command, Traits, backup_stream};
 use crate::authorization::{Action, Needs, Requested};
+use crate::backup_directory;
 use crate::context::{Context, unsupported_option};
 use crate::exec::{Lane, Work};
 
@@ -97,19 +98,16 @@ impl Command for BackupStart {
 }
 
 fn copy(cx: &mut Context<'_>, path: &str) -> Result<DocBuf> {
-    if !Path::new(path).is_absolute() {
-        return Err(Error::new(
-            ErrorCode::from_code(30),
-            "Destination path must be absolute",
-        ));
-    }
+    let settings = &cx.server.settings;
+    let root = settings.backup_root.as_deref();
+    let to = backup_directory::resolve(Path::new(path), &settings.db_path, root)?;
     cx.server.fsync_lock.check_unlocked("a backup")?;
     let source = cx.server.settings.db_path.display().to_string();
     let entry = cx.server.backups.begin_copy(source, path.to_owned())?;
     let progress = cx.limits.progress.insert(Arc::default()).clone();
     cx.connection.running.lock().progress = Some(progress);
     let throttle = cx.server.backups.throttle().clone();
-    let backup = cx.store().backup_to(Path::new(path), throttle)?;
+    let backup = cx.store().backup_to(&to, throttle)?;
     entry.show(backup.figures().clone());
     backup.run(&cx.limits)?;
     Ok(DocBuf::new())
@@ -241,6 +239,35 @@ mod tests {
         for (command, code) in cases {
             assert_eq!(server.code("admin", command.clone()), code, "{command:?}");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn copies_go_only_where_they_may() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        let mut server = TestServer::with(|settings| settings.backup_root = Some(root));
+        let data = server.server.settings.db_path.clone();
+        let inside = data.join("copy");
+        let below = folder.path().join("copy");
+        for (path, is_taken) in [
+            (inside.as_path(), false),
+            (data.as_path(), false),
+            (folder.path(), false),
+            (&below, true),
+        ] {
+            let text = path.to_str().unwrap();
+            for command in [
+                doc! {"createBackup": 1, "backupDir": text},
+                doc! {"backupStart": text},
+            ] {
+                match is_taken {
+                    false => assert_eq!(server.code("admin", command), 30, "{text}"),
+                    true if !below.exists() => drop(server.run("admin", command)),
+                    true => {}
+                }
+            }
+        }
+        assert!(!inside.exists() && below.exists());
     }
 
     #[test]

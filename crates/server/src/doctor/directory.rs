@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -148,6 +149,7 @@ pub fn directory(path: &Path) -> (Vec<Finding>, User) {
             "choose an empty directory, and copy the data over the network (docs/migrate.md)",
         ));
     }
+    found.extend(readable_by_others(path));
     found.push(match format_version(path) {
         Ok(version) => of_format(version, path.join("data.frond").exists()),
         Err(error) => Finding::problem(
@@ -157,6 +159,26 @@ pub fn directory(path: &Path) -> (Vec<Finding>, User) {
         ),
     });
     (found, user)
+}
+
+/// The files of the store are private, unless an older version, a copy or `honorSystemUmask` made them.
+fn readable_by_others(path: &Path) -> Option<Finding> {
+    let entries = std::fs::read_dir(path).ok()?;
+    let names = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let name = entry.file_name().into_string().ok()?;
+        let mode = entry.metadata().ok()?.permissions().mode();
+        (name.ends_with(".frond") && mode & 0o077 != 0).then_some(name)
+    });
+    let name = names.min()?;
+    Some(Finding::note(
+        "data directory",
+        format!(
+            "other users of the machine have permissions for {}",
+            path.join(name).display()
+        ),
+        "unless that is meant, take them away: chmod -R go= and the directory",
+    ))
 }
 
 fn of_format(version: Option<FormatVersion>, has_file: bool) -> Finding {
@@ -290,7 +312,13 @@ mod tests {
         LockFile::take(path).unwrap().release().unwrap();
         std::fs::write(path.join("data.frond"), "rubbish").unwrap();
         std::fs::write(path.join("WiredTiger"), "").unwrap();
+        let mode = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path.join("data.frond"), mode(0o600)).unwrap();
         assert_eq!(levels(&directory(path).0), [Problem, Problem]);
+        std::fs::set_permissions(path.join("data.frond"), mode(0o640)).unwrap();
+        let (found, _) = directory(path);
+        assert_eq!(levels(&found), [Problem, Note, Problem]);
+        assert!(found[1].what.contains("data.frond"), "{}", found[1].what);
         assert!(newest_file(path).is_some());
     }
 

@@ -13,6 +13,7 @@ use frond_wire::{Flags, HEADER_BYTES, Header, MAX_MESSAGE_BYTES, Reply, msg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use crate::access::User;
@@ -26,6 +27,9 @@ const APPLICATION: &str = "Frond console";
 
 /// How often a command is interrupted whose client went away, until its connection is closed.
 const KILL_PERIOD: Duration = Duration::from_millis(50);
+
+/// The longest time until a connection is open.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Opens connections of this process.
 pub struct InProcess {
@@ -61,7 +65,24 @@ impl Backend for InProcess {
         &self.host_names
     }
 
+    fn failed_login_delay(&self) -> Duration {
+        self.server.settings.logins.failed_delay
+    }
+
     async fn open(&self, ends: &Ends, user: Option<&Arc<User>>) -> Result<InProcessLink, Broken> {
+        match timeout(OPEN_TIME_MAX, self.connect(ends, user)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(Broken("the server has no time for a connection".to_owned())),
+        }
+    }
+}
+
+impl InProcess {
+    async fn connect(
+        &self,
+        ends: &Ends,
+        user: Option<&Arc<User>>,
+    ) -> Result<InProcessLink, Broken> {
         let broken = |error: io::Error| Broken(format!("no connection to the server: {error}"));
         let (near, far) = StdUnixStream::pair().map_err(broken)?;
         near.set_nonblocking(true).map_err(broken)?;
@@ -94,6 +115,7 @@ impl Backend for InProcess {
             },
         };
         link.send("admin", &hello).await?;
+        link.ended().await?;
         link.receive().await?;
         Ok(link)
     }
@@ -156,7 +178,7 @@ impl Drop for InProcessLink {
 impl Link for InProcessLink {
     type User = Arc<User>;
 
-    async fn send(&mut self, db: &str, command: &Doc) -> Result<usize, Broken> {
+    async fn send(&mut self, db: &str, command: &Doc) -> Result<(), Broken> {
         let mut body = DocBuf::with_capacity(command.len_bytes() + db.len() + 16);
         body.push_all(command);
         body.push("$db", db);
@@ -164,13 +186,15 @@ impl Link for InProcessLink {
         let body = Zeroizing::new(body.into_vec());
         self.request = self.request.wrapping_add(1);
         let message = Zeroizing::new(msg(self.request, 0, Flags::NONE, &body));
-        let mut header = [0; HEADER_BYTES];
         self.is_running = true;
-        let exchange = async {
-            self.stream.write_all(&message).await?;
-            self.stream.read_exact(&mut header).await
-        };
-        exchange.await.map_err(|_| closed())?;
+        let sent = self.stream.write_all(&message).await;
+        sent.map_err(|_| closed())
+    }
+
+    async fn ended(&mut self) -> Result<usize, Broken> {
+        let mut header = [0; HEADER_BYTES];
+        let read = self.stream.read_exact(&mut header).await;
+        read.map_err(|_| closed())?;
         self.is_running = false;
         let header = Header::parse(&header).map_err(|error| malformed(&error))?;
         let length = usize::try_from(header.length).unwrap_or_default();

@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::doc;
-use frond_console::http::{CONNECTIONS_MAX, Ends, Router, serve_connection};
+use frond_console::http::{CONNECTIONS_MAX, Ends, Place, Places, Router, serve_connection};
 use frond_wire::TLS_HANDSHAKE;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::addresses::Addresses as ClientAddresses;
 use crate::http::routes;
 use crate::log::Component;
 use crate::net::listen::{AddressError, Addresses};
@@ -44,8 +42,7 @@ pub fn accept_http(server: &Arc<Server>, addresses: Addresses) -> Result<(), Add
         error: io::Error::other(error),
     })?;
     let router = Arc::new(router);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let clients = Arc::new(ClientAddresses::default());
+    let places = Places::new(CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS);
     for listener in addresses.listen()? {
         let address = listener.local_addr().map(|address| address.to_string());
         let tls = (server.tls.as_ref()).map_or(TlsMode::Disabled, |tls| tls.mode);
@@ -64,7 +61,6 @@ pub fn accept_http(server: &Arc<Server>, addresses: Addresses) -> Result<(), Add
             listener,
             router.clone(),
             places.clone(),
-            clients.clone(),
         ));
     }
     Ok(())
@@ -74,34 +70,32 @@ async fn accept(
     server: Arc<Server>,
     listener: TcpListener,
     router: Arc<Router>,
-    places: Arc<Semaphore>,
-    clients: Arc<ClientAddresses>,
+    places: Arc<Places>,
 ) {
     let mut stop = server.stop_signal();
     loop {
         // Those who find no place wait to be accepted.
         let accepted = async {
-            let place = places.clone().acquire_owned().await;
-            (place, listener.accept().await)
+            let (stream, client) = listener.accept().await?;
+            let place = places.enter(client.ip()).await;
+            io::Result::Ok((stream, client, place))
         };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = stopped(&mut stop) => return,
             accepted = accepted => accepted,
         };
         match accepted {
-            Ok((stream, client)) => {
+            Ok((stream, client, Some(place))) => {
                 let (server, router) = (server.clone(), router.clone());
-                let clients = clients.clone();
                 tokio::spawn(async move {
-                    let _place = place;
-                    let entered = clients.enter(client.ip(), CONNECTIONS_PER_ADDRESS);
-                    if entered.is_none() {
-                        return;
+                    tokio::select! {
+                        () = place.lost() => {}
+                        // How it ended matters to its client only.
+                        _ = serve(&server, stream, client, router, place.clone()) => {}
                     }
-                    // How it ended matters to its client only.
-                    let _ = serve(&server, stream, client, router).await;
                 });
             }
+            Ok((_, _, None)) => {}
             Err(error) => {
                 server.log.error(
                     Component::Network,
@@ -121,6 +115,7 @@ async fn serve(
     mut stream: TcpStream,
     client: SocketAddr,
     router: Arc<Router>,
+    place: Arc<Place>,
 ) -> io::Result<()> {
     let _ = stream.set_nodelay(true);
     let mut stop = server.stop_signal();
@@ -130,7 +125,7 @@ async fn serve(
         is_secure: false,
     };
     let Some(tls) = &server.tls else {
-        serve_connection(stream, ends, router, stopped(&mut stop)).await;
+        serve_connection(stream, ends, router, place, stopped(&mut stop)).await;
         return Ok(());
     };
     let mut first = [0];
@@ -138,12 +133,12 @@ async fn serve(
     if bytes == 1 && first == [TLS_HANDSHAKE] {
         ends.is_secure = true;
         let stream = timeout(HANDSHAKE_MAX, secure(tls, stream)).await??;
-        serve_connection(stream, ends, router, stopped(&mut stop)).await;
+        serve_connection(stream, ends, router, place, stopped(&mut stop)).await;
     } else if tls.mode == TlsMode::Require {
         stream.write_all(NEEDS_TLS).await?;
         stream.shutdown().await?;
     } else {
-        serve_connection(stream, ends, router, stopped(&mut stop)).await;
+        serve_connection(stream, ends, router, place, stopped(&mut stop)).await;
     }
     Ok(())
 }

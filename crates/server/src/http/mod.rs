@@ -9,8 +9,8 @@ pub use listen::accept_http;
 use std::sync::Arc;
 
 use frond_auth::NoRandomness;
-use frond_console::Console;
 use frond_console::http::Router;
+use frond_console::{Console, LoginThrottle};
 
 use crate::http::backend::InProcess;
 use crate::http::monitoring::Monitoring;
@@ -22,9 +22,10 @@ use crate::state::Server;
 /// # Errors
 /// If the system gives no random bytes.
 fn routes(server: &Arc<Server>) -> Result<Router, NoRandomness> {
-    let console = Console::new(InProcess::new(server.clone()))?;
+    let throttle = Arc::<LoginThrottle>::default();
+    let console = Console::new(InProcess::new(server.clone()), throttle.clone())?;
     let router = console.routes(Router::new());
-    let router = Monitoring::new(server).routes(router);
+    let router = Monitoring::new(server, throttle).routes(router);
     let mut stop = server.stop_signal();
     tokio::spawn(async move {
         tokio::select! {

@@ -1,6 +1,7 @@
 //! What monitoring reads by HTTP: `/metrics`, `/health/live` and `/health/ready`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,11 +9,14 @@ use bytes::Bytes;
 use frond_bson::doc;
 use frond_console::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use frond_console::http::{self, Call, Refusal, Reply, Router, StatusCode};
-use frond_console::{Backend, Broken, Link, Login, LoginError, log_in};
+use frond_console::{
+    Backend, Broken, Link, Login, LoginError, LoginThrottle, check_origin, log_in,
+};
 use frond_error::Result;
 use frond_store::{CollectionKind, Namespace};
 use frond_telemetry::{CONTENT_TYPE, CollectionFigures, IndexFigures, Report, render};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use crate::commands::{coll_stats, db_stats, server_status, top};
@@ -22,6 +26,9 @@ use crate::state::Server;
 /// Collections whose figures a scrape has. A server with more has `frond_collections_left_out`.
 const COLLECTIONS_MAX: usize = 1000;
 
+/// The longest wait for scrapes that came before.
+const TURN_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// The two sets of names, as the parameter `collect[]` of a scrape selects them.
 const SETS: [&str; 2] = ["frond", "mongodb"];
 
@@ -29,16 +36,18 @@ const SETS: [&str; 2] = ["frond", "mongodb"];
 pub struct Monitoring {
     server: Arc<Server>,
     backend: InProcess,
+    throttle: Arc<LoginThrottle>,
     /// Held during a scrape: others wait, since each would take the same time of the processor.
     scrape: Mutex<()>,
 }
 
 impl Monitoring {
     /// For a server.
-    pub fn new(server: &Arc<Server>) -> Arc<Monitoring> {
+    pub fn new(server: &Arc<Server>, throttle: Arc<LoginThrottle>) -> Arc<Monitoring> {
         Arc::new(Monitoring {
             server: server.clone(),
             backend: InProcess::new(server.clone()),
+            throttle,
             scrape: Mutex::new(()),
         })
     }
@@ -67,6 +76,9 @@ impl Monitoring {
             return Err(asks_login("log in as a user of the database admin"));
         };
         let broken = |broken: Broken| refusal(StatusCode::SERVICE_UNAVAILABLE, &broken.to_string());
+        let delay = self.backend.failed_login_delay();
+        let from = call.ends.client.ip();
+        let attempt = (self.throttle).begin(from, &login.user, &login.db, delay)?;
         let mut link = self.backend.open(&call.ends, None).await.map_err(broken)?;
         log_in(&mut link, login)
             .await
@@ -74,9 +86,11 @@ impl Monitoring {
                 LoginError::Refused(message) => asks_login(&message),
                 LoginError::Broken(error) => broken(error),
             })?;
+        self.throttle.succeeded(&attempt);
         // The gate of the server decides, as for every client.
         let status = doc! {"serverStatus": 1, "metrics": 0, "wiredTiger": 0, "frond": 0};
         link.send("admin", &status).await.map_err(broken)?;
+        link.ended().await.map_err(broken)?;
         let reply = link.receive().await.map_err(broken)?;
         match reply.get_f64("ok") {
             Some(1.0) => Ok(()),
@@ -89,6 +103,10 @@ impl Monitoring {
 
     /// `/metrics`: the text of the metrics. The parameter `collect[]`, as other exporters have it, selects sets of names.
     async fn metrics(&self, call: &Call) -> Reply {
+        // Without logins, a page whose name is pointed at this server could read the names of all collections.
+        if let Err(refused) = check_origin(call, self.backend.host_names()) {
+            return refused.into();
+        }
         if let Err(refusal) = self.admit(call).await {
             return refusal;
         }
@@ -100,7 +118,9 @@ impl Monitoring {
             let message = format!("collect[] takes {sets}");
             return refusal(StatusCode::BAD_REQUEST, &message);
         }
-        let _turn = self.scrape.lock().await;
+        let Ok(_turn) = timeout(TURN_TIME_MAX, self.scrape.lock()).await else {
+            return Refusal::busy("other scrapes take too long").into();
+        };
         let server = self.server.clone();
         let scrape = tokio::task::spawn_blocking(move || {
             gather(&server).map(|report| render(&report, own, of_exporter))

@@ -1,8 +1,9 @@
 //! Reading a mongod.conf: YAML, nested or with dotted keys.
 
-use yaml_rust2::{Yaml, YamlLoader};
+use yaml_rust2::Yaml;
 
 use super::table::{Kind, SETTINGS, Setting, SettingValue, parse_text};
+use super::yaml;
 
 /// Sections of mongod's configuration that this server does not support, or not all of, and why an unknown setting of them is
 /// refused.
@@ -25,8 +26,7 @@ const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
 
 /// All settings in the text of a configuration file. An unknown key is an error that names it.
 pub fn parse(text: &str) -> Result<Vec<(&'static Setting, SettingValue)>, String> {
-    let documents =
-        YamlLoader::load_from_str(text).map_err(|error| format!("not valid YAML: {error}"))?;
+    let documents = yaml::load(text)?;
     let mut found = Vec::new();
     match documents.as_slice() {
         [] => {}

@@ -3,6 +3,7 @@
 //! [`table::SETTINGS`] is the only list of settings: the command line, the configuration file and
 //! the help are generated from it. The command line overrides the file, and the file the defaults.
 
+mod backup;
 mod file;
 mod javascript;
 mod log_components;
@@ -20,6 +21,7 @@ mod telemetry;
 mod tests;
 mod tikv;
 mod tls;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -189,6 +191,8 @@ pub struct Settings {
     pub tikv: TikvSettings,
     /// The name of the replica set that this server is the only member of; none for a standalone server.
     pub replica_set: Option<String>,
+    /// The directory below which all copies are that clients ask the server for; none if they may be anywhere.
+    pub backup_root: Option<PathBuf>,
     /// The connection string of the primary that this server is a standby of; none if it is no standby.
     pub follow: Option<Secret>,
     /// Whether a standby that is too far behind starts anew from a copy.
@@ -229,6 +233,7 @@ impl Default for Settings {
             connections_exempt: Vec::new(),
             http_port: None,
             http_hosts: Vec::new(),
+            backup_root: None,
             otlp_endpoint: None,
             trace_sampling: 1.0,
             honor_umask: false,
@@ -284,11 +289,14 @@ impl Default for Settings {
 
 /// The text of a configuration file, and whether only its owner may read it.
 fn read_config(path: &Path) -> io::Result<(Zeroizing<String>, bool)> {
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let metadata = file.metadata()?;
     let is_private = !metadata.is_file() || metadata.mode() & 0o077 == 0;
-    let mut text = Zeroizing::new(String::with_capacity(metadata.len() as usize + 1));
-    file.read_to_string(&mut text)?;
+    // It does not grow while it is read, so no part of a password is left behind. Of a longer file the error says that it is too long.
+    let limit = yaml::BYTES_MAX as u64 + 1;
+    let capacity = metadata.len().min(limit) as usize + 1;
+    let mut text = Zeroizing::new(String::with_capacity(capacity));
+    file.take(limit).read_to_string(&mut text)?;
     Ok((text, is_private))
 }
 

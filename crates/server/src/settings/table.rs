@@ -9,6 +9,7 @@ use frond_bson::MAX_DOCUMENT_BYTES;
 use frond_store::{LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
 
+use super::backup;
 use super::javascript;
 use super::log_components;
 use super::logins;
@@ -613,6 +614,7 @@ pub static SETTINGS: &[Setting] = &[
     },
     standby::FOLLOW,
     standby::FOLLOW_ANEW,
+    backup::ROOT,
     Setting {
         flag: "oplog",
         key: "replication.oplog",

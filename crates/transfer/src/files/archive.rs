@@ -24,6 +24,9 @@ const TERMINATOR: [u8; 4] = [0xff; 4];
 /// Bytes after which a block ends, so that readers of several collections need not hold much.
 const BLOCK_BYTES: usize = 8 << 20;
 
+/// Bytes of the metadata of all collections, which are held in memory.
+const METADATA_BYTES_MAX: usize = 256 << 20;
+
 /// Writes an archive.
 pub struct Writer {
     out: Output,
@@ -155,7 +158,14 @@ impl Reader {
             )));
         }
         let mut found = Vec::new();
+        let mut bytes = 0;
         while reader.step()? {
+            bytes += reader.buffer.len();
+            if bytes > METADATA_BYTES_MAX {
+                return Err(Error::Data(format!(
+                    "the archive has more than {METADATA_BYTES_MAX} bytes of metadata: it is damaged"
+                )));
+            }
             let part = Doc::from_trusted(&reader.buffer);
             let Some(collection) = namespace(part) else {
                 return Err(Error::Data(format!(

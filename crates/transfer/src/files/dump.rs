@@ -145,6 +145,46 @@ pub fn file_name(name: &str) -> String {
     out
 }
 
+/// Checks that the names of a collection can be those of a folder and a file: they may come from a server that lies.
+pub fn check_names(collection: &Collection) -> Result<()> {
+    folder_name(&collection.database)?;
+    if collection.name.is_empty() {
+        return Err(Error::Data(format!(
+            "the server has a collection without a name in the database {:?}; --exclude leaves it out",
+            collection.database
+        )));
+    }
+    let longest = format!("{}.metadata.json.gz", file_name(&collection.name));
+    frond_files::component(&longest)
+        .map(|_| ())
+        .map_err(unsafe_name)
+}
+
+/// The name of a database as the name of a folder. No database has a period, and `oplog.bson` means something else here.
+fn folder_name(database: &str) -> Result<&str> {
+    let name = frond_files::component(database).map_err(unsafe_name)?;
+    match name.contains('.') {
+        true => Err(Error::Data(format!(
+            "{name:?} is no name of a database: it has a period; --exclude leaves it out"
+        ))),
+        false => Ok(name),
+    }
+}
+
+fn unsafe_name(error: frond_files::NameError) -> Error {
+    Error::Data(format!(
+        "a name that the server gave: {error}; --exclude leaves it out"
+    ))
+}
+
+/// The path of a file of a collection below the folder of a dump. The folder of the database is created.
+pub fn create_path(folder: &Path, collection: &Collection, ending: &str) -> Result<PathBuf> {
+    let database = folder.join(folder_name(&collection.database)?);
+    files_of::create_folder_inside(&database)?;
+    let name = format!("{}.{ending}", file_name(&collection.name));
+    Ok(database.join(frond_files::component(&name).map_err(unsafe_name)?))
+}
+
 fn is_cut(stem: &str) -> bool {
     stem.len() == NAME_MAX && stem.contains(CUT_MARK)
 }
@@ -189,16 +229,17 @@ pub fn read(folder: &Path, database: Option<&str>) -> Result<Folder> {
         return Ok(found);
     }
     for entry in entries {
+        let name = entry.file_name().and_then(|name| name.to_str());
         if is_oplog(&entry) {
             found.oplog = Some(entry);
-        } else if !entry.is_dir() {
+        } else if let Some(name) = name.filter(|_| entry.is_dir()) {
+            if database.is_none_or(|wanted| wanted == name) {
+                of_database(list(&entry)?, name, &mut found)?;
+            }
+        } else {
             found
                 .unknown
                 .extend(Some(entry).filter(|path| !is_beside(path)));
-        } else if let Some(name) = entry.file_name().and_then(|name| name.to_str())
-            && database.is_none_or(|wanted| wanted == name)
-        {
-            of_database(list(&entry)?, name, &mut found)?;
         }
     }
     if found.parts.is_empty() && found.oplog.is_none() {
@@ -214,7 +255,18 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     let reading = |error| Error::Io(format!("reading {}", folder.display()), error);
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(reading)? {
-        found.push(entry.map_err(reading)?.path());
+        let entry = entry.map_err(reading)?;
+        let path = entry.path();
+        if entry.file_type().map_err(reading)?.is_symlink() {
+            if is_beside(&path) {
+                continue;
+            }
+            return Err(Error::Data(format!(
+                "{} is a symbolic link, which a dump must not have: put the file or folder itself there",
+                path.display()
+            )));
+        }
+        found.push(path);
     }
     found.sort();
     Ok(found)
@@ -240,6 +292,9 @@ fn is_beside(path: &Path) -> bool {
     name == "prelude.json" || name.starts_with('.')
 }
 
+/// A longer file of metadata is none: options and indexes of a collection fit into a document of BSON.
+const METADATA_BYTES_MAX: u64 = 128 << 20;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Documents,
@@ -259,9 +314,7 @@ fn of_database(entries: Vec<PathBuf>, database: &str, found: &mut Folder) -> Res
     let mut described = Described::new();
     for path in &entries {
         if let Some((stem, Kind::Metadata)) = kind_of(path) {
-            let mut text = String::new();
-            std::io::Read::read_to_string(&mut files_of::open(path)?, &mut text)
-                .map_err(|error| Error::Io(format!("reading {}", path.display()), error))?;
+            let text = files_of::text(path, METADATA_BYTES_MAX)?;
             let read = Metadata::parse(&text, &path.display().to_string())?;
             described.insert(stem.to_owned(), read);
         }
@@ -468,6 +521,85 @@ mod tests {
         let folder = written(&[(&format!("d/{file}.bson"), b"")]);
         let error = read(folder.path(), None).unwrap_err().to_string();
         assert!(error.contains("is cut"), "{error}");
+    }
+
+    #[test]
+    fn names_of_a_hostile_server_make_no_paths() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("dump");
+        fs::create_dir(&folder).unwrap();
+        for database in [
+            "../../x",
+            "..",
+            ".",
+            "",
+            "/x",
+            "a/b",
+            "a\\b",
+            "a\0",
+            "oplog.bson",
+        ] {
+            let collection = in_database(database, "c");
+            assert!(check_names(&collection).is_err(), "{database:?}");
+            assert!(create_path(&folder, &collection, "bson").is_err());
+        }
+        assert!(check_names(&in_database("d", "")).is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        for (name, file) in [
+            ("../../x", "..%2F..%2Fx.bson"),
+            ("..", "...bson"),
+            ("a\0b", "a%00b.bson"),
+        ] {
+            let collection = in_database("d", name);
+            check_names(&collection).unwrap();
+            let path = create_path(&folder, &collection, "bson").unwrap();
+            assert_eq!(path, folder.join("d").join(file));
+        }
+    }
+
+    #[test]
+    fn a_dump_has_no_links() {
+        use std::os::unix::fs::symlink;
+
+        let elsewhere = written(&[("a.bson", b""), ("x/a.bson", b"")]);
+        for name in ["d/b.bson", "d/b.metadata.json", "e", "oplog.bson"] {
+            let folder = written(&[("d/a.bson", b"")]);
+            let to = match name {
+                "e" => "x",
+                _ => "a.bson",
+            };
+            symlink(elsewhere.path().join(to), folder.path().join(name)).unwrap();
+            let error = read(folder.path(), None).unwrap_err().to_string();
+            assert!(error.contains("symbolic link"), "{name}: {error}");
+        }
+        // A hidden link is no part of the dump, and the folder that is named may be a link.
+        let folder = written(&[("d/a.bson", b"")]);
+        symlink(elsewhere.path().join("x"), folder.path().join(".x")).unwrap();
+        let link = elsewhere.path().join("link");
+        symlink(folder.path(), &link).unwrap();
+        assert_eq!(read(&link, None).unwrap().parts.len(), 1);
+    }
+
+    #[test]
+    fn files_of_a_dump_are_not_written_through_links() {
+        use std::os::unix::fs::symlink;
+
+        let elsewhere = written(&[("a.bson", b"untouched")]);
+        let folder = written(&[("d/x", b"")]);
+        symlink(elsewhere.path(), folder.path().join("e")).unwrap();
+        symlink(
+            elsewhere.path().join("a.bson"),
+            folder.path().join("d/a.bson"),
+        )
+        .unwrap();
+        let linked = in_database("e", "a");
+        assert!(create_path(folder.path(), &linked, "bson").is_err());
+        let path = create_path(folder.path(), &in_database("d", "a"), "bson").unwrap();
+        assert!(files_of::Output::create_inside(&path, false).is_err());
+        assert_eq!(
+            fs::read(elsewhere.path().join("a.bson")).unwrap(),
+            b"untouched"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use frond_client::{Client, Collection, CursorRequest};
 
 use super::archive;
 use super::dump::{self, Metadata};
-use super::files_of::Output;
+use super::files_of::{self, Output};
 use super::options::{ExportOptions, Format};
 use super::table::Table;
 use crate::error::{Error, Result};
@@ -221,6 +221,7 @@ impl Export<'_> {
             if !is_meant {
                 continue;
             }
+            dump::check_names(&listed.collection)?;
             let mut metadata = Metadata {
                 options: listed.options.clone(),
                 indexes: Vec::new(),
@@ -316,15 +317,13 @@ impl Export<'_> {
                 "--out must name the folder of the dump".to_owned(),
             ));
         }
+        files_of::create_root(folder)?;
         for (collection, metadata) in all {
             self.write_metadata(folder, collection, metadata)?;
             if metadata.is_view {
                 continue;
             }
-            let mut out = Output::create(
-                &self.path(folder, collection, "bson"),
-                self.options.common.gzip,
-            )?;
+            let mut out = self.create(folder, collection, "bson")?;
             self.read(client, collection, progress, &mut |document| {
                 out.put(document.as_bytes())
             })?;
@@ -333,10 +332,7 @@ impl Export<'_> {
         for (name, documents) in accounts {
             let collection = in_database("admin", name);
             self.write_metadata(folder, &collection, &Metadata::default())?;
-            let mut out = Output::create(
-                &self.path(folder, &collection, "bson"),
-                self.options.common.gzip,
-            )?;
+            let mut out = self.create(folder, &collection, "bson")?;
             for document in documents {
                 out.put(document.as_bytes())?;
             }
@@ -345,12 +341,12 @@ impl Export<'_> {
         Ok(())
     }
 
-    fn path(&self, folder: &Path, collection: &Collection, ending: &str) -> std::path::PathBuf {
-        let gz = if self.options.common.gzip { ".gz" } else { "" };
-        folder.join(&collection.database).join(format!(
-            "{}.{ending}{gz}",
-            dump::file_name(&collection.name)
-        ))
+    /// Creates a file of a collection in the folder of a dump.
+    fn create(&self, folder: &Path, collection: &Collection, ending: &str) -> Result<Output> {
+        let gzip = self.options.common.gzip;
+        let gz = if gzip { ".gz" } else { "" };
+        let ending = format!("{ending}{gz}");
+        Output::create_inside(&dump::create_path(folder, collection, &ending)?, gzip)
     }
 
     fn write_metadata(
@@ -359,8 +355,7 @@ impl Export<'_> {
         collection: &Collection,
         metadata: &Metadata,
     ) -> Result<()> {
-        let path = self.path(folder, collection, "metadata.json");
-        let mut out = Output::create(&path, self.options.common.gzip)?;
+        let mut out = self.create(folder, collection, "metadata.json")?;
         out.put(metadata.to_text(collection).as_bytes())?;
         out.finish()
     }

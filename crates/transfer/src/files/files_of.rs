@@ -1,7 +1,8 @@
 //! Opening files, compressed or not, and the standard streams.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use flate2::Compression;
@@ -22,26 +23,37 @@ pub enum Output {
 }
 
 impl Output {
-    /// Creates a file; `-` is the standard output.
+    /// Creates the file that the user has named; `-` is the standard output. It may be a link or a device, and one that is there
+    /// keeps its permissions.
     pub fn create(path: &Path, gzip: bool) -> Result<Output> {
-        let is_stdout = path.as_os_str() == "-";
-        let file: Box<dyn Write> = if is_stdout {
-            Box::new(io::stdout().lock())
-        } else {
-            if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)
-                    .map_err(|error| Error::Io(format!("making {}", folder.display()), error))?;
-            }
-            let file = File::create(path)
-                .map_err(|error| Error::Io(format!("creating {}", path.display()), error))?;
-            Box::new(file)
-        };
+        if path.as_os_str() == "-" {
+            return Ok(Output::over(Box::new(io::stdout().lock()), gzip));
+        }
+        if let Some(folder) = path.parent().filter(|path| !path.as_os_str().is_empty()) {
+            create_root(folder)?;
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(creating(path))?;
+        Ok(Output::over(Box::new(file), gzip || ends_with_gz(path)))
+    }
+
+    /// Creates a file of a dump.
+    pub fn create_inside(path: &Path, gzip: bool) -> Result<Output> {
+        let file = frond_files::replace(path).map_err(creating(path))?;
+        Ok(Output::over(Box::new(file), gzip))
+    }
+
+    fn over(file: Box<dyn Write>, gzip: bool) -> Output {
         let file = BufWriter::with_capacity(BUFFER, file);
-        Ok(if gzip || (!is_stdout && ends_with_gz(path)) {
-            Output::Gzip(GzEncoder::new(file, Compression::fast()))
-        } else {
-            Output::Plain(file)
-        })
+        match gzip {
+            true => Output::Gzip(GzEncoder::new(file, Compression::fast())),
+            false => Output::Plain(file),
+        }
     }
 
     /// Writes all that is buffered.
@@ -75,6 +87,23 @@ impl Write for Output {
     }
 }
 
+/// Creates the folder that the user has named, with its parents.
+pub fn create_root(path: &Path) -> Result<()> {
+    frond_files::folder_with_parents(path).map_err(creating(path))
+}
+
+/// Creates a folder of a dump, unless it is there.
+pub fn create_folder_inside(path: &Path) -> Result<()> {
+    frond_files::create_folder(path)
+        .map_err(creating(path))
+        .map(|_| ())
+}
+
+fn creating(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let what = format!("creating {}", path.display());
+    move |error| Error::Io(what, error)
+}
+
 fn writing(error: io::Error) -> Error {
     Error::Io("writing the file".to_owned(), error)
 }
@@ -84,14 +113,26 @@ pub fn ends_with_gz(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "gz")
 }
 
-/// Opens a file; `-` is the standard input. A compressed one is seen by its first bytes.
+/// Opens the file that the user has named; `-` is the standard input. A compressed one is seen by its first bytes.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
-    let reading = |error| Error::Io(format!("reading {}", path.display()), error);
-    let file: Box<dyn Read + Send> = if path.as_os_str() == "-" {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(path).map_err(reading)?)
-    };
+    if path.as_os_str() == "-" {
+        return unpacked(io::stdin(), path);
+    }
+    unpacked(File::open(path).map_err(reading(path))?, path)
+}
+
+/// Opens a file of a dump, which may come from someone else.
+pub fn open_inside(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    unpacked(frond_files::open(path).map_err(reading(path))?, path)
+}
+
+fn reading(path: &Path) -> impl Fn(io::Error) -> Error {
+    let what = format!("reading {}", path.display());
+    move |error| Error::Io(what.clone(), error)
+}
+
+fn unpacked(file: impl Read + Send + 'static, path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    let reading = reading(path);
     let mut file = BufReader::with_capacity(BUFFER, file);
     let is_gzip = file.fill_buf().map_err(reading)?.starts_with(&[0x1f, 0x8b]);
     Ok(if is_gzip {
@@ -99,6 +140,20 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     } else {
         Box::new(file)
     })
+}
+
+/// The text of a file of a dump, which may be compressed, of at most `limit` bytes.
+pub fn text(path: &Path, limit: u64) -> Result<String> {
+    let mut text = String::new();
+    let mut source = open_inside(path)?.take(limit + 1);
+    source.read_to_string(&mut text).map_err(reading(path))?;
+    if text.len() as u64 > limit {
+        return Err(Error::Data(format!(
+            "{} has more than {limit} bytes: the file is damaged or is no metadata",
+            path.display()
+        )));
+    }
+    Ok(text)
 }
 
 /// Reads the next BSON document of a file; false at its end.
@@ -111,9 +166,9 @@ pub fn next_document(file: &mut dyn BufRead, out: &mut Vec<u8>) -> Result<bool> 
     Ok(true)
 }
 
-/// Shows all documents of a file of BSON to `each`.
+/// Shows all documents of a file of a dump to `each`.
 pub fn each_document(path: &Path, each: &mut dyn FnMut(&Doc) -> Result<()>) -> Result<()> {
-    let mut file = open(path)?;
+    let mut file = open_inside(path)?;
     let mut buffer = Vec::new();
     let named = |error: Error| Error::Data(format!("{}: {error}", path.display()));
     while next_document(&mut *file, &mut buffer).map_err(named)? {

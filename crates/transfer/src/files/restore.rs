@@ -22,6 +22,9 @@ use crate::progress::Progress;
 use crate::schema::{self, Refusal};
 use crate::users::{self, Accounts};
 
+/// Bytes of users and roles, which are held in memory until the end.
+const ACCOUNT_BYTES_MAX: usize = 256 << 20;
+
 /// Why the oplog of a dump is left out.
 const NOT_REPLAYED: &str = "changes from while the dump was made; --oplogReplay applies them";
 
@@ -46,6 +49,7 @@ pub struct Restore<'a> {
     /// Time series with buckets, which are not.
     with_buckets: HashSet<Collection>,
     accounts: Accounts,
+    account_bytes: usize,
     left_out: LeftOut,
     done: Done,
 }
@@ -64,6 +68,7 @@ impl<'a> Restore<'a> {
             parts: Vec::new(),
             with_buckets: HashSet::new(),
             accounts: Accounts::default(),
+            account_bytes: 0,
             left_out: LeftOut::default(),
             done: Done::default(),
         })
@@ -134,10 +139,7 @@ impl<'a> Restore<'a> {
             Choice::LeftOut(why) => self.leave_out(&part.collection, path, why)?,
             Choice::Users | Choice::Roles => {
                 if let Some(path) = path {
-                    files_of::each_document(path, &mut |document| {
-                        self.account(choice, document);
-                        Ok(())
-                    })?;
+                    files_of::each_document(path, &mut |document| self.account(choice, document))?;
                 }
             }
             Choice::Import => {
@@ -175,11 +177,18 @@ impl<'a> Restore<'a> {
         Ok(())
     }
 
-    fn account(&mut self, choice: Choice, document: &Doc) {
+    fn account(&mut self, choice: Choice, document: &Doc) -> Result<()> {
+        self.account_bytes += document.len_bytes();
+        if self.account_bytes > ACCOUNT_BYTES_MAX {
+            return Err(Error::Data(format!(
+                "the users and roles have more than {ACCOUNT_BYTES_MAX} bytes; --no-users leaves them out"
+            )));
+        }
         match choice {
             Choice::Users => self.accounts.users.push(document.to_owned()),
             _ => self.accounts.roles.push(document.to_owned()),
         }
+        Ok(())
     }
 
     /// Checks that there is something to import.
@@ -347,7 +356,7 @@ impl<'a> Restore<'a> {
                 let entries = u64::from(replay::is_meant(document, &self.chooser));
                 self.left_out.add("the oplog", NOT_REPLAYED, entries);
             }
-            Target::Account(choice) => self.account(*choice, document),
+            Target::Account(choice) => self.account(*choice, document)?,
             Target::LeftOut(what, why) => self.left_out.add(what, why, 1),
             Target::Collection(to) => sink.put(to, document, *number)?,
         }
@@ -449,7 +458,7 @@ fn why_no_series(metadata: &Metadata, path: Option<&Path>) -> Result<Option<&'st
     let Some(path) = path else {
         return Ok(None);
     };
-    let mut file = files_of::open(path)?;
+    let mut file = files_of::open_inside(path)?;
     let mut first = Vec::new();
     if files_of::next_document(&mut *file, &mut first)? && is_bucket(Doc::from_trusted(&first)) {
         return Ok(Some(OF_BUCKETS));

@@ -1,6 +1,8 @@
 //! CSV and TSV files.
 
-use std::io::{BufRead, Write};
+use std::cell::Cell;
+use std::io::{self, BufRead, Read, Write};
+use std::rc::Rc;
 
 use frond_bson::{Doc, DocBuf};
 
@@ -9,9 +11,31 @@ use super::options::ImportOptions;
 use super::sink::NAMED;
 use crate::error::{Error, Result};
 
+/// Bytes of a row. One row of a file that has no line ends, or never closes a quote, would take all memory.
+const ROW_BYTES_MAX: u64 = 256 << 20;
+
+/// A file of which only so much is read for one row.
+struct Bounded<R> {
+    file: R,
+    /// Bytes that may still be read.
+    left: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(out)?;
+        match self.left.get().checked_sub(read as u64) {
+            Some(left) => self.left.set(left),
+            None => return Err(io::Error::other("the row is too large")),
+        }
+        Ok(read)
+    }
+}
+
 /// Reads rows as documents.
 pub struct Rows<R: BufRead> {
-    reader: csv::Reader<R>,
+    reader: csv::Reader<Bounded<R>>,
+    left: Rc<Cell<u64>>,
     name: String,
     columns: Columns,
     record: csv::StringRecord,
@@ -26,7 +50,11 @@ impl<R: BufRead> Rows<R> {
         if tabs {
             builder.delimiter(b'\t').quoting(false);
         }
-        let mut reader = builder.from_reader(file);
+        let left = Rc::new(Cell::new(ROW_BYTES_MAX));
+        let mut reader = builder.from_reader(Bounded {
+            file,
+            left: left.clone(),
+        });
         let mut heads = options.common.fields.clone();
         if options.headerline {
             if !heads.is_empty() {
@@ -54,6 +82,7 @@ impl<R: BufRead> Rows<R> {
             .collect::<Result<_>>()?;
         Ok(Rows {
             reader,
+            left,
             name: name.to_owned(),
             columns: Columns::new(columns, options.parse_grace, options.ignore_blanks)?,
             record: csv::StringRecord::new(),
@@ -69,6 +98,7 @@ impl<R: BufRead> Rows<R> {
     /// The next document and its line.
     pub fn next(&mut self) -> Result<Option<(DocBuf, u64)>> {
         loop {
+            self.left.set(ROW_BYTES_MAX);
             if !self
                 .reader
                 .read_record(&mut self.record)
@@ -152,4 +182,26 @@ impl<W: Write> Table<W> {
 
 fn written(error: &csv::Error) -> Error {
     Error::Data(format!("writing the file: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_row_without_an_end_is_refused() {
+        let left = Rc::new(Cell::new(100));
+        let file = Bounded {
+            file: std::io::repeat(b'x'),
+            left: left.clone(),
+        };
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .buffer_capacity(16)
+            .from_reader(file);
+        let error = reader.read_record(&mut csv::StringRecord::new());
+        assert!(error.unwrap_err().to_string().contains("too large"));
+        assert!(left.get() < 16);
+    }
 }
