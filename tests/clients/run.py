@@ -135,6 +135,7 @@ ALL = {
     "transfer": (120, python("transfer")),
     "tool-files": (180, python("tool_files")),
     "http": (120, python("http_attacks")),
+    "hostile": (300, python("hostile")),
     "login": (300, python("login")),
     "users-dumped": (120, python("users_dumped")),
     "secrets": (120, python("secrets_kept")),
