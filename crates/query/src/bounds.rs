@@ -54,6 +54,7 @@ thread_local! {
     static GRANTED: Cell<usize> = const { Cell::new(FREE_BYTES) };
     /// Work since the last check.
     static WORK: Cell<usize> = const { Cell::new(0) };
+    static IS_PARSING: Cell<bool> = const { Cell::new(false) };
     static SUPERVISOR: Cell<Option<&'static dyn Supervisor>> = const { Cell::new(None) };
     static SHARE: RefCell<Option<Box<dyn MemoryShare>>> = const { RefCell::new(None) };
 }
@@ -111,6 +112,23 @@ impl Default for Outer {
             share: None,
         }
     }
+}
+
+/// Parses a part of a command. What the outermost part reserves for what it compiles is released when it is parsed, because from
+/// then on its owner counts.
+pub(crate) fn parsing<T>(parse: impl FnOnce() -> T) -> T {
+    struct Leave(Option<usize>);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            if let Some(mark) = self.0 {
+                IS_PARSING.set(false);
+                settle(mark, 0);
+            }
+        }
+    }
+    let is_outermost = !IS_PARSING.replace(true);
+    let _leave = Leave(is_outermost.then(mark));
+    parse()
 }
 
 /// Counts work of `units`.

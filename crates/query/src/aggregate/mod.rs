@@ -26,6 +26,7 @@ pub use stages::is_stage;
 pub use stages::{Merge, Out, WhenMatched, WhenNotMatched, WriteTarget, Writing};
 pub use update::{UpdatePipeline, check_stage_names};
 
+use crate::bounds;
 use crate::environment::Environment;
 use frond_bson::{Collator, Doc, Value};
 use frond_error::{Error, ErrorCode, Result};
@@ -66,7 +67,7 @@ impl Pipeline {
             environment: *environment,
             depth: 0,
         };
-        Pipeline::parse_in(stages, &context)
+        bounds::parsing(|| Pipeline::parse_in(stages, &context))
     }
 
     /// As [`Pipeline::parse`], from documents.

@@ -80,7 +80,7 @@ impl Expr {
     /// MongoDB's codes for what is wrong: 168 for an unknown operator, 16020 for a wrong number of
     /// arguments, 17276 for an undefined variable, and so on.
     pub fn parse(value: &Value<'_>, environment: &Environment<'_>) -> Result<Expr> {
-        let node = Parser::new(environment).parse(*value)?;
+        let node = bounds::parsing(|| Parser::new(environment).parse(*value))?;
         Ok(Expr { node })
     }
 

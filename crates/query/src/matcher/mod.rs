@@ -184,7 +184,8 @@ impl Filter {
 
     /// As [`Filter::parse`], with conditions that compare strings by `collator`.
     pub fn parse_collated(filter: &Doc, collator: &Collator) -> Result<Filter> {
-        let root = parse::document(filter, Context::without_expressions(collator))?;
+        let root =
+            bounds::parsing(|| parse::document(filter, Context::without_expressions(collator)))?;
         operators::text::check(&root)?;
         operators::geo::check_no_near(&root)?;
         Ok(Filter { root })
@@ -193,7 +194,7 @@ impl Filter {
     /// Parses the filter document of a query, which may hold `$expr`. Fails as [`Filter::parse`], and
     /// with the codes of a wrong expression. It may also ask for what is near a point, once.
     pub fn parse_with(filter: &Doc, environment: &Environment<'_>) -> Result<Filter> {
-        let root = parse::document(filter, Context::top(environment))?;
+        let root = bounds::parsing(|| parse::document(filter, Context::top(environment)))?;
         operators::text::check(&root)?;
         operators::geo::check_query(&root)?;
         let filter = Filter { root };

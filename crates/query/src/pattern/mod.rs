@@ -2,6 +2,7 @@
 
 mod syntax;
 
+use crate::bounds;
 use std::fmt;
 
 use fancy_regex::{Regex, RegexBuilder};
@@ -11,6 +12,9 @@ use frond_error::{Error, ErrorCode, Result};
 
 /// The longest pattern, in bytes; the limit of MongoDB's regular expression library.
 const MAX_PATTERN_BYTES: usize = 32_764;
+
+/// About the memory of a short pattern that is compiled.
+const COMPILED_BYTES: usize = 10 << 10;
 
 /// The limit of backtracking steps of a match, as in MongoDB.
 const BACKTRACK_LIMIT: usize = 10_000_000;
@@ -58,6 +62,7 @@ impl Pattern {
         if source.len() > MAX_PATTERN_BYTES {
             return Err(invalid(&"regular expression is too large"));
         }
+        bounds::reserve(COMPILED_BYTES)?;
         let has = |flag| options.contains(flag);
         let build = |pattern: &str| {
             RegexBuilder::new(pattern)

@@ -54,20 +54,20 @@ impl Projection {
     /// the positional operator, 31274 and 31275 for `$elemMatch`, 28667 for `$slice`, 31325 for an
     /// unknown operator, and those of a bad path.
     pub fn parse(spec: &Doc) -> Result<Projection> {
-        Parser::new(Dialect::Find, None).run(spec)
+        bounds::parsing(|| Parser::new(Dialect::Find, None).run(spec))
     }
 
     /// Parses the projection of a `find`, with computed fields: `{total: {$add: ["$a", "$b"]}}`.
     /// Fails as [`Projection::parse`], with 31252 and 31310 for an expression in an exclusion, and
     /// with the codes of a wrong expression.
     pub fn parse_with(spec: &Doc, environment: &Environment<'_>) -> Result<Projection> {
-        Parser::new(Dialect::Find, Some(environment)).run(spec)
+        bounds::parsing(|| Parser::new(Dialect::Find, Some(environment)).run(spec))
     }
 
     /// Parses the specification of a `$project` stage: without the operators that only `find` has
     /// (31324, 168), not empty (51272), and `$slice` is an expression.
     pub fn parse_stage(spec: &Doc, environment: &Environment<'_>) -> Result<Projection> {
-        Parser::new(Dialect::Stage, Some(environment)).run(spec)
+        bounds::parsing(|| Parser::new(Dialect::Stage, Some(environment)).run(spec))
     }
 
     /// Binds the projection to `filter`, which its documents pass: its positional operator stands for the element that

@@ -22,6 +22,7 @@ pub use touched::{Paths, Touched};
 pub use upsert::{upsert_base, upsert_base_for_replacement};
 
 use crate::aggregate::UpdatePipeline;
+use crate::bounds;
 use crate::environment::Environment;
 use crate::required_fields::RequiredFields;
 use array_filters::ArrayFilters;
@@ -119,7 +120,7 @@ impl Update {
             .first()
             .is_some_and(|(name, _)| name.starts_with('$'));
         if is_operators {
-            return parse_operators(update, array_filters, collator);
+            return bounds::parsing(|| parse_operators(update, array_filters, collator));
         }
         if !array_filters.is_empty() {
             return Err(Error::failed_to_parse(
@@ -151,8 +152,9 @@ impl Update {
                         "arrayFilters may not be specified for pipeline-syle updates",
                     ));
                 }
+                let pipeline = bounds::parsing(|| UpdatePipeline::parse(stages, environment))?;
                 Ok(Update {
-                    kind: Kind::Pipeline(UpdatePipeline::parse(stages, environment)?),
+                    kind: Kind::Pipeline(pipeline),
                 })
             }
             other => Err(Error::failed_to_parse(format!(

@@ -4,7 +4,7 @@ use super::unwind::Unwind;
 use super::{Operator, Stage};
 use crate::aggregate::exec::{DocSource, Docs, ExecContext, Fault, Source};
 use crate::aggregate::{ParseContext, Pipeline};
-use crate::bounds::check_bytes;
+use crate::bounds::{self, check_bytes};
 use crate::environment::Environment;
 use crate::expr::{Context, FieldPath, Node, Parser, Val, field_path};
 use crate::memory::Held;
@@ -334,7 +334,7 @@ impl Lookup {
 
     /// What is found for a document.
     fn search<E: Fault>(&self, doc: &Doc, context: &ExecContext<E>) -> Result<Source<E>, E> {
-        let pipeline = self.pipeline_for(doc, context.now_ms)?;
+        let pipeline = bounds::parsing(|| self.pipeline_for(doc, context.now_ms))?;
         match &self.collection {
             Some(collection) => {
                 let database = self.database.as_deref();

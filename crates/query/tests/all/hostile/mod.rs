@@ -15,6 +15,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_query::Environment;
 use frond_query::bounds::{EVALUATION_BYTES_MAX, Supervisor, supervised};
 use frond_query::expr::Expr;
+use frond_query::matcher::Filter;
 use frond_query::memory::MemoryShare;
 
 use generate::Generator;
@@ -214,4 +215,25 @@ fn loops_inside_one_document_are_interrupted() {
             shown(&expression)
         );
     }
+}
+
+#[test]
+fn many_regular_expressions_are_refused_before_they_are_compiled() {
+    let patterns: frond_bson::ArrayBuf = (0..15_000)
+        .map(|n| frond_bson::OwnedValue::Regex {
+            pattern: format!("a{n}.*b"),
+            options: String::new(),
+        })
+        .collect::<Vec<_>>()
+        .iter()
+        .collect();
+    let few = doc! {"a": {"$in": [Value::Regex {pattern: "a.*b", options: ""}]}};
+    supervised(&Killer, || {
+        for _ in 0..2 {
+            let many = Filter::parse(&doc! {"a": {"$in": &patterns}});
+            let error = many.expect_err("they would take too much");
+            assert_eq!(error.code(), ErrorCode::ExceededMemoryLimit);
+            assert!(Filter::parse(&few).is_ok(), "nothing stays reserved");
+        }
+    });
 }
