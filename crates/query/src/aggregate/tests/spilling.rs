@@ -1,6 +1,8 @@
 //! Blocking stages give the same with little memory and files as with much memory.
 
 use super::*;
+use crate::aggregate::exec::STAGE_MEMORY_BYTES_MAX;
+use crate::memory::testing::Pool;
 use crate::spill::testing::Files;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
@@ -126,4 +128,31 @@ fn one_group_that_is_too_large_is_an_error() {
     let stages = "[{$group: {_id: null, all: {$push: '$$ROOT'}}}]";
     let error = run_in(&input, stages, &context).unwrap_err();
     assert_eq!(error.code().code(), 146, "{error}");
+}
+
+#[test]
+fn documents_that_a_stage_keeps_come_from_the_shared_memory() {
+    let large = |n: i32| frond_bson::doc! {"_id": n, "l": [1, 2], "s": "x".repeat(600_000)};
+    let input: Vec<DocBuf> = (0..4).map(large).collect();
+    for stages in [
+        "[{$unwind: '$l'}, {$unwind: '$l'}, {$set: {l: ['$l', 1]}}, {$unwind: '$l'}, {$set: {l: ['$l', 1]}}, {$unwind: '$l'}]",
+        "[{$facet: {a: [{$match: {}}]}}]",
+        "[{$densify: {field: '_id', partitionByFields: ['s'], range: {step: 1, bounds: 'full'}}}, {$group: {_id: null, n: {$sum: 1}}}]",
+        "[{$limit: 1}, {$set: {l: {$map: {input: {$range: [0, 10]}, in: '$s'}}}}, {$unwind: '$l'}]",
+    ] {
+        let with = |bytes: usize| ExecContext {
+            memory: Some(Arc::new(Pool::of(bytes))),
+            ..limited(STAGE_MEMORY_BYTES_MAX)
+        };
+        let error = run_in(&input, stages, &with(100 << 10)).unwrap_err();
+        assert_eq!(error.code().code(), 146, "{stages}: {error}");
+        let pool = Pool::of(50 << 20);
+        let context = ExecContext {
+            memory: Some(Arc::new(pool.clone())),
+            ..limited(STAGE_MEMORY_BYTES_MAX)
+        };
+        assert!(!run_in(&input, stages, &context).unwrap().is_empty());
+        drop(context);
+        assert_eq!(pool.left.load(Ordering::Relaxed), 50 << 20, "{stages}");
+    }
 }
