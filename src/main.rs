@@ -38,11 +38,14 @@ fn command_line() -> Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = frond_server::run_as_worker() {
+        return code;
+    }
     let arguments = command_line().get_matches();
     match arguments.subcommand() {
         Some(("serve", arguments)) => {
             allocator::return_memory_early();
-            frond_server::run(arguments)
+            frond_server::run(arguments, Some(frond_server::worker_program()))
         }
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),

@@ -1,9 +1,11 @@
 //! The engine of JavaScript, as the server sets it up.
 
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use frond_bson::doc;
-use frond_javascript::JavaScript;
+use frond_javascript::{JavaScript, WorkerProgram};
 use frond_store::{DocumentStore, check_request};
 
 use crate::log::{Component, Log};
@@ -25,6 +27,7 @@ pub fn start(
     let total = usize::try_from(usable_bytes / HEAP_SHARE).unwrap_or(usize::MAX);
     let log = log.clone();
     let engine = JavaScript::new(
+        settings.javascript.placement.clone(),
         total,
         bytes(settings.javascript.heap_limit_mb),
         check_request,
@@ -35,6 +38,28 @@ pub fn start(
     );
     store.queries().set_engine(Arc::new(engine.clone()));
     Some(engine)
+}
+
+/// The argument with which the program runs as a worker. It is no command of the command line, which no user calls.
+const WORKER: &str = "javascript-worker";
+
+/// This program as a worker for functions of JavaScript. A file that replaces the program's meanwhile is not run.
+pub fn worker_program() -> WorkerProgram {
+    let path = match cfg!(target_os = "linux") {
+        true => Ok(PathBuf::from("/proc/self/exe")),
+        false => std::env::current_exe(),
+    };
+    WorkerProgram {
+        path: path.unwrap_or_else(|_| PathBuf::from("frond")),
+        arguments: vec![WORKER.into()],
+    }
+}
+
+/// Runs as a worker, if the arguments of this process say so.
+pub fn run_as_worker() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let is_worker = arguments.next().is_some_and(|first| first == WORKER);
+    (is_worker && arguments.next().is_none()).then(frond_javascript::run_worker)
 }
 
 /// MiB as bytes.
