@@ -35,7 +35,7 @@ use crate::program::Program;
 use crate::remote::{RemoteProgram, Site};
 use crate::shared::Shared;
 
-/// Where functions run.
+/// The place in which functions run.
 #[derive(Clone, Debug)]
 pub enum Placement {
     /// In this process, on the threads that call them: for tests and for programs that embed the engine and trust the functions.
@@ -70,12 +70,12 @@ impl JavaScript {
         placement: Placement,
         heap_total: usize,
         heap_each: usize,
-        check: fn() -> Result<()>,
+        check: impl Fn() -> Result<()> + Send + Sync + 'static,
         print: impl Fn(&str) + Send + Sync + 'static,
     ) -> JavaScript {
         let shared = Arc::new(Shared {
             heaps: Arc::new(Heaps::new(heap_total, heap_each)),
-            check,
+            check: Box::new(check),
             print: Box::new(print),
         });
         let workers = match placement {

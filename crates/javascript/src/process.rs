@@ -109,7 +109,7 @@ impl Process {
         &mut self,
         kind: Kind,
         parts: &[&[u8]],
-        check: fn() -> Result<()>,
+        check: &dyn Fn() -> Result<()>,
     ) -> std::result::Result<(), Trouble> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let head = head(kind, len);
@@ -137,7 +137,7 @@ impl Process {
     /// What `check` returns; `Lost` if the process has ended, or if `take` returns it.
     pub fn receive<T>(
         &mut self,
-        check: fn() -> Result<()>,
+        check: &dyn Fn() -> Result<()>,
         mut take: impl FnMut(Kind, &[u8]) -> std::result::Result<Option<T>, Trouble>,
     ) -> std::result::Result<T, Trouble> {
         // A function may print without an end. The clock is read only from the second message on.
@@ -169,7 +169,7 @@ impl Process {
             match self.stream.read(self.inbox.room().ok()?) {
                 Ok(0) => return None,
                 Ok(bytes) => self.inbox.add(bytes),
-                Err(error) => pause(&error, || Ok(())).ok()?,
+                Err(error) => pause(&error, &|| Ok(())).ok()?,
             }
             if Instant::now() >= until {
                 return None;
@@ -179,7 +179,7 @@ impl Process {
 }
 
 /// Goes on after a pause in which nothing could be read or written.
-fn pause(error: &io::Error, check: fn() -> Result<()>) -> std::result::Result<(), Trouble> {
+fn pause(error: &io::Error, check: &dyn Fn() -> Result<()>) -> std::result::Result<(), Trouble> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
             check().map_err(Trouble::Ends)

@@ -54,7 +54,7 @@ kinds! {
     Map = 7,
     /// The request of the client ends.
     End = 8,
-    /// What was asked for is done.
+    /// A request without a result is done.
     Done = 64,
     /// The function has returned something that is true.
     True = 65,

@@ -38,7 +38,7 @@ thread_local! {
     static LEASE: RefCell<Option<Lease>> = const { RefCell::new(None) };
 }
 
-/// Where functions run, and what they share.
+/// The workers, and the state that all threads share.
 #[derive(Clone)]
 pub struct Site {
     /// Their memory, what ends them, where their lines go.
@@ -62,7 +62,7 @@ struct Lease {
     grant: Grant,
 }
 
-/// What a worker answers.
+/// The answer of a worker.
 enum Answer {
     Done,
     Is(bool),
@@ -146,8 +146,8 @@ impl Lease {
         let shared = &self.site.shared;
         let process = &mut self.worker.process;
         self.is_busy = true;
-        process.send(kind, parts, shared.check)?;
-        let answer = process.receive(shared.check, |kind, body| {
+        process.send(kind, parts, &*shared.check)?;
+        let answer = process.receive(&*shared.check, |kind, body| {
             Ok(Some(match kind {
                 Kind::Done => Answer::Done,
                 Kind::True => Answer::Is(true),
@@ -268,8 +268,7 @@ impl Lease {
     fn end(mut self) {
         let began = Instant::now();
         let process = &mut self.worker.process;
-        let check = || Ok(());
-        if self.is_busy || process.send(Kind::End, &[], check).is_err() {
+        if self.is_busy || process.send(Kind::End, &[], &|| Ok(())).is_err() {
             return;
         }
         let resident = process.end(began + END_TIME);

@@ -141,11 +141,11 @@ impl Sending {
     }
 }
 
-/// What a request of a client has here.
+/// The functions of a request of a client.
 struct Session {
     shared: Arc<Shared>,
     programs: HashMap<u64, Program>,
-    /// What is stored in the database, once a function needs it.
+    /// Those that are stored in the database, once a function needs them.
     stored: Arc<StoredFunctions>,
 }
 
@@ -169,7 +169,7 @@ impl Session {
         Session {
             shared: Arc::new(Shared {
                 heaps: Arc::new(Heaps::one(usize::try_from(heap).unwrap_or_default())),
-                check: || Ok(()),
+                check: Box::new(|| Ok(())),
                 print: Box::new(print),
             }),
             programs: HashMap::new(),

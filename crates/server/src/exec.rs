@@ -6,9 +6,11 @@
 //! commands that read memory only, among them `ping`, `currentOp` and `killOp`, need no ticket.
 //!
 //! Long commands must not keep short ones waiting. While somebody waits for a ticket, those who have held theirs for a
-//! while get another kind of ticket, of which there are as many, and their own is free again.
+//! while get another kind of ticket, of which there are as many, and their own is free again. A command that only waits for the
+//! process that runs its function of JavaScript goes on without any ticket then.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -87,8 +89,12 @@ impl Lane {
 /// it for long.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// The most tickets of a lane that are held, with those of long commands and of those that wait for room for a reply.
-const PLACES: usize = 64 + 64 + WAITING_MAX;
+/// Commands that may wait for functions without a ticket at a time.
+const FUNCTIONS_MAX: usize = 128;
+
+/// The most tickets of a lane that are held, with those of long commands and of those that wait for room for a reply or for a
+/// function.
+const PLACES: usize = 64 + 64 + WAITING_MAX + FUNCTIONS_MAX;
 
 /// What a place holds.
 mod place {
@@ -102,6 +108,8 @@ mod place {
     pub const LONG: u8 = 3;
     /// What was a ticket before its command gave it back.
     pub const GIVEN_BACK: u8 = 4;
+    /// A ticket was here before its command began to wait for a function.
+    pub const FUNCTION: u8 = 5;
 }
 
 /// The tickets of a lane.
@@ -136,11 +144,12 @@ impl Tickets {
         })
     }
 
-    /// Sets what a place holds, and gives back the ticket that it held.
-    fn give_back(&self, place: Option<usize>, then: u8) {
+    /// Sets what a place holds, and gives back the ticket that it held, or the right to wait for a function without one.
+    fn give_back(&self, place: Option<usize>, then: u8, functions: &Semaphore) {
         let place = place.and_then(|place| self.places.get(place));
         match place.map_or(place::NEW, |place| place.swap(then, Ordering::Relaxed)) {
             place::FREE | place::GIVEN_BACK => {}
+            place::FUNCTION => functions.add_permits(1),
             place::LONG => self.long.add_permits(1),
             _ => self.usual.add_permits(1),
         }
@@ -173,11 +182,18 @@ impl Tickets {
 /// The tickets of all lanes.
 struct Lanes {
     tickets: [Tickets; Lane::ALL.len()],
+    /// Rights to wait for a function without a ticket.
+    functions: Semaphore,
     /// Somebody waits.
     wanted: Notify,
 }
 
 impl Lanes {
+    fn give_back(&self, held: Held, then: u8) {
+        self.of(held.lane)
+            .give_back(held.place, then, &self.functions);
+    }
+
     fn of(&self, lane: Lane) -> &Tickets {
         let [read, write, maintenance, transaction] = &self.tickets;
         match lane {
@@ -206,7 +222,7 @@ impl Lanes {
 
 /// The right to run a command of a lane, given back on drop.
 pub struct Ticket<'e> {
-    tickets: &'e Tickets,
+    lanes: &'e Lanes,
     held: Held,
 }
 
@@ -226,7 +242,42 @@ impl Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.tickets.give_back(self.held.place, place::FREE);
+        self.lanes.give_back(self.held, place::FREE);
+    }
+}
+
+thread_local! {
+    /// The ticket of the command that runs on this thread.
+    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+}
+
+/// Names the ticket of the command that runs on this thread from now on.
+pub fn set_held(held: Option<Held>) {
+    HELD.set(held);
+}
+
+/// Frees tickets of commands that wait for functions.
+#[derive(Clone)]
+pub struct Sharing(Arc<Lanes>);
+
+impl Sharing {
+    /// The command of this thread waits for its function. If another one waits for a ticket and there is none, it gets that of
+    /// this command, which goes on without one, unless many do so.
+    pub fn share(&self) {
+        let Some(held) = HELD.get().filter(|held| held.place.is_some()) else {
+            return;
+        };
+        let tickets = self.0.of(held.lane);
+        let is_wanted = tickets.waiting.load(Ordering::Relaxed) > 0
+            && tickets.usual.available_permits() == 0;
+        if !is_wanted {
+            return;
+        }
+        if let Ok(permit) = self.0.functions.try_acquire() {
+            permit.forget();
+            HELD.set(None);
+            self.0.give_back(held, place::FUNCTION);
+        }
     }
 }
 
@@ -253,15 +304,21 @@ impl Executor {
         let tickets: usize = Lane::ALL.iter().map(tickets).sum();
         let lanes = Arc::new(Lanes {
             tickets: Lane::ALL.map(Tickets::new),
+            functions: Semaphore::new(FUNCTIONS_MAX),
             wanted: Notify::new(),
         });
-        let pool = Pool::new(helpers, tickets + WAITING_MAX + helpers)?;
+        let pool = Pool::new(helpers, tickets + WAITING_MAX + FUNCTIONS_MAX + helpers)?;
         let watched = lanes.clone();
         Ok(Executor {
             pool,
             lanes,
             watcher: tokio::spawn(async move { watched.watch().await }),
         })
+    }
+
+    /// Frees tickets of commands that wait for functions.
+    pub fn sharing(&self) -> Sharing {
+        Sharing(self.lanes.clone())
     }
 
     /// Commands that wait for a ticket of a lane.
@@ -275,10 +332,9 @@ impl Executor {
     }
 
     fn taken(&self, lane: Lane) -> Ticket<'_> {
-        let tickets = self.lanes.of(lane);
-        let place = tickets.place();
+        let place = self.lanes.of(lane).place();
         Ticket {
-            tickets,
+            lanes: &self.lanes,
             held: Held { lane, place },
         }
     }
@@ -302,9 +358,7 @@ impl Executor {
     /// Gives a ticket back whose command goes on without it.
     pub fn give_back(&self, held: Held) {
         if held.place.is_some() {
-            self.lanes
-                .of(held.lane)
-                .give_back(held.place, place::GIVEN_BACK);
+            self.lanes.give_back(held, place::GIVEN_BACK);
         }
         self.pool.leave();
     }
@@ -383,5 +437,49 @@ mod tests {
         assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
         assert_eq!(tickets.long.available_permits(), Lane::Read.long_tickets());
         assert_eq!(tickets.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commands_that_wait_for_functions_free_their_tickets_for_those_who_wait() {
+        let executor = Executor::new().unwrap();
+        let sharing = executor.sharing();
+        let all = Lane::Read.tickets() + Lane::Read.long_tickets();
+        let mut held = Vec::new();
+        for _ in 0..all {
+            held.push(executor.ticket(Lane::Read).await.unwrap());
+        }
+        // As long as no command waits, nothing is given back.
+        set_held(Some(held[0].held()));
+        sharing.share();
+        assert_eq!(executor.available(Lane::Read), 0);
+        for shared in 0..FUNCTIONS_MAX {
+            let (next, ()) = tokio::join!(executor.ticket(Lane::Read), async {
+                tokio::task::yield_now().await;
+                set_held(Some(held[shared].held()));
+                sharing.share();
+                // A second look gives nothing back.
+                sharing.share();
+            });
+            held.push(next.unwrap());
+        }
+        // Their number is bounded.
+        set_held(Some(held[FUNCTIONS_MAX].held()));
+        let more = tokio::time::timeout(4 * LOOK, async {
+            tokio::join!(executor.ticket(Lane::Read), async {
+                tokio::task::yield_now().await;
+                sharing.share();
+            })
+        });
+        assert!(more.await.is_err());
+        // One that waits for room afterwards is counted there.
+        executor.give_back(held[0].held());
+        assert_eq!(executor.lanes.functions.available_permits(), 1);
+        set_held(None);
+        drop(held);
+        assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
+        let lanes = &executor.lanes;
+        let long = lanes.of(Lane::Read).long.available_permits();
+        assert_eq!(long, Lane::Read.long_tickets());
+        assert_eq!(lanes.functions.available_permits(), FUNCTIONS_MAX);
     }
 }

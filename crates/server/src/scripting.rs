@@ -8,6 +8,7 @@ use frond_bson::doc;
 use frond_javascript::{JavaScript, WorkerProgram};
 use frond_store::{DocumentStore, check_request};
 
+use crate::exec::Sharing;
 use crate::log::{Component, Log};
 use crate::settings::Settings;
 
@@ -19,6 +20,7 @@ pub fn start(
     settings: &Settings,
     store: &DocumentStore,
     log: &Arc<Log>,
+    tickets: Sharing,
     usable_bytes: u64,
 ) -> Option<JavaScript> {
     if !settings.javascript.is_enabled {
@@ -30,7 +32,11 @@ pub fn start(
         settings.javascript.placement.clone(),
         total,
         bytes(settings.javascript.heap_limit_mb),
-        check_request,
+        move || {
+            check_request()?;
+            tickets.share();
+            Ok(())
+        },
         move |text| {
             let attributes = doc! {"jsPrint": text};
             log.info(Component::Query, 20162, "js", "print", &attributes);

@@ -7,7 +7,7 @@ use frond_query::script::ScriptEngine;
 
 use crate::workers::{BEGINS, engine, interrupted, script};
 
-/// What the functions work on: an array and an object with 2⁶⁰ leaves, what claims to be the longest array, long strings, strings that
+/// The values that the functions work on: an array and an object with 2⁶⁰ leaves, what claims to be the longest array, long strings, strings that
 /// begin alike, large numbers, and arrays with many of them.
 const INPUTS: &[(&str, &str)] = &[
     ("g", "[1]; for (var i = 0; i < 60; i++) g = [g, g]"),
