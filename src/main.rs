@@ -45,7 +45,8 @@ fn main() -> ExitCode {
     match arguments.subcommand() {
         Some(("serve", arguments)) => {
             allocator::return_memory_early();
-            frond_server::run(arguments, Some(frond_server::worker_program()))
+            let workers = frond_server::worker_program(allocator::WORKER_SETTINGS);
+            frond_server::run(arguments, Some(workers))
         }
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),

@@ -158,7 +158,10 @@ pub fn functions<'js>(ctx: &Ctx<'js>, print: impl Fn(&str) + 'static) -> Result<
     native.set(
         "print",
         Function::new(ctx.clone(), move |text: String| {
-            print(text.get(..text.floor_char_boundary(PRINT_BYTES_MAX)).unwrap_or_default());
+            print(
+                text.get(..text.floor_char_boundary(PRINT_BYTES_MAX))
+                    .unwrap_or_default(),
+            );
         })?,
     )?;
     Ok(native)

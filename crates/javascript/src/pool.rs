@@ -177,12 +177,7 @@ fn lock(idle: &Idle) -> std::sync::MutexGuard<'_, Vec<(Worker, Instant)>> {
 }
 
 /// The work of the keeper, until there is no pool any more.
-fn keep(
-    program: &WorkerProgram,
-    idle: &Idle,
-    counters: &Arc<Counters>,
-    ordered: &Receiver<Order>,
-) {
+fn keep(program: &WorkerProgram, idle: &Idle, counters: &Arc<Counters>, ordered: &Receiver<Order>) {
     loop {
         match ordered.recv_timeout(IDLE_TIME / 4) {
             Ok(order) => {

@@ -17,7 +17,7 @@ use crate::protocol::{Inbox, Kind, MESSAGE_BYTES_MAX, Malformed, head};
 /// How often a thread that waits for a worker looks whether its request has to end.
 pub const LOOK: Duration = Duration::from_millis(10);
 
-/// The only variables of the environment that a worker gets: its dates are those of this time zone.
+/// Variables that a worker has from the server's environment: its dates are those of this time zone.
 const VARIABLES: [&str; 2] = ["TZ", "TZDIR"];
 
 /// The program of a worker, which calls [`run_worker`](crate::run_worker).
@@ -27,6 +27,8 @@ pub struct WorkerProgram {
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// Variables of its environment, which has no others but the time zone.
+    pub variables: Vec<(OsString, OsString)>,
 }
 
 /// Why there is no answer.
@@ -76,6 +78,7 @@ impl Process {
             .args(&program.arguments)
             .env_clear()
             .envs(variables)
+            .envs(program.variables.iter().map(|(name, value)| (name, value)))
             .current_dir("/")
             // A signal from the server's terminal is for the server.
             .process_group(0)

@@ -268,8 +268,8 @@ impl Sharing {
             return;
         };
         let tickets = self.0.of(held.lane);
-        let is_wanted = tickets.waiting.load(Ordering::Relaxed) > 0
-            && tickets.usual.available_permits() == 0;
+        let is_wanted =
+            tickets.waiting.load(Ordering::Relaxed) > 0 && tickets.usual.available_permits() == 0;
         if !is_wanted {
             return;
         }

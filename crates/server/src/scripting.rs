@@ -49,8 +49,9 @@ pub fn start(
 /// The argument with which the program runs as a worker. It is no command of the command line, which no user calls.
 const WORKER: &str = "javascript-worker";
 
-/// This program as a worker for functions of JavaScript. A file that replaces the program's meanwhile is not run.
-pub fn worker_program() -> WorkerProgram {
+/// This program as a worker for functions of JavaScript, with a variable of its environment. A file that replaces the
+/// program's meanwhile is not run.
+pub fn worker_program((name, value): (&str, &str)) -> WorkerProgram {
     let path = match cfg!(target_os = "linux") {
         true => Ok(PathBuf::from("/proc/self/exe")),
         false => std::env::current_exe(),
@@ -58,6 +59,7 @@ pub fn worker_program() -> WorkerProgram {
     WorkerProgram {
         path: path.unwrap_or_else(|_| PathBuf::from("frond")),
         arguments: vec![WORKER.into()],
+        variables: vec![(name.into(), value.into())],
     }
 }
 

@@ -31,7 +31,13 @@ fn check() -> Result<()> {
 }
 
 fn engine() -> JavaScript {
-    JavaScript::new(crate::placement(module_path!()), 256 * MIB, 64 * MIB, check, |_| {})
+    JavaScript::new(
+        crate::placement(module_path!()),
+        256 * MIB,
+        64 * MIB,
+        check,
+        |_| {},
+    )
 }
 
 fn compiled(engine: &JavaScript, code: &str) -> Result<Arc<dyn Script>> {
@@ -399,32 +405,62 @@ fn results_are_bounded() {
         ("var a = []; a.length = 2147483648; return {a: a}", 17260),
         ("new Array(4294967295)", 17260),
         ("new Array(4294967295).fill(0, 0, 9)", 17260),
-        ("new Proxy([], {get: (_, name) => name == 'length' ? 1e15 : 1})", 17260),
+        (
+            "new Proxy([], {get: (_, name) => name == 'length' ? 1e15 : 1})",
+            17260,
+        ),
         ("new Proxy([], {get: () => 'x'})", 139),
         ("new Proxy([], {get: () => -1})", 139),
         ("new Proxy([], {get: () => NaN})", 139),
         ("new Proxy([], {get: () => 5n})", 139),
         ("new Proxy([], {get: () => { throw 5 }})", 139),
-        ("new Proxy({}, {getPrototypeOf: () => { throw 5 }, ownKeys: () => { throw 6 }})", 139),
+        (
+            "new Proxy({}, {getPrototypeOf: () => { throw 5 }, ownKeys: () => { throw 6 }})",
+            139,
+        ),
         ("new Proxy({}, {ownKeys: () => { throw 6 }})", 139),
         ("({get a() { throw 5 }})", 139),
         ("({get a() { return this }})", 17279),
         ("Object.defineProperty(/a/, 'source', {value: 5})", 139),
-        ("Object.defineProperty(/a/, 'source', {value: 'x'.repeat(2e7)})", 17260),
+        (
+            "Object.defineProperty(/a/, 'source', {value: 'x'.repeat(2e7)})",
+            17260,
+        ),
         ("Object.defineProperty(/a/, 'flags', {value: null})", 139),
-        ("Object.create(RegExp.prototype, {source: {get() { throw 5 }}})", 139),
-        ("Object.assign(function() {}, {toString: () => 'x'.repeat(2e7)})", 17260),
-        ("Object.assign(function() {}, {toString: () => { throw 5 }})", 139),
+        (
+            "Object.create(RegExp.prototype, {source: {get() { throw 5 }}})",
+            139,
+        ),
+        (
+            "Object.assign(function() {}, {toString: () => 'x'.repeat(2e7)})",
+            17260,
+        ),
+        (
+            "Object.assign(function() {}, {toString: () => { throw 5 }})",
+            139,
+        ),
         ("({['x'.repeat(2e7)]: 1})", 17260),
         ("Code('x'.repeat(2e7))", 17260),
         ("HexData(0, '00'.repeat(17e6))", 17260),
         ("DBPointer('x'.repeat(2e7), ObjectId())", 17260),
         ("Object.create(Object.getPrototypeOf(ObjectId()))", 139),
         // Graphs whose parts are shared: each has more than 2⁶⁰ leaves.
-        ("var g = 1; for (var i = 0; i < 60; i++) g = [g, g]; return g", 17260),
-        ("var g = []; for (var i = 0; i < 60; i++) g = [g, g]; return g", 17260),
-        ("var g = {}; for (var i = 0; i < 60; i++) g = {a: g, b: g}; return g", 17260),
-        ("var g = {}; for (var i = 0; i < 60; i++) g = Code('', {a: g, b: g}); return g", 17260),
+        (
+            "var g = 1; for (var i = 0; i < 60; i++) g = [g, g]; return g",
+            17260,
+        ),
+        (
+            "var g = []; for (var i = 0; i < 60; i++) g = [g, g]; return g",
+            17260,
+        ),
+        (
+            "var g = {}; for (var i = 0; i < 60; i++) g = {a: g, b: g}; return g",
+            17260,
+        ),
+        (
+            "var g = {}; for (var i = 0; i < 60; i++) g = Code('', {a: g, b: g}); return g",
+            17260,
+        ),
         (
             "var s = 'x'.repeat(9e6), g = {}; for (var i = 0; i < 60; i++) g = Code('', {s: s, g: g}); return g",
             17260,

@@ -18,12 +18,24 @@ const INPUTS: &[(&str, &str)] = &[
     ("big", "3n ** 600000n"),
     ("bigs", "new Array(1e6).fill(3n ** 600000n)"),
     ("numbers", "new Array(1e6).fill('9'.repeat(300000))"),
-    ("texts", "new Array(1e6).fill('\\u1E9B\\u0323\"'.repeat(20000))"),
+    (
+        "texts",
+        "new Array(1e6).fill('\\u1E9B\\u0323\"'.repeat(20000))",
+    ),
     ("wide", "new Array(1e6).fill(new Array(1000).fill(7))"),
-    ("equal", "[]; for (var i = 0; i < 2000; i++) equal.push('x'.repeat(50000) + i)"),
+    (
+        "equal",
+        "[]; for (var i = 0; i < 2000; i++) equal.push('x'.repeat(50000) + i)",
+    ),
     ("never", "function() { return false }"),
-    ("digits", "Function.prototype.call.bind(BigInt.prototype.toString)"),
-    ("normal", "Function.prototype.call.bind(String.prototype.normalize)"),
+    (
+        "digits",
+        "Function.prototype.call.bind(BigInt.prototype.toString)",
+    ),
+    (
+        "normal",
+        "Function.prototype.call.bind(String.prototype.normalize)",
+    ),
 ];
 
 /// Functions that walk what their argument is made of. `$` is the argument.
@@ -228,7 +240,9 @@ fn whole(code: &str) -> String {
     let words: Vec<&str> = code.split(|c| !is_name(c)).collect();
     let uses = |name: &str| {
         let begins = format!("{name}.");
-        words.iter().any(|word| *word == name || word.starts_with(&begins))
+        words
+            .iter()
+            .any(|word| *word == name || word.starts_with(&begins))
     };
     let inputs = INPUTS.iter().filter(|(name, _)| uses(name));
     let inputs: String = inputs
@@ -261,7 +275,10 @@ fn hostile_functions_end_when_they_are_interrupted() {
     }
     println!("{ended} were interrupted, {failed} had used up their memory before");
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(failed * 5 < ended, "{ended} were interrupted, {failed} were not");
+    assert!(
+        failed * 5 < ended,
+        "{ended} were interrupted, {failed} were not"
+    );
     let workers = engine.workers().unwrap();
     assert_eq!(workers.killed, ended);
     assert_eq!(workers.current, workers.idle, "{workers:?}");

@@ -20,6 +20,7 @@ fn in_workers() -> Placement {
     Placement::Workers(WorkerProgram {
         path: PathBuf::from(env!("CARGO_BIN_EXE_frond-javascript-worker")),
         arguments: Vec::new(),
+        variables: Vec::new(),
     })
 }
 

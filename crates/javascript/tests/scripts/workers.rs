@@ -91,7 +91,10 @@ fn an_interrupted_function_ends_and_its_worker_is_replaced() {
     for (number, code) in ["for (;;) {}", shared].into_iter().enumerate() {
         let endless = script(&engine, &format!("print('{BEGINS}'); {code}")).unwrap();
         let error = interrupted(|| endless.call(Doc::empty())).unwrap_err();
-        assert_eq!((error.code(), error.message()), (ErrorCode::Interrupted, "killed"));
+        assert_eq!(
+            (error.code(), error.message()),
+            (ErrorCode::Interrupted, "killed")
+        );
         assert_eq!(figures(&engine).killed, number as u64 + 1);
         // The same request goes on.
         assert_eq!(call(&engine, "1 + 1").unwrap(), OwnedValue::Double(2.0));
@@ -120,7 +123,11 @@ fn a_request_that_ends_while_its_worker_is_started_gets_its_own_error() {
 fn a_worker_that_ends_by_itself_is_an_error_and_is_replaced() {
     let engine = engine();
     // The bytes of documents are outside of the engine's memory, and within that of the process.
-    let keep = script(&engine, "kept = typeof kept == 'undefined' ? [] : kept; kept.push(this); return true").unwrap();
+    let keep = script(
+        &engine,
+        "kept = typeof kept == 'undefined' ? [] : kept; kept.push(this); return true",
+    )
+    .unwrap();
     let large = doc! {"s": "x".repeat(15 * MIB)};
     let error = (0..200).find_map(|_| keep.test(&large).err()).unwrap();
     assert_eq!(error.code(), ErrorCode::JSInterpreterFailure);
@@ -136,10 +143,15 @@ fn a_program_that_is_no_worker_is_an_error() {
         let program = WorkerProgram {
             path: PathBuf::from(path),
             arguments: Vec::new(),
+            variables: Vec::new(),
         };
         let engine = JavaScript::new(Placement::Workers(program), MIB, MIB, check, |_| {});
         let error = call(&engine, "1").unwrap_err();
-        assert_eq!(error.code(), ErrorCode::JSInterpreterFailure, "{path}: {error}");
+        assert_eq!(
+            error.code(),
+            ErrorCode::JSInterpreterFailure,
+            "{path}: {error}"
+        );
     }
 }
 
@@ -147,21 +159,35 @@ fn a_program_that_is_no_worker_is_an_error() {
 fn printed_lines_arrive_in_their_order_and_are_bounded() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = lines.clone();
-    let engine = JavaScript::new(crate::in_workers(), 64 * MIB, 64 * MIB, check, move |text| {
-        kept.lock().unwrap().push(text.to_owned());
-    });
+    let engine = JavaScript::new(
+        crate::in_workers(),
+        64 * MIB,
+        64 * MIB,
+        check,
+        move |text| {
+            kept.lock().unwrap().push(text.to_owned());
+        },
+    );
     let code = "for (var i = 0; i < 1000; i++) print(i); print('ü'.repeat(1e6)); return 5";
     assert_eq!(call(&engine, code).unwrap(), OwnedValue::Double(5.0));
     let lines = lines.lock().unwrap();
     assert_eq!(lines.len(), 1001);
-    assert!(lines.iter().take(1000).enumerate().all(|(at, line)| *line == at.to_string()));
+    assert!(
+        lines
+            .iter()
+            .take(1000)
+            .enumerate()
+            .all(|(at, line)| *line == at.to_string())
+    );
     assert_eq!(lines[1000].len(), 64 << 10);
 }
 
 #[test]
 fn maps_of_many_documents_emit_all_of_them_in_their_order() {
     let engine = engine();
-    let docs: Vec<DocBuf> = (0..3000).map(|n| doc! {"n": n, "s": "y".repeat(2000)}).collect();
+    let docs: Vec<DocBuf> = (0..3000)
+        .map(|n| doc! {"n": n, "s": "y".repeat(2000)})
+        .collect();
     let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
     let map = script(&engine, "emit(this.n, this.s); emit(-this.n, null)").unwrap();
     let mut keys = Vec::new();
@@ -174,7 +200,9 @@ fn maps_of_many_documents_emit_all_of_them_in_their_order() {
         Ok(())
     })
     .unwrap();
-    let expected: Vec<f64> = (0..3000).flat_map(|n| [f64::from(n), -f64::from(n)]).collect();
+    let expected: Vec<f64> = (0..3000)
+        .flat_map(|n| [f64::from(n), -f64::from(n)])
+        .collect();
     assert_eq!(keys, expected);
     // The error of a document is that of all, and the worker goes on.
     let fails = script(&engine, "if (this.n == 1500) throw 'mine'; emit(1, this)").unwrap();
@@ -194,7 +222,10 @@ fn large_documents_and_many_stored_functions_arrive() {
     let mut arguments = ArrayBuf::new();
     arguments.push(&large);
     let same = script(&engine, "function(d) { return d }").unwrap();
-    assert_eq!(same.call(arguments.as_doc()).unwrap(), OwnedValue::from(large.clone()));
+    assert_eq!(
+        same.call(arguments.as_doc()).unwrap(),
+        OwnedValue::from(large.clone())
+    );
     // More than a message may have.
     for _ in 0..4 {
         arguments.push(&large);
