@@ -93,11 +93,6 @@ impl Process {
         })
     }
 
-    /// The number of the process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Ends the process, whatever it does, and returns how it ended.
     pub fn kill(&mut self) -> Option<ExitStatus> {
         let _ = self.child.kill();

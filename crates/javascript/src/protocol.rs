@@ -86,7 +86,7 @@ pub fn head(kind: Kind, len: usize) -> [u8; HEADER_BYTES] {
 }
 
 /// Bytes that have arrived, and the messages in them.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
     start: usize,
