@@ -136,7 +136,7 @@ impl Inbox {
     pub fn room(&mut self) -> Result<&mut [u8], Malformed> {
         let needed = self.next_len()?.unwrap_or(HEADER_BYTES).max(KEPT_BYTES);
         if self.start == self.end && self.bytes.len() > KEPT_BYTES {
-            self.bytes = Vec::new();
+            *self = Inbox::default();
         }
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -177,13 +177,18 @@ mod tests {
     fn arrives(bytes: &[u8], piece: usize) -> Result<Vec<(Kind, usize)>, Malformed> {
         let mut inbox = Inbox::default();
         let mut found = Vec::new();
-        for piece in bytes.chunks(piece) {
-            inbox.room()?[..piece.len()].copy_from_slice(piece);
-            inbox.add(piece.len());
-            while let Some((kind, body)) = inbox.take()? {
-                let body = inbox.body(body);
-                assert!(body.iter().all(|byte| *byte == 7));
-                found.push((kind, body.len()));
+        for mut piece in bytes.chunks(piece) {
+            while !piece.is_empty() {
+                let room = inbox.room()?;
+                let (read, rest) = piece.split_at(piece.len().min(room.len()));
+                room[..read.len()].copy_from_slice(read);
+                inbox.add(read.len());
+                piece = rest;
+                while let Some((kind, body)) = inbox.take()? {
+                    let body = inbox.body(body);
+                    assert!(body.iter().all(|byte| *byte == 7));
+                    found.push((kind, body.len()));
+                }
             }
         }
         Ok(found)
