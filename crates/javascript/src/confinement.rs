@@ -6,17 +6,24 @@
 #[cfg(target_os = "linux")]
 const MARGIN_BYTES: u64 = 256 << 20;
 
+/// How much later than the server's threads a worker gets the processor, if both want it: other commands than those that run functions
+/// take a moment only, and must not wait for a hundred functions without an end.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
 /// Sets what holds for as long as the process lives: it ends with the server, has no rights to gain, opens no further files,
 /// starts no processes, leaves no image of its memory, and is the first to end where the memory of the machine does not suffice.
 #[cfg(target_os = "linux")]
 pub fn begin() {
     use rustix::process::{
-        DumpableBehavior, Resource, Signal, set_dumpable_behavior, set_parent_process_death_signal,
+        DumpableBehavior, Resource, Signal, nice, set_dumpable_behavior,
+        set_parent_process_death_signal,
     };
     use rustix::thread::{set_name, set_no_new_privs};
 
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let _ = set_name(c"frond-js");
+    let _ = nice(NICE);
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     let _ = set_no_new_privs(true);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
