@@ -76,6 +76,17 @@ mod tests {
     }
 
     #[test]
+    fn the_argument_of_workers_is_no_command() {
+        let program = frond_server::worker_program(super::allocator::WORKER_SETTINGS);
+        let help = super::command_line().render_long_help().to_string();
+        for argument in program.arguments {
+            let argument = argument.to_string_lossy();
+            assert!(super::command_line().find_subcommand(&*argument).is_none());
+            assert!(!help.contains(&*argument), "{help}");
+        }
+    }
+
+    #[test]
     fn every_command_says_what_it_does() {
         fn check(command: &clap::Command) {
             for command in command.get_subcommands() {
