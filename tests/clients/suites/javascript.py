@@ -274,6 +274,14 @@ def map_reduce_has_every_option(db):
     count = Code("function(k, v) { return v.length }")
     results = map_reduce(db, "words", {"inline": 1}, map=by_word, reduce=count)["results"]
     equal(results, [{"_id": "X", "value": 1.0}, {"_id": "x", "value": 1.0}])
+    # Documents are passed to the function in batches, here by their number and by what they emit.
+    fill(db.many, [{"_id": n, "tags": ["x", n % 700], "n": n} for n in range(2000)])
+    results = {result["_id"]: result["value"] for result in map_reduce(db, "many", {"inline": 1})["results"]}
+    equal((len(results), results["x"], results[699]), (701, 1999000.0, 699.0 + 1399.0))
+    wide = Code("function() { emit(this._id % 2, {n: 1, s: 'x'.repeat(20000)}) }")
+    count = Code("function(key, values) { return {n: Array.sum(values.map(value => value.n))} }")
+    results = map_reduce(db, "many", {"inline": 1}, map=wide, reduce=count)["results"]
+    equal([result["value"] for result in results], [{"n": 1000.0}, {"n": 1000.0}])
     explained = db.command("explain", SON([("mapReduce", "orders"), ("map", MAP), ("reduce", REDUCE), ("out", {"inline": 1})]))
     equal([next(iter(stage)) for stage in explained["stages"]][-2:], ["$group", "$sort"])
 
