@@ -36,7 +36,7 @@ SEED ?= $(shell date +%s)
 SERVERS ?= 2
 STORES ?= 3
 
-.PHONY: help setup setup-build run cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate proof-large plan-fuzz loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
+.PHONY: help setup setup-build run cluster cluster-stop test-cluster test fmt lint unit clients differential console bench bench-engine bench-peers bench-pages profile package-deb package-tar package-oci packages-test simulate proof-large plan-fuzz hostile loom fuzz soak bounded bank streams standby history before-login login-timing deny clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,10 +125,6 @@ simulate: setup-build ## Crash the engine FROND_CRASHES (200000) times on a simu
 	FROND_CRASHES=$(FROND_CRASHES) FROND_FLIP_STEP=1 \
 		cargo test --release --locked -p frond-tree --test all -- simulation:: --nocapture
 
-hostile: setup-build ## Evaluate hostile expressions for SECONDS (1800): memory, and how soon an interrupted one ends
-	FROND_HOSTILE_SECONDS=$(or $(SECONDS),1800) \
-		cargo test --release --locked -p frond-query --test all -- hostile::random --nocapture
-
 proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates of large documents, with crashes, with a model
 	FROND_LARGE_UPDATES=$(FROND_LARGE_UPDATES) \
 		cargo test --release --locked -p frond-store --test all -- large_documents:: --nocapture
@@ -136,6 +132,11 @@ proof-large: setup-build ## Compare FROND_LARGE_UPDATES (1000000) random updates
 plan-fuzz: setup-build ## Compare FROND_PLAN_FUZZ (2000000) results of random plans with collection scans; SEED (default the time)
 	FROND_PLAN_FUZZ=$(FROND_PLAN_FUZZ) FROND_PLAN_FUZZ_SEED=$(SEED) \
 		cargo test --locked -p frond-store --test all -- plan_fuzz:: --nocapture
+
+hostile: setup-build ## Evaluate hostile expressions for SECONDS (1800), and interrupt all hostile functions of JavaScript
+	FROND_HOSTILE_SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),1800) \
+		cargo test --release --locked -p frond-query --test all -- hostile::random --nocapture
+	FROND_HOSTILE=all cargo test --locked -p frond-javascript --test scripts -- hostile:: --nocapture
 
 loom: setup-build ## Check the engine's lock-free parts with up to PREEMPTIONS (4) preemptions per run
 	FROND_PREEMPTIONS=$(PREEMPTIONS) cargo test --locked -p frond-tree --test loom

@@ -5,7 +5,8 @@
 
 A collection of documents with ten fields, all in memory. The server runs on one processor, and each request reads the whole collection:
 first with a condition that needs no JavaScript, then with functions. The report has the documents a second of each request, the
-nanoseconds of processor time for a document, and what of that the function costs beyond the condition without one. Last come
+nanoseconds of processor time of the server for a document, without that of the workers in which functions run, and what of that the
+function costs beyond the condition without one. Last come
 `find` commands of one `_id`, which no function touches. More than one server takes turns: give --server several times. With
 `--only '$expr'` they may be servers without JavaScript.
 """

@@ -10,6 +10,12 @@ const SETTINGS: &str = "_RJEM_MALLOC_CONF";
 /// Few arenas, which all threads share, and freed memory is returned at once.
 const SMALL_MEMORY_SETTINGS: &str =
     "narenas:4,background_thread:false,dirty_decay_ms:0,muzzy_decay_ms:0,thp:never";
+/// The variable and its settings for a process that runs functions of JavaScript: one thread, which may start no others, and a limit
+/// of memory that counts what is kept for later, too.
+pub const WORKER_SETTINGS: (&str, &str) = (
+    SETTINGS,
+    "narenas:1,background_thread:false,dirty_decay_ms:1000,muzzy_decay_ms:0,thp:never,retain:false",
+);
 /// The settings apply with less memory than this.
 const SMALL_MEMORY_BYTES: u64 = 2 << 30;
 

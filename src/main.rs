@@ -41,6 +41,9 @@ fn command_line() -> Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = frond_server::run_as_worker() {
+        return code;
+    }
     let arguments = command_line().get_matches();
     if let Some((name, _)) = arguments.subcommand()
         && !PUBLIC_FILES.contains(&name)
@@ -50,7 +53,8 @@ fn main() -> ExitCode {
     match arguments.subcommand() {
         Some(("serve", arguments)) => {
             allocator::return_memory_early();
-            frond_server::run(arguments)
+            let workers = frond_server::worker_program(allocator::WORKER_SETTINGS);
+            frond_server::run(arguments, Some(workers))
         }
         Some(("verify", arguments)) => frond_server::offline::verify(arguments),
         Some(("salvage", arguments)) => frond_server::offline::salvage(arguments),
@@ -84,6 +88,17 @@ mod tests {
         let command_line = super::command_line();
         for name in super::PUBLIC_FILES {
             assert!(command_line.find_subcommand(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_argument_of_workers_is_no_command() {
+        let program = frond_server::worker_program(super::allocator::WORKER_SETTINGS);
+        let help = super::command_line().render_long_help().to_string();
+        for argument in program.arguments {
+            let argument = argument.to_string_lossy();
+            assert!(super::command_line().find_subcommand(&*argument).is_none());
+            assert!(!help.contains(&*argument), "{help}");
         }
     }
 

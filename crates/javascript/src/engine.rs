@@ -103,8 +103,8 @@ impl Engine {
         let runtime = Runtime::new().map_err(unable)?;
         runtime.set_memory_limit(grant.bytes());
         runtime.set_max_stack_size(STACK_BYTES);
-        let check = shared.check;
-        runtime.set_interrupt_handler(Some(Box::new(move || match check() {
+        let checked = shared.clone();
+        runtime.set_interrupt_handler(Some(Box::new(move || match (checked.check)() {
             Ok(()) => false,
             Err(fault) => {
                 INTERRUPTED.replace(Some(fault));

@@ -37,6 +37,11 @@ impl Heaps {
         }
     }
 
+    /// `bytes` for the only engine of this process.
+    pub fn one(bytes: usize) -> Heaps {
+        Heaps::new(bytes.saturating_mul(SHARE), bytes)
+    }
+
     /// The most for one engine.
     pub fn each(&self) -> usize {
         self.each.load(Ordering::Relaxed)
@@ -104,6 +109,8 @@ mod tests {
         assert!(heaps.granted() <= (4096 + 64 * 8) * MIB);
         drop(grants);
         assert_eq!(heaps.granted(), 0);
+        let one = Arc::new(Heaps::one(100 * MIB));
+        assert_eq!(one.grant().bytes(), 100 * MIB);
         heaps.set_each(MIB);
         assert_eq!(heaps.grant().bytes(), MIB);
     }

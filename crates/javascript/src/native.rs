@@ -1,6 +1,7 @@
 //! Functions of this program that the prelude calls.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,24 +16,35 @@ use crate::values::write::{Error, Writer, bytes_of_hex};
 /// The limit of what one call of a map function emits, in bytes.
 const EMIT_BYTES_MAX: usize = 100 << 20;
 
-/// Keys and values that a map function has emitted.
-#[derive(Default)]
-pub struct Emitted {
-    /// The pairs.
-    pub pairs: Vec<(OwnedValue, OwnedValue)>,
+/// The most bytes of a line that a function prints.
+const PRINT_BYTES_MAX: usize = 64 << 10;
+
+/// Takes the keys and values that a map function emits.
+pub type Sink = Rc<dyn Fn(OwnedValue, OwnedValue)>;
+
+/// The place of what a map function emits.
+pub struct Emitting {
+    sink: Sink,
     bytes: usize,
 }
 
+impl Emitting {
+    /// Nothing so far.
+    pub fn new(sink: Sink) -> Emitting {
+        Emitting { sink, bytes: 0 }
+    }
+}
+
 thread_local! {
-    /// The keys and values that the map function of this thread emits; `None` while none runs.
-    static EMITTED: RefCell<Option<Emitted>> = const { RefCell::new(None) };
+    /// For the map function of this thread; `None` while none runs.
+    static EMITTING: RefCell<Option<Emitting>> = const { RefCell::new(None) };
     /// Why a native function threw.
     static FAULT: RefCell<Option<Fault>> = const { RefCell::new(None) };
 }
 
-/// Begins a call of a map function, or ends it: returns what was emitted.
-pub fn exchange_emitted(emitted: Option<Emitted>) -> Option<Emitted> {
-    EMITTED.replace(emitted)
+/// Begins a call of a map function, or ends it.
+pub fn set_emitting(emitting: Option<Emitting>) {
+    EMITTING.set(emitting);
 }
 
 /// Takes the reason of an exception that is ours.
@@ -69,16 +81,16 @@ fn emit<'js>(
             false => writer.value(key)?,
         };
         let value = writer.value(value)?;
-        EMITTED.with_borrow_mut(|emitted| {
-            let Some(emitted) = emitted else {
+        EMITTING.with_borrow_mut(|emitting| {
+            let Some(emitting) = emitting else {
                 return Err(Fault::new(
                     ErrorCode::JSInterpreterFailure,
                     "emit can only be called by the map function of mapReduce",
                 )
                 .into());
             };
-            emitted.bytes += key.as_value().len_bytes() + value.as_value().len_bytes();
-            if emitted.bytes > EMIT_BYTES_MAX {
+            emitting.bytes += key.as_value().len_bytes() + value.as_value().len_bytes();
+            if emitting.bytes > EMIT_BYTES_MAX {
                 return Err(Fault::location(
                     31292,
                     format!(
@@ -87,7 +99,7 @@ fn emit<'js>(
                 )
                 .into());
             }
-            emitted.pairs.push((key, value));
+            (emitting.sink)(key, value);
             Ok(())
         })
     };
@@ -145,7 +157,12 @@ pub fn functions<'js>(ctx: &Ctx<'js>, print: impl Fn(&str) + 'static) -> Result<
     )?;
     native.set(
         "print",
-        Function::new(ctx.clone(), move |text: String| print(&text))?,
+        Function::new(ctx.clone(), move |text: String| {
+            print(
+                text.get(..text.floor_char_boundary(PRINT_BYTES_MAX))
+                    .unwrap_or_default(),
+            );
+        })?,
     )?;
     Ok(native)
 }

@@ -353,22 +353,6 @@
     describe(RegExp, {
         escape(text) { return text.replace(/[-/\\^$*+?.()|[\]{}]/g, "\\$&"); },
     });
-    // The engine cannot be interrupted inside of these, so they must end by themselves, whatever claims to be an array.
-    const LENGTH_MAX = 5e7;
-    for (const name of [
-        "concat", "copyWithin", "every", "fill", "filter", "find", "findIndex", "findLast", "findLastIndex", "flat", "flatMap",
-        "forEach", "includes", "indexOf", "join", "lastIndexOf", "map", "reduce", "reduceRight", "reverse", "shift", "slice", "some",
-        "sort", "splice", "toLocaleString", "toReversed", "toSorted", "toSpliced", "unshift", "with",
-    ]) {
-        const original = Array.prototype[name];
-        const { apply } = Reflect;
-        describe(Array.prototype, {
-            [name](...args) {
-                if (this.length > LENGTH_MAX) throw new RangeError(`an array is too long for ${name}`);
-                return apply(original, this, args);
-            },
-        });
-    }
     // No time but that of `Date`, no threads.
     for (const name of ["performance", "navigator", "Atomics", "SharedArrayBuffer", "queueMicrotask"]) {
         delete globalThis[name];

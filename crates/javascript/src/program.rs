@@ -1,18 +1,20 @@
 //! A function as queries hold it. Each thread that calls it compiles it in its own engine.
 
+use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use frond_bson::{Doc, OwnedValue, Value as Bson};
-use frond_error::{Error as Fault, Result};
+use frond_error::Result;
 use frond_query::script::{Script, ScriptSource, StoredFunctions};
 use rquickjs::function::{Args, This};
 use rquickjs::{Coerced, Value};
 
 use crate::code::Code;
 use crate::engine;
-use crate::native::{self, Emitted};
+use crate::native::{self, Emitting, Sink};
 use crate::shared::Shared;
 use crate::values::read::{self, Bytes};
 use crate::values::write::{Error, Writer};
@@ -61,6 +63,24 @@ impl Program {
             engine.compile(&program.code).map(drop)
         })?;
         Ok(program)
+    }
+
+    /// As [`Script::map`], but each key and value goes on while the function runs.
+    ///
+    /// # Errors
+    /// Those of [`Script::map`].
+    pub fn map_into(&self, doc: &Doc, sink: Sink) -> Result<()> {
+        native::set_emitting(Some(Emitting::new(sink)));
+        let called = engine::with(&self.shared, |engine| {
+            engine.call(&self.code, |ctx, function| {
+                let types = Types::of(ctx)?;
+                let doc = Document::whole(doc.as_bytes().into()).object(&types)?;
+                function.call::<_, Value>((This(doc),))?;
+                Ok::<(), Error>(())
+            })
+        });
+        native::set_emitting(None);
+        called
     }
 }
 
@@ -123,20 +143,15 @@ impl Script for Program {
     }
 
     fn map(&self, doc: &Doc, emit: &mut dyn FnMut(Bson<'_>, Bson<'_>) -> Result<()>) -> Result<()> {
-        let before = native::exchange_emitted(Some(Emitted::default()));
-        let called = engine::with(&self.shared, |engine| {
-            engine.call(&self.code, |ctx, function| {
-                let types = Types::of(ctx)?;
-                let doc = Document::whole(doc.as_bytes().into()).object(&types)?;
-                function.call::<_, Value>((This(doc),))?;
-                Ok::<(), Error>(())
-            })
-        });
-        let emitted = native::exchange_emitted(before);
-        called?;
-        for (key, value) in emitted.map(|emitted| emitted.pairs).unwrap_or_default() {
+        let pairs: Rc<RefCell<Vec<(OwnedValue, OwnedValue)>>> = Rc::default();
+        let kept = pairs.clone();
+        self.map_into(
+            doc,
+            Rc::new(move |key, value| kept.borrow_mut().push((key, value))),
+        )?;
+        for (key, value) in pairs.take() {
             emit(key.as_value(), value.as_value())?;
         }
-        Ok::<(), Fault>(())
+        Ok(())
     }
 }

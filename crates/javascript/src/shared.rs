@@ -11,7 +11,7 @@ pub struct Shared {
     /// Their memory.
     pub heaps: Arc<Heaps>,
     /// Fails if the request of this thread has to end.
-    pub check: fn() -> Result<()>,
+    pub check: Box<dyn Fn() -> Result<()> + Send + Sync>,
     /// Writes what a function prints.
     pub print: Box<dyn Fn(&str) + Send + Sync>,
 }

@@ -59,6 +59,18 @@ pub trait Script: Debug + Send + Sync {
         doc: &Doc,
         emit: &mut dyn FnMut(Value<'_>, Value<'_>) -> Result<()>,
     ) -> Result<()>;
+
+    /// Calls the function as [`Script::map`] does, for each of several documents.
+    ///
+    /// # Errors
+    /// As [`Script::map`].
+    fn map_all(
+        &self,
+        docs: &[&Doc],
+        emit: &mut dyn FnMut(Value<'_>, Value<'_>) -> Result<()>,
+    ) -> Result<()> {
+        docs.iter().try_for_each(|doc| self.map(doc, emit))
+    }
 }
 
 /// The documents of `system.js`: names, and functions or other values.

@@ -6,12 +6,14 @@
 //! commands that read memory only, among them `ping`, `currentOp` and `killOp`, need no ticket.
 //!
 //! Long commands must not keep short ones waiting. While a command waits for a ticket, those that have held theirs for a
-//! while get another kind of ticket, of which there are as many, and their own is free again.
+//! while get another kind of ticket, of which there are as many, and their own is free again. A command that only waits for the process
+//! that runs its function of JavaScript goes on without any ticket then.
 //!
 //! One user's commands must not keep those of others waiting: a fifth of the tickets of each kind is left to other users. Without
 //! logins all commands are those of one user, who may have all tickets.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -98,8 +100,12 @@ impl Lane {
 /// it for long.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// The most tickets of a lane that are held, with those of long commands and of those that wait for room for a reply.
-const PLACES: usize = 80 + 80 + WAITING_MAX;
+/// Commands that may wait for functions without a ticket at a time.
+const FUNCTIONS_MAX: usize = 128;
+
+/// The most tickets of a lane that are held, with those of long commands and of those that wait for room for a reply or for a
+/// function.
+const PLACES: usize = 80 + 80 + WAITING_MAX + FUNCTIONS_MAX;
 
 /// What a place holds.
 mod place {
@@ -113,6 +119,8 @@ mod place {
     pub const LONG: u8 = 3;
     /// What was a ticket before its command gave it back.
     pub const GIVEN_BACK: u8 = 4;
+    /// A ticket was here before its command began to wait for a function.
+    pub const FUNCTION: u8 = 5;
 }
 
 /// The tickets that one user may hold.
@@ -217,11 +225,12 @@ impl Tickets {
         })
     }
 
-    /// Sets what a place holds, and gives back the ticket that it held.
-    fn give_back(&self, place: &Place, then: u8) {
+    /// Sets what a place holds, and gives back the ticket that it held, or the right to wait for a function without one.
+    fn give_back(&self, place: &Place, then: u8, functions: &Semaphore) {
         let mut owner = place.owner.lock();
         match place.state.swap(then, Ordering::Relaxed) {
             place::FREE | place::GIVEN_BACK => {}
+            place::FUNCTION => functions.add_permits(1),
             place::LONG => self.release(owner.take(), |lane| &lane.long, &self.long),
             _ => self.release(owner.take(), |lane| &lane.usual, &self.usual),
         }
@@ -265,11 +274,21 @@ impl Tickets {
 /// The tickets of all lanes.
 struct Lanes {
     tickets: [Tickets; Lane::ALL.len()],
+    /// Rights to wait for a function without a ticket.
+    functions: Semaphore,
     /// Somebody waits.
     wanted: Notify,
 }
 
 impl Lanes {
+    /// Gives back the ticket in a place, if it has one.
+    fn give_back(&self, held: Held, then: u8) {
+        let tickets = self.of(held.lane);
+        if let Some(place) = held.place.and_then(|at| tickets.places.get(at)) {
+            tickets.give_back(place, then, &self.functions);
+        }
+    }
+
     fn of(&self, lane: Lane) -> &Tickets {
         let [read, write, maintenance, transaction] = &self.tickets;
         match lane {
@@ -298,7 +317,7 @@ impl Lanes {
 
 /// The right to run a command of a lane, given back on drop.
 pub struct Ticket<'e> {
-    tickets: &'e Tickets,
+    lanes: &'e Lanes,
     held: Held,
     /// Of a ticket without a place.
     owner: Owner,
@@ -320,13 +339,53 @@ impl Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        match self.held.place.and_then(|at| self.tickets.places.get(at)) {
-            Some(place) => self.tickets.give_back(place, place::FREE),
-            None => {
-                let usual = &self.tickets.usual;
-                self.tickets
-                    .release(self.owner.take(), |lane| &lane.usual, usual);
-            }
+        let tickets = self.lanes.of(self.held.lane);
+        if self.held.place.is_some() {
+            self.lanes.give_back(self.held, place::FREE);
+        } else {
+            tickets.release(self.owner.take(), |lane| &lane.usual, &tickets.usual);
+        }
+    }
+}
+
+thread_local! {
+    /// The ticket of the command that runs on this thread.
+    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+}
+
+/// Names the ticket of the command that runs on this thread from now on.
+pub fn set_held(held: Option<Held>) {
+    HELD.set(held);
+}
+
+/// Frees tickets of commands that wait for functions.
+#[derive(Clone)]
+pub struct Sharing(Arc<Lanes>);
+
+impl Sharing {
+    /// The command of this thread waits for its function. If another one waits for a ticket and there is none, it gets that of
+    /// this command, which goes on without one, unless many do so.
+    pub fn share(&self) {
+        let Some(held) = HELD.get().filter(|held| held.place.is_some()) else {
+            return;
+        };
+        let tickets = self.0.of(held.lane);
+        if tickets.waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let has_none = |usual: &Semaphore| usual.available_permits() == 0;
+        let place = held.place.and_then(|at| tickets.places.get(at));
+        let of_user = place.is_some_and(|place| {
+            let owner = place.owner.lock();
+            (owner.as_ref()).is_some_and(|owner| has_none(&owner.of(held.lane).usual))
+        });
+        if !of_user && !has_none(&tickets.usual) {
+            return;
+        }
+        if let Ok(permit) = self.0.functions.try_acquire() {
+            permit.forget();
+            HELD.set(None);
+            self.0.give_back(held, place::FUNCTION);
         }
     }
 }
@@ -356,9 +415,10 @@ impl Executor {
         let tickets: usize = Lane::ALL.iter().map(tickets).sum();
         let lanes = Arc::new(Lanes {
             tickets: Lane::ALL.map(Tickets::new),
+            functions: Semaphore::new(FUNCTIONS_MAX),
             wanted: Notify::new(),
         });
-        let pool = Pool::new(helpers, tickets + WAITING_MAX + helpers)?;
+        let pool = Pool::new(helpers, tickets + WAITING_MAX + FUNCTIONS_MAX + helpers)?;
         let watched = lanes.clone();
         Ok(Executor {
             pool,
@@ -366,6 +426,11 @@ impl Executor {
             users: Mutex::default(),
             watcher: tokio::spawn(async move { watched.watch().await }),
         })
+    }
+
+    /// Frees tickets of commands that wait for functions.
+    pub fn sharing(&self) -> Sharing {
+        Sharing(self.lanes.clone())
     }
 
     /// Commands that wait for a ticket of a lane.
@@ -401,7 +466,7 @@ impl Executor {
             None => owner,
         };
         Ticket {
-            tickets,
+            lanes: &self.lanes,
             held: Held { lane, place: at },
             owner,
         }
@@ -437,9 +502,8 @@ impl Executor {
 
     /// Gives a ticket back whose command goes on without it.
     pub fn give_back(&self, held: Held) {
-        let tickets = self.lanes.of(held.lane);
-        if let Some(place) = held.place.and_then(|at| tickets.places.get(at)) {
-            tickets.give_back(place, place::GIVEN_BACK);
+        if held.place.is_some() {
+            self.lanes.give_back(held, place::GIVEN_BACK);
         }
         self.pool.leave();
     }
@@ -556,5 +620,49 @@ mod tests {
         drop((greedy, other));
         executor.user(&name("third"));
         assert_eq!(executor.users.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commands_that_wait_for_functions_free_their_tickets_for_those_who_wait() {
+        let executor = Executor::new().unwrap();
+        let sharing = executor.sharing();
+        let all = Lane::Read.tickets() + Lane::Read.long_tickets();
+        let mut held = Vec::new();
+        for _ in 0..all {
+            held.push(executor.ticket(Lane::Read, &None).await.unwrap());
+        }
+        // As long as no command waits, nothing is given back.
+        set_held(Some(held[0].held()));
+        sharing.share();
+        assert_eq!(executor.available(Lane::Read), 0);
+        for shared in 0..FUNCTIONS_MAX {
+            let (next, ()) = tokio::join!(executor.ticket(Lane::Read, &None), async {
+                tokio::task::yield_now().await;
+                set_held(Some(held[shared].held()));
+                sharing.share();
+                // A second look gives nothing back.
+                sharing.share();
+            });
+            held.push(next.unwrap());
+        }
+        // Their number is bounded.
+        set_held(Some(held[FUNCTIONS_MAX].held()));
+        let more = tokio::time::timeout(4 * LOOK, async {
+            tokio::join!(executor.ticket(Lane::Read, &None), async {
+                tokio::task::yield_now().await;
+                sharing.share();
+            })
+        });
+        assert!(more.await.is_err());
+        // One that waits for room afterwards is counted there.
+        executor.give_back(held[0].held());
+        assert_eq!(executor.lanes.functions.available_permits(), 1);
+        set_held(None);
+        drop(held);
+        assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
+        let lanes = &executor.lanes;
+        let long = lanes.of(Lane::Read).long.available_permits();
+        assert_eq!(long, Lane::Read.long_tickets());
+        assert_eq!(lanes.functions.available_permits(), FUNCTIONS_MAX);
     }
 }

@@ -82,6 +82,7 @@ mod ttl;
 
 pub use life::run;
 pub use memory::usable_bytes;
+pub use scripting::{run_as_worker, worker_program};
 pub use settings::command_line;
 
 /// Reads the settings from a command line, and from the configuration file that it names, without a server: for the fuzz

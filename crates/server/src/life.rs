@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_bson::{DocBuf, doc};
+use frond_javascript::{Placement, WorkerProgram};
 use frond_store::{
     ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions, StorageOptions,
     StoreOptions,
@@ -77,10 +78,17 @@ impl FatalError {
 
 /// Serves until a signal or the command `shutdown`. The exit code is 0 after a clean shutdown,
 /// 2 for a wrong setting, 48 if an address is in use, 100 if the data directory cannot be used.
+///
+/// Functions of JavaScript run in the `workers`; without any in this process, where not every one of them can be interrupted.
 #[must_use]
-pub fn run(arguments: &clap::ArgMatches) -> ExitCode {
+pub fn run(arguments: &clap::ArgMatches, workers: Option<WorkerProgram>) -> ExitCode {
     let settings = match Settings::from_arguments(arguments) {
-        Ok(settings) => settings,
+        Ok(mut settings) => {
+            if let Some(program) = workers {
+                settings.javascript.placement = Placement::Workers(program);
+            }
+            settings
+        }
         Err(error) => {
             eprintln!("frond serve: {error}");
             return ExitCode::from(exit::BAD_OPTIONS);

@@ -1,11 +1,14 @@
 //! The engine of JavaScript, as the server sets it up.
 
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use frond_bson::doc;
-use frond_javascript::JavaScript;
+use frond_javascript::{JavaScript, WorkerProgram};
 use frond_store::{DocumentStore, check_request};
 
+use crate::exec::Sharing;
 use crate::log::{Component, Log};
 use crate::settings::Settings;
 
@@ -17,6 +20,7 @@ pub fn start(
     settings: &Settings,
     store: &DocumentStore,
     log: &Arc<Log>,
+    tickets: Sharing,
     usable_bytes: u64,
 ) -> Option<JavaScript> {
     if !settings.javascript.is_enabled {
@@ -25,9 +29,14 @@ pub fn start(
     let total = usize::try_from(usable_bytes / HEAP_SHARE).unwrap_or(usize::MAX);
     let log = log.clone();
     let engine = JavaScript::new(
+        settings.javascript.placement.clone(),
         total,
         bytes(settings.javascript.heap_limit_mb),
-        check_request,
+        move || {
+            check_request()?;
+            tickets.share();
+            Ok(())
+        },
         move |text| {
             let attributes = doc! {"jsPrint": text};
             log.info(Component::Query, 20162, "js", "print", &attributes);
@@ -35,6 +44,30 @@ pub fn start(
     );
     store.queries().set_engine(Arc::new(engine.clone()));
     Some(engine)
+}
+
+/// The argument with which the program runs as a worker. It is no command of the command line, which no user calls.
+const WORKER: &str = "javascript-worker";
+
+/// This program as a worker for functions of JavaScript, with a variable of its environment. A file that replaces the
+/// program's meanwhile is not run.
+pub fn worker_program((name, value): (&str, &str)) -> WorkerProgram {
+    let path = match cfg!(target_os = "linux") {
+        true => Ok(PathBuf::from("/proc/self/exe")),
+        false => std::env::current_exe(),
+    };
+    WorkerProgram {
+        path: path.unwrap_or_else(|_| PathBuf::from("frond")),
+        arguments: vec![WORKER.into()],
+        variables: vec![(name.into(), value.into())],
+    }
+}
+
+/// Runs as a worker, if the arguments of this process say so.
+pub fn run_as_worker() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let is_worker = arguments.next().is_some_and(|first| first == WORKER);
+    (is_worker && arguments.next().is_none()).then(frond_javascript::run_worker)
 }
 
 /// MiB as bytes.

@@ -230,8 +230,16 @@ impl Server {
         }
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
+        let executor = Executor::new().map_err(StartError::Thread)?;
         Ok(Server {
-            executor: Executor::new().map_err(StartError::Thread)?,
+            javascript: scripting::start(
+                &settings,
+                &store,
+                &log,
+                executor.sharing(),
+                usable_bytes(),
+            ),
+            executor,
             rooms: Rooms::new(store.memory(), store.memory().client_limit()),
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
             transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
@@ -239,7 +247,6 @@ impl Server {
             ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
             access: Access::new(store.clone(), settings.security.authorization),
             history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
-            javascript: scripting::start(&settings, &store, &log, usable_bytes()),
             settings,
             log,
             cursors,

@@ -274,6 +274,14 @@ def map_reduce_has_every_option(db):
     count = Code("function(k, v) { return v.length }")
     results = map_reduce(db, "words", {"inline": 1}, map=by_word, reduce=count)["results"]
     equal(results, [{"_id": "X", "value": 1.0}, {"_id": "x", "value": 1.0}])
+    # Documents are passed to the function in batches, here by their number and by what they emit.
+    fill(db.many, [{"_id": n, "tags": ["x", n % 700], "n": n} for n in range(2000)])
+    results = {result["_id"]: result["value"] for result in map_reduce(db, "many", {"inline": 1})["results"]}
+    equal((len(results), results["x"], results[699]), (701, 1999000.0, 699.0 + 1399.0))
+    wide = Code("function() { emit(this._id % 2, {n: 1, s: 'x'.repeat(20000)}) }")
+    count = Code("function(key, values) { return {n: Array.sum(values.map(value => value.n))} }")
+    results = map_reduce(db, "many", {"inline": 1}, map=wide, reduce=count)["results"]
+    equal([result["value"] for result in results], [{"n": 1000.0}, {"n": 1000.0}])
     explained = db.command("explain", SON([("mapReduce", "orders"), ("map", MAP), ("reduce", REDUCE), ("out", {"inline": 1})]))
     equal([next(iter(stage)) for stage in explained["stages"]][-2:], ["$group", "$sort"])
 
@@ -399,6 +407,147 @@ def a_client_that_closes_only_its_half_gets_its_reply(db):
         connection.send(raw.op_msg({"find": "half", "filter": {"$where": "this._id == 1"}}, db.name))
         connection.socket.shutdown(socket.SHUT_WR)
         equal(connection.receive()[2]["cursor"]["firstBatch"], [{"_id": 1}])
+
+
+# An array with 2 to the power of 60 leaves, which a function of the language's library walks without looking whether it is interrupted.
+SHARED = "var g = [1]; for (var i = 0; i < 60; i++) g = [g, g];"
+HOSTILE = [
+    f"{SHARED} return g.flat(Infinity)",
+    f"{SHARED} return JSON.stringify(g)",
+    "return 'a'.repeat(2e7).split('a'.repeat(1e7) + 'b')",
+    "return Array.prototype.indexOf.call({length: 2 ** 53 - 1}, 1)",
+    "var a = []; a.length = 4294967295; return a.join('')",
+    "return new Array(1e6).fill(new Array(1000).fill(7)).forEach(JSON.stringify)",
+]
+
+
+def workers(db):
+    """Figures on the processes that run functions."""
+    return db.client.admin.command("serverStatus")["frond"]["javascript"]["workers"]
+
+
+def processes_of(pid):
+    """The processes that a process has started."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", encoding="ascii") as stat:
+                    name, fields = stat.read().rsplit(")", 1)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields.split()[1]) == pid and fields.split()[0] != "Z":
+                found.append((int(entry), name.split("(", 1)[1]))
+    return found
+
+
+@test
+def functions_that_work_inside_of_the_library_end_when_they_must(db):
+    fill(db.hostile, [{"_id": 1}])
+    for code in HOSTILE:
+        raises(ExecutionTimeout, lambda: list(db.hostile.find({"$where": code}).max_time_ms(200)))
+    body = f"function() {{ {HOSTILE[0]} }}"
+    raises(ExecutionTimeout, lambda: list(db.hostile.aggregate([{"$project": {"v": function(body)}}], maxTimeMS=200)))
+    equal(code_of(map_reduce, db, "hostile", {"inline": 1}, map=Code(body), maxTimeMS=200), 50)
+    accumulator = {**AVERAGE, "accumulate": body}
+    raises(ExecutionTimeout, lambda: list(db.hostile.aggregate([{"$group": {"_id": 1, "v": {"$accumulator": accumulator}}}], maxTimeMS=200)))
+    before = workers(db)["killed"]
+    port = pymongo.uri_parser.parse_uri(URI)["nodelist"][0][1]
+    for number, code in enumerate(HOSTILE):
+        comment = f"hostile {number}"
+        command = {"find": "hostile", "filter": {"$where": code}, "comment": comment}
+        # One is killed, and the client of the next one leaves.
+        with raw.Connection(port) as connection:
+            connection.send(raw.op_msg(command, db.name))
+            (operation,) = wait_for_operations(db.client, 1, {"command.comment": comment})
+            if number % 2 == 0:
+                db.client.admin.command("killOp", op=operation["opid"])
+                equal(connection.receive()[2]["code"], 11601)
+        wait_for_operations(db.client, 0, {"command.comment": comment})
+    equal(workers(db)["killed"] - before <= len(HOSTILE), True)
+    wait_until("no engines", lambda: limits_of_engines(db) == 0)
+    equal(len(list(db.hostile.find({"$where": "true"}))), 1)
+
+
+@test
+def hostile_functions_do_not_keep_others_waiting(db):
+    fill(db.crowd, [{"_id": n} for n in range(3)])
+    command = {"find": "crowd", "filter": {"$where": HOSTILE[3]}, "comment": "crowd"}
+    port = pymongo.uri_parser.parse_uri(URI)["nodelist"][0][1]
+    connections = []
+    try:
+        for _ in range(130):
+            connections.append(raw.Connection(port))
+            connections[-1].send(raw.op_msg(command, db.name))
+        wait_until("130 functions", lambda: workers(db)["current"] >= 130)
+        for n in range(100):
+            equal(db.crowd.find_one({"_id": n % 3}), {"_id": n % 3})
+        equal(len(list(db.crowd.find({"$where": "this._id > 0"}))), 2)
+        operations = wait_for_operations(db.client, 130, {"command.comment": "crowd"})
+        for operation in operations:
+            db.client.admin.command("killOp", op=operation["opid"])
+        for connection in connections:
+            equal(connection.receive()[2]["code"], 11601)
+    finally:
+        for connection in connections:
+            connection.__exit__()
+    wait_until("few processes", lambda: workers(db)["current"] <= 5)
+    equal(limits_of_engines(db), 0)
+
+
+@test
+def the_server_stops_while_functions_run_and_leaves_no_process(_):
+    for stops in (Server.stop, Server.kill):
+        with Server(os.environ["FROND_BINARY"]) as server:
+            server.start()
+            with pymongo.MongoClient(server.uri) as client:
+                client.test.c.insert_many([{"_id": n} for n in range(3)])
+                with raw.Connection(server.port) as connection:
+                    connection.send(raw.op_msg({"find": "c", "filter": {"$where": HOSTILE[3]}, "comment": "runs"}, "test"))
+                    wait_for_operations(client, 1, {"command.comment": "runs"})
+                    wait_until("a process", lambda: workers(client.test)["current"] == 1)
+                    # One that waits for a request is there, too.
+                    equal(len(list(client.test.c.find({"$where": "true"}))), 3)
+                    started = [pid for pid, _ in processes_of(server.pid)]
+                    equal(len(started) >= 1, True)
+                    stops(server)
+            wait_until("no processes", lambda: not any(os.path.exists(f"/proc/{pid}/exe") for pid in started))
+
+
+@test
+def workers_have_nothing_of_the_server(_):
+    with Server(os.environ["FROND_BINARY"]) as server:
+        server.start()
+        with pymongo.MongoClient(server.uri) as client:
+            client.test.c.insert_one({"_id": 1})
+            equal(len(list(client.test.c.find({"$where": "true"}))), 1)
+            ((pid, name),) = processes_of(server.pid)
+            equal(name, "frond-js")
+            links = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+            equal([links["1"], links["2"]], ["/dev/null"] * 2)
+            # Its standard input, and the same socket once more for each direction.
+            equal({link.split(":")[0] for fd, link in links.items() if fd not in "12"}, {"socket"})
+            equal(len(set(links.values())), 2, links)
+            equal(os.readlink(f"/proc/{pid}/cwd"), "/")
+            with open(f"/proc/{pid}/environ", "rb") as environment:
+                # The settings of its allocator, and the time zone.
+                names = {one.split(b"=")[0] for one in environment.read().split(b"\0") if one}
+                equal(names - {b"TZ", b"TZDIR"}, {b"_RJEM_MALLOC_CONF"})
+            with open(f"/proc/{pid}/limits", encoding="ascii") as limits:
+                soft = {line[:25].strip(): line[26:].split()[0] for line in limits}
+            equal([soft[f"Max {name}"] for name in ("core file size", "file size", "processes", "open files")], ["0", "0", "0", "16"])
+            equal(int(soft["Max data size"]) < 3 << 30, True)
+            with open(f"/proc/{pid}/status", encoding="ascii") as status:
+                equal("NoNewPrivs:\t1\n" in status.read(), True)
+            # Memory beside the engine's ends the worker, not the server.
+            keep = function("function(d) { kept = typeof kept == 'undefined' ? [] : kept; kept.push(d) }", "$$ROOT")
+            client.test.c.insert_many([{"_id": n, "s": "x" * 15_000_000} for n in range(2, 5)])
+            client.admin.command("setParameter", 1, jsHeapLimitMB=8)
+            copies = [{"$match": {"_id": {"$gt": 1}}}, {"$set": {"n": {"$range": [0, 20]}}}, {"$unwind": "$n"}]
+            pipeline = [*copies, {"$project": {"v": keep}}]
+            equal(code_of(lambda: list(client.test.c.aggregate(pipeline))), 139)
+            equal(workers(client.test)["lost"], 1)
+            equal(len(list(client.test.c.find({"$where": "true"}, {"_id": 1}))), 4)
 
 
 @test

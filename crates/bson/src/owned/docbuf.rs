@@ -206,6 +206,12 @@ impl DocBuf {
         self.finish();
     }
 
+    /// The bytes so far, with those of the documents around an inner one that is open.
+    #[doc(hidden)]
+    pub fn written_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Drops the trailing zero, and writes type and name.
     fn begin_element(&mut self, tag: u8, key: &str) {
         self.bytes.pop();

@@ -62,7 +62,7 @@ fn socket() -> &'static Path {
         let arguments = frond_server::command_line()
             .try_get_matches_from(words)
             .expect("a sound command line");
-        std::thread::spawn(move || frond_server::run(&arguments));
+        std::thread::spawn(move || frond_server::run(&arguments, None));
         let began = Instant::now();
         while UnixStream::connect(&socket).is_err() {
             assert!(began.elapsed() < PATIENCE, "the server does not start");

@@ -85,10 +85,7 @@ impl<'js> Types<'js> {
 
     /// The milliseconds of a date. `None` if the object is no date.
     pub fn milliseconds(&self, object: &Object<'js>) -> Result<Option<f64>> {
-        let is_date = object
-            .get_prototype()
-            .is_some_and(|prototype| *prototype.as_value() == self.date_prototype);
-        if !is_date {
+        if !has_prototype(object, &self.date_prototype) {
             return Ok(None);
         }
         self.date_value.call((object.clone(),)).map(Some)
@@ -96,9 +93,7 @@ impl<'js> Types<'js> {
 
     /// Whether the object is a regular expression.
     pub fn is_reg_exp(&self, object: &Object<'js>) -> bool {
-        object
-            .get_prototype()
-            .is_some_and(|prototype| *prototype.as_value() == self.reg_exp_prototype)
+        has_prototype(object, &self.reg_exp_prototype)
     }
 
     /// The text of a string; a surrogate without its partner becomes U+FFFD. `None` if it has more bytes than `most`.
@@ -112,4 +107,10 @@ impl<'js> Types<'js> {
             other => other.map(Some),
         }
     }
+}
+
+/// Whether an object has this prototype. A proxy has none here: its handler could throw, and this version of `rquickjs` panics then.
+fn has_prototype<'js>(object: &Object<'js>, prototype: &Value<'js>) -> bool {
+    !object.is_proxy()
+        && (object.get_prototype()).is_some_and(|found| found.as_value() == prototype)
 }

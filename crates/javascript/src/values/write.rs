@@ -1,5 +1,6 @@
 //! From JavaScript to BSON.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use frond_bson::{
@@ -46,6 +47,8 @@ type Result<T> = std::result::Result<T, Error>;
 /// Writes values of one engine.
 pub struct Writer<'js> {
     types: Rc<Types<'js>>,
+    /// Bytes that lie in other buffers: those of the values around the scope that is being written.
+    around: Cell<usize>,
 }
 
 impl<'js> Writer<'js> {
@@ -53,6 +56,7 @@ impl<'js> Writer<'js> {
     pub fn new(ctx: &Ctx<'js>) -> Result<Writer<'js>> {
         Ok(Writer {
             types: Types::of(ctx)?,
+            around: Cell::new(0),
         })
     }
 
@@ -64,6 +68,7 @@ impl<'js> Writer<'js> {
         if let Some(object) = value.as_object()
             && let Some(doc) = super::lazy::unchanged(object)
         {
+            check_bytes(doc.len_bytes())?;
             return Ok(OwnedValue::Document(doc));
         }
         let mut out = DocBuf::new();
@@ -110,10 +115,7 @@ impl<'js> Writer<'js> {
         } else if value.is_undefined() {
             out.push(name, Bson::Undefined);
         } else if let Some(text) = value.as_string() {
-            let Some(text) = self.types.text(text, BYTES_MAX)? else {
-                return Err(too_large("more than the limit"));
-            };
-            out.push(name, text.as_str());
+            out.push(name, self.text(text, BYTES_MAX)?.as_str());
         } else if let Some(number) = value.as_big_int() {
             let number = number.clone().to_i64().map_err(|_| {
                 Fault::new(
@@ -134,7 +136,20 @@ impl<'js> Writer<'js> {
             )
             .into());
         }
-        check_bytes(out.len_bytes())
+        // At each value, so that a graph whose parts are shared is not walked further than a result may be long.
+        check_bytes(self.around.get() + out.written_bytes())
+    }
+
+    /// The text of a string of at most `most` bytes.
+    fn text(&self, text: &rquickjs::String<'js>, most: usize) -> Result<String> {
+        let text = self.types.text(text, most)?;
+        text.ok_or_else(|| too_large("more than the limit"))
+    }
+
+    /// The text of a property that must be a string.
+    fn property(&self, object: &Object<'js>, name: &str) -> Result<String> {
+        let value: Value = object.get(name)?;
+        self.text(value.as_string().ok_or_else(damaged)?, BYTES_MAX)
     }
 
     fn object(
@@ -163,7 +178,7 @@ impl<'js> Writer<'js> {
         if let Some(array) = object.as_array() {
             let mark = out.open(name, tag::ARRAY);
             let items = before.as_ref().and_then(Bson::as_array);
-            for at in 0..array.len() {
+            for at in 0..length(array)? {
                 let key = at.to_string();
                 let before = items.and_then(|items| items.get(&key));
                 self.append(out, &key, array.get(at)?, before, depth + 1)?;
@@ -172,8 +187,8 @@ impl<'js> Writer<'js> {
             return Ok(());
         }
         if object.is_function() {
-            let text: rquickjs::Coerced<String> = object.as_value().get()?;
-            out.push(name, Bson::JavaScript(&text.0));
+            let text: rquickjs::Coerced<rquickjs::String> = object.as_value().get()?;
+            out.push(name, Bson::JavaScript(&self.text(&text.0, BYTES_MAX)?));
             return Ok(());
         }
         if let Some(ms) = self.types.milliseconds(object)? {
@@ -181,8 +196,8 @@ impl<'js> Writer<'js> {
             return Ok(());
         }
         if self.types.is_reg_exp(object) {
-            let pattern: String = object.get("source")?;
-            let flags: String = object.get("flags")?;
+            let pattern = self.property(object, "source")?;
+            let flags = self.property(object, "flags")?;
             let options: String = flags.chars().filter(|c| "ims".contains(*c)).collect();
             let pattern = if pattern == "(?:)" { "" } else { &pattern };
             out.push(
@@ -202,9 +217,7 @@ impl<'js> Writer<'js> {
         let properties = object.own_props::<Atom, Value>(Filter::new().string().enum_only());
         for property in properties {
             let (key, value) = property?;
-            let Some(key) = self.types.text(&key.to_js_string()?, BYTES_MAX)? else {
-                return Err(too_large("more than the limit"));
-            };
+            let key = self.text(&key.to_js_string()?, BYTES_MAX)?;
             self.append(out, &key, value, None, depth + 1)?;
         }
         out.close(mark);
@@ -225,13 +238,10 @@ impl<'js> Writer<'js> {
         depth: usize,
     ) -> Result<()> {
         let value: Value = object.get(self.types.value.as_atom())?;
-        let damaged = || {
-            Fault::new(
-                ErrorCode::JSInterpreterFailure,
-                "a value of a BSON type was damaged",
-            )
+        let string = |value: &Value<'js>, most| -> Result<String> {
+            self.text(value.as_string().ok_or_else(damaged)?, most)
         };
-        let text = || -> Result<String> { Ok(value.get::<String>()?) };
+        let text = || string(&value, BYTES_MAX);
         let parts = || value.as_array().ok_or_else(damaged);
         let kind = u8::try_from(kind).map_err(|_| damaged())?;
         match kind {
@@ -251,7 +261,8 @@ impl<'js> Writer<'js> {
             tag::BINARY => {
                 let parts = parts()?;
                 let subtype: i32 = parts.get(0)?;
-                let bytes = bytes_of_hex(&parts.get::<String>(1)?).ok_or_else(damaged)?;
+                let digits = string(&parts.get(1)?, 2 * BYTES_MAX)?;
+                let bytes = bytes_of_hex(&digits).ok_or_else(damaged)?;
                 let subtype = u8::try_from(subtype).map_err(|_| damaged())?;
                 out.push(
                     name,
@@ -272,21 +283,24 @@ impl<'js> Writer<'js> {
             }
             tag::DB_POINTER => {
                 let parts = parts()?;
-                let ns: String = parts.get(0)?;
+                let ns = string(&parts.get(0)?, BYTES_MAX)?;
                 let id: Object = parts.get(1)?;
-                let id: String = id.get(self.types.value.as_atom())?;
+                let id = string(&id.get(self.types.value.as_atom())?, BYTES_MAX)?;
                 let id: ObjectId = id.parse().map_err(|_| damaged())?;
                 out.push(name, Bson::DbPointer { ns: &ns, id });
             }
             tag::JAVASCRIPT => {
                 let parts = parts()?;
-                let code: String = parts.get(0)?;
+                let code = string(&parts.get(0)?, BYTES_MAX)?;
                 let scope: Value = parts.get(1)?;
                 if scope.is_undefined() {
                     out.push(name, Bson::JavaScript(&code));
                 } else {
                     let mut inner = DocBuf::new();
+                    let around = self.around.get();
+                    self.around.set(around + out.written_bytes() + code.len());
                     self.append(&mut inner, "", scope, None, depth + 1)?;
+                    self.around.set(around);
                     let scope = inner.get_doc("").ok_or_else(damaged)?;
                     out.push(name, Bson::JavaScriptWithScope { code: &code, scope });
                 }
@@ -296,6 +310,27 @@ impl<'js> Writer<'js> {
             _ => return Err(damaged().into()),
         }
         Ok(())
+    }
+}
+
+/// The error for an object of the prelude's types that has not what they have.
+fn damaged() -> Fault {
+    Fault::new(
+        ErrorCode::JSInterpreterFailure,
+        "a value of a BSON type was damaged",
+    )
+}
+
+/// The length of an array. One above 2³¹ is a double, and that of a proxy is whatever its handler returns.
+fn length(array: &Object<'_>) -> Result<usize> {
+    let length: Value = array.get("length")?;
+    match length.as_number() {
+        Some(length) if length >= 0.0 => Ok(length as usize),
+        _ => Err(Fault::new(
+            ErrorCode::JSInterpreterFailure,
+            "the length of an array must be a number that is not negative",
+        )
+        .into()),
     }
 }
 
@@ -318,9 +353,11 @@ fn too_large(bytes: impl std::fmt::Display) -> Error {
 
 /// Bytes from hexadecimal digits.
 pub fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-    let digits = digits?;
-    let (pairs, rest) = digits.as_chunks::<2>();
-    let byte = |[high, low]: &[u32; 2]| (high << 4 | low) as u8;
-    rest.is_empty().then(|| pairs.iter().map(byte).collect())
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? << 4 | digit(*low)?) as u8);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    match rest {
+        [] => pairs.iter().map(byte).collect(),
+        _ => None,
+    }
 }

@@ -4,6 +4,7 @@ mod agents;
 
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
+use frond_javascript::JavaScript;
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::hello::describe_role;
@@ -390,11 +391,7 @@ fn engine(server: &Server) -> DocBuf {
         section.push("standby", &standby.to_doc(&server.store));
     }
     if let Some(engine) = &server.javascript {
-        let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
-        section.push(
-            "javascript",
-            &doc! {"heapLimits": bytes(engine.heap_granted()), "heapLimitEach": bytes(engine.heap_each())},
-        );
+        section.push("javascript", &javascript(engine));
     }
     section.push("backup", &server.backups.to_doc());
     section.push_array("damage", |list| {
@@ -402,6 +399,28 @@ fn engine(server: &Server) -> DocBuf {
             list.push(&crate::engine_stats::damage_to_doc(&block));
         }
     });
+    section
+}
+
+fn javascript(engine: &JavaScript) -> DocBuf {
+    let int = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let mut section = doc! {
+        "heapLimits": int(engine.heap_granted()),
+        "heapLimitEach": int(engine.heap_each()),
+    };
+    if let Some(workers) = engine.workers() {
+        section.push(
+            "workers",
+            &doc! {
+                "current": int(workers.current),
+                "idle": int(workers.idle),
+                "started": count(workers.started),
+                "killed": count(workers.killed),
+                "lost": count(workers.lost),
+            },
+        );
+    }
     section
 }
 

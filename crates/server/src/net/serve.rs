@@ -18,7 +18,7 @@ use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::dispatch::abandon;
-use crate::exec::{Lane, Owner, Ticket};
+use crate::exec::{Lane, Owner, Ticket, set_held};
 use crate::log::{Component, Severity};
 use crate::message::{
     Handled, Inflated, announce, handle, inflate, is_statement, is_stranger, lane, log_malformed,
@@ -386,8 +386,11 @@ where
                 },
             };
             let message = current(&self.inflated, &self.frames);
-            self.client.state.ticket = ticket.as_ref().map(Ticket::held);
+            let held = ticket.as_ref().map(Ticket::held);
+            self.client.state.ticket = held;
+            set_held(held);
             let handled = handle(&mut self.client, message, previous);
+            set_held(None);
             self.client.state.ticket = None;
             drop(ticket);
             drop(turn.take());

@@ -1,5 +1,7 @@
 //! The settings of server-side JavaScript.
 
+use frond_javascript::Placement;
+
 use super::table::{Kind, Setting, integer, switch};
 
 /// What an engine may have, in MiB, as in MongoDB.
@@ -14,6 +16,8 @@ pub struct JavaScriptSettings {
     pub heap_limit_mb: u32,
     /// Whether there are `group` and `eval`.
     pub has_old_commands: bool,
+    /// Where functions run. The program sets it, not its user.
+    pub placement: Placement,
 }
 
 impl Default for JavaScriptSettings {
@@ -22,6 +26,7 @@ impl Default for JavaScriptSettings {
             is_enabled: true,
             heap_limit_mb: HEAP_LIMIT_MB,
             has_old_commands: false,
+            placement: Placement::InProcess,
         }
     }
 }

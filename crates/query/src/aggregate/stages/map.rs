@@ -6,10 +6,14 @@ use crate::aggregate::exec::{DocSource, Fault, Source};
 use crate::aggregate::groups::Groups;
 use crate::expr::Parser;
 use crate::script::{Script, code_of};
-use frond_bson::{DocBuf, Value};
+use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Documents are passed to the function together. So many at most, or of so many bytes.
+const BATCH_DOCS_MAX: usize = 256;
+const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// The stage, which only the server itself writes.
 pub(super) const OPERATOR: Operator = super::stage("$_internalJsMap", parse);
@@ -52,6 +56,21 @@ fn write(pair: &mut DocBuf, key: &Value<'_>, value: &Value<'_>) {
     pair.push_value("v", value);
 }
 
+impl<E: Fault> Mapping<E> {
+    /// The next documents, which are passed to the function together. None at the end.
+    fn batch(&mut self) -> Result<Vec<DocBuf>, E> {
+        let (mut docs, mut bytes) = (Vec::new(), 0);
+        while docs.len() < BATCH_DOCS_MAX && bytes < BATCH_BYTES_MAX {
+            let Some(doc) = self.input.next()? else {
+                break;
+            };
+            bytes += doc.len_bytes();
+            docs.push(doc);
+        }
+        Ok(docs)
+    }
+}
+
 impl<E: Fault> DocSource<E> for Mapping<E> {
     fn next(&mut self) -> Result<Option<DocBuf>, E> {
         loop {
@@ -76,12 +95,16 @@ impl<E: Fault> DocSource<E> for Mapping<E> {
         E: From<Error>,
     {
         let mut pair = DocBuf::new();
-        while let Some(doc) = self.input.next()? {
-            self.stage.script.map(&doc, &mut |key, value| {
+        loop {
+            let docs = self.batch()?;
+            if docs.is_empty() {
+                return Ok(());
+            }
+            let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
+            self.stage.script.map_all(&docs, &mut |key, value| {
                 write(&mut pair, &key, &value);
                 groups.add(&pair, None)
             })?;
         }
-        Ok(())
     }
 }
