@@ -9,6 +9,7 @@ use frond_error::Result;
 use std::cmp::Ordering;
 
 /// The most values, and the most bytes of values, that are sorted without a check.
+const FEW: usize = 32;
 const RUN_VALUES_MAX: usize = 1024;
 const RUN_BYTES_MAX: usize = 64 << 10;
 
@@ -32,6 +33,11 @@ pub(crate) fn sort_by<T: Clone>(
     bytes: impl Fn(&T) -> usize,
     mut compare: impl FnMut(&T, &T) -> Ordering,
 ) -> Result<()> {
+    // Few values are sorted at once, even if they are long.
+    if items.len() <= FEW {
+        items.sort_by(compare);
+        return Ok(());
+    }
     let mut ends = Vec::new();
     let mut start = 0;
     while start < items.len() {

@@ -25,6 +25,9 @@ pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Evaluations that take less do not touch the shared memory.
 const FREE_BYTES: usize = 256 << 10;
 
+/// What is made of less than this is not reserved.
+const SMALL_BYTES: usize = 1 << 10;
+
 /// Shared memory is taken in steps of this many bytes.
 const STEP_BYTES: usize = 1 << 20;
 
@@ -154,6 +157,21 @@ pub(crate) fn work_on(bytes: usize) -> Result<()> {
     work(1 + bytes / WORK_BYTES)
 }
 
+/// Counts the work of reading a value whose size is not bounded by its type.
+///
+/// # Errors
+/// Those of an interrupted operation.
+#[inline]
+pub(crate) fn work_on_value(value: &Value<'_>) -> Result<()> {
+    match value {
+        Value::Document(doc) | Value::Array(doc) => work_on(doc.len_bytes()),
+        Value::String(text) => work_on(text.len()),
+        Value::Binary { bytes, .. } => work_on(bytes.len()),
+        Value::NotUtf8(text) => work_on(text.value_bytes().len()),
+        _ => Ok(()),
+    }
+}
+
 #[cold]
 fn check() -> Result<()> {
     WORK.set(0);
@@ -255,6 +273,18 @@ pub(crate) fn reserve_value(bytes: usize) -> Result<()> {
     reserve(bytes)
 }
 
+/// Reserves bytes that are allocated next, if they are many.
+///
+/// # Errors
+/// As [`reserve`].
+#[inline]
+pub(crate) fn reserve_large(bytes: usize) -> Result<()> {
+    match bytes < SMALL_BYTES {
+        true => Ok(()),
+        false => reserve(bytes),
+    }
+}
+
 /// Reserves a list of `count` elements of `T`.
 ///
 /// # Errors
@@ -347,6 +377,10 @@ pub(crate) fn push_field(doc: &mut DocBuf, name: &str, value: &Value<'_>) -> Res
 /// # Errors
 /// As [`reserve`].
 pub(crate) fn elements_of(array: &Doc) -> Result<Vec<Value<'_>>> {
+    // An element takes three bytes at least, so the list of a small array needs no memory to speak of.
+    if array.len_bytes() < SMALL_BYTES {
+        return Ok(array.values().collect());
+    }
     let count = array.count();
     reserve_list::<Value<'_>>(count)?;
     let mut elements = Vec::with_capacity(count);

@@ -49,11 +49,14 @@ impl AddFields {
     pub(crate) fn apply(&self, doc: &Doc, context: &Context<'_>) -> Result<DocBuf> {
         let mark = bounds::mark();
         let bytes = doc.len_bytes() + 64;
-        bounds::reserve(bytes)?;
+        bounds::reserve_large(bytes)?;
+        // Each element is compared with the fields.
+        if self.fields.len() > 16 {
+            bounds::work(self.fields.len() / 16 * doc.count())?;
+        }
         let mut out = DocBuf::with_capacity(bytes);
         let mut written = vec![false; self.fields.len()];
         for element in doc.iter_raw() {
-            bounds::work(1 + self.fields.len() / 16)?;
             let name = element.name();
             let at = self.fields.iter().position(|(n, _)| **n == *name);
             let field = at.and_then(|at| self.fields.get(at).zip(written.get_mut(at)));

@@ -151,7 +151,7 @@ impl Node {
                 let value = context.frame.and_then(|frame| frame.find(*variable));
                 match value.and_then(Val::get) {
                     Some(value) => {
-                        bounds::work_on(value.len_bytes())?;
+                        bounds::work_on_value(&value)?;
                         path.get(value)
                     }
                     None => Ok(Val::Missing),
@@ -177,40 +177,30 @@ impl Node {
                 }
                 Ok(Val::array(array))
             }
-            _ => {
+            Node::Call(operator, arguments) => {
                 let mark = bounds::mark();
-                let result = self.apply(context)?;
-                // The arguments are gone.
-                bounds::settle(mark, result.heap_bytes());
-                Ok(result)
+                let result = match (operator.eval, &**arguments) {
+                    (Eval::One(function), [a]) => function(a.eval(context)?),
+                    (Eval::Two(function), [a, b]) => function(a.eval(context)?, b.eval(context)?),
+                    (Eval::Many(function), nodes) => function(&all(nodes, context)?),
+                    (Eval::Given(function), nodes) => function(&all_given(nodes, context)?),
+                    (Eval::Lazy(function), nodes) => function(nodes, context),
+                    _ => Err(misparsed(operator, arguments)),
+                };
+                without_arguments(mark, result)
             }
-        }
-    }
-
-    /// The result of an operator.
-    fn apply<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
-        match self {
-            Node::Call(operator, arguments) => match (operator.eval, &**arguments) {
-                (Eval::One(function), [a]) => function(a.eval(context)?),
-                (Eval::Two(function), [a, b]) => function(a.eval(context)?, b.eval(context)?),
-                (Eval::Many(function), nodes) => function(&all(nodes, context)?),
-                (Eval::Given(function), nodes) => {
-                    bounds::reserve_list::<Val<'_>>(nodes.len())?;
-                    let mut values = Vec::with_capacity(nodes.len());
-                    for node in nodes {
-                        values.push(node.eval_given(context)?);
-                    }
-                    function(&values)
-                }
-                (Eval::Lazy(function), nodes) => function(nodes, context),
-                _ => Err(misparsed(operator, arguments)),
-            },
-            Node::Collated(operator, arguments, collator) => match operator.eval {
-                Eval::Collated(function) => function(&all(arguments, context)?, collator),
-                _ => Err(misparsed(operator, arguments)),
-            },
-            Node::Custom(special) => special.eval(context),
-            _ => self.eval(context),
+            Node::Collated(operator, arguments, collator) => {
+                let mark = bounds::mark();
+                let result = match operator.eval {
+                    Eval::Collated(function) => function(&all(arguments, context)?, collator),
+                    _ => Err(misparsed(operator, arguments)),
+                };
+                without_arguments(mark, result)
+            }
+            Node::Custom(special) => {
+                let mark = bounds::mark();
+                without_arguments(mark, special.eval(context))
+            }
         }
     }
 
@@ -262,12 +252,40 @@ impl Node {
     }
 }
 
+/// The result of an operator, whose arguments are gone.
+#[inline]
+fn without_arguments(mark: usize, result: Result<Val<'_>>) -> Result<Val<'_>> {
+    let kept = result.as_ref().map_or(0, Val::heap_bytes);
+    bounds::settle(mark, kept);
+    result
+}
+
+/// Reserves the list of the values of arguments. A few need no memory to speak of.
+#[inline]
+pub(in crate::expr) fn reserve_values(count: usize) -> Result<()> {
+    const FEW: usize = 32;
+    match count > FEW {
+        true => bounds::reserve_list::<Val<'_>>(count),
+        false => Ok(()),
+    }
+}
+
 /// The values of all arguments.
 fn all<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Vec<Val<'a>>> {
-    bounds::reserve_list::<Val<'_>>(nodes.len())?;
+    reserve_values(nodes.len())?;
     let mut values = Vec::with_capacity(nodes.len());
     for node in nodes {
         values.push(node.eval(context)?);
+    }
+    Ok(values)
+}
+
+/// As [`all`], with null for those that are missing.
+fn all_given<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Vec<Val<'a>>> {
+    reserve_values(nodes.len())?;
+    let mut values = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        values.push(node.eval_given(context)?);
     }
     Ok(values)
 }

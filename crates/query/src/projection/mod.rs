@@ -145,7 +145,7 @@ impl Projection {
         };
         let mark = bounds::mark();
         let outcome =
-            bounds::reserve(out.capacity()).and_then(|()| run.document(&self.root, doc, out));
+            bounds::reserve_large(out.capacity()).and_then(|()| run.document(&self.root, doc, out));
         bounds::settle(mark, 0);
         outcome
     }

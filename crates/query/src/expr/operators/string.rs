@@ -46,7 +46,6 @@ const TRIM: &[Named] = &[required("input"), optional("chars")];
 const REPLACE: &[Named] = &[required("input"), required("find"), required("replacement")];
 
 fn concat<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let mut parts = Vec::with_capacity(values.len());
     let mut bytes = 0;
     for value in values {
         if value.is_nullish() {
@@ -59,10 +58,13 @@ fn concat<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
             ));
         };
         bytes += part.len();
-        parts.push(part);
     }
     bounds::reserve_value(bytes)?;
-    Ok(Val::text(parts.concat()))
+    let mut text = Vec::with_capacity(bytes);
+    for part in values.iter().filter_map(string_or_symbol) {
+        text.extend_from_slice(part);
+    }
+    Ok(Val::text(text))
 }
 
 fn string_or_symbol<'v>(value: &'v Val<'_>) -> Option<&'v [u8]> {
@@ -262,15 +264,18 @@ fn split<'a>(text: Val<'a>, separator: Val<'a>) -> Result<Val<'a>> {
     }
     // Each separator found makes another part.
     let mut parts = ArrayBuf::new();
+    if let (Value::String(text), Value::String(separator)) = (text.or_null(), separator.or_null()) {
+        for part in text.split(separator) {
+            bounds::work_on(part.len())?;
+            bounds::push(&mut parts, &Value::String(part))?;
+        }
+        return Ok(Val::array(parts));
+    }
     let mut start = 0;
-    let ends = memmem::find_iter(whole, between).chain([whole.len()]);
-    for end in ends {
+    for end in memmem::find_iter(whole, between).chain([whole.len()]) {
         let part = whole.get(start..end).unwrap_or_default();
         bounds::work_on(part.len())?;
-        match std::str::from_utf8(part) {
-            Ok(part) => bounds::push(&mut parts, &Value::String(part))?,
-            Err(_) => bounds::push(&mut parts, &OwnedValue::string(part.to_vec()).as_value())?,
-        }
+        bounds::push(&mut parts, &OwnedValue::string(part.to_vec()).as_value())?;
         start = end + between.len();
     }
     Ok(Val::array(parts))
@@ -425,35 +430,33 @@ fn replace<'a>(operator: &str, values: &[Val<'a>], most: usize) -> Result<Val<'a
     else {
         return Ok(Val::NULL);
     };
-    let mut found: usize = 0;
-    for _ in places(text, find).take(most) {
-        bounds::work(1)?;
-        found += 1;
-    }
-    let kept = text.len() - found * find.len();
-    let bytes = kept.saturating_add(found.saturating_mul(with.len()));
-    bounds::reserve_value(bytes)?;
-    let mut replaced = Vec::with_capacity(bytes);
+    // Where much would be made of it, the result is refused before it is.
+    bounds::reserve_value(text.len())?;
+    let mut replaced = Vec::with_capacity(text.len());
     let mut start = 0;
-    for at in places(text, find).take(most) {
-        bounds::work(1)?;
-        replaced.extend_from_slice(text.get(start..at).unwrap_or_default());
-        replaced.extend_from_slice(with);
+    let mut replace = |at: usize| {
+        let before = text.get(start..at).unwrap_or_default();
         start = at + find.len();
+        append(&mut replaced, before, with)
+    };
+    if find.is_empty() {
+        // It occurs before each character and at the end.
+        let is_place = |at: &usize| text.get(*at).is_none_or(|byte| !is_continuation(*byte));
+        let mut places = (0..=text.len()).filter(is_place).take(most);
+        places.try_for_each(&mut replace)?;
+    } else {
+        let mut places = memmem::find_iter(text, find).take(most);
+        places.try_for_each(&mut replace)?;
     }
-    replaced.extend_from_slice(text.get(start..).unwrap_or_default());
+    append(&mut replaced, text.get(start..).unwrap_or_default(), &[])?;
     Ok(Val::text(replaced))
 }
 
-/// The places where `find` occurs, from left to right and without overlaps. An empty one occurs before each character and at the
-/// end.
-fn places<'t>(text: &'t [u8], find: &'t [u8]) -> Box<dyn Iterator<Item = usize> + 't> {
-    if find.is_empty() {
-        let starts = text
-            .iter()
-            .enumerate()
-            .filter(|(_, b)| !is_continuation(**b));
-        return Box::new(starts.map(|(at, _)| at).chain([text.len()]));
-    }
-    Box::new(memmem::find_iter(text, find))
+/// Appends two parts of a text.
+fn append(text: &mut Vec<u8>, first: &[u8], second: &[u8]) -> Result<()> {
+    bounds::work(1)?;
+    bounds::make_room(text, first.len() + second.len())?;
+    text.extend_from_slice(first);
+    text.extend_from_slice(second);
+    Ok(())
 }

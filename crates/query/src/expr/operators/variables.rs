@@ -1,8 +1,7 @@
 //! `$let` and `$literal`.
 
 use super::{Eval, Operator, custom};
-use crate::bounds;
-use crate::expr::node::{Context, CustomOperator, Frame, Node};
+use crate::expr::node::{Context, CustomOperator, Frame, Node, reserve_values};
 use crate::expr::parse::Parser;
 use crate::expr::value::Val;
 use frond_bson::Value;
@@ -76,7 +75,7 @@ struct Let {
 
 impl CustomOperator for Let {
     fn eval<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
-        bounds::reserve_list::<Val<'_>>(self.values.len())?;
+        reserve_values(self.values.len())?;
         let mut values = Vec::with_capacity(self.values.len());
         for node in &self.values {
             values.push(node.eval(context)?);
