@@ -157,19 +157,36 @@ pub(crate) fn work_on(bytes: usize) -> Result<()> {
     work(1 + bytes / WORK_BYTES)
 }
 
-/// Counts the work of reading a value whose size is not bounded by its type.
+/// Whether the type of a value bounds its size.
+#[inline]
+pub(crate) fn is_scalar(value: &Value<'_>) -> bool {
+    matches!(
+        value,
+        Value::Double(_)
+            | Value::Undefined
+            | Value::ObjectId(_)
+            | Value::Bool(_)
+            | Value::DateTime(_)
+            | Value::Null
+            | Value::Int32(_)
+            | Value::Timestamp(_)
+            | Value::Int64(_)
+            | Value::Decimal128(_)
+            | Value::MinKey
+            | Value::MaxKey
+    )
+}
+
+/// Counts the work of reading `bytes`, if they are many.
 ///
 /// # Errors
 /// Those of an interrupted operation.
 #[inline]
-pub(crate) fn work_on_value(value: &Value<'_>) -> Result<()> {
-    match value {
-        Value::Document(doc) | Value::Array(doc) => work_on(doc.len_bytes()),
-        Value::String(text) => work_on(text.len()),
-        Value::Binary { bytes, .. } => work_on(bytes.len()),
-        Value::NotUtf8(text) => work_on(text.value_bytes().len()),
-        _ => Ok(()),
+pub(crate) fn work_on_large(bytes: usize) -> Result<()> {
+    if bytes < SMALL_BYTES {
+        return Ok(());
     }
+    work_on(bytes)
 }
 
 #[cold]
@@ -185,6 +202,14 @@ fn check() -> Result<()> {
 #[inline]
 pub(crate) fn mark() -> usize {
     HELD.get()
+}
+
+/// Releases the bytes of a value that is gone.
+#[inline]
+pub(crate) fn release(bytes: usize) {
+    if bytes > 0 {
+        settle(mark().saturating_sub(bytes), 0);
+    }
 }
 
 /// Releases what was reserved since the mark, except `kept` bytes.
@@ -367,6 +392,11 @@ pub(crate) fn push_raw(array: &mut ArrayBuf, element: &RawElement<'_>) -> Result
 /// As [`make_room`].
 #[inline]
 pub(crate) fn push_field(doc: &mut DocBuf, name: &str, value: &Value<'_>) -> Result<()> {
+    // A buffer that grows by scalars is checked when something else is added.
+    if is_scalar(value) && doc.capacity() < SMALL_BYTES {
+        doc.push_value(name, value);
+        return Ok(());
+    }
     make_room(doc, value.len_bytes() + name.len() + 2)?;
     doc.push_value(name, value);
     Ok(())

@@ -15,6 +15,7 @@ pub struct ArrayBuf {
 
 impl ArrayBuf {
     /// The empty array.
+    #[inline]
     pub fn new() -> Self {
         Self::resume(DocBuf::new(), 0)
     }
@@ -34,11 +35,13 @@ impl ArrayBuf {
     }
 
     /// The array's bytes as a document.
+    #[inline]
     pub fn as_doc(&self) -> &Doc {
         &self.doc
     }
 
     /// The array as a value.
+    #[inline]
     pub fn as_value(&self) -> Value<'_> {
         Value::Array(&self.doc)
     }
@@ -65,11 +68,13 @@ impl ArrayBuf {
     }
 
     /// Bytes that it can hold without more memory.
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.doc.capacity()
     }
 
     /// Bytes that can be appended without more memory.
+    #[inline]
     pub fn spare_capacity(&self) -> usize {
         self.doc.spare_capacity()
     }
@@ -85,12 +90,14 @@ impl ArrayBuf {
     }
 
     /// As [`ArrayBuf::push`], for a value at hand.
+    #[inline]
     pub fn push_value(&mut self, value: &Value<'_>) {
         let name = self.next_name();
         self.doc.push_value(name.as_str(), value);
     }
 
     /// Appends the value of an element of another document, not decoded.
+    #[inline]
     pub fn push_raw(&mut self, element: &RawElement<'_>) {
         let name = self.next_name();
         self.doc.push_raw_as(name.as_str(), element);
@@ -118,6 +125,7 @@ impl Default for ArrayBuf {
 impl Deref for ArrayBuf {
     type Target = Doc;
 
+    #[inline]
     fn deref(&self) -> &Doc {
         &self.doc
     }

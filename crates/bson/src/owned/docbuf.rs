@@ -26,11 +26,13 @@ pub struct Mark(usize);
 
 impl DocBuf {
     /// The empty document.
+    #[inline]
     pub fn new() -> Self {
         Self::with_capacity(64)
     }
 
     /// The empty document, with room for `bytes`.
+    #[inline]
     pub fn with_capacity(bytes: usize) -> Self {
         let mut vec = Vec::with_capacity(bytes.max(EMPTY.len()));
         vec.extend_from_slice(&EMPTY);
@@ -57,6 +59,7 @@ impl DocBuf {
     }
 
     /// Borrows the document.
+    #[inline]
     pub fn as_doc(&self) -> &Doc {
         Doc::from_trusted(self.bytes.get(self.start..).unwrap_or_default())
     }
@@ -68,6 +71,7 @@ impl DocBuf {
     }
 
     /// Bytes that it can hold without more memory.
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -78,6 +82,7 @@ impl DocBuf {
     }
 
     /// Bytes that can be appended without more memory.
+    #[inline]
     pub fn spare_capacity(&self) -> usize {
         self.bytes.capacity() - self.bytes.len()
     }
@@ -132,6 +137,7 @@ impl DocBuf {
     }
 
     /// Appends an element of another document as it is.
+    #[inline]
     pub fn push_raw(&mut self, element: &RawElement<'_>) {
         self.push_elements(element.whole);
     }
@@ -265,6 +271,7 @@ impl PartialEq<&Doc> for DocBuf {
 impl Deref for DocBuf {
     type Target = Doc;
 
+    #[inline]
     fn deref(&self) -> &Doc {
         self.as_doc()
     }

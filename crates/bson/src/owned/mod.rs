@@ -54,6 +54,7 @@ pub enum OwnedValue {
 
 impl OwnedValue {
     /// Borrows the value.
+    #[inline]
     pub fn as_value(&self) -> Value<'_> {
         match self {
             OwnedValue::Double(d) => Value::Double(*d),
@@ -87,6 +88,7 @@ impl OwnedValue {
     }
 
     /// The bytes that the value has allocated.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
         match self {
             OwnedValue::String(text)

@@ -116,6 +116,7 @@ impl<'a> Value<'a> {
     }
 
     /// Whether this is a double, int, long or decimal.
+    #[inline]
     pub fn is_number(&self) -> bool {
         matches!(
             self,
@@ -124,6 +125,7 @@ impl<'a> Value<'a> {
     }
 
     /// Whether this is null or undefined.
+    #[inline]
     pub fn is_nullish(&self) -> bool {
         matches!(self, Value::Null | Value::Undefined)
     }
@@ -154,6 +156,7 @@ impl<'a> Value<'a> {
     }
 
     /// A number of any type, rounded to the nearest double.
+    #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             Value::Int32(i) => Some(f64::from(i)),
@@ -165,6 +168,7 @@ impl<'a> Value<'a> {
     }
 
     /// The text of a string, if it is UTF-8.
+    #[inline]
     pub fn as_str(&self) -> Option<&'a str> {
         match self {
             Value::String(s) => Some(s),
@@ -173,6 +177,7 @@ impl<'a> Value<'a> {
     }
 
     /// The embedded document.
+    #[inline]
     pub fn as_doc(&self) -> Option<&'a Doc> {
         match self {
             Value::Document(d) => Some(d),
@@ -181,6 +186,7 @@ impl<'a> Value<'a> {
     }
 
     /// The array.
+    #[inline]
     pub fn as_array(&self) -> Option<&'a Doc> {
         match self {
             Value::Array(d) => Some(d),
@@ -197,6 +203,7 @@ impl<'a> Value<'a> {
     }
 
     /// Truth as in MongoDB: false, null, undefined and zero are false, everything else is true (NaN too).
+    #[inline]
     pub fn truthy(&self) -> bool {
         match self {
             Value::Bool(b) => *b,
@@ -210,6 +217,7 @@ impl<'a> Value<'a> {
     }
 
     /// How many bytes the value takes in a document, without type byte and name.
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         match self {
             Value::String(s) | Value::JavaScript(s) | Value::Symbol(s) => 5 + s.len(),

@@ -57,11 +57,13 @@ impl<'a> NotUtf8<'a> {
     }
 
     /// The value's bytes as in a document, without type byte and name.
+    #[inline]
     pub fn value_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The text and the other parts.
+    #[inline]
     pub fn text(&self) -> Text<'a> {
         text_at(self.tag, self.bytes).unwrap_or(Text::Plain(&[]))
     }
@@ -85,6 +87,7 @@ impl fmt::Debug for NotUtf8<'_> {
 
 impl<'a> Value<'a> {
     /// The text of the value as bytes, for types that have some, UTF-8 or not.
+    #[inline]
     pub fn text(&self) -> Option<Text<'a>> {
         Some(match *self {
             Value::String(text) | Value::Symbol(text) | Value::JavaScript(text) => {
@@ -108,6 +111,7 @@ impl<'a> Value<'a> {
     }
 
     /// The bytes of a string or a symbol, UTF-8 or not.
+    #[inline]
     pub fn string_bytes(&self) -> Option<&'a [u8]> {
         match (self.type_code(), self.text()) {
             (tag::STRING | tag::SYMBOL, Some(Text::Plain(text))) => Some(text),
@@ -124,6 +128,7 @@ impl<'a> Value<'a> {
     }
 
     /// Whether this is a string, UTF-8 or not.
+    #[inline]
     pub fn is_string(&self) -> bool {
         self.type_code() == tag::STRING
     }

@@ -185,7 +185,6 @@ impl Field {
         context: &Context<'_>,
         out: &mut DocBuf,
     ) -> Result<()> {
-        let (mark, capacity) = (bounds::mark(), out.capacity());
         match (self, old) {
             (Field::Computed(node), _) => {
                 let result = node.eval_part(context)?;
@@ -193,20 +192,21 @@ impl Field {
                     check_depth(&value)?;
                     bounds::push_field(out, name, &value)?;
                 }
-            }
-            (Field::Below(below), Some(Value::Document(inner))) => {
-                bounds::push_field(out, name, &Value::Document(&below.apply(inner, context)?))?;
+                bounds::release(result.heap_bytes());
             }
             (Field::Below(below), Some(Value::Array(items))) => {
-                bounds::push_field(out, name, &below.array(items, context)?.as_value())?;
+                let new = below.array(items, context)?;
+                bounds::push_field(out, name, &new.as_value())?;
+                bounds::release(new.capacity());
             }
-            // What is neither gives way to a new document.
-            (Field::Below(below), _) => {
-                let new = below.apply(Doc::empty(), context)?;
+            (Field::Below(below), old) => {
+                // What is no document gives way to a new one.
+                let inner = old.and_then(|old| old.as_doc()).unwrap_or(Doc::empty());
+                let new = below.apply(inner, context)?;
                 bounds::push_field(out, name, &Value::Document(&new))?;
+                bounds::release(new.capacity());
             }
         }
-        bounds::settle(mark, out.capacity() - capacity);
         Ok(())
     }
 }

@@ -151,7 +151,9 @@ impl Node {
                 let value = context.frame.and_then(|frame| frame.find(*variable));
                 match value.and_then(Val::get) {
                     Some(value) => {
-                        bounds::work_on_value(&value)?;
+                        if !bounds::is_scalar(&value) {
+                            bounds::work_on_large(value.len_bytes())?;
+                        }
                         path.get(value)
                     }
                     None => Ok(Val::Missing),
@@ -177,26 +179,41 @@ impl Node {
                 }
                 Ok(Val::array(array))
             }
-            Node::Call(operator, arguments) => {
-                let mark = bounds::mark();
-                let result = match (operator.eval, &**arguments) {
-                    (Eval::One(function), [a]) => function(a.eval(context)?),
-                    (Eval::Two(function), [a, b]) => function(a.eval(context)?, b.eval(context)?),
-                    (Eval::Many(function), nodes) => function(&all(nodes, context)?),
-                    (Eval::Given(function), nodes) => function(&all_given(nodes, context)?),
-                    (Eval::Lazy(function), nodes) => function(nodes, context),
-                    _ => Err(misparsed(operator, arguments)),
-                };
-                without_arguments(mark, result)
-            }
-            Node::Collated(operator, arguments, collator) => {
-                let mark = bounds::mark();
-                let result = match operator.eval {
-                    Eval::Collated(function) => function(&all(arguments, context)?, collator),
-                    _ => Err(misparsed(operator, arguments)),
-                };
-                without_arguments(mark, result)
-            }
+            Node::Call(operator, arguments) => match (operator.eval, &**arguments) {
+                (Eval::One(function), [a]) => {
+                    let a = a.eval(context)?;
+                    if a.is_scalar() {
+                        return function(a);
+                    }
+                    let mark = bounds::mark().saturating_sub(a.heap_bytes());
+                    without_arguments(mark, function(a))
+                }
+                (Eval::Two(function), [a, b]) => {
+                    let (a, b) = (a.eval(context)?, b.eval(context)?);
+                    if a.is_scalar() && b.is_scalar() {
+                        return function(a, b);
+                    }
+                    let mark = bounds::mark().saturating_sub(a.heap_bytes() + b.heap_bytes());
+                    without_arguments(mark, function(a, b))
+                }
+                (Eval::Many(function), nodes) => {
+                    applied(all(nodes, context)?, |values| function(values))
+                }
+                (Eval::Given(function), nodes) => {
+                    applied(all_given(nodes, context)?, |values| function(values))
+                }
+                (Eval::Lazy(function), nodes) => {
+                    let mark = bounds::mark();
+                    without_arguments(mark, function(nodes, context))
+                }
+                _ => Err(misparsed(operator, arguments)),
+            },
+            Node::Collated(operator, arguments, collator) => match operator.eval {
+                Eval::Collated(function) => applied(all(arguments, context)?, |values| {
+                    function(values, collator)
+                }),
+                _ => Err(misparsed(operator, arguments)),
+            },
             Node::Custom(special) => {
                 let mark = bounds::mark();
                 without_arguments(mark, special.eval(context))
@@ -237,6 +254,24 @@ impl Node {
         }
     }
 
+    /// The number of nodes.
+    pub(crate) fn count(&self) -> usize {
+        let sum = |nodes: &mut dyn Iterator<Item = &Node>| nodes.map(Node::count).sum::<usize>();
+        let below = match self {
+            Node::Object(fields) => sum(&mut fields.iter().map(|(_, node)| node)),
+            Node::Array(nodes) | Node::Call(_, nodes) | Node::Collated(_, nodes, _) => {
+                sum(&mut nodes.iter())
+            }
+            Node::Custom(special) => {
+                let mut count = 0;
+                special.visit(&mut |node| count += node.count());
+                count
+            }
+            _ => 0,
+        };
+        1 + below
+    }
+
     /// Calls `found` with every path into the document; the empty path is the whole document.
     pub(crate) fn fields(&self, found: &mut dyn FnMut(&FieldPath)) {
         match self {
@@ -260,10 +295,30 @@ fn without_arguments(mark: usize, result: Result<Val<'_>>) -> Result<Val<'_>> {
     result
 }
 
-/// Reserves the list of the values of arguments. A few need no memory to speak of.
+/// The result of a function of these values. Scalars reserve nothing, so nothing has to be released then.
+#[inline]
+fn applied<'a>(
+    values: Vec<Val<'a>>,
+    function: impl FnOnce(&[Val<'a>]) -> Result<Val<'a>>,
+) -> Result<Val<'a>> {
+    if values.len() <= FEW && values.iter().all(Val::is_scalar) {
+        return function(&values);
+    }
+    let list = match values.len() {
+        ..=FEW => 0,
+        many => many * size_of::<Val<'_>>(),
+    };
+    let bytes: usize = values.iter().map(Val::heap_bytes).sum();
+    let mark = bounds::mark().saturating_sub(list + bytes);
+    without_arguments(mark, function(&values))
+}
+
+/// So few arguments need no memory to speak of.
+const FEW: usize = 32;
+
+/// Reserves the list of the values of arguments, if they are many.
 #[inline]
 pub(in crate::expr) fn reserve_values(count: usize) -> Result<()> {
-    const FEW: usize = 32;
     match count > FEW {
         true => bounds::reserve_list::<Val<'_>>(count),
         false => Ok(()),
@@ -319,7 +374,7 @@ impl FieldPath {
     #[inline]
     fn get_of<'a>(&self, doc: &'a Doc) -> Result<Val<'a>> {
         // A field is found after those before it were skipped, which costs less than reading them.
-        bounds::work(1 + doc.len_bytes() / 256)?;
+        bounds::work_on_large(doc.len_bytes() / 4)?;
         self.get(Value::Document(doc))
     }
 

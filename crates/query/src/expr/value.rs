@@ -71,6 +71,16 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// Whether the value has a fixed size, so that no operator makes much of it or reads it for long.
+    #[inline]
+    pub(crate) fn is_scalar(&self) -> bool {
+        match self {
+            Val::Missing => true,
+            Val::Ref(value) => bounds::is_scalar(value),
+            Val::Owned(_) => false,
+        }
+    }
+
     /// The bytes that the value has allocated.
     #[inline]
     pub(crate) fn heap_bytes(&self) -> usize {

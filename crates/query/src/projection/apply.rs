@@ -120,11 +120,11 @@ impl Run<'_> {
     }
 
     fn computed(&self, expression: &Expr, name: &str, out: &mut DocBuf) -> Result<()> {
-        let (mark, capacity) = (bounds::mark(), out.capacity());
-        if let Some(value) = expression.eval_part(&self.context)?.get() {
+        let value = expression.eval_part(&self.context)?;
+        if let Some(value) = value.get() {
             bounds::push_field(out, name, &value)?;
         }
-        bounds::settle(mark, out.capacity() - capacity);
+        bounds::release(value.heap_bytes());
         Ok(())
     }
 

@@ -69,10 +69,12 @@ fn parse_filter(
         None => Node::Absent,
     };
     parser.binding(&[variable_name("$filter", doc)?], |parser, variable| {
+        let condition = parser.parse(condition)?;
         Ok(Node::Custom(Box::new(Filter {
             input,
             variable,
-            condition: parser.parse(condition)?,
+            nodes: condition.count(),
+            condition,
             limit,
         })))
     })
@@ -83,6 +85,8 @@ struct Filter {
     input: Node,
     variable: u32,
     condition: Node,
+    /// Nodes of the condition: the work of a round.
+    nodes: usize,
     limit: Node,
 }
 
@@ -128,6 +132,7 @@ impl CustomOperator for Filter {
             if kept.len() >= limit {
                 break;
             }
+            bounds::work(self.nodes)?;
             let values = [Val::Ref(value)];
             let is_kept = with(context, self.variable, &values, &self.condition, |v| {
                 Ok(v.truthy())
@@ -147,7 +152,7 @@ impl CustomOperator for Filter {
     }
 }
 
-/// Evaluates `body` with variables bound, once of many times.
+/// Evaluates `body` with variables bound.
 fn with<T>(
     context: &Context<'_>,
     first: u32,
@@ -155,7 +160,6 @@ fn with<T>(
     body: &Node,
     result: impl FnOnce(Val<'_>) -> Result<T>,
 ) -> Result<T> {
-    bounds::work(1)?;
     let frame = Frame {
         first,
         values,
@@ -179,10 +183,12 @@ fn parse_map(
     let body = (doc.get("in")).ok_or_else(|| missing_parameter("$map", "in", 16882))?;
     let input = parser.parse(input)?;
     parser.binding(&[variable_name("$map", doc)?], |parser, variable| {
+        let body = parser.parse(body)?;
         Ok(Node::Custom(Box::new(Map {
             input,
             variable,
-            body: parser.parse(body)?,
+            nodes: body.count(),
+            body,
         })))
     })
 }
@@ -192,6 +198,8 @@ struct Map {
     input: Node,
     variable: u32,
     body: Node,
+    /// Nodes of the body: the work of a round.
+    nodes: usize,
 }
 
 impl CustomOperator for Map {
@@ -209,6 +217,7 @@ impl CustomOperator for Map {
         let mark = bounds::mark();
         let mut mapped = ArrayBuf::new();
         for value in array.values() {
+            bounds::work(self.nodes)?;
             let values = [Val::Ref(value)];
             with(context, self.variable, &values, &self.body, |v| {
                 bounds::push(&mut mapped, &v.or_null())
@@ -235,11 +244,13 @@ fn parse_reduce(
     let input = parser.parse(part("input", 40077)?)?;
     let initial = parser.parse(part("initialValue", 40078)?)?;
     parser.binding(&["value", "this"], |parser, first| {
+        let body = parser.parse(body)?;
         Ok(Node::Custom(Box::new(Reduce {
             input,
             initial,
             first,
-            body: parser.parse(body)?,
+            nodes: body.count(),
+            body,
         })))
     })
 }
@@ -251,6 +262,8 @@ struct Reduce {
     /// `$$value`; `$$this` is the next.
     first: u32,
     body: Node,
+    /// Nodes of the body: the work of a round.
+    nodes: usize,
 }
 
 impl CustomOperator for Reduce {
@@ -271,6 +284,7 @@ impl CustomOperator for Reduce {
         let mark = bounds::mark();
         let mut accumulated = self.initial.eval(context)?.into_owned()?;
         for value in array.values() {
+            bounds::work(self.nodes)?;
             bounds::settle(mark, accumulated.heap_bytes());
             let values = [accumulated, Val::Ref(value)];
             accumulated = with(context, self.first, &values, &self.body, |value| {

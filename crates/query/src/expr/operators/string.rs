@@ -42,33 +42,30 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
 ];
 
+/// Room for a usual text.
+const USUAL_BYTES: usize = 64;
+
 const TRIM: &[Named] = &[required("input"), optional("chars")];
 const REPLACE: &[Named] = &[required("input"), required("find"), required("replacement")];
 
 fn concat<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let mut bytes = 0;
+    let mut text = Vec::with_capacity(USUAL_BYTES);
     for value in values {
-        if value.is_nullish() {
-            return Ok(Val::NULL);
-        }
-        let Some(part) = string_or_symbol(value) else {
+        let value = match value.or_null() {
+            value if value.is_nullish() => return Ok(Val::NULL),
+            value => value,
+        };
+        let Some(part) = value.string_bytes() else {
             return Err(Error::location(
                 16702,
                 format!("$concat only supports strings, not {}", value.type_name()),
             ));
         };
-        bytes += part.len();
-    }
-    bounds::reserve_value(bytes)?;
-    let mut text = Vec::with_capacity(bytes);
-    for part in values.iter().filter_map(string_or_symbol) {
+        bounds::work_on(part.len())?;
+        bounds::make_room(&mut text, part.len())?;
         text.extend_from_slice(part);
     }
     Ok(Val::text(text))
-}
-
-fn string_or_symbol<'v>(value: &'v Val<'_>) -> Option<&'v [u8]> {
-    value.get()?.string_bytes()
 }
 
 /// The text that string operators read from a value: numbers and dates as they are printed, nothing
