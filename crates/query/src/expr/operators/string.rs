@@ -42,28 +42,28 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
 ];
 
-/// Room for a usual text.
-const USUAL_BYTES: usize = 64;
-
 const TRIM: &[Named] = &[required("input"), optional("chars")];
 const REPLACE: &[Named] = &[required("input"), required("find"), required("replacement")];
 
 fn concat<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
-    let mut text = Vec::with_capacity(USUAL_BYTES);
+    let mut bytes = 0;
     for value in values {
-        let value = match value.or_null() {
-            value if value.is_nullish() => return Ok(Val::NULL),
-            value => value,
-        };
+        let value = value.or_null();
+        if value.is_nullish() {
+            return Ok(Val::NULL);
+        }
         let Some(part) = value.string_bytes() else {
             return Err(Error::location(
                 16702,
                 format!("$concat only supports strings, not {}", value.type_name()),
             ));
         };
-        bounds::work_on(part.len())?;
-        bounds::make_room(&mut text, part.len())?;
-        text.extend_from_slice(part);
+        bytes += part.len();
+    }
+    bounds::reserve_value(bytes)?;
+    let mut text = Vec::with_capacity(bytes);
+    for value in values {
+        text.extend_from_slice(value.or_null().string_bytes().unwrap_or_default());
     }
     Ok(Val::text(text))
 }
