@@ -239,7 +239,8 @@ fn with_known_settings(source: &str) -> Cow<'_, str> {
 /// Escapes braces that PCRE2 takes for a repetition since version 10.43, `{,3}` and `{1, 3}`. In MongoDB, which has an older
 /// version, they are plain text.
 fn with_plain_braces(source: &str) -> Cow<'_, str> {
-    if !source.contains("{,") && !(source.contains('{') && source.contains([' ', '\t'])) {
+    let has_space = source.contains([' ', '\t']);
+    if !(source.contains("{,") || (has_space && source.contains('{'))) {
         return source.into();
     }
     let is_new_repetition = |after: &str| {
@@ -334,9 +335,11 @@ impl Code {
         Ok(Code { code, is_machine })
     }
 
+    /// Returns whether there is machine code: the system may not permit it, and a pattern can refuse it.
     fn make_machine_code(&mut self) -> bool {
         // SAFETY: no other thread has the code yet.
-        unsafe { pcre2_jit_compile_8(self.code.as_ptr(), PCRE2_JIT_COMPLETE) == 0 }
+        let result = unsafe { pcre2_jit_compile_8(self.code.as_ptr(), PCRE2_JIT_COMPLETE) };
+        result == 0 && self.size(Size::MachineCode) > 0
     }
 
     /// A size that describes the code.

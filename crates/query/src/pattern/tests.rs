@@ -245,8 +245,10 @@ fn patterns_mean_what_pcre_says() {
         ("", "", "", true),
         ("$", "", "", true),
     ] {
-        let got = matches(pattern, options, text);
-        assert_eq!(got, expected, "/{pattern}/{options} on {text:?}");
+        for form in ["", "(*NO_JIT)"] {
+            let got = matches(&format!("{form}{pattern}"), options, text);
+            assert_eq!(got, expected, "/{form}{pattern}/{options} on {text:?}");
+        }
     }
 }
 
@@ -269,7 +271,10 @@ fn patterns_mean_the_same_in_long_texts() {
         ("(*ANYCRLF)(?m)a$", "a\rb", true),
     ] {
         let text = format!("{fill}{text}");
-        assert_eq!(matches(pattern, "", &text), expected, "/{pattern}/");
+        for form in ["", "(*NO_JIT)"] {
+            let got = matches(&format!("{form}{pattern}"), "", &text);
+            assert_eq!(got, expected, "/{form}{pattern}/");
+        }
     }
 }
 
