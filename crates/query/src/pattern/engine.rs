@@ -183,27 +183,40 @@ struct Effort {
 impl Effort {
     fn of(source: &str, multi_line: bool) -> Effort {
         const MANY: i32 = 100;
+        let repeats = |after: &[u8]| {
+            let next = after.iter().find(|byte| !byte.is_ascii_whitespace());
+            next.is_some_and(|byte| b"*+{#".contains(byte))
+        };
+        // The number in a repetition like {4}.
+        let times = |after: &[u8]| -> Option<usize> {
+            let digits = after.iter().take(6).position(|byte| *byte == b'}')?;
+            std::str::from_utf8(&after[..digits]).ok()?.parse().ok()
+        };
         let bytes = source.as_bytes();
-        let (mut loops, mut branches) = (0, 0);
+        let (mut loops, mut branches, mut length) = (0, 0, source.len());
         for (at, byte) in bytes.iter().enumerate() {
             let after = |n: usize| bytes.get(at + n).copied().unwrap_or_default();
             match (byte, after(1), after(2), after(3)) {
+                (b'{', ..) if let Some(times) = times(&bytes[at + 1..]) => length += times,
                 (b'*' | b'+' | b'{', ..) => loops += 1,
                 (b'|' | b'?', ..) => branches += 1,
                 // Groups and clusters are compared with texts of any length.
                 (b'\\', b'1'..=b'9' | b'k' | b'X', ..) | (b'(', b'?', b'P', b'=') => loops += 1,
-                // Patterns that call themselves.
-                (b'\\', b'g', ..)
+                // Patterns that call themselves, and repeated groups, which can take exponential time. An end of quoted text or a
+                // comment can hide what repeats a group.
+                (b'\\', b'g' | b'E', ..)
+                | (b'(', b'?', b'#', _)
                 | (b'(', b'?', b'R' | b'&' | b'+' | b'0'..=b'9', _)
                 | (b'(', b'?', b'P', b'>')
                 | (b'(', b'?', b'-', b'0'..=b'9') => loops += MANY,
+                (b')', ..) if repeats(&bytes[at + 1..]) => loops += MANY,
                 _ => {}
             }
         }
         // A search without an anchor is one more loop.
         let is_anchored = source.starts_with('^') && !multi_line && !source.contains('|');
         Effort {
-            factor: source.len() as f64 * f64::powi(2.0, branches),
+            factor: length as f64 * f64::powi(2.0, branches),
             loops: loops + i32::from(!is_anchored),
         }
     }
@@ -282,6 +295,8 @@ fn with_plain_braces(source: &str) -> Cow<'_, str> {
 struct Code {
     code: NonNull<pcre2_code_8>,
     is_machine: bool,
+    /// The memory of an open step.
+    frame_bytes: usize,
 }
 
 // SAFETY: matches only read compiled code.
@@ -331,8 +346,13 @@ impl Code {
             )
         };
         let code = NonNull::new(code).ok_or_else(|| message(error))?;
-        let is_machine = false;
-        Ok(Code { code, is_machine })
+        let mut code = Code {
+            code,
+            is_machine: false,
+            frame_bytes: 0,
+        };
+        code.frame_bytes = code.size(Size::Frame);
+        Ok(code)
     }
 
     /// Returns whether there is machine code: the system may not permit it, and a pattern can refuse it.
@@ -462,10 +482,9 @@ impl<'t> Run<'t> {
             return Ok(PCRE2_ERROR_NOMEMORY);
         };
         let mark = bounds::mark();
-        let frame_bytes = code.size(Size::Frame);
-        if frame_bytes > SMALL_FRAME_BYTES {
+        if code.frame_bytes > SMALL_FRAME_BYTES {
             let most = (HEAP_KIB_MAX as usize) << 10;
-            bounds::reserve(most.min(frame_bytes * DEPTH_MAX as usize))
+            bounds::reserve(most.min(code.frame_bytes * DEPTH_MAX as usize))
                 .map_err(Failure::Interrupted)?;
         }
         ITEM_UNITS.set(1 + self.text.len() / 4096);
