@@ -162,10 +162,20 @@ impl Engine {
 }
 
 impl Program {
+    /// Fails for a large pattern whose guarded form is too large, if it also ends in an unusual way.
     fn guarded(&self) -> Result<&Code, Failure> {
-        let guarded = self
-            .guarded
-            .get_or_init(|| Code::compile(&self.source, self.options | PCRE2_AUTO_CALLOUT));
+        let guarded = self.guarded.get_or_init(|| {
+            let options = self.options;
+            let each_item = Code::compile(&self.source, options | PCRE2_AUTO_CALLOUT);
+            let (settings, rest) = self.source.split_at(settings_bytes(&self.source));
+            // The pattern can end in quoted text, or in a comment.
+            let each_start = [")", "\\E)", "\n)"].map(|end| {
+                move || Code::compile(&format!("{settings}(?C)(?:{rest}{end}"), options)
+            });
+            each_start
+                .into_iter()
+                .fold(each_item, |code, other| code.or_else(|_| other()))
+        });
         match guarded {
             Ok(code) => Ok(code),
             Err(reason) => Err(Failure::Reason(reason.clone())),
@@ -226,27 +236,37 @@ impl Effort {
     }
 }
 
-/// Writes the name of a setting at the start that only old versions of PCRE know as they know it today.
-fn with_known_settings(source: &str) -> Cow<'_, str> {
-    if !source.starts_with("(*") {
-        return source.into();
-    }
-    let is_setting =
-        |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"_=".contains(&byte);
-    let (mut settings, mut rest) = (String::with_capacity(source.len()), source);
+/// The length of the settings at the start of a pattern. Other verbs with a star belong to the pattern itself.
+fn settings_bytes(source: &str) -> usize {
+    const SETTINGS: [&str; 10] = [
+        "UTF",
+        "UCP",
+        "NO",
+        "LIMIT_",
+        "CR",
+        "LF",
+        "ANY",
+        "NUL",
+        "BSR_",
+        "CASELESS_",
+    ];
+    let mut rest = source;
     while let Some((name, after)) = rest
         .strip_prefix("(*")
         .and_then(|rest| rest.split_once(')'))
-        && name.bytes().all(is_setting)
+        && SETTINGS.iter().any(|setting| name.starts_with(setting))
     {
-        settings.push_str(match name {
-            "UTF8" => "(*UTF)",
-            _ => &rest[..rest.len() - after.len()],
-        });
         rest = after;
     }
-    settings.push_str(rest);
-    settings.into()
+    source.len() - rest.len()
+}
+
+/// Writes the name of a setting at the start that only old versions of PCRE know as they know it today.
+fn with_known_settings(source: &str) -> Cow<'_, str> {
+    match source.split_at(settings_bytes(source)) {
+        ("", _) => source.into(),
+        (settings, rest) => (settings.replace("(*UTF8)", "(*UTF)") + rest).into(),
+    }
 }
 
 /// Escapes braces that PCRE2 takes for a repetition since version 10.43, `{,3}` and `{1, 3}`. In MongoDB, which has an older

@@ -453,6 +453,29 @@ fn a_match_inside_a_character_is_no_text() {
     assert!(Pattern::new("(?:)b", "").unwrap().find("éb", 1).is_err());
 }
 
+/// Their form that reports each item would be too large.
+#[test]
+fn large_patterns_mean_the_same_in_long_texts() {
+    let words: Vec<String> = (0..3_000).map(|n| format!("w{n}x")).collect();
+    let words = words.join("|");
+    let text = format!("{}w2999x", "-".repeat(5_000));
+    for (pattern, options, expected) in [
+        (words.clone(), "", true),
+        (format!("(*UTF8)(*UCP)(?:{words})$"), "i", true),
+        (format!("(*F)a|{words}"), "", true),
+        (format!("{words} # a comment"), "x", true),
+        (format!("(?:{words})\\Q-"), "", false),
+        ("-".repeat(5_000) + &"x".repeat(5_000), "i", false),
+    ] {
+        let short: String = pattern.chars().take(20).collect();
+        assert_eq!(
+            matches(&pattern, options, &text),
+            expected,
+            "/{short}…/{options}"
+        );
+    }
+}
+
 /// Memory that a pattern takes is near what it reserves.
 #[test]
 fn compiled_patterns_are_small() {
