@@ -4,6 +4,14 @@ import pathlib
 import subprocess
 
 
+# Licences of libraries in C, which are inside their packages; of a header, the comments at its start.
+INSIDE = {
+    "pcre2-sys": ("upstream/include/pcre2.h", "upstream/deps/sljit/sljit_src/sljitLir.h"),
+    "rquickjs-sys": ("quickjs/LICENSE",),
+    "tikv-jemalloc-sys": ("jemalloc/COPYING",),
+}
+
+
 def command(*arguments):
     return subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
 
@@ -28,6 +36,11 @@ def main():
             if file.is_file() and word.startswith(("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")):
                 text = file.read_text(encoding="utf-8", errors="replace").strip()
                 texts.setdefault(text, []).append(f"{name[0]} {name[1]}")
+        for inside in INSIDE.get(name[0], ()):
+            text = (folder / inside).read_text(encoding="utf-8", errors="replace")
+            if inside.endswith(".h"):
+                text = text.partition("\n#ifndef")[0]
+            texts.setdefault(text.strip(), []).append(f"{name[0]} {name[1]}")
     for text, names in texts.items():
         print("\n" + "=" * 100 + "\n" + ", ".join(names) + "\n\n" + text)
 

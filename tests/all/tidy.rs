@@ -66,6 +66,8 @@ const UNSAFE_FILES: &[&str] = &[
     // Bindings of the benchmark, which a build of Frond does not compile.
     "benchmarks/engine/src/engine/lmdb.rs",
     "benchmarks/engine/src/engine/rocksdb/library.rs",
+    // The calls of PCRE2.
+    "crates/query/src/pattern/engine.rs",
     "crates/tree/src/disk/mapping.rs",
     "crates/tree/src/memtable/arena.rs",
     "crates/tree/src/memtable/entry.rs",

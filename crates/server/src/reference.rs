@@ -164,6 +164,13 @@ fields must be UTF-8 (error 22), which MongoDB does not require.
 | patterns, names in `$setField` and `$arrayToObject`, paths, names of collections, options | an error: they must be UTF-8 |
 | messages, logs, `explain` | U+FFFD in place of invalid bytes; in duplicate key errors hexadecimal digits |
 
+## Regular expressions
+
+They are those of PCRE2 10.46 in UTF mode, as MongoDB's are those of PCRE2 10.42; braces like `{,3}`, which newer versions read as a repetition, are plain
+text as in MongoDB. `(*UTF8)`, the name of old versions for `(*UTF)`, is accepted. The limits are MongoDB's: 200,000 steps of backtracking from one
+place of the text and 4,000 open steps; in machine code other steps are counted, so that some matches succeed that exceed MongoDB's limits. A match that
+begins or ends inside a character, with `\\C`, is error 51156 in `$regexFind` and `$regexFindAll`.
+
 ## Names that begin with `$`
 
 Inserted documents may have such names at every level, and so may the documents of upserts and pipelines. Update

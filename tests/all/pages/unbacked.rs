@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use fancy_regex::{Match, Regex};
+use regex::{Match, Regex};
 
 /// Code has settings and commands, and the address of a link is not text.
 static NO_TEXT: LazyLock<Regex> =
@@ -15,7 +15,7 @@ const NUMBER: &str = r"\b(?:\d[\d,.]*(?:\s(?:million|billion|thousand))?|(?:two|
 /// Patterns of measured figures. `NUMBER` stands for the pattern above.
 const LOOKS_MEASURED: &[&str] = &[
     // A cell of a table that is a number.
-    r"\| \**\d[\d,.]*\**(?= \|)",
+    r"\| \**\d[\d,.]*\** \|",
     // With a unit of time, of space, or of a ratio.
     r"NUMBER\s?(?:(?:ns|µs|us|ms|s|seconds?|minutes?|hours?)\b)",
     r"NUMBER\s?(?:(?:bits?|bytes?|[kKMGT]i?B)\b)",
@@ -27,11 +27,11 @@ const LOOKS_MEASURED: &[&str] = &[
     r"\d+(?:,\d\d\d)+",
     r"\b\d{5,}\b",
     r"\w+\s(?:million|billion)\b",
-    // A ratio in words. After a figure that is put in, "times as many" is right.
+    // A ratio in words.
     r"\b(?:twice|thrice|halve[ds]?)\b",
     r"\b(?:a|one|two)[ -](?:half|thirds?|quarters?|fifths?|tenths?|hundred|thousand)\b",
     r"\bhalf (?:of|the|a)\b",
-    r"(?<!… )\btimes (?:as|less|more|faster|slower|larger|smaller)\b",
+    r"\btimes (?:as|less|more|faster|slower|larger|smaller)\b",
 ];
 
 static MEASURED: LazyLock<Regex> = LazyLock::new(|| {
@@ -61,10 +61,21 @@ pub fn unbacked<'a>(text: &str, conditions: impl IntoIterator<Item = &'a str>) -
             .map_or(text.len(), |(at, _)| found.end() + at);
         format!("{:?} in \"{}\"", found.as_str(), &text[before..after])
     };
-    let found = MEASURED.find_iter(&text);
-    found
-        .map(|found| around(found.expect("a match within the limit")))
-        .collect()
+    let mut all = Vec::new();
+    let mut at = 0;
+    while let Some(found) = MEASURED.find_at(&text, at) {
+        // The end of a cell is the start of the next one.
+        at = match found.as_str().strip_suffix(" |") {
+            Some(cell) => found.start() + cell.len(),
+            None => found.end(),
+        };
+        // After a figure that is put in, "times as many" is right.
+        let is_ratio = found.as_str().to_lowercase().starts_with("times ");
+        if !(is_ratio && text[..found.start()].ends_with("… ")) {
+            all.push(around(found));
+        }
+    }
+    all
 }
 
 /// The text without code and addresses, in one line.

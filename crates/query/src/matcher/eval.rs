@@ -36,8 +36,9 @@ impl State {
         }
     }
 
+    /// Ends the run with an error.
     #[cold]
-    fn interrupt(&mut self, error: Error) {
+    pub(crate) fn interrupt(&mut self, error: Error) {
         self.is_interrupted = true;
         self.fail(error);
     }

@@ -1,23 +1,28 @@
-//! Regular expressions in MongoDB's syntax: compiled patterns, and what they say about index bounds.
+//! Regular expressions: compiled patterns, and what they say about index bounds.
+//!
+//! As in MongoDB they are those of PCRE2, which is linked into the program. A pattern that is plain text, as most are, is
+//! searched for without it.
 
-mod syntax;
+mod engine;
+mod literal;
+#[cfg(test)]
+mod tests;
 
-use crate::bounds;
 use std::fmt;
+use std::ops::Range;
 
-use fancy_regex::{Regex, RegexBuilder};
 use frond_bson::Value;
 
+use crate::bounds;
+use engine::Engine;
 use frond_error::{Error, ErrorCode, Result};
+use literal::Literal;
 
 /// The longest pattern, in bytes; the limit of MongoDB's regular expression library.
 const MAX_PATTERN_BYTES: usize = 32_764;
 
-/// About the memory of a short pattern that is compiled.
-const COMPILED_BYTES: usize = 10 << 10;
-
-/// The limit of backtracking steps of a match, as in MongoDB.
-const BACKTRACK_LIMIT: usize = 10_000_000;
+/// About the memory of a compiled pattern besides its texts and its code.
+const COMPILED_BYTES: usize = 512;
 
 /// A compiled regular expression. It matches strings that contain a match, and stored regular
 /// expressions that are the same.
@@ -25,9 +30,13 @@ const BACKTRACK_LIMIT: usize = 10_000_000;
 pub struct Pattern {
     source: String,
     options: String,
-    regex: Regex,
-    /// The expression for non-ASCII text, if it differs.
-    beyond_ascii: Option<Regex>,
+    search: Search,
+}
+
+#[derive(Clone)]
+enum Search {
+    Literal(Box<Literal>),
+    Engine(Engine),
 }
 
 /// The text that every string matched by a pattern starts with.
@@ -37,6 +46,36 @@ pub struct Prefix {
     pub text: String,
     /// Whether every string with this prefix matches, so that index bounds alone decide.
     pub exact: bool,
+}
+
+/// The bytes in which a pattern matches, and those of each group.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) whole: Range<usize>,
+    /// `None` for a group that has no part in the match.
+    pub(crate) groups: Vec<Option<Range<usize>>>,
+}
+
+/// The reason why a search has no result.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The operation was interrupted, or has too little memory.
+    Interrupted(Error),
+    /// A limit of the match, in the words of PCRE2.
+    Reason(String),
+}
+
+impl Failure {
+    /// The error with this code, if the operation goes on; `action` is what failed.
+    pub(crate) fn into_error(self, code: i32, action: fmt::Arguments<'_>) -> Error {
+        match self {
+            Failure::Interrupted(error) => error,
+            Failure::Reason(reason) => Error::new(
+                ErrorCode::Location(code),
+                format!("Error occurred while executing {action}: {reason}"),
+            ),
+        }
+    }
 }
 
 impl Pattern {
@@ -56,36 +95,25 @@ impl Pattern {
                 format!("invalid flag in regex options: {flag}"),
             ));
         }
-        let invalid = |reason: &dyn fmt::Display| {
+        let invalid = |reason: &str| {
             Error::location(51091, format!("Regular expression is invalid: {reason}"))
         };
         if source.len() > MAX_PATTERN_BYTES {
-            return Err(invalid(&"regular expression is too large"));
+            return Err(invalid("regular expression is too large"));
         }
-        bounds::reserve(COMPILED_BYTES)?;
-        let has = |flag| options.contains(flag);
-        let build = |pattern: &str| {
-            RegexBuilder::new(pattern)
-                .case_insensitive(has('i'))
-                .multi_line(has('m'))
-                .dot_matches_new_line(has('s'))
-                .ignore_whitespace(has('x'))
-                .backtrack_limit(BACKTRACK_LIMIT)
-                .build()
-                .map_err(|reason| invalid(&reason))
+        bounds::reserve(COMPILED_BYTES + 2 * source.len())?;
+        let search = match Literal::of(source, options) {
+            Some(literal) => Search::Literal(Box::new(literal)),
+            None => {
+                let engine = Engine::new(source, options).map_err(|reason| invalid(&reason))?;
+                bounds::reserve(engine.bytes())?;
+                Search::Engine(engine)
+            }
         };
-        let translated = syntax::translate(source, has('x'), has('m'));
-        let regex = build(&translated.pattern)?;
-        let beyond_ascii = translated
-            .with_ascii_boundaries
-            .as_deref()
-            .map(build)
-            .transpose()?;
         Ok(Pattern {
             source: source.to_string(),
             options: options.to_string(),
-            regex,
-            beyond_ascii,
+            search,
         })
     }
 
@@ -116,23 +144,39 @@ impl Pattern {
     /// The literal text that matches must start with, if the pattern is anchored at the start: for
     /// index bounds.
     pub fn prefix(&self) -> Option<Prefix> {
-        syntax::prefix(&self.source, &self.options)
+        literal::prefix(&self.source, &self.options)
     }
 
-    /// The compiled expression to search `text` with.
-    pub(crate) fn regex_for(&self, text: &str) -> &Regex {
-        match &self.beyond_ascii {
-            Some(regex) if !text.is_ascii() => regex,
-            _ => &self.regex,
+    /// Whether `text` contains a match.
+    ///
+    /// Fails with code 5073414 if that takes too many steps or too much memory, and if the operation is interrupted.
+    pub fn is_match(&self, text: &str) -> Result<bool> {
+        self.test(text).map_err(Pattern::failed)
+    }
+
+    /// The error of a condition that has no result.
+    pub(crate) fn failed(failure: Failure) -> Error {
+        failure.into_error(5_073_414, format_args!("regular expression"))
+    }
+
+    /// As [`Pattern::is_match`], for callers with another error.
+    #[inline]
+    pub(crate) fn test(&self, text: &str) -> Result<bool, Failure> {
+        match &self.search {
+            Search::Literal(literal) => Ok(literal.find(text, 0).is_some()),
+            Search::Engine(engine) => engine.is_match(text),
         }
     }
 
-    /// Whether `text` contains a match. Fails with code 5073414 if that takes too many steps.
-    pub fn is_match(&self, text: &str) -> Result<bool> {
-        self.regex_for(text).is_match(text).map_err(|reason| {
-            let message = format!("Error occurred while executing regular expression: {reason}");
-            Error::new(ErrorCode::Location(5_073_414), message)
-        })
+    /// The first match in `text` at byte `from` or later.
+    pub(crate) fn find(&self, text: &str, from: usize) -> Result<Option<Found>, Failure> {
+        match &self.search {
+            Search::Literal(literal) => Ok(literal.find(text, from).map(|whole| Found {
+                whole,
+                groups: Vec::new(),
+            })),
+            Search::Engine(engine) => engine.find(text, from),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use fancy_regex::Regex;
+use regex::Regex;
 use rust_stemmers::Stemmer;
 use unicode_normalization::UnicodeNormalization;
 
@@ -33,9 +33,7 @@ static DIACRITIC: LazyLock<Option<Regex>> = LazyLock::new(|| compile(r"[\p{Diacr
 fn is_one_of(class: &LazyLock<Option<Regex>>, c: char) -> bool {
     let mut buffer = [0; 4];
     let text = c.encode_utf8(&mut buffer);
-    class
-        .as_ref()
-        .is_some_and(|regex| regex.is_match(text).unwrap_or(false))
+    class.as_ref().is_some_and(|regex| regex.is_match(text))
 }
 
 fn is_delimiter(c: char, language: &Language, fold: Fold) -> bool {

@@ -1,11 +1,13 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`.
 
+use std::ops::Range;
+
 use super::{Eval, Operator, custom};
 use crate::bounds;
 use crate::expr::node::{Context, CustomOperator, Node};
 use crate::expr::parse::{Named, Parser, constant, optional, required};
 use crate::expr::value::Val;
-use crate::pattern::Pattern;
+use crate::pattern::{Failure, Found, Pattern};
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, Result};
 
@@ -138,56 +140,74 @@ impl Search {
     }
 
     fn search<'a>(&self, pattern: &Pattern, text: &str) -> Result<Val<'a>> {
-        let failed = |reason: fancy_regex::Error| {
-            Error::location(
-                51156,
-                format!(
-                    "Error occurred while executing the regular expression in {}: {reason}",
-                    self.name
-                ),
-            )
+        let failed = |failure: Failure| {
+            let action = format_args!("the regular expression in {}", self.name);
+            failure.into_error(51156, action)
         };
         if self.mode == Mode::Match {
-            return Ok(pattern.is_match(text)?.into());
+            return Ok(pattern.test(text).map_err(failed)?.into());
         }
         let mark = bounds::mark();
         let mut all = ArrayBuf::new();
         // Code points before the last match, so that each is counted once.
         let (mut counted, mut bytes) = (0, 0);
-        for captures in pattern.regex_for(text).captures_iter(text) {
-            let captures = captures.map_err(failed)?;
+        let mut from = 0;
+        while let Some(found) = pattern.find(text, from).map_err(failed)? {
             // A search may read the rest of the text before it finds the next match.
             bounds::work_on(text.len())?;
-            let Some(whole) = captures.get(0) else {
-                continue;
-            };
             counted += text
-                .get(bytes..whole.start())
+                .get(bytes..found.whole.start)
                 .map_or(0, |s| s.chars().count());
-            bytes = whole.start();
-            let groups = || captures.iter().skip(1);
-            let bytes: usize = groups().flatten().map(|group| group.as_str().len()).sum();
-            let bytes = MATCH_BYTES + whole.as_str().len() + bytes + GROUP_BYTES * groups().count();
-            bounds::reserve(bytes)?;
-            let mut found = DocBuf::with_capacity(bytes);
-            found.push("match", whole.as_str());
-            found.push("idx", counted as i32);
-            found.push_array("captures", |array| {
-                for group in groups() {
-                    array.push_value(&group.map_or(Value::Null, |g| Value::String(g.as_str())));
-                }
-            });
+            bytes = found.whole.start;
+            let next = next_start(text, &found.whole);
+            let found = document(text, &found, counted)?;
             if self.mode == Mode::Find {
                 return Ok(Val::doc(found));
             }
             bounds::push(&mut all, &Value::Document(&found))?;
             bounds::settle(mark, all.capacity());
+            if next >= text.len() {
+                break;
+            }
+            from = next;
         }
         Ok(match self.mode {
             Mode::FindAll => Val::array(all),
             _ => Val::NULL,
         })
     }
+}
+
+/// Where the search goes on after a match. After an empty one it skips a character; at the end there is no further search, as
+/// in MongoDB.
+fn next_start(text: &str, whole: &Range<usize>) -> usize {
+    match whole.is_empty() {
+        false => whole.end,
+        true => {
+            let skipped = text.get(whole.end..).and_then(|rest| rest.chars().next());
+            whole.end + skipped.map_or(1, char::len_utf8)
+        }
+    }
+}
+
+/// The match that `found` is, `idx` code points after the start of the text.
+fn document(text: &str, found: &Found, idx: usize) -> Result<DocBuf> {
+    let part = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
+    let groups_bytes: usize = found.groups.iter().flatten().map(Range::len).sum();
+    let bytes = MATCH_BYTES + found.whole.len() + groups_bytes + GROUP_BYTES * found.groups.len();
+    bounds::reserve(bytes)?;
+    let mut document = DocBuf::with_capacity(bytes);
+    document.push("match", part(&found.whole));
+    document.push("idx", idx as i32);
+    document.push_array("captures", |array| {
+        for group in &found.groups {
+            array.push_value(&match group {
+                Some(range) => Value::String(part(range)),
+                None => Value::Null,
+            });
+        }
+    });
+    Ok(document)
 }
 
 impl CustomOperator for Search {

@@ -136,6 +136,48 @@ fn regular_expressions() {
                 "[{match: '1', idx: 1, captures: []}, {match: '22', idx: 3, captures: []}]",
             ),
             ("{$regexFindAll: {input: '$none', regex: 'z'}}", "[]"),
+            // After an empty match a character is skipped; after the last one there is no search.
+            (
+                "{$regexFindAll: {input: 'é1', regex: ''}}",
+                "[{match: '', idx: 0, captures: []}, {match: '', idx: 1, captures: []}]",
+            ),
+            (
+                "{$regexFindAll: {input: 'baab', regex: 'a*'}}",
+                "[{match: '', idx: 0, captures: []}, {match: 'aa', idx: 1, captures: []}, \
+                  {match: '', idx: 3, captures: []}]",
+            ),
+            (
+                "{$regexFindAll: {input: '', regex: '(x)?'}}",
+                "[{match: '', idx: 0, captures: [null]}]",
+            ),
+            (
+                "{$regexFindAll: {input: 'ab', regex: '\\\\z'}}",
+                "[{match: '', idx: 2, captures: []}]",
+            ),
+            (
+                "{$regexFindAll: {input: 'abab', regex: '^ab'}}",
+                "[{match: 'ab', idx: 0, captures: []}]",
+            ),
+            (
+                "{$regexFindAll: {input: 'éab', regex: 'ab'}}",
+                "[{match: 'ab', idx: 1, captures: []}]",
+            ),
+            (
+                "{$regexFindAll: {input: 'a1a2', regex: 'a\\\\K[0-9]'}}",
+                "[{match: '1', idx: 1, captures: []}, {match: '2', idx: 3, captures: []}]",
+            ),
+            (
+                "{$regexFindAll: {input: 'abab', regex: 'b\\\\K'}}",
+                "[{match: '', idx: 2, captures: []}, {match: '', idx: 4, captures: []}]",
+            ),
+            (
+                "{$regexFindAll: {input: 'ab', regex: '(?|(a)|(b))(c)?'}}",
+                "[{match: 'a', idx: 0, captures: ['a', null]}, {match: 'b', idx: 1, captures: ['b', null]}]",
+            ),
+            (
+                "{$regexFind: {input: '((x))', regex: '(\\\\((?:[^()]|(?1))*\\\\))'}}",
+                "{match: '((x))', idx: 0, captures: ['((x))']}",
+            ),
         ],
     );
     check_errors(
@@ -159,6 +201,21 @@ fn regular_expressions() {
                 "both",
             ),
             ("{$regexMatch: 'x'}", 51103, "object"),
+            (
+                "{$regexMatch: {input: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab', regex: '(a+)+$'}}",
+                51156,
+                "match limit exceeded",
+            ),
+            (
+                "{$regexFindAll: {input: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab', regex: '(a+)+$'}}",
+                51156,
+                "match limit exceeded",
+            ),
+            (
+                "{$regexFind: {input: 'é', regex: '\\\\C'}}",
+                51156,
+                "offset",
+            ),
         ],
     );
 }

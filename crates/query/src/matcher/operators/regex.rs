@@ -5,7 +5,7 @@ use frond_bson::Value;
 use super::super::eval::State;
 use super::super::parse::Field;
 use super::super::{Expr, Op};
-use crate::pattern::Pattern;
+use crate::pattern::{Failure, Pattern};
 use frond_error::{Error, Result};
 
 /// Whether a value is a string that contains a match, or the pattern's expression itself. A string that is not
@@ -17,10 +17,17 @@ pub(crate) fn matches(pattern: &Pattern, value: Option<Value<'_>>, state: &mut S
             if !state.goes_on(text.len() / 64) {
                 return false;
             }
-            pattern.is_match(text).unwrap_or_else(|error| {
-                state.fail(error);
-                false
-            })
+            match pattern.test(text) {
+                Ok(matches) => matches,
+                Err(Failure::Interrupted(error)) => {
+                    state.interrupt(error);
+                    false
+                }
+                Err(failure) => {
+                    state.fail(Pattern::failed(failure));
+                    false
+                }
+            }
         }
         Some(Value::Regex {
             pattern: source,

@@ -190,9 +190,9 @@ fn regular_expressions() {
 
 #[test]
 fn a_regular_expression_that_runs_away_is_an_error() {
-    let filter = Filter::parse(&json("{a: /^(?=(a+)+$)(a|a)*\\1b/}")).unwrap();
+    let filter = Filter::parse(&json("{a: /^(?=(a+)+)(a|a)*\\1b/}")).unwrap();
     let mut doc = frond_bson::DocBuf::new();
-    doc.push("a", &"a".repeat(64));
+    doc.push("a", &("a".repeat(64) + "xb"));
     assert_eq!(
         filter.try_matches(&doc).unwrap_err().code().code(),
         5_073_414

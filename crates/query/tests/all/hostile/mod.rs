@@ -217,11 +217,42 @@ fn loops_inside_one_document_are_interrupted() {
     }
 }
 
+/// Within one match, in every form of loop: over the places where it can begin, over characters, and by backtracking.
+#[test]
+fn a_match_of_a_regular_expression_is_interrupted() {
+    let mut text = "a".repeat(100_000);
+    text.push_str("cb");
+    for pattern in [
+        "a.*a.*d|c$",
+        "(?:a*+x|a*+y|a*+z)+",
+        "a[^b]*d|(?:a|a)x",
+        "(?:(?=a*[xy])|.)d|z",
+        "(a*)\\1\\1d|x",
+    ] {
+        let document = doc! {"s": &*text};
+        let filter = Filter::parse(&doc! {"s": {"$regex": pattern}}).expect("a filter");
+        let search = doc! {"e": {"$regexFindAll": {"input": "$s", "regex": pattern}}};
+        // Without an end it would take longer, or exceed a limit of the match.
+        for checks in [0, 3] {
+            let arm = || CHECKS_LEFT.with(|left| left.store(checks, Ordering::Relaxed));
+            arm();
+            let error = supervised(&Killer, || filter.try_matches(&document)).expect_err(pattern);
+            assert_eq!(error.code(), ErrorCode::Interrupted, "{pattern}");
+            arm();
+            let ended = evaluate(&search, &document);
+            let error = ended.outcome.expect_err(pattern);
+            assert_eq!(error.code(), ErrorCode::Interrupted, "{pattern}");
+        }
+    }
+    CHECKS_LEFT.with(|left| left.store(u64::MAX, Ordering::Relaxed));
+}
+
 #[test]
 fn many_regular_expressions_are_refused_before_they_are_compiled() {
-    let patterns: frond_bson::ArrayBuf = (0..15_000)
+    let long = "[ab]x".repeat(200);
+    let patterns: frond_bson::ArrayBuf = (0..10_000)
         .map(|n| frond_bson::OwnedValue::Regex {
-            pattern: format!("a{n}.*b"),
+            pattern: format!("a{n}{long}"),
             options: String::new(),
         })
         .collect::<Vec<_>>()
