@@ -204,11 +204,36 @@ pub(crate) fn mark() -> usize {
     HELD.get()
 }
 
+/// Evaluates something, and releases everything that it has reserved: from then on its owner counts.
+#[inline]
+pub(crate) fn releasing<T>(evaluation: impl FnOnce() -> T) -> T {
+    let mark = mark();
+    let result = evaluation();
+    settle(mark, 0);
+    result
+}
+
 /// Releases the bytes of a value that is gone.
 #[inline]
 pub(crate) fn release(bytes: usize) {
     if bytes > 0 {
         settle(mark().saturating_sub(bytes), 0);
+    }
+}
+
+/// Releases the bytes of a value that is gone, if they are many. Small ones were not reserved.
+#[inline]
+pub(crate) fn release_large(bytes: usize) {
+    if bytes >= SMALL_BYTES {
+        release(bytes);
+    }
+}
+
+/// Releases what was reserved since the mark, except `kept` bytes, if they are many.
+#[inline]
+pub(crate) fn settle_large(mark: usize, kept: usize) {
+    if kept >= SMALL_BYTES {
+        settle(mark, kept);
     }
 }
 

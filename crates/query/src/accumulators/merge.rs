@@ -20,10 +20,7 @@ impl Accumulator for MergeObjects {
             return Ok(0);
         };
         let before = self.0.len_bytes();
-        let mark = bounds::mark();
-        let merged = merge(&self.0, doc);
-        bounds::settle(mark, 0);
-        self.0 = merged?;
+        self.0 = bounds::releasing(|| merge(&self.0, doc))?;
         Ok(self.0.len_bytes().saturating_sub(before))
     }
 

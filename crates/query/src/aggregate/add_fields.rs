@@ -77,7 +77,7 @@ impl AddFields {
                 field.write(name, None, context, &mut out)?;
             }
         }
-        bounds::settle(mark, out.capacity());
+        bounds::settle_large(mark, out.capacity());
         Ok(out)
     }
 
@@ -204,7 +204,7 @@ impl Field {
                 let inner = old.and_then(|old| old.as_doc()).unwrap_or(Doc::empty());
                 let new = below.apply(inner, context)?;
                 bounds::push_field(out, name, &Value::Document(&new))?;
-                bounds::release(new.capacity());
+                bounds::release_large(new.capacity());
             }
         }
         Ok(())

@@ -126,11 +126,15 @@ impl Node {
     ///
     /// # Errors
     /// Those of the operators, and those of the bounds of the evaluation.
+    #[inline]
     pub(crate) fn evaluate<'a>(&'a self, context: &Context<'a>) -> Result<Val<'a>> {
-        let mark = bounds::mark();
-        let result = self.eval(context);
-        bounds::settle(mark, 0);
-        result
+        match self {
+            Node::Constant(value) => return Ok(Val::Ref(value.as_value())),
+            // A field is a part of the document, and reserves nothing.
+            Node::Root(path) if path.0.len() < 2 => return path.get_of(context.root),
+            _ => {}
+        }
+        bounds::releasing(|| self.eval(context))
     }
 
     /// The value as a part of a larger one: its bytes stay reserved.
@@ -364,10 +368,7 @@ impl FieldPath {
     /// # Errors
     /// Those of the bounds of the evaluation.
     pub(crate) fn value_of<'a>(&self, doc: &'a Doc) -> Result<Val<'a>> {
-        let mark = bounds::mark();
-        let value = self.get_of(doc);
-        bounds::settle(mark, 0);
-        value
+        bounds::releasing(|| self.get_of(doc))
     }
 
     /// The value in a document.

@@ -143,11 +143,10 @@ impl Projection {
             element: apply::Element::Of(doc, self.matched.as_ref()),
             context,
         };
-        let mark = bounds::mark();
-        let outcome =
-            bounds::reserve_large(out.capacity()).and_then(|()| run.document(&self.root, doc, out));
-        bounds::settle(mark, 0);
-        outcome
+        bounds::releasing(|| {
+            bounds::reserve_large(out.capacity())?;
+            run.document(&self.root, doc, out)
+        })
     }
 
     /// Whether some fields are computed.

@@ -35,13 +35,6 @@ impl Transform {
 
     /// The document that `doc` becomes; `context` has it as its root.
     pub(crate) fn apply(&self, doc: &Doc, context: &Context<'_>) -> Result<DocBuf> {
-        let mark = bounds::mark();
-        let new = self.apply_part(doc, context);
-        bounds::settle(mark, 0);
-        new
-    }
-
-    fn apply_part(&self, doc: &Doc, context: &Context<'_>) -> Result<DocBuf> {
         match self {
             Transform::Project(projection) => {
                 let new = projection.apply_in(doc, *context)?;
@@ -50,31 +43,34 @@ impl Transform {
                 }
                 Ok(new)
             }
-            Transform::Add(fields) => fields.apply(doc, context),
-            Transform::Replace(node, what) => {
-                let result = node.eval_part(context)?;
-                let Some(new) = result.as_doc() else {
-                    return Err(Error::location(
-                        40228,
-                        format!(
-                            "{what} must evaluate to an object, but resulting value was: {}. Type \
-                             of resulting value: '{}'. Input document: {}",
-                            result
-                                .get()
-                                .map_or("MISSING".to_owned(), |v| display::computed(&v)),
-                            result.type_name(),
-                            display::computed(&Value::Document(doc))
-                        ),
-                    ));
-                };
-                check_depth(&Value::Document(new))?;
-                Ok(match result.into_value() {
-                    Some(OwnedValue::Document(new)) => new,
-                    _ => DocBuf::new(),
-                })
-            }
+            Transform::Add(fields) => bounds::releasing(|| fields.apply(doc, context)),
+            Transform::Replace(node, what) => bounds::releasing(|| replaced(node, what, context)),
         }
     }
+}
+
+/// The document that an expression gives in place of the root of `context`.
+fn replaced(node: &Node, what: &str, context: &Context<'_>) -> Result<DocBuf> {
+    let result = node.eval_part(context)?;
+    let Some(new) = result.as_doc() else {
+        return Err(Error::location(
+            40228,
+            format!(
+                "{what} must evaluate to an object, but resulting value was: {}. Type \
+                 of resulting value: '{}'. Input document: {}",
+                result
+                    .get()
+                    .map_or("MISSING".to_owned(), |v| display::computed(&v)),
+                result.type_name(),
+                display::computed(&Value::Document(context.root))
+            ),
+        ));
+    };
+    check_depth(&Value::Document(new))?;
+    Ok(match result.into_value() {
+        Some(OwnedValue::Document(new)) => new,
+        _ => DocBuf::new(),
+    })
 }
 
 fn push(transform: Transform, out: &mut Vec<Stage>) {

@@ -131,10 +131,8 @@ impl Modifier for Push {
             let values = self.values.iter().map(OwnedValue::as_value);
             return Ok(Change::Array(raw::extended(present, values)));
         }
-        let mark = bounds::mark();
-        let arranged = self.arrange(present);
-        bounds::settle(mark, 0);
-        let array: ArrayBuf = arranged?.into_iter().collect();
+        let arranged = bounds::releasing(|| self.arrange(present))?;
+        let array: ArrayBuf = arranged.into_iter().collect();
         Ok(Change::Array(array.into_docbuf()))
     }
 }
