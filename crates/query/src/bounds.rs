@@ -411,6 +411,19 @@ pub(crate) fn push_raw(array: &mut ArrayBuf, element: &RawElement<'_>) -> Result
     Ok(())
 }
 
+/// Appends an element to a document under construction.
+///
+/// # Errors
+/// As [`make_room`].
+#[inline]
+pub(crate) fn push_element(doc: &mut DocBuf, element: &RawElement<'_>) -> Result<()> {
+    if doc.capacity() >= SMALL_BYTES || element.as_bytes().len() >= SMALL_BYTES {
+        make_room(doc, element.as_bytes().len())?;
+    }
+    doc.push_raw(element);
+    Ok(())
+}
+
 /// Appends a field to a document under construction.
 ///
 /// # Errors

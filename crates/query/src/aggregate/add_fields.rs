@@ -61,10 +61,7 @@ impl AddFields {
             let at = self.fields.iter().position(|(n, _)| **n == *name);
             let field = at.and_then(|at| self.fields.get(at).zip(written.get_mut(at)));
             match field {
-                None => {
-                    bounds::make_room(&mut out, element.as_bytes().len())?;
-                    out.push_raw(&element);
-                }
+                None => bounds::push_element(&mut out, &element)?,
                 // A new value takes the place of the old one.
                 Some(((_, field), written)) => {
                     *written = true;

@@ -219,7 +219,7 @@ impl<E: Fault> DocSource<E> for Transforming<E> {
         let Some(doc) = self.input.next()? else {
             return Ok(None);
         };
-        bounds::work_on(doc.len_bytes())?;
+        bounds::work_on_large(doc.len_bytes())?;
         let context = Context::new(&doc, self.now_ms).with_meta(self.input.meta());
         Ok(Some(self.transform.apply(&doc, &context)?))
     }

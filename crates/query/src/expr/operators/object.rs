@@ -50,8 +50,7 @@ fn add_fields<'v>(fields: &mut Fields<'v, RawElement<'v>>, value: Value<'v>) -> 
 fn doc_of(fields: &Fields<'_, RawElement<'_>>) -> Result<DocBuf> {
     let mut doc = DocBuf::new();
     for (_, element) in fields.iter() {
-        bounds::make_room(&mut doc, element.as_bytes().len())?;
-        doc.push_raw(element);
+        bounds::push_element(&mut doc, element)?;
     }
     Ok(doc)
 }
