@@ -311,9 +311,20 @@ fn small_documents_are_deleted_on_a_full_disk() {
     assert!(stored > 100_000, "{stored}");
     assert_eq!(client.count("c"), stored);
     let delete = doc! {"delete": "c", "deletes": [{"q": {"_id": {"$gte": 10}}, "limit": 0}]};
-    let reply = client.reply("test", &delete);
-    assert_eq!(reply.get("writeErrors"), None, "{reply:?}");
-    assert_eq!(i64::from(reply.get_i32("n").unwrap()), stored - 10);
+    // Where the journal and the trees compete for the last blocks, a part of the deletion may be refused. It can be repeated, and
+    // each time more is deleted.
+    wait_until("deleted documents", || {
+        let reply = client.reply("test", &delete);
+        let error = reply
+            .get_array("writeErrors")
+            .and_then(|errors| errors.get_doc("0"));
+        let code = error.and_then(|error| error.get_i32("code"));
+        assert!(
+            code.is_none_or(|code| code == OUT_OF_DISK_SPACE),
+            "{reply:?}"
+        );
+        code.is_none()
+    });
     wait_for_room(&mut client, 1);
     assert_eq!(client.count("c"), 10);
     server.stop();

@@ -10,7 +10,7 @@ use crate::http::Refusal;
 /// Kibibytes of all requests and replies that are read, converted and sent at the same time.
 const ROOM_KIB: u32 = 32 << 10;
 
-/// A request or a reply in JSON, with what it is made from, takes so many times the bytes of one of them.
+/// A request or a reply in JSON, with its source, takes this many times the bytes of one of them.
 const FACTOR: usize = 4;
 
 /// Requests and replies of at most this size take no room: there are no more of them than connections.
@@ -32,7 +32,7 @@ impl Default for Room {
 pub type Part = Option<OwnedSemaphorePermit>;
 
 impl Room {
-    /// Waits for room for a request or a reply of so many bytes. A request must not hold any while it waits for that of its reply.
+    /// Waits for room for a request or a reply of this size. A request must not hold any while it waits for that of its reply.
     ///
     /// # Errors
     /// A refusal with this message if there is none for a while.

@@ -6,8 +6,8 @@
 #[cfg(target_os = "linux")]
 const MARGIN_BYTES: u64 = 256 << 20;
 
-/// How much later than the server's threads a worker gets the processor, if both want it: other commands than those that run functions
-/// take a moment only, and must not wait for a hundred functions without an end.
+/// The nice value of workers. Commands without functions take a moment only and must not wait for a hundred endless functions, so
+/// the server's threads get the processor first.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 

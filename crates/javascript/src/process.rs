@@ -102,7 +102,7 @@ impl Process {
     /// Sends a message whose body is made of `parts`. Calls `check` again and again while it waits.
     ///
     /// # Errors
-    /// What `check` returns; `Lost` if the process has ended.
+    /// The error of `check`; `Lost` if the process has ended.
     pub fn send(
         &mut self,
         kind: Kind,
@@ -132,7 +132,7 @@ impl Process {
     /// Passes each message to `take`, until it returns something. Calls `check` again and again while it waits.
     ///
     /// # Errors
-    /// What `check` returns; `Lost` if the process has ended, or if `take` returns it.
+    /// The error of `check`; `Lost` if the process has ended, or if `take` returns it.
     pub fn receive<T>(
         &mut self,
         check: &dyn Fn() -> Result<()>,
@@ -186,7 +186,7 @@ fn pause(error: &io::Error, check: &dyn Fn() -> Result<()>) -> std::result::Resu
     }
 }
 
-/// Whether a message with a body of so many bytes can be sent.
+/// Whether a message with a body of this size can be sent.
 pub fn fits(bytes: usize) -> bool {
     bytes < MESSAGE_BYTES_MAX
 }

@@ -62,7 +62,7 @@ kinds! {
     False = 66,
     /// `{"": value}`.
     Returned = 67,
-    /// `{n: documents}`: so many of the documents were passed to the function.
+    /// `{n: documents}`: the number of documents that were passed to the function.
     Mapped = 68,
     /// Documents `{k: key, v: value}`.
     Emitted = 69,

@@ -25,7 +25,7 @@ pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Evaluations that take less do not touch the shared memory.
 const FREE_BYTES: usize = 256 << 10;
 
-/// What is made of less than this is not reserved.
+/// Smaller allocations are not reserved.
 const SMALL_BYTES: usize = 1 << 10;
 
 /// Shared memory is taken in steps of this many bytes.
@@ -369,8 +369,8 @@ fn grow(buffer: &mut impl Buffer, more: usize) -> Result<()> {
     let bytes = before - buffer.spare();
     let needed = bytes.saturating_add(more);
     check_bytes(needed)?;
-    // The old and the new allocation exist at the same time. Where memory is short, the buffer grows less at a time, but never by
-    // so little that copying it takes quadratic time.
+    // The old and the new allocation exist at the same time. Where memory is short, the buffer grows less at a time, but not by
+    // too little: then copying it would take quadratic time.
     let growth = |more: usize| before.saturating_add(more).clamp(needed, VALUE_BYTES_MAX);
     let [large, small] = [growth(before), growth(before / 8)];
     let capacity = match reserve(large) {

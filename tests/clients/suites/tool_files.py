@@ -256,7 +256,8 @@ def links_in_a_dump_are_refused(setting):
 
 @test
 def the_end_of_a_terminal_is_a_clean_end(setting):
-    with Server(BINARY) as server:
+    # These tests may be started by `nohup` themselves.
+    with Server(BINARY, wrap=["env", "--default-signal=HUP"]) as server:
         server.start()
         server.process.send_signal(signal.SIGHUP)
         equal(server.process.wait(PATIENCE), 0)

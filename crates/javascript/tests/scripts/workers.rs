@@ -193,7 +193,7 @@ fn maps_of_many_documents_emit_all_of_them_in_their_order() {
     let mut keys = Vec::new();
     map.map_all(&docs, &mut |key, _| {
         keys.push(key.as_f64().unwrap());
-        // Who takes a pair may call another function.
+        // The receiver of a pair may call another function.
         if keys.len() % 1000 == 0 {
             assert_eq!(call(&engine, "7").unwrap(), OwnedValue::Double(7.0));
         }

@@ -317,7 +317,7 @@ fn applied<'a>(
     without_arguments(mark, function(&values))
 }
 
-/// So few arguments need no memory to speak of.
+/// A list of this many arguments is too small to be reserved.
 const FEW: usize = 32;
 
 /// Reserves the list of the values of arguments, if they are many.

@@ -139,7 +139,7 @@ impl Op {
 
     /// Whether the condition holds for a single value; `None` is a missing field. Elements of an array are not looked at.
     pub fn holds_for(&self, value: Option<Value<'_>>) -> bool {
-        // The planner asks, and a wrong answer would be a wrong plan.
+        // An interruption here would give a wrong plan instead of an error.
         bounds::uninterrupted(|| self.matches(value, &mut State::default()))
     }
 

@@ -45,7 +45,7 @@ const SHORT_TEXT: usize = 128;
 /// The effort that takes a few tenths of a second: in machine code, and interpreted.
 const QUICK_EFFORT: [f64; 2] = [1e9, 1e8];
 
-/// What a thread keeps for its next match.
+/// The memory that a thread keeps for its next match.
 const KEPT_HEAP_BYTES: usize = 64 << 10;
 const KEPT_PLACES: usize = 64;
 
@@ -538,7 +538,7 @@ impl<'t> Run<'t> {
     /// The places of a match that has succeeded.
     fn places(&self) -> &[usize] {
         match &self.data {
-            // SAFETY: the data has room for so many places, and the match has written all of them.
+            // SAFETY: the data has room for `self.places` pairs, and the match has written all of them.
             Some(data) => unsafe {
                 std::slice::from_raw_parts(
                     pcre2_get_ovector_pointer_8(data.data.as_ptr()),

@@ -11,7 +11,7 @@ use frond_error::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Documents are passed to the function together. So many at most, or of so many bytes.
+/// The most documents, and bytes of documents, that are passed to the function together.
 const BATCH_DOCS_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 256 << 10;
 

@@ -20,7 +20,7 @@ use frond_query::memory::MemoryShare;
 
 use generate::Generator;
 
-/// What an evaluation may allocate: its limit, a tenth for what is estimated, and what it may take without counting.
+/// The most bytes that an evaluation may allocate: its limit, a tenth for estimates, and small allocations that are not counted.
 const BYTES_MAX: u64 = (EVALUATION_BYTES_MAX + EVALUATION_BYTES_MAX / 10 + (1 << 20)) as u64;
 
 /// How long an interrupted expression may go on, in the long run.
