@@ -306,8 +306,10 @@ fn trim<'a>(operator: &str, values: &[Val<'a>], left: bool, right: bool) -> Resu
         None => TRIMMED.to_vec(),
         Some(Value::Null | Value::Undefined) => return Ok(Val::NULL),
         Some(Value::String(chars)) => {
-            bounds::reserve_list::<char>(chars.len())?;
-            let mut chosen: Vec<char> = chars.chars().collect();
+            let count = chars.chars().count();
+            bounds::reserve_list::<char>(count)?;
+            let mut chosen = Vec::with_capacity(count);
+            chosen.extend(chars.chars());
             // Most of the time there are a few; otherwise each must not be compared with all.
             chosen.sort_unstable();
             chosen.dedup();
