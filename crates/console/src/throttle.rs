@@ -1,4 +1,4 @@
-//! Slows down whoever guesses passwords by HTTP, where each request is a login of its own.
+//! Slows down guesses of passwords over HTTP, where each request is a separate login.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -152,7 +152,7 @@ mod tests {
         let guess = |user: &str, from: u8| throttle.begin(address(from), user, "admin", PAUSE);
         let began = Instant::now();
         let mut guesses = 0;
-        // As many as come in, without a wait for any answer.
+        // The client sends its guesses without waiting for answers.
         while began.elapsed() < Duration::from_secs(60) {
             guesses += u32::from(guess("ann", 1).is_ok());
             tokio::time::advance(Duration::from_millis(1)).await;

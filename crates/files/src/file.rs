@@ -208,7 +208,7 @@ mod tests {
         }
         assert!(!root.path().join("nothing").exists());
         assert_eq!(fs::read(&target).unwrap(), b"untouched");
-        // That which a user names may be one.
+        // A folder that the user names may be a link.
         folder_with_parents(&root.path().join("to-folder/x")).unwrap();
     }
 

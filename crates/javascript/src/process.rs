@@ -14,7 +14,7 @@ use frond_error::{Error as Fault, Result};
 
 use crate::protocol::{Inbox, Kind, MESSAGE_BYTES_MAX, Malformed, head};
 
-/// How often a thread that waits for a worker looks whether its request has to end.
+/// The interval at which a thread that waits for a worker checks whether its request has to end.
 pub const LOOK: Duration = Duration::from_millis(10);
 
 /// Variables that a worker has from the server's environment: its dates are those of this time zone.

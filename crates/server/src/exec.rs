@@ -6,7 +6,7 @@
 //! commands that read memory only, among them `ping`, `currentOp` and `killOp`, need no ticket.
 //!
 //! Long commands must not keep short ones waiting. While a command waits for a ticket, those that have held theirs for a
-//! while get another kind of ticket, of which there are as many, and their own is free again. A command that only waits for the process
+//! while get another kind of ticket, of which there are as many, and release their own. A command that only waits for the process
 //! that runs its function of JavaScript goes on without any ticket then.
 //!
 //! One user's commands must not keep those of others waiting: a fifth of the tickets of each kind is left to other users. Without
@@ -80,7 +80,7 @@ impl Lane {
         }
     }
 
-    /// As many of `tickets` as one user may hold.
+    /// The number of `tickets` that one user may hold.
     fn of_one_user(tickets: usize) -> usize {
         tickets / 5 * 4
     }
@@ -319,7 +319,7 @@ impl Lanes {
 pub struct Ticket<'e> {
     lanes: &'e Lanes,
     held: Held,
-    /// Of a ticket without a place.
+    /// The owner of a ticket that has no place.
     owner: Owner,
 }
 

@@ -31,7 +31,7 @@ impl Literal {
         })
     }
 
-    /// Where the text is, at byte `from` or later.
+    /// The position of the text, at byte `from` or later.
     #[inline]
     pub(super) fn find(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let needle = self.finder.needle();
@@ -74,7 +74,7 @@ pub(super) fn prefix(source: &str, options: &str) -> Option<Prefix> {
         };
         let Some(literal) = literal else {
             let matches_all = c == '.' && chars.next() == Some('*') && chars.next().is_none();
-            // A dot does not match a newline unless told to.
+            // Without the option `s` a dot does not match a newline.
             let exact = matches_all && options.contains('s');
             return (!text.is_empty()).then_some(Prefix { text, exact });
         };

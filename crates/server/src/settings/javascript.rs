@@ -16,7 +16,7 @@ pub struct JavaScriptSettings {
     pub heap_limit_mb: u32,
     /// Whether there are `group` and `eval`.
     pub has_old_commands: bool,
-    /// Where functions run. The program sets it, not its user.
+    /// The process that runs functions. The program sets it, and no setting does.
     pub placement: Placement,
 }
 

@@ -152,7 +152,7 @@ pub(super) fn open<E: Fault>(
 /// A document and the array in it that is being unwound.
 struct Current {
     doc: DocBuf,
-    /// Where the next element begins, and where the array ends, in the bytes of the document.
+    /// The bytes of the document from the next element to the end of the array.
     rest: Range<usize>,
     /// The index of the next element.
     index: i64,

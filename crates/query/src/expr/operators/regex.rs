@@ -178,7 +178,7 @@ impl Search {
     }
 }
 
-/// Where the search goes on after a match. After an empty one it skips a character; at the end there is no further search, as
+/// The position from which the search continues after a match. After an empty one it skips a character; at the end there is no further search, as
 /// in MongoDB.
 fn next_start(text: &str, whole: &Range<usize>) -> usize {
     match whole.is_empty() {

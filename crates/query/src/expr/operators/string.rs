@@ -429,7 +429,7 @@ fn replace<'a>(operator: &str, values: &[Val<'a>], most: usize) -> Result<Val<'a
     else {
         return Ok(Val::NULL);
     };
-    // Where much would be made of it, the result is refused before it is.
+    // The result may be much larger than its input, so it grows within the bounds.
     bounds::reserve_value(text.len())?;
     let mut replaced = Vec::with_capacity(text.len());
     let mut start = 0;

@@ -19,7 +19,7 @@ const BATCH_DOCUMENTS: usize = 1000;
 /// Bytes of the documents that are written together.
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
 
-/// Where to write.
+/// The collection that a stage writes to.
 pub(super) struct Target<'a> {
     pub store: &'a DocumentStore,
     /// The database of the pipeline.
