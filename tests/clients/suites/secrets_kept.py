@@ -125,7 +125,8 @@ def work(setting, admin):
         {"createUser": "x", "pwd": {"text": refused}, "roles": []},
         {"createUser": "x", "pwd": [refused], "roles": []},
         {"createUser": "x", "pwd": refused, "roles": [], "mechanisms": ["none"]},
-        {"createUser": "x", "pwd": refused, "roles": [], "digestPassword": False},
+        # Many times, since the memory of one is soon used again: a credential made before the refusal would hold the digest.
+        *[{"createUser": "x", "pwd": refused, "roles": [], "digestPassword": False}] * 50,
         {"createUser": "", "pwd": refused, "roles": []},
         {"updateUser": "nobody", "pwd": refused},
         {"updateUser": "u1", "pwd": refused, "customData": 7, "x": 1},

@@ -74,6 +74,14 @@ pub fn credentials(cx: &Context<'_>, user: &UserName) -> Result<Option<DocBuf>> 
             "no mechanism with passwords is enabled: name SCRAM-SHA-256 in authenticationMechanisms",
         ));
     }
+    // Checked before a credential is made: the credential of MONGODB-CR has the digest that was sent, and what a refused
+    // command built is freed without being wiped.
+    let sha256 = LoginMechanism::Scram(Mechanism::Sha256);
+    if !is_digested_here && mechanisms.contains(&sha256) {
+        return Err(Error::bad_value(
+            "Use of SCRAM-SHA-256 requires undigested passwords",
+        ));
+    }
     let mut credentials = DocBuf::new();
     for mechanism in WITH_PASSWORD.iter().filter(|one| mechanisms.contains(one)) {
         let LoginMechanism::Scram(mechanism) = *mechanism else {
@@ -85,14 +93,10 @@ pub fn credentials(cx: &Context<'_>, user: &UserName) -> Result<Option<DocBuf>> 
             continue;
         };
         let iterations = logins.iterations(mechanism);
-        let credential = match (is_digested_here, mechanism) {
-            (true, _) => Credential::new(mechanism, &user.name, password, iterations),
-            (false, Mechanism::Sha1) => Credential::of_digest(password, iterations),
-            (false, Mechanism::Sha256) => {
-                return Err(Error::bad_value(
-                    "Use of SCRAM-SHA-256 requires undigested passwords",
-                ));
-            }
+        let credential = if is_digested_here {
+            Credential::new(mechanism, &user.name, password, iterations)
+        } else {
+            Credential::of_digest(password, iterations)
         };
         let credential = credential.map_err(|failure| match failure {
             ScramError::Random(_) => Error::internal(failure.to_string()),
