@@ -24,11 +24,12 @@ pub(crate) fn sort_values<'v>(
     sort_by(values, Value::len_bytes, compare)
 }
 
-/// Sorts items; equal ones keep their order. `bytes` is about how many bytes a comparison reads of an item.
+/// Sorts items; equal ones keep their order. `bytes` is about how many bytes a comparison reads of an item. Items own no memory,
+/// because a merge copies them and only their own size is reserved.
 ///
 /// # Errors
 /// Those of the bounds of the evaluation.
-pub(crate) fn sort_by<T: Clone>(
+pub(crate) fn sort_by<T: Copy>(
     items: &mut Vec<T>,
     bytes: impl Fn(&T) -> usize,
     mut compare: impl FnMut(&T, &T) -> Ordering,
@@ -88,7 +89,7 @@ fn end_of_run<T>(items: &[T], start: usize, bytes: &impl Fn(&T) -> usize) -> usi
 }
 
 /// Appends the items of two sorted runs in order.
-fn merge<T: Clone>(
+fn merge<T: Copy>(
     mut left: &[T],
     mut right: &[T],
     merged: &mut Vec<T>,
@@ -98,10 +99,10 @@ fn merge<T: Clone>(
     while let (Some((a, after_a)), Some((b, after_b))) = (left.split_first(), right.split_first()) {
         bounds::work_on(bytes(a).min(bytes(b)))?;
         if compare(a, b).is_le() {
-            merged.push(a.clone());
+            merged.push(*a);
             left = after_a;
         } else {
-            merged.push(b.clone());
+            merged.push(*b);
             right = after_b;
         }
     }

@@ -104,19 +104,22 @@ impl ElementOrder {
             }
             ElementOrder::Fields(fields) => fields,
         };
-        // The fields are found once for each element, not in each comparison.
-        type Keyed<'v> = (Vec<Value<'v>>, Value<'v>);
+        // The fields are found once for each element, not in each comparison. The keys lie in one list, so that a merge does not
+        // copy them.
+        bounds::reserve_list::<Value<'_>>(elements.len().saturating_mul(fields.len()))?;
+        let mut keys = Vec::with_capacity(elements.len() * fields.len());
+        type Keyed<'v> = (usize, Value<'v>);
         bounds::reserve_list::<Keyed<'_>>(elements.len())?;
         let mut keyed: Vec<Keyed<'_>> = Vec::with_capacity(elements.len());
         for element in elements.iter() {
-            bounds::reserve_list::<Value<'_>>(fields.len())?;
             bounds::work_on(element.len_bytes())?;
-            let key = fields.iter().map(|(path, _)| field(element, path));
-            keyed.push((key.collect(), *element));
+            keyed.push((keys.len(), *element));
+            keys.extend(fields.iter().map(|(path, _)| field(element, path)));
         }
-        let bytes = |(key, _): &Keyed<'_>| key.iter().map(Value::len_bytes).sum();
-        sort_by(&mut keyed, bytes, |(a, _), (b, _)| {
-            let parts = a.iter().zip(b).zip(fields);
+        let key = |(at, _): &Keyed<'_>| keys.get(*at..at + fields.len()).unwrap_or_default();
+        let bytes = |one: &Keyed<'_>| key(one).iter().map(Value::len_bytes).sum();
+        sort_by(&mut keyed, bytes, |a, b| {
+            let parts = key(a).iter().zip(key(b)).zip(fields);
             parts
                 .map(|((a, b), (_, descending))| directed(collator.compare(a, b), *descending))
                 .find(|order| order.is_ne())
