@@ -10,7 +10,7 @@ use frond_store::{Figures, UsedPlan};
 use crate::access::User;
 use crate::connection::{Peer, short_command};
 use crate::exec::Lane;
-use crate::parking::Waited;
+use crate::operation::Waited;
 
 /// The names of the times in [`Waited::commit`].
 const OF_COMMIT: [&str; 5] = [

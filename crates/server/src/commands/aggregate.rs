@@ -116,7 +116,7 @@ impl Command for Aggregate {
 
 /// The reply of MongoDB 2.2 to 3.4 without a cursor: everything in one document.
 fn inline_result(cx: &mut Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
-    let room = ReplyRoom::new(cx.server, &cx.limits, cx.state);
+    let room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
     let result = cursor.batch(None, &mut room.last())?;
     if !cursor.ended() {
         return Err(Error::location(
@@ -422,8 +422,8 @@ mod tests {
 
     use frond_bson::{DocBuf, doc};
 
-    use crate::dispatch::lane;
     use crate::exec::Lane;
+    use crate::request::Request;
     use crate::testing::TestServer;
 
     fn aggregate(server: &mut TestServer, mut command: DocBuf) -> Vec<DocBuf> {
@@ -474,7 +474,7 @@ mod tests {
         let lane = |pipeline: DocBuf| {
             let mut command = doc! {"aggregate": 1};
             command.push_all(&pipeline);
-            lane("aggregate", command.as_bytes())
+            Request::new("test", &command).lane
         };
         for stage in ["$currentOp", "$listLocalSessions", "$listSessions"] {
             let mut first = DocBuf::new();

@@ -62,7 +62,7 @@ impl Command for AppendOplogNote {
                 return Err(args.wrong_type("maxClusterTime", &other, "type 'timestamp'"));
             }
         }
-        cx.state.entry_at = Some(oplog.append_noop(data)?);
+        cx.operation.entry_at = Some(oplog.append_noop(data)?);
         Ok(DocBuf::new())
     }
 }

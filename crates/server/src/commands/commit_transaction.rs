@@ -43,7 +43,7 @@ impl Command for CommitTransaction {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         match &mut cx.statement {
-            Some(statement) => cx.state.entry_at = statement.commit()?,
+            Some(statement) => cx.operation.entry_at = statement.commit()?,
             None => {
                 return Err(Error::new(
                     ErrorCode::CommandFailed,

@@ -25,7 +25,7 @@ fn remove(cx: &mut Context<'_>, name: Option<&UserName>, roles: &Doc) -> Result<
     }
     let (removed, at) = changing.remove_roles(roles, roles)?;
     drop(changing);
-    cx.state.entry_at = at;
+    cx.operation.entry_at = at;
     Ok(removed)
 }
 

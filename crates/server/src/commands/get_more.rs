@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::fail_points::SwitchName;
 use crate::metrics::Op;
-use crate::parking::{AWAIT_DEFAULT, Parked, Pause, Tail};
+use crate::outcome::{AWAIT_DEFAULT, Outcome, Pause, Tail, Wait};
 use crate::reply::CursorBatch;
 use crate::reply_room::ReplyRoom;
 use crate::sharding;
@@ -67,7 +67,73 @@ impl Command for GetMore {
         }
     }
 
-    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+    fn start(&self, cx: &mut Context<'_>) -> Result<Outcome> {
+        let request = Fields::parse(cx)?;
+        let id = request.id;
+        let described = cx.server.cursors.describe(id);
+        let described = described.ok_or_else(|| missing(cx, id))?;
+        cx.operation.reads_change_stream = described.is_change_stream;
+        if cx.max_time.is_some() && !described.awaits {
+            return Err(Error::bad_value(
+                "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
+            ));
+        }
+        let namespace = described.namespace;
+        let requested = format!("{}.{}", cx.db, request.collection);
+        if namespace != requested {
+            return Err(Error::new(
+                ErrorCode::Unauthorized,
+                format!(
+                    "Requested getMore on namespace '{requested}', but cursor belongs to a different \
+                     namespace {namespace}"
+                ),
+            ));
+        }
+        if let Some(ended) = cx.server.cursors.take_ended(id) {
+            return Err(ended);
+        }
+        let until = Instant::now() + cx.max_time.unwrap_or(AWAIT_DEFAULT);
+        let follows = described.awaits && !described.is_backup;
+        if follows && cx.server.cursors.followers().are_a_crowd() {
+            return wait_for_documents(cx, id, None, until);
+        }
+        let next = next_batch(cx, id, request.size)?;
+        reply_or_wait(cx, id, next, described.awaits.then_some(until))
+    }
+
+    fn resume(&self, cx: &mut Context<'_>, wait: Wait) -> Result<Outcome> {
+        let Fields { id, size, .. } = Fields::parse(cx)?;
+        let (until, has_turn) = match wait {
+            Wait::Tail(tail) => (tail.until, tail.has_turn),
+            Wait::Pause(pause) => (pause.until, true),
+            Wait::Journal(_) | Wait::Topology(_) => {
+                return Err(Error::internal("a getMore waits for documents only"));
+            }
+        };
+        if !cx.server.cursors.unpark(id) {
+            return Err(killed());
+        }
+        if let Some(ended) = cx.server.cursors.take_ended(id) {
+            return Err(ended);
+        }
+        let next = if has_turn {
+            next_batch(cx, id, size)?
+        } else {
+            no_batch(cx, id)?
+        };
+        reply_or_wait(cx, id, next, Some(until))
+    }
+}
+
+/// The fields of the command.
+struct Fields<'a> {
+    id: i64,
+    collection: &'a str,
+    size: Option<u64>,
+}
+
+impl<'a> Fields<'a> {
+    fn parse(cx: &Context<'a>) -> Result<Fields<'a>> {
         let args = cx.args();
         let id = match args.get("getMore") {
             Some(Value::Int64(id)) => id,
@@ -82,87 +148,54 @@ impl Command for GetMore {
         let collection = args
             .str("collection")?
             .ok_or_else(|| args.missing("collection"))?;
-        let size = args.u64("batchSize")?.filter(|size| *size > 0);
-        let resumed = cx.state.resumed.take();
-        if resumed.is_some() && !cx.server.cursors.unpark(id) {
-            return Err(killed());
+        Ok(Fields {
+            id,
+            collection,
+            size: args.u64("batchSize")?.filter(|size| *size > 0),
+        })
+    }
+}
+
+/// The reply with a batch. Until the time in `awaits`, the command waits instead of replying with an empty batch.
+fn reply_or_wait(
+    cx: &mut Context<'_>,
+    id: i64,
+    next: Next,
+    awaits: Option<Instant>,
+) -> Result<Outcome> {
+    if next.documents.is_empty()
+        && next.left != 0
+        && let Some(until) = awaits.filter(|until| Instant::now() < *until)
+    {
+        if let Some(signal) = next.tail {
+            return wait_for_documents(cx, id, Some(signal), until);
         }
-        let described = cx.server.cursors.describe(id);
-        let described = described.ok_or_else(|| missing(cx, id))?;
-        cx.state.reads_change_stream = described.is_change_stream;
-        let awaits = described.awaits;
-        if cx.max_time.is_some() && !awaits {
-            return Err(Error::bad_value(
-                "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
-            ));
-        }
-        let namespace = described.namespace;
-        let asked = format!("{}.{collection}", cx.db);
-        if namespace != asked {
-            return Err(Error::new(
-                ErrorCode::Unauthorized,
-                format!(
-                    "Requested getMore on namespace '{asked}', but cursor belongs to a different \
-                     namespace {namespace}"
-                ),
-            ));
-        }
-        if let Some(ended) = cx.server.cursors.take_ended(id) {
-            return Err(ended);
-        }
-        let now = Instant::now();
-        let (until, has_turn) = match &resumed {
-            Some(Parked::Tail(tail)) => (tail.until, tail.has_turn),
-            Some(Parked::Pause(pause)) => (pause.until, true),
-            _ => {
-                let until = now + cx.max_time.unwrap_or(AWAIT_DEFAULT);
-                let follows = awaits && !described.is_backup;
-                if follows && cx.server.cursors.followers().are_a_crowd() {
-                    return park(cx, id, None, until);
-                }
-                (until, true)
-            }
-        };
-        let Next {
-            documents,
-            resume_token,
-            left,
-            tail,
-            paused_until,
-        } = match has_turn {
-            true => next_batch(cx, id, size)?,
-            false => no_batch(cx, id)?,
-        };
-        let waits = awaits && documents.is_empty() && left != 0;
-        if let Some(signal) = tail.filter(|_| waits && now < until) {
-            return park(cx, id, Some(signal), until);
-        }
-        if let Some(at) = paused_until.filter(|_| waits && now < until) {
+        if let Some(at) = next.paused_until {
             if !cx.server.cursors.park(id, &cx.connection.wake) {
                 return Err(killed());
             }
-            cx.state.park = Some(Parked::Pause(Pause {
+            return Ok(Outcome::Wait(Wait::Pause(Pause {
                 cursor: id,
                 at,
                 until,
-            }));
-            return Ok(DocBuf::new());
+            })));
         }
-        cx.more_to_come = cx.exhaust_allowed && left != 0;
-        let batch = CursorBatch {
-            name: "nextBatch",
-            documents,
-            time: None,
-            resume_token,
-            id: left,
-            namespace: &namespace,
-        };
-        Ok(batch.into_reply())
     }
+    cx.exhaust.more_to_come = cx.exhaust.allowed && next.left != 0;
+    let batch = CursorBatch {
+        name: "nextBatch",
+        documents: next.documents,
+        time: None,
+        resume_token: next.resume_token,
+        id: next.left,
+        namespace: &next.namespace,
+    };
+    Ok(Outcome::Reply(batch.into_reply()))
 }
 
 /// A batch that was read.
 struct Next {
+    namespace: String,
     documents: ArrayBuf,
     /// The token of a change stream.
     resume_token: Option<DocBuf>,
@@ -174,23 +207,22 @@ struct Next {
     paused_until: Option<Instant>,
 }
 
-/// Parks the command. Its reply is discarded: the command runs again after the wait.
-fn park(
-    cx: &mut Context<'_>,
+/// Lets the command wait for documents, or only for a turn if there is no signal of new ones.
+fn wait_for_documents(
+    cx: &Context<'_>,
     cursor: i64,
     signal: Option<(Arc<TailSignal>, u64)>,
     until: Instant,
-) -> Result<DocBuf> {
+) -> Result<Outcome> {
     if !cx.server.cursors.park(cursor, &cx.connection.wake) {
         return Err(killed());
     }
-    cx.state.park = Some(Parked::Tail(Tail {
+    Ok(Outcome::Wait(Wait::Tail(Tail {
         cursor,
         signal,
         has_turn: false,
         until,
-    }));
-    Ok(DocBuf::new())
+    })))
 }
 
 /// An empty batch with the current resume token, for a getMore that timed out before its turn.
@@ -198,8 +230,10 @@ fn no_batch(cx: &mut Context<'_>, id: i64) -> Result<Next> {
     let mut out = cx.server.cursors.check_out(id, &cx.limits.killed)?;
     let owned = check_session(cx, id, out.cursor()?);
     let resume_token = out.cursor()?.resume_token();
+    let namespace = out.cursor()?.namespace.clone();
     out.put_back();
     owned.map(|()| Next {
+        namespace,
         documents: ArrayBuf::new(),
         resume_token,
         left: id,
@@ -249,7 +283,7 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         let began = Instant::now();
         limits.deadline = cursor.time_left.and_then(|time| began.checked_add(time));
         cursor.set_context(&limits);
-        let mut room = ReplyRoom::new(cx.server, &limits, cx.state);
+        let mut room = ReplyRoom::new(cx.server, &limits, &mut cx.operation.permits);
         let batch = cursor.batch(size, &mut room);
         cursor.time_left = cursor
             .time_left
@@ -266,7 +300,7 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
             return Err(out.ended_by().unwrap_or_else(interrupted));
         }
         Err(failure) => {
-            if cx.state.reads_change_stream {
+            if cx.operation.reads_change_stream {
                 cx.server.oplog.note_failure(&failure);
             }
             return Err(failure.context("Executor error during getMore"));
@@ -279,12 +313,13 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         cx.wait_at(name, &ns)?;
     }
     let cursor = out.cursor()?;
-    cx.state.originating = Some(cursor.originating.clone());
-    cx.state.query_shape = cursor.query_shape;
+    cx.operation.originating = Some(cursor.originating.clone());
+    cx.operation.query_shape = cursor.query_shape;
     if cursor.splits_events {
         cx.server.oplog.count_split_events(batch.as_doc());
     }
     let mut next = Next {
+        namespace: cursor.namespace.clone(),
         documents: batch,
         resume_token: cursor.resume_token(),
         left: 0,

@@ -15,7 +15,7 @@ use crate::clock::now_ms;
 use crate::context::Context;
 use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
-use crate::parking::{Parked, TopologyWait};
+use crate::outcome::{Outcome, TopologyWait, Wait};
 use crate::state::Server;
 
 /// The newest supported wire version: that of MongoDB 8.0.
@@ -57,57 +57,63 @@ impl Command for Hello {
         Ok(Needs::Anyone)
     }
 
-    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let has_waited = matches!(cx.state.resumed, Some(Parked::Topology(_)));
-        if !has_waited {
-            if let Some(client) = cx.args().doc_field("client")? {
-                remember_client(cx, client)?;
-            }
-            cx.state.park = heartbeat(cx)?.map(Parked::Topology);
-            if cx.state.park.is_some() {
-                return Ok(DocBuf::new());
-            }
+    fn start(&self, cx: &mut Context<'_>) -> Result<Outcome> {
+        if let Some(client) = cx.args().doc_field("client")? {
+            remember_client(cx, client)?;
         }
-        cx.more_to_come |= has_waited && cx.exhaust_allowed;
-        let old_name = cx.body.first().is_some_and(|(name, _)| name != "hello");
-
-        let mut reply = DocBuf::new();
-        if cx.args().flag("helloOk").unwrap_or(None).unwrap_or(false) {
-            reply.push("helloOk", true);
+        if let Some(wait) = heartbeat(cx)? {
+            return Ok(Outcome::Wait(Wait::Topology(wait)));
         }
-        let version = cx.server.topology_version();
-        if cx.more_to_come {
-            cx.state.topology_sent = version.get_i64("counter");
-        }
-        reply.push("topologyVersion", &version);
-        let role = if old_name {
-            "ismaster"
-        } else {
-            "isWritablePrimary"
-        };
-        describe_role(cx.server, role, &mut reply);
-        reply.push("maxBsonObjectSize", DOCUMENT_BYTES_MAX as i32);
-        reply.push("maxMessageSizeBytes", MAX_MESSAGE_BYTES as i32);
-        reply.push("maxWriteBatchSize", WRITE_BATCH_MAX as i32);
-        reply.push("localTime", Value::DateTime(now_ms()));
-        reply.push(
-            "logicalSessionTimeoutMinutes",
-            cx.server.sessions.timeout_minutes(),
-        );
-        reply.push(
-            "connectionId",
-            i32::try_from(cx.connection.id).unwrap_or(i32::MAX),
-        );
-        reply.push("minWireVersion", WIRE_VERSION_MIN);
-        reply.push("maxWireVersion", WIRE_VERSION_MAX);
-        reply.push("readOnly", false);
-        negotiate_compression(cx, &mut reply);
-        if !has_waited {
-            log_in(cx, &mut reply)?;
-        }
+        let mut reply = describe(cx);
+        log_in(cx, &mut reply)?;
         cx.state.greeted = true;
-        Ok(reply)
+        Ok(Outcome::Reply(reply))
     }
+
+    fn resume(&self, cx: &mut Context<'_>, _: Wait) -> Result<Outcome> {
+        cx.exhaust.more_to_come = cx.exhaust.allowed;
+        let reply = describe(cx);
+        cx.state.greeted = true;
+        Ok(Outcome::Reply(reply))
+    }
+}
+
+/// The description of the server.
+fn describe(cx: &mut Context<'_>) -> DocBuf {
+    let old_name = cx.body.first().is_some_and(|(name, _)| name != "hello");
+
+    let mut reply = DocBuf::new();
+    if cx.args().flag("helloOk").unwrap_or(None).unwrap_or(false) {
+        reply.push("helloOk", true);
+    }
+    let version = cx.server.topology_version();
+    if cx.exhaust.more_to_come {
+        cx.exhaust.topology_sent = version.get_i64("counter");
+    }
+    reply.push("topologyVersion", &version);
+    let role = if old_name {
+        "ismaster"
+    } else {
+        "isWritablePrimary"
+    };
+    describe_role(cx.server, role, &mut reply);
+    reply.push("maxBsonObjectSize", DOCUMENT_BYTES_MAX as i32);
+    reply.push("maxMessageSizeBytes", MAX_MESSAGE_BYTES as i32);
+    reply.push("maxWriteBatchSize", WRITE_BATCH_MAX as i32);
+    reply.push("localTime", Value::DateTime(now_ms()));
+    reply.push(
+        "logicalSessionTimeoutMinutes",
+        cx.server.sessions.timeout_minutes(),
+    );
+    reply.push(
+        "connectionId",
+        i32::try_from(cx.connection.id).unwrap_or(i32::MAX),
+    );
+    reply.push("minWireVersion", WIRE_VERSION_MIN);
+    reply.push("maxWireVersion", WIRE_VERSION_MAX);
+    reply.push("readOnly", false);
+    negotiate_compression(cx, &mut reply);
+    reply
 }
 
 /// Stores the client metadata, which a driver may send once.
@@ -212,7 +218,7 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<TopologyWait>> {
         )
     })?;
     // An exhaust reply answers the one before it.
-    let counter = cx.state.topology_sent;
+    let counter = cx.exhaust.topology_sent;
     let counter = counter.unwrap_or_else(|| version.get_i64("counter").unwrap_or(0));
     if process != cx.server.process_id {
         // The driver has the version of an earlier run of this server, so reply at once.
@@ -231,7 +237,7 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<TopologyWait>> {
         ));
     }
     if counter < current {
-        cx.more_to_come = cx.exhaust_allowed;
+        cx.exhaust.more_to_come = cx.exhaust.allowed;
         return Ok(None);
     }
     let until = Instant::now() + Duration::from_millis(time.min(i32::MAX as u64));
@@ -302,7 +308,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::testing::TestServer;
+    use crate::operation::Exhaust;
+    use crate::testing::{TestServer, on_other_connection};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_old_and_the_new_name_differ_in_one_field() {
@@ -381,37 +388,36 @@ mod tests {
         let mut server = TestServer::member("rs0");
         let version = server.server.topology_version();
         let command = doc! {"hello": 1, "topologyVersion": &version, "maxAwaitTimeMS": 10_000};
-        server.answer("admin", &command, true);
-        let Some(Parked::Topology(mut wait)) = server.state.park.take() else {
-            panic!("it does not wait");
-        };
-        server.run("admin", doc! {"replSetInitiate": {}});
-        wait.wait(&server.connection.wake).await;
-        server.state.resumed = Some(Parked::Topology(wait));
-        let changed = server.answer("admin", &command, true);
-        server.state.resumed = None;
         let counter = |reply: &DocBuf| reply.get_doc("topologyVersion")?.get_i64("counter");
+        let mut exhaust = Exhaust {
+            allowed: true,
+            ..Exhaust::default()
+        };
+        let other = server.server.clone();
+        let initiate = doc! {"replSetInitiate": {}};
+        let changed = server.answer_after("admin", &command, &mut exhaust, |wait| {
+            assert!(matches!(wait, Wait::Topology(_)));
+            on_other_connection(&other, "admin", &initiate);
+        });
         assert_eq!(
             (changed.more_to_come, counter(&changed.reply)),
             (true, Some(1))
         );
-        server.answer("admin", &command, true);
-        assert!(matches!(
-            server.state.park.take(),
-            Some(Parked::Topology(_))
-        ));
+        // The next reply waits for a newer version than that of the last one.
+        let soon = doc! {"hello": 1, "topologyVersion": &version, "maxAwaitTimeMS": 1};
+        let mut waits = 0;
+        server.answer_after("admin", &soon, &mut exhaust, |_| waits += 1);
+        assert_eq!(waits, 1);
         // A new message with the old counter is answered at once.
-        server.state.topology_sent = None;
-        let behind = server.answer("admin", &command, true);
+        exhaust.topology_sent = None;
+        let behind = server.answer_after("admin", &soon, &mut exhaust, |_| waits += 1);
         assert_eq!(
             (behind.more_to_come, counter(&behind.reply)),
             (true, Some(1))
         );
-        server.answer("admin", &command, true);
-        assert!(matches!(
-            server.state.park.take(),
-            Some(Parked::Topology(_))
-        ));
+        assert_eq!(waits, 1);
+        server.answer_after("admin", &soon, &mut exhaust, |_| waits += 1);
+        assert_eq!(waits, 2);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -422,25 +428,20 @@ mod tests {
         for exhaust in [true, false] {
             let began = Instant::now();
             let answer = server.answer("admin", &command, exhaust);
-            assert!(answer.reply.is_empty() || !answer.reply.contains_key("topologyVersion"));
-            let Some(Parked::Topology(mut wait)) = server.state.park.take() else {
-                panic!("it does not wait");
-            };
-            wait.wait(&server.connection.wake).await;
             assert!(began.elapsed() >= Duration::from_millis(50));
-            server.state.resumed = Some(Parked::Topology(wait));
-            let answer = server.answer("admin", &command, exhaust);
-            server.state.resumed = None;
             assert_eq!(answer.more_to_come, exhaust);
             assert_eq!(answer.reply.get_doc("topologyVersion"), Some(&*version));
         }
         let other = doc! {"processId": frond_bson::ObjectId::new(), "counter": 7i64};
         let command = doc! {"hello": 1, "topologyVersion": &other, "maxAwaitTimeMS": 50};
-        let answer = server.answer("admin", &command, true);
-        assert!(server.state.park.is_none() && !answer.more_to_come);
+        let mut exhaust = Exhaust {
+            allowed: true,
+            ..Exhaust::default()
+        };
+        let answer = server.answer_after("admin", &command, &mut exhaust, |_| panic!("it waits"));
+        assert!(!answer.more_to_come);
         assert!(answer.reply.contains_key("topologyVersion"));
 
-        server.state.topology_sent = None;
         let ahead = doc! {"processId": server.server.process_id, "counter": 7i64};
         let cases = [
             (doc! {"hello": 1, "maxAwaitTimeMS": 5}, 31371),

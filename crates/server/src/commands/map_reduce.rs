@@ -88,7 +88,7 @@ impl Command for MapReduce {
             .aggregate(cx.db, Some(&namespace), &request, &cx.limits)?;
         let name = namespace.as_str().to_owned();
         let mut cursor = Cursor::new(name, Source::Query(Box::new(query)));
-        let room = ReplyRoom::new(cx.server, &cx.limits, cx.state);
+        let room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
         let results = cursor.batch(None, &mut room.last())?;
         if !cursor.ended() {
             return Err(Error::new(

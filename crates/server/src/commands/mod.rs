@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
 use frond_bson::DocBuf;
-use frond_error::Result;
+use frond_error::{Error, Result};
 
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::metrics::{Class, Op};
+use crate::outcome::{Outcome, Wait};
 use crate::state::Server;
 
 pub mod abort_transaction;
@@ -300,8 +301,21 @@ pub trait Command: Send + Sync {
     /// If it cannot be said what the command touches. The command is not run then.
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>>;
 
-    /// Runs it. The reply is without `ok`.
-    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf>;
+    /// Runs it. The reply is without `ok`. A command that may wait without a thread has [`Command::start`] instead.
+    fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+        Err(Error::internal("the command only runs where it may wait"))
+    }
+
+    /// Runs it to its end, or until it waits.
+    fn start(&self, cx: &mut Context<'_>) -> Result<Outcome> {
+        self.run(cx).map(Outcome::Reply)
+    }
+
+    /// Continues after a wait that [`Command::start`] or an earlier call returned.
+    fn resume(&self, cx: &mut Context<'_>, wait: Wait) -> Result<Outcome> {
+        drop(wait);
+        self.start(cx)
+    }
 }
 
 /// What the dispatcher needs to know of a command.

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::exec::Work;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
-use crate::parking::TOPOLOGY_WAIT;
+use crate::outcome::TOPOLOGY_WAIT;
 use crate::state::Server;
 
 /// Reports the counters of the server.

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::cpu;
 use crate::exec::Lane;
 use crate::op_record::{Changed, OpRecord};
-use crate::parking::Waited;
+use crate::operation::Waited;
 use crate::sessions::Updated;
 
 /// The longest statement that is recorded whole.
@@ -61,12 +61,12 @@ pub fn profiled<T: Outcome>(
 ) -> Result<T> {
     let (server, profiler) = (cx.server, &cx.server.profiler);
     let began = Instant::now();
-    let cpu_at_begin = cpu::at_begin(began, cx.state.profile_level);
+    let cpu_at_begin = cpu::at_begin(began, cx.operation.profile_level());
     let (outcome, figures) = watch_part(run);
     let took = began.elapsed();
     let level = profiler.level(cx.db);
     let is_slow = took >= server.slow_operation();
-    let may_record = match (cx.state.profile_level, &level.filter) {
+    let may_record = match (cx.operation.profile_level(), &level.filter) {
         (2.., _) | (_, Some(_)) => true,
         _ => is_slow && profiler.samples(),
     };
@@ -77,7 +77,7 @@ pub fn profiled<T: Outcome>(
     let namespace = running.namespace.clone();
     drop(running);
     // A restore of users writes their credentials.
-    let is_secret = cx.state.wipes_message;
+    let is_secret = cx.operation.has_secrets;
     let short;
     let command = match statement.len_bytes() {
         _ if is_secret => {
@@ -116,7 +116,7 @@ pub fn profiled<T: Outcome>(
         user: cx.state.identity.clone(),
     };
     let passes = match &level.filter {
-        Some(filter) if cx.state.profile_level < 2 => filter.matches(&record.entry()),
+        Some(filter) if cx.operation.profile_level() < 2 => filter.matches(&record.entry()),
         _ => true,
     };
     if passes {

@@ -64,11 +64,8 @@ pub fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::time::Instant;
-
     use frond_bson::{DocBuf, Value, doc};
 
-    use crate::parking::Parked;
     use crate::sessions::SessionId;
     use crate::settings::OplogMode;
     use crate::testing::TestServer;
@@ -100,13 +97,7 @@ mod tests {
     /// The events of the next batch, without a wait.
     fn read(server: &mut TestServer, id: i64) -> (DocBuf, Vec<DocBuf>) {
         let command = doc! {"getMore": id, "collection": "c", "maxTimeMS": 1};
-        let mut reply = server.run("test", command.clone());
-        if let Some(Parked::Tail(mut tail)) = server.state.park.take() {
-            tail.until = Instant::now();
-            server.state.resumed = Some(Parked::Tail(tail));
-            reply = server.run("test", command);
-            server.state.resumed = None;
-        }
+        let reply = server.run("test", command);
         let events = server.batch(&reply, "nextBatch");
         (reply, events)
     }

@@ -82,7 +82,7 @@ impl<'a> Batch<'a> {
         let mut errors = WriteErrors::default();
         for (at, request) in requests.iter().enumerate() {
             let outcome = match self.statements.get(at) {
-                Some(statement) if cx.state.profile_level > 0 => {
+                Some(statement) if cx.operation.profile_level() > 0 => {
                     let run = || run(request, retry.as_mut(), self.ids.id(at));
                     statement_record::profiled(cx, statement, run)
                 }

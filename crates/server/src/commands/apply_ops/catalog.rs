@@ -7,6 +7,7 @@ use crate::arguments::Arguments;
 use crate::commands;
 use crate::concern::WriteConcern;
 use crate::context::Context;
+use crate::operation::Exhaust;
 
 /// Applies an entry whose `o` is a command.
 pub(super) fn apply(cx: &mut Context<'_>, entry: &Doc, bypass_validation: bool) -> Result<()> {
@@ -129,6 +130,7 @@ fn run(cx: &mut Context<'_>, db: &str, body: &Doc) -> Result<()> {
         needs: None,
         connection: cx.connection,
         state: &mut *cx.state,
+        operation: &mut *cx.operation,
         name: commands::proper_name(command),
         db,
         body,
@@ -141,9 +143,8 @@ fn run(cx: &mut Context<'_>, db: &str, body: &Doc) -> Result<()> {
         write_concern: WriteConcern::DEFAULT,
         limits: cx.limits.clone(),
         max_time: None,
-        exhaust_allowed: false,
+        exhaust: &mut Exhaust::default(),
         legacy: false,
-        more_to_come: false,
     };
     if let Some((field, _)) = body
         .iter()

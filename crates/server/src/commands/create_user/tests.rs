@@ -331,28 +331,10 @@ async fn users_are_changed_and_dropped() {
 
 /// Commands of several clients at once.
 fn at_once(server: &TestServer, commands: Vec<DocBuf>) -> Vec<DocBuf> {
-    use crate::client::Client;
-    use crate::connection::{ClientState, Peer};
-    use crate::dispatch::{CommandRequest, run_command};
+    use crate::testing::on_other_connection;
     let run = |command: &DocBuf| {
-        let connection = (server.server.connections)
-            .open(Peer::Unix, 100, Default::default())
-            .unwrap();
-        let mut state = ClientState::default();
-        let mut client = Client {
-            server: &server.server,
-            connection: &connection,
-            state: &mut state,
-        };
         let is_bulk = command.contains_key("bulkWrite");
-        let request = CommandRequest {
-            db: if is_bulk { "admin" } else { "a" },
-            body: command,
-            sequences: &[],
-            exhaust_allowed: false,
-            legacy: false,
-        };
-        run_command(&mut client, &request).reply
+        on_other_connection(&server.server, if is_bulk { "admin" } else { "a" }, command)
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (commands.iter())

@@ -1,13 +1,12 @@
-//! Commands that wait without a thread.
+//! The result of a command: a reply, or a wait without a thread.
 //!
-//! Such a command returns, the task of the connection waits for it, and then handles the same message again. `currentOp`
-//! shows it as one operation.
+//! The task of the connection waits, and then continues the command where it stopped. `currentOp` shows both parts as one
+//! operation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::DocBuf;
-use frond_error::Error;
 use frond_store::TailSignal;
 use tokio::sync::{Notify, watch};
 
@@ -20,23 +19,21 @@ pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 /// A reader waits for a turn at least this long.
 const TURN_WAIT_MIN: Duration = Duration::from_millis(100);
 
-/// Times that an operation has waited, by what it waited for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waited {
-    /// For a ticket.
-    pub ticket: Duration,
-    /// For the journal, after its commit.
-    pub journal: Duration,
-    /// Inside of commits: for other commits, a memtable, room in the journal, space on the disk, an open transaction.
-    pub commit: [Duration; 5],
+/// The result of a command that has not failed.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It has ended with this reply, which lacks `ok`.
+    Reply(DocBuf),
+    /// It continues after a wait.
+    Wait(Wait),
 }
 
-/// What a command waits for.
+/// A wait of a command.
 #[derive(Debug)]
-pub enum Parked {
+pub enum Wait {
     /// A getMore waits for inserts into a capped collection. It does not hold its cursor meanwhile.
     Tail(Tail),
-    /// A getMore waits for the next moment of the stream of a backup. It does not hold its cursor meanwhile.
+    /// A getMore waits until its backup has more to send. It does not hold its cursor meanwhile.
     Pause(Pause),
     /// A write that is applied waits for the journal.
     Journal(JournalWait),
@@ -94,30 +91,28 @@ pub struct JournalWait {
     pub reply: DocBuf,
     /// When its time is over.
     pub deadline: Option<Instant>,
-    /// Why the journal is not known to be synced; set after the wait.
-    pub failure: Option<Error>,
 }
 
-/// What a hello waits for, in `currentOp`.
+/// The wait of a hello, in `currentOp`.
 pub const TOPOLOGY_WAIT: &str = "a change of the topology";
 
-impl Parked {
+impl Wait {
     /// The cursor of a getMore that waits.
     pub fn cursor(&self) -> Option<i64> {
         match self {
-            Parked::Tail(tail) => Some(tail.cursor),
-            Parked::Pause(pause) => Some(pause.cursor),
-            Parked::Topology(_) | Parked::Journal(_) => None,
+            Wait::Tail(tail) => Some(tail.cursor),
+            Wait::Pause(pause) => Some(pause.cursor),
+            Wait::Topology(_) | Wait::Journal(_) => None,
         }
     }
 
-    /// What the command waits for, for `currentOp`.
-    pub fn what(&self) -> &'static str {
+    /// Its description in `currentOp`.
+    pub fn description(&self) -> &'static str {
         match self {
-            Parked::Tail(_) => "documents",
-            Parked::Pause(_) => "more of a backup",
-            Parked::Journal(_) => "the journal",
-            Parked::Topology(_) => TOPOLOGY_WAIT,
+            Wait::Tail(_) => "documents",
+            Wait::Pause(_) => "more of a backup",
+            Wait::Journal(_) => "the journal",
+            Wait::Topology(_) => TOPOLOGY_WAIT,
         }
     }
 }

@@ -3,15 +3,14 @@
 use frond_bson::{Doc, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::CommandRequest;
-use super::operation::secrets;
+use super::parse::{Known, Request};
+use super::secrets::secrets;
 use crate::authentication::current_user;
 use crate::authorization::{Caller, Needs, Requested};
 use crate::client::Client;
-use crate::commands::{Command, proper_name, requires_login};
+use crate::commands::requires_login;
 use crate::connection::{short_command, without_secrets};
 use crate::log::Component;
-use crate::parking::Parked;
 
 /// The caller of a command, with the user as of the last check.
 pub fn caller(client: &Client<'_>) -> Caller {
@@ -19,37 +18,28 @@ pub fn caller(client: &Client<'_>) -> Caller {
     Caller::new(client.server, client.connection, user)
 }
 
-/// The caller of a command, with the user as it is now. A write that has waited for the journal is already done.
+/// The caller of a command, with the user as it is now.
 ///
 /// # Errors
 /// If the user has changed and cannot be read: the command must not run.
 pub fn current_caller(client: &mut Client<'_>) -> Result<Caller> {
-    let (server, connection) = (client.server, client.connection);
-    if !matches!(client.state.resumed, Some(Parked::Journal(_))) {
-        current_user(server, connection, client.state)?;
-    }
+    current_user(client.server, client.connection, client.state)?;
     Ok(caller(client))
 }
 
-/// Refuses a command to who is not logged in, without a look at its fields, unless it is open to anyone.
+/// Refuses a command of a client that is not logged in, whatever its fields, unless the command is open to anyone.
 ///
 /// # Errors
 /// `Unauthorized`.
-pub fn admit(
-    client: &Client<'_>,
-    caller: &Caller,
-    index: usize,
-    command: &dyn Command,
-) -> Result<()> {
-    if !caller.is_stranger() || !requires_login(client.server, index) {
+pub fn admit(client: &Client<'_>, caller: &Caller, known: &Known) -> Result<()> {
+    if !caller.is_stranger() || !requires_login(client.server, known.index) {
         return Ok(());
     }
     client.server.metrics.unauthorized.add(1);
-    Err(without_login(command))
+    Err(without_login(known.name))
 }
 
-fn without_login(command: &dyn Command) -> Error {
-    let name = proper_name(command);
+fn without_login(name: &str) -> Error {
     Error::new(
         ErrorCode::Unauthorized,
         format!("Command {name} requires authentication"),
@@ -63,26 +53,26 @@ fn without_login(command: &dyn Command) -> Error {
 pub fn check<'a>(
     client: &Client<'a>,
     caller: &'a Caller,
-    command: &dyn Command,
-    request: &CommandRequest<'a>,
+    known: &Known,
+    request: &'a Request<'_>,
 ) -> Result<Option<Needs<'a>>> {
     if !caller.is_checked() {
         return Ok(None);
     }
-    let needs = command.needs(&Requested {
+    let needs = known.command.needs(&Requested {
         server: client.server,
-        name: proper_name(command),
+        name: known.name,
         db: request.db,
         body: request.body,
-        sequences: request.sequences,
+        sequences: &request.sequences,
         user: caller.name(),
     })?;
     if !caller.may(&needs) {
         if caller.user().is_none() {
             client.server.metrics.unauthorized.add(1);
-            return Err(without_login(command));
+            return Err(without_login(known.name));
         }
-        let secrets = secrets(&command.traits(), request);
+        let secrets = secrets(&known.traits, request);
         let shown = short_command(&without_secrets(request.body, secrets));
         return Err(refused(client, request.db, &shown));
     }

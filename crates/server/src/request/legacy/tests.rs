@@ -6,13 +6,19 @@ use frond_wire::{
     op_kill_cursors, op_query, op_update,
 };
 
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
+
 use super::handle;
 use crate::testing::TestServer;
 
 /// Sends a message and returns the documents, the cursor and the flags of the reply.
 fn send(server: &mut TestServer, message: &[u8]) -> Option<(Vec<DocBuf>, i64, u32, i32)> {
     let (header, request) = Request::parse(message).unwrap();
-    let reply = handle(&mut server.client(), header.request_id, &request).reply?;
+    let mut client = server.client();
+    let handled = handle(&mut client, header.request_id, &request);
+    let handled = block_in_place(|| Handle::current().block_on(handled));
+    let reply = handled.unwrap().reply?;
     let (header, Reply::Reply(reply)) = Reply::parse(&reply).unwrap() else {
         panic!()
     };

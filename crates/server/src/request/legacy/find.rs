@@ -5,11 +5,12 @@ use frond_error::{Error, Result};
 use frond_store::OpContext;
 use frond_wire::Query;
 
-use super::{Legacy, batch_of};
+use super::super::gate::{current_caller, require};
+use super::{Failure, Legacy, batch_of};
 use crate::authorization::{Action, Needs, Place};
 use crate::cursors::Cursor;
-use crate::dispatch::{current_caller, require};
-use crate::exec::Work;
+use crate::exec::{Lane, Work};
+use crate::operation::Permits;
 use crate::reply::BatchOptions;
 use crate::reply_room::ReplyRoom;
 
@@ -29,37 +30,35 @@ const MODIFIERS: &[(&str, &str)] = &[
 ];
 
 impl Legacy<'_, '_> {
-    pub(super) fn find(
+    pub(super) async fn find(
         &mut self,
         db: &str,
         collection: &str,
         query: &Query<'_>,
         body: &Doc,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Vec<u8>, Failure> {
         let (command, explain) = find_command(collection, query, body)?;
         if explain {
-            let reply = self.run_doc(
-                db,
-                &doc! {"explain": &command, "verbosity": "allPlansExecution"},
-            );
+            let explain = doc! {"explain": &command, "verbosity": "allPlansExecution"};
+            let reply = self.run_doc(db, &explain).await?;
             if reply.get_f64("ok") != Some(1.0) {
-                return Err(super::failure_of(&reply));
+                return Err(super::failure_of(&reply).into());
             }
             return Ok(self.op_reply(0, 0, 0, &[reply]));
         }
-        let reply = self.run_doc(db, &command);
+        let reply = self.run_doc(db, &command).await?;
         let (batch, id) = batch_of(&reply, "firstBatch")?;
         Ok(self.op_reply(0, id, 0, &batch))
     }
 
     /// A query on one of the collections that describe the catalog.
-    pub(super) fn find_virtual(
+    pub(super) async fn find_virtual(
         &mut self,
         db: &str,
         collection: &str,
         query: &Query<'_>,
         body: &Doc,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Vec<u8>, Failure> {
         let (filter, _) = unwrap(body)?;
         let server = self.client.server;
         let caller = current_caller(self.client)?;
@@ -74,6 +73,7 @@ impl Legacy<'_, '_> {
             db,
             &doc! {"find": collection, "filter": filter},
         )?;
+        let _ticket = server.executor.ticket(Lane::Read, &None).await;
         let all = server.executor.run(Work::Short, || {
             super::virtual_collections::documents(server, db, collection, filter)
         })?;
@@ -84,8 +84,10 @@ impl Legacy<'_, '_> {
         cursor.remaining = limit;
         cursor.owner = caller.owner_of(Some(needs));
         let limits = OpContext::new();
-        let room = ReplyRoom::new(server, &limits, self.client.state);
+        let mut permits = Permits::default();
+        let room = ReplyRoom::new(server, &limits, &mut permits);
         let batch = cursor.batch(options.size, &mut room.last())?;
+        self.handled.grant = permits.reply;
         let id = if options.single || cursor.ended() {
             0
         } else {

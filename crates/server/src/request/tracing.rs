@@ -6,7 +6,7 @@ use frond_bson::{Value, extjson};
 use frond_error::Error;
 use frond_telemetry::{Finished, TraceParent};
 
-use super::CommandRequest;
+use super::parse::Request;
 use crate::client::Client;
 use crate::connection::Peer;
 
@@ -16,9 +16,8 @@ const COMMENT_MAX: usize = 1024;
 /// Records a command that has ended, if there is a collector.
 pub fn record(
     client: &Client<'_>,
-    request: &CommandRequest<'_>,
+    request: &Request<'_>,
     command: &str,
-    on_collection: bool,
     took: Duration,
     failure: Option<&Error>,
 ) {
@@ -26,17 +25,11 @@ pub fn record(
         return;
     };
     let comment = request.body.get("comment");
-    let collection = match request.body.first() {
-        Some((_, Value::String(collection))) if on_collection => Some(collection),
-        _ => (command == "getMore")
-            .then(|| request.body.get_str("collection"))
-            .flatten(),
-    };
     tracing.record(Finished {
         parent: comment.as_ref().and_then(TraceParent::of_comment),
         command,
         database: request.db,
-        collection,
+        collection: request.collection(),
         client: &address(&client.connection.peer),
         application: client.connection.application(),
         comment: comment.map(shown),

@@ -6,11 +6,11 @@ use frond_bson::{Doc, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, SnapshotReads, check_database_name};
 
-use super::transaction::Fields;
-use super::{CommandRequest, lane};
+use super::parse::{Known, Request};
+use super::transaction_fields::Fields;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::authorization::{Action, Caller, Needs};
-use crate::commands::{Command, Traits, proper_name};
+use crate::commands::Traits;
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::{Moment, unsupported_option};
 use crate::exec::Lane;
@@ -20,7 +20,7 @@ use crate::state::Server;
 use crate::transactions::Asked;
 
 /// The arguments that all commands share.
-pub struct Common {
+pub struct SharedFields {
     /// `lsid`
     pub session: Option<SessionId>,
     /// `txnNumber`
@@ -39,16 +39,20 @@ pub struct Common {
     pub help: bool,
 }
 
-impl Common {
+impl SharedFields {
     /// Reads them, and refuses unknown fields.
     pub fn parse(
         server: &Server,
-        command: &dyn Command,
-        request: &CommandRequest<'_>,
+        known: &Known,
+        request: &Request<'_>,
         caller: &Caller,
-    ) -> Result<Common> {
-        let traits = command.traits();
-        let name = proper_name(command);
+    ) -> Result<SharedFields> {
+        let Known {
+            command,
+            traits,
+            name,
+            ..
+        } = *known;
         if request.db != "$external" || !traits.on_external {
             check_database_name(request.db)?;
         }
@@ -59,7 +63,7 @@ impl Common {
             ));
         }
         let args = Arguments::new(name, request.body);
-        let mut common = Common {
+        let mut common = SharedFields {
             session: None,
             txn_number: None,
             transaction: None,
@@ -160,7 +164,7 @@ impl Common {
                 return Err(args.duplicate(field));
             }
         }
-        for (field, _) in request.sequences {
+        for (field, _) in &request.sequences {
             if !traits.takes_any_field && !command.fields().contains(field) {
                 return Err(args.unknown(field));
             }
@@ -212,15 +216,14 @@ impl Common {
 /// database `local` belongs to the server alone.
 fn check_on_standby(
     server: &Server,
-    request: &CommandRequest<'_>,
+    request: &Request<'_>,
     traits: Traits,
     in_transaction: bool,
 ) -> Result<()> {
     if request.db == "local" {
         return Ok(());
     }
-    let name = request.body.first().map_or("", |(name, _)| name);
-    let lane = lane(name, request.body.as_bytes()).or(traits.lane);
+    let lane = request.lane.or(traits.lane);
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
@@ -229,7 +232,7 @@ fn check_on_standby(
             (ErrorCode::NotWritablePrimary, "not primary")
         }
         // Further documents of a cursor that was opened as it had to be.
-        Some(Lane::Read) if !may_be_behind && name != "getMore" => (
+        Some(Lane::Read) if !may_be_behind && request.name != "getMore" => (
             ErrorCode::NotPrimaryNoSecondaryOk,
             "not primary and secondaryOk=false",
         ),
@@ -241,11 +244,7 @@ fn check_on_standby(
 
 /// Refuses what a member of a set that is not initiated cannot do: to write, and to read. The database `local` belongs to
 /// the server alone.
-fn check_without_member(
-    server: &Server,
-    request: &CommandRequest<'_>,
-    traits: Traits,
-) -> Result<()> {
+fn check_without_member(server: &Server, request: &Request<'_>, traits: Traits) -> Result<()> {
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     let (code, message) = match traits.lane {
@@ -265,7 +264,7 @@ fn check_without_member(
     Err(Error::new(code, message).with_details(doc! {"topologyVersion": version}))
 }
 
-impl Common {
+impl SharedFields {
     /// Whether the reply waits until the journal is durable: that of a write which asks for it, or of a linearizable read.
     pub fn waits_for_journal(&self) -> bool {
         self.write_concern.durability == Durability::Synced

@@ -1,17 +1,17 @@
-//! What commands say about transactions: the fields `txnNumber`, `autocommit` and `startTransaction`, and what transactions
-//! may contain.
+//! The fields of commands about transactions (`txnNumber`, `autocommit` and `startTransaction`), and the commands that
+//! transactions may contain.
 
 use frond_bson::{Doc, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::CommandRequest;
+use super::parse::Request;
 use crate::commands::{InTransactions, Traits};
 use crate::transactions::Asked;
 
 /// Commands that may be sent again with the same `txnNumber`.
 const RETRYABLE: &[&str] = &["insert", "update", "delete", "findAndModify", "bulkWrite"];
 
-/// The fields of a command that tell of a transaction or of a retryable write.
+/// The fields of a command about a transaction or a retryable write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fields<'a> {
     /// Whether the command has an `lsid`.
@@ -29,7 +29,7 @@ pub struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Checks them. Returns what the command says about its transaction, if it is a statement of one.
+    /// Checks them. Returns the transaction that the command is a statement of.
     ///
     /// # Errors
     /// `InvalidOptions` (72) for fields that do not fit together, `NotARetryableWriteCommand` (50768),
@@ -38,7 +38,7 @@ impl Fields<'_> {
         &self,
         name: &str,
         traits: Traits,
-        request: &CommandRequest<'_>,
+        request: &Request<'_>,
     ) -> Result<Option<Asked>> {
         let invalid = |message: &str| Err(Error::new(ErrorCode::InvalidOptions, message));
         match (self.number, self.has_session) {
@@ -108,12 +108,7 @@ impl Fields<'_> {
 }
 
 /// Refuses commands, databases and collections that transactions may not have.
-fn check_command(
-    name: &str,
-    traits: Traits,
-    request: &CommandRequest<'_>,
-    starts: bool,
-) -> Result<()> {
+fn check_command(name: &str, traits: Traits, request: &Request<'_>, starts: bool) -> Result<()> {
     let refused = |message: String| {
         Err(Error::new(
             ErrorCode::OperationNotSupportedInTransaction,
@@ -150,10 +145,7 @@ fn check_command(
         .get_array("nsInfo")
         .into_iter()
         .flat_map(Doc::values);
-    let sequences = request
-        .sequences
-        .iter()
-        .filter(|(name, _)| *name == "nsInfo");
+    let sequences = (request.sequences.iter()).filter(|(name, _)| *name == "nsInfo");
     let in_sequences = sequences.flat_map(|(_, documents)| *documents);
     let in_sequences = in_sequences.filter_map(|bytes| Doc::validate(bytes).ok());
     let named = namespaces
@@ -174,11 +166,6 @@ fn check_command(
         }
     }
     Ok(())
-}
-
-/// Whether a message's command says that it is a statement of a transaction.
-pub fn is_statement(body: &Doc) -> bool {
-    body.contains_key("autocommit")
 }
 
 #[cfg(test)]

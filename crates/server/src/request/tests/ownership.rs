@@ -7,8 +7,9 @@ use std::sync::Arc;
 use frond_bson::{DocBuf, Value, doc};
 
 use crate::connection::Peer;
+use crate::operation::Exhaust;
 use crate::sessions::{SessionId, SessionOwner};
-use crate::testing::TestServer;
+use crate::testing::{TestServer, on_connection_of};
 
 const UNAUTHORIZED: i32 = 13;
 
@@ -357,17 +358,41 @@ async fn a_stream_is_checked_with_each_batch() {
     assert_eq!(code(&mut server, "test", watch.clone()), UNAUTHORIZED);
     server.log_in_with("ann", on_c(), &["changeStream"]);
     assert_eq!(code(&mut server, "test", watch.clone()), UNAUTHORIZED);
-    server.log_in_with("ann", on_c(), &["changeStream", "find"]);
+
+    server.log_in_as_root();
+    let privileges = |actions: &[&str]| {
+        let mut privilege = doc! {"resource": &on_c()};
+        privilege.push_array("actions", |list| {
+            actions.iter().for_each(|action| list.push(*action));
+        });
+        privilege
+    };
+    let both = privileges(&["changeStream", "find"]);
+    let role = doc! {"createRole": "reader", "privileges": [&both], "roles": []};
+    server.run("test", role);
+    server.log_in_as_root();
+    server.run(
+        "test",
+        doc! {"createUser": "ann", "pwd": "p", "roles": ["reader"]},
+    );
+    server.log_in_as_root();
+    let root = server.state.identity.clone();
+    server.log_in_as("ann", "test");
     let reply = server.run("test", watch);
     let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
     let more = doc! {"getMore": id, "collection": "c", "maxTimeMS": 1};
-    server.run("test", more.clone());
     // It waits for events when the privilege is revoked.
-    let parked = server.state.park.take();
-    assert!(parked.is_some());
-    server.state.resumed = parked;
-    server.log_in_with("ann", on_c(), &["find"]);
-    assert_eq!(code(&mut server, "test", more.clone()), UNAUTHORIZED);
+    let other = server.server.clone();
+    let mut update = doc! {"updateRole": "reader"};
+    update.push_array("privileges", |list| list.push(&privileges(&["find"])));
+    let mut waits = 0;
+    let refused = server.answer_after("test", &more, &mut Exhaust::default(), |_| {
+        waits += 1;
+        let reply = on_connection_of(&other, root.clone(), "test", &update);
+        assert_eq!(reply.get_f64("ok"), Some(1.0), "{reply:?}");
+    });
+    assert_eq!(waits, 1);
+    assert_eq!(refused.reply.get_i32("code"), Some(UNAUTHORIZED));
     server.log_in_with("ann", on_c(), &["changeStream", "find"]);
     assert_eq!(code(&mut server, "test", more), 43);
 }
@@ -415,12 +440,14 @@ async fn a_stream_whose_user_is_gone_is_closed() {
     let reply = server.run("test", watch);
     let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
     let more = doc! {"getMore": id, "collection": "c", "maxTimeMS": 1};
-    server.run("test", more.clone());
-    let parked = server.state.park.take();
-    assert!(parked.is_some());
-    server.state.resumed = parked;
-    // There is no such user in the store.
-    server.server.access.invalidate();
-    assert_eq!(code(&mut server, "test", more), UNAUTHORIZED);
+    let other = server.server.clone();
+    let mut waits = 0;
+    let refused = server.answer_after("test", &more, &mut Exhaust::default(), |_| {
+        waits += 1;
+        // There is no such user in the store.
+        other.access.invalidate();
+    });
+    assert_eq!(waits, 1);
+    assert_eq!(refused.reply.get_i32("code"), Some(UNAUTHORIZED));
     assert!(server.server.cursors.list().is_empty());
 }
