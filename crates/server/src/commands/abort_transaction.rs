@@ -3,38 +3,30 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 
-/// Aborts a transaction.
 pub struct AbortTransaction;
 
+const SPEC: Spec = Spec {
+    names: &["abortTransaction"],
+    doc: "Aborts a transaction.",
+    // It is for transactions over several shards; a replica set accepts and ignores it.
+    fields: &["recoveryToken"],
+    work: Work::Short,
+    lane: Some(Lane::Write),
+    writes: true,
+    admin_only: true,
+    stable_api: true,
+    in_transactions: InTransactions::Later,
+    ..Spec::CHEAP
+};
+
 impl Command for AbortTransaction {
-    fn names(&self) -> &'static [&'static str] {
-        &["abortTransaction"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Aborts a transaction."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // It is for transactions over several shards; a replica set accepts and ignores it.
-        &["recoveryToken"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Short,
-            lane: Some(Lane::Write),
-            writes: true,
-            ..Traits::CHEAP
-                .admin()
-                .stable(true)
-                .in_transactions(InTransactions::Later)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

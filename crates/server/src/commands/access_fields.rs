@@ -1,28 +1,30 @@
-//! The fields that commands on users and roles share, and the traits of those that change them.
+//! The fields that commands on users and roles share, and the base of their specifications.
 
 use frond_auth::{Privilege, UserName, merge, restrictions};
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, Result};
 
-use super::Traits;
 use crate::access::stored::{self, ROLES, USERS};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::spec::Spec;
 use crate::exec::{Lane, Work};
 
 /// A command that changes users or roles.
-pub const CHANGES: Traits = Traits {
+pub const CHANGES: Spec = Spec {
     work: Work::Long,
     lane: Some(Lane::Maintenance),
     writes: true,
-    ..Traits::CHEAP.external()
+    on_external: true,
+    ..Spec::CHEAP
 };
 
 /// A command that reads users or roles.
-pub const READS: Traits = Traits {
+pub const READS: Spec = Spec {
     work: Work::Long,
     lane: Some(Lane::Read),
-    ..Traits::CHEAP.external()
+    on_external: true,
+    ..Spec::CHEAP
 };
 
 /// The user or the role that the command's first field names, in the command's database.

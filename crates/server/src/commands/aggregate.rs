@@ -4,20 +4,18 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{AggregateRequest, Durability, Namespace, Verbosity};
 
-use super::find::hint;
-use super::kill_all_sessions::owners;
-use super::write::bypass_validation;
-use super::{Command, InTransactions, Traits, backup_stream, current_op, explain, watch};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, NO_COLLECTION, Needs, Requested, of_pipeline};
+use crate::commands::find::hint;
+use crate::commands::kill_all_sessions::owners;
+use crate::commands::spec::{Command, InTransactions, Spec};
+use crate::commands::write::bypass_validation;
+use crate::commands::{backup_stream, current_op, explain, watch};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::reply::{BatchOptions, first_batch};
 use crate::reply_room::ReplyRoom;
 use crate::sessions::SessionId;
-
-/// Runs a pipeline of stages over documents.
-pub struct Aggregate;
 
 /// Fields of `aggregate`, also inside `explain`.
 const FIELDS: &[&str] = &[
@@ -33,25 +31,21 @@ const FIELDS: &[&str] = &[
     "writeConcern",
 ];
 
+pub struct Aggregate;
+
+const SPEC: Spec = Spec {
+    names: &["aggregate"],
+    doc: "Runs a pipeline of stages over documents.",
+    fields: FIELDS,
+    unsupported_fields: &["needsMerge", "fromMongos", "exchange", "passthroughToShard"],
+    counts_shapes: true,
+    in_transactions: InTransactions::Always,
+    ..Spec::READ
+};
+
 impl Command for Aggregate {
-    fn names(&self) -> &'static [&'static str] {
-        &["aggregate"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Runs a pipeline of stages over documents."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        FIELDS
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["needsMerge", "fromMongos", "exchange", "passthroughToShard"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::READ.in_transactions(InTransactions::Always)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,33 +3,26 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Lane;
 
-/// Writes a document of the client into the oplog.
 pub struct AppendOplogNote;
 
+const SPEC: Spec = Spec {
+    names: &["appendOplogNote"],
+    doc: "Writes a document into the oplog that tells of no change.",
+    fields: &["data", "maxClusterTime"],
+    lane: Some(Lane::Write),
+    writes: true,
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for AppendOplogNote {
-    fn names(&self) -> &'static [&'static str] {
-        &["appendOplogNote"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Writes a document into the oplog that tells of no change."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["data", "maxClusterTime"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            lane: Some(Lane::Write),
-            writes: true,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -12,15 +12,13 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DeleteRequest, Durability, InsertOptions, Namespace, UpdateRequest};
 
-use super::write::bypass_validation;
-use super::{Command, Traits, delete, insert};
 use crate::arguments::Arguments;
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
+use crate::commands::write::bypass_validation;
+use crate::commands::{delete, insert};
 use crate::context::Context;
 use crate::log::Component;
-
-/// Applies entries of an oplog.
-pub struct ApplyOps;
 
 /// How deep entries of the command `applyOps` may be nested.
 const DEPTH_MAX: usize = 10;
@@ -31,37 +29,30 @@ const UPDATE_OPERATION_FAILED: i32 = 218;
 /// MongoDB's `UnknownError`, of a command some of whose entries failed.
 const UNKNOWN_ERROR: i32 = 8;
 
+pub struct ApplyOps;
+
+const SPEC: Spec = Spec {
+    names: &["applyOps"],
+    doc: "Applies entries of an oplog, one after the other.",
+    // Entries are never applied as a whole, also in MongoDB 8, so `allowAtomic` makes no difference.
+    fields: &[
+        "alwaysUpsert",
+        "allowAtomic",
+        "bypassDocumentValidation",
+        "oplogApplicationMode",
+        "prepare",
+        "partialTxn",
+        "count",
+    ],
+    unsupported_fields: &["preCondition"],
+    on_collection: false,
+    stable_api: false,
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for ApplyOps {
-    fn names(&self) -> &'static [&'static str] {
-        &["applyOps"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Applies entries of an oplog, one after the other."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // Entries are never applied as a whole, also in MongoDB 8, so `allowAtomic` makes no difference.
-        &[
-            "alwaysUpsert",
-            "allowAtomic",
-            "bypassDocumentValidation",
-            "oplogApplicationMode",
-            "prepare",
-            "partialTxn",
-            "count",
-        ]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["preCondition"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: false,
-            ..Traits::CATALOG_WRITE.stable(false)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

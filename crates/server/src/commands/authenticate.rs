@@ -3,36 +3,28 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
-use super::{Command, Traits};
 use crate::authentication::{get_nonce, log_in_by_certificate, log_in_by_cr};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 
-/// Logs in by MONGODB-X509 or MONGODB-CR.
 pub struct Authenticate;
 
+const AUTHENTICATE: Spec = Spec {
+    names: &["authenticate"],
+    doc: "Logs in by MONGODB-X509 or MONGODB-CR.",
+    fields: &["mechanism", "user", "nonce", "key"],
+    work: Work::Short,
+    on_external: true,
+    stable_api: true,
+    secrets: &["nonce", "key", "pwd"],
+    ..Spec::CHEAP
+};
+
 impl Command for Authenticate {
-    fn names(&self) -> &'static [&'static str] {
-        &["authenticate"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Logs in by MONGODB-X509 or MONGODB-CR."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["mechanism", "user", "nonce", "key"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Short,
-            ..Traits::CHEAP
-                .stable(true)
-                .external()
-                .with_secrets(&["nonce", "key", "pwd"])
-        }
+    fn spec(&self) -> &'static Spec {
+        &AUTHENTICATE
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -51,20 +43,18 @@ impl Command for Authenticate {
     }
 }
 
-/// Makes the nonce for a login by MONGODB-CR.
 pub struct GetNonce;
 
+const GET_NONCE: Spec = Spec {
+    names: &["getnonce"],
+    doc: "Makes the nonce for a login by MONGODB-CR.",
+    on_external: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetNonce {
-    fn names(&self) -> &'static [&'static str] {
-        &["getnonce"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Makes the nonce for a login by MONGODB-CR."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.external()
+    fn spec(&self) -> &'static Spec {
+        &GET_NONCE
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

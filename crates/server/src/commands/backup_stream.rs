@@ -4,8 +4,8 @@ use frond_bson::Doc;
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::backup::BackupRequest;
 
-use super::aggregate::{Aggregation, name_of};
 use crate::authorization::{Action, Needs, Place};
+use crate::commands::aggregate::{Aggregation, name_of};
 use crate::context::Context;
 use crate::cursors::{BackupSource, Cursor, Source};
 

@@ -3,25 +3,23 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 
-/// Reports the version of the server and what it was built from.
 pub struct BuildInfo;
 
+const SPEC: Spec = Spec {
+    names: &["buildInfo", "buildinfo"],
+    doc: "Reports the version of the server and what it was built from.",
+    in_transactions: InTransactions::Later,
+    ..Spec::CHEAP
+};
+
 impl Command for BuildInfo {
-    fn names(&self) -> &'static [&'static str] {
-        &["buildInfo", "buildinfo"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reports the version of the server and what it was built from."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.in_transactions(InTransactions::Later)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,13 +4,13 @@ use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, Result};
 use frond_store::{Durability, InsertOptions, Namespace, UpdateRequest};
 
-use super::delete::{self, delete_once};
-use super::insert::insert_once;
-use super::update::{self, update_once};
-use super::write::{Batch, WriteOptions, end_transaction_after};
-use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, ActionSet, Needs, Requested};
+use crate::commands::delete::{self, delete_once};
+use crate::commands::insert::insert_once;
+use crate::commands::spec::{Command, InTransactions, Spec};
+use crate::commands::update::{self, update_once};
+use crate::commands::write::{Batch, WriteOptions, end_transaction_after};
 use crate::context::{Context, unsupported_option};
 use crate::cursors::Cursor;
 use crate::errors;
@@ -21,49 +21,40 @@ use crate::statements::Statements;
 /// The namespace of the cursor over the results.
 const CURSOR_NAMESPACE: &str = "admin.$cmd.bulkWrite";
 
-/// Inserts, updates and deletes over several collections.
 pub struct BulkWrite;
 
+const SPEC: Spec = Spec {
+    names: &["bulkWrite"],
+    doc: "Inserts, updates and deletes documents of several collections.",
+    fields: &[
+        "ops",
+        "nsInfo",
+        "ordered",
+        "bypassDocumentValidation",
+        "bypassEmptyTsReplacement",
+        "let",
+        "errorsOnly",
+        "cursor",
+        "stmtId",
+        "stmtIds",
+    ],
+    unsupported_fields: &[
+        "nsInfo.encryptionInformation",
+        "nsInfo.isTimeseriesNamespace",
+        "ops.constants",
+        "ops.upsertSupplied",
+    ],
+    kind: "bulkWrite",
+    retryable: true,
+    on_collection: false,
+    admin_only: true,
+    in_transactions: InTransactions::Always,
+    ..Spec::WRITE
+};
+
 impl Command for BulkWrite {
-    fn names(&self) -> &'static [&'static str] {
-        &["bulkWrite"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Inserts, updates and deletes documents of several collections."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "ops",
-            "nsInfo",
-            "ordered",
-            "bypassDocumentValidation",
-            "bypassEmptyTsReplacement",
-            "let",
-            "errorsOnly",
-            "cursor",
-            "stmtId",
-            "stmtIds",
-        ]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &[
-            "nsInfo.encryptionInformation",
-            "nsInfo.isTimeseriesNamespace",
-            "ops.constants",
-            "ops.upsertSupplied",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: false,
-            ..Traits::WRITE
-                .admin()
-                .in_transactions(InTransactions::Always)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

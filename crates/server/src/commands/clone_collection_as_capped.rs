@@ -3,29 +3,24 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
-use super::convert_to_capped::size;
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::convert_to_capped::size;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Copies a collection into a capped one.
 pub struct CloneCollectionAsCapped;
 
+const SPEC: Spec = Spec {
+    names: &["cloneCollectionAsCapped"],
+    doc: "Copies the documents of a collection into a new capped one.",
+    fields: &["toCollection", "size"],
+    stable_api: false,
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for CloneCollectionAsCapped {
-    fn names(&self) -> &'static [&'static str] {
-        &["cloneCollectionAsCapped"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Copies the documents of a collection into a new capped one."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["toCollection", "size"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG_WRITE.stable(false)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,29 +3,24 @@
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::cluster_parameters::CHANGE_STREAM_OPTIONS;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 
-/// Returns parameters that are stored.
 pub struct GetClusterParameter;
 
-/// Changes a parameter that is stored.
-pub struct SetClusterParameter;
+const GET_CLUSTER_PARAMETER: Spec = Spec {
+    names: &["getClusterParameter"],
+    doc: "Returns stored parameters: changeStreamOptions.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
 
 impl Command for GetClusterParameter {
-    fn names(&self) -> &'static [&'static str] {
-        &["getClusterParameter"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Returns stored parameters: changeStreamOptions."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &GET_CLUSTER_PARAMETER
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -60,22 +55,21 @@ impl Command for GetClusterParameter {
     }
 }
 
+pub struct SetClusterParameter;
+
+const SET_CLUSTER_PARAMETER: Spec = Spec {
+    names: &["setClusterParameter"],
+    doc: "Changes a stored parameter: changeStreamOptions.",
+    work: Work::Long,
+    lane: Some(Lane::Maintenance),
+    writes: true,
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for SetClusterParameter {
-    fn names(&self) -> &'static [&'static str] {
-        &["setClusterParameter"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Changes a stored parameter: changeStreamOptions."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Maintenance),
-            writes: true,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SET_CLUSTER_PARAMETER
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

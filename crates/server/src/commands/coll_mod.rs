@@ -3,12 +3,10 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits, coll_mod_index};
 use crate::authorization::{Action, Needs, Requested, of_view};
+use crate::commands::coll_mod_index;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-
-/// Changes the options of a collection or an index.
-pub struct CollMod;
 
 /// Fields that change options of the collection or the view, which the store handles, and those that change
 /// an index.
@@ -27,31 +25,25 @@ const FIELDS: &[&str] = &[
     "changeStreamPreAndPostImages",
 ];
 
+pub struct CollMod;
+
+const SPEC: Spec = Spec {
+    names: &["collMod"],
+    doc: "Changes the options of a collection or an index.",
+    fields: FIELDS,
+    unsupported_fields: &[
+        "index.forceNonUnique",
+        "isTimeseriesNamespace",
+        "recordPreImages",
+        // A time series has no buckets here.
+        "timeseriesBucketsMayHaveMixedSchemaData",
+    ],
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for CollMod {
-    fn names(&self) -> &'static [&'static str] {
-        &["collMod"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Changes the options of a collection or an index."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        FIELDS
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &[
-            "index.forceNonUnique",
-            "isTimeseriesNamespace",
-            "recordPreImages",
-            // A time series has no buckets here.
-            "timeseriesBucketsMayHaveMixedSchemaData",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG_WRITE
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

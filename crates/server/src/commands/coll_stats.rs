@@ -4,33 +4,26 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 use frond_store::CollectionStats;
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::reply::push_count;
 
-/// Reports the sizes of a collection and its indexes.
 pub struct CollStats;
 
+const SPEC: Spec = Spec {
+    names: &["collStats", "collstats"],
+    doc: "Reports the sizes of a collection and its indexes.",
+    fields: &["scale", "waitForLock", "verbose"],
+    on_collection: true,
+    stable_api: false,
+    ..Spec::CATALOG
+};
+
 impl Command for CollStats {
-    fn names(&self) -> &'static [&'static str] {
-        &["collStats", "collstats"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reports the sizes of a collection and its indexes."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["scale", "waitForLock", "verbose"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: true,
-            ..Traits::CATALOG.stable(false)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

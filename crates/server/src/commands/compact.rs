@@ -5,35 +5,27 @@ use std::sync::Arc;
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 
-/// Frees the space that deleted documents take.
 pub struct Compact;
 
+const SPEC: Spec = Spec {
+    names: &["compact"],
+    doc: "Moves the pending messages of a collection and its indexes to the leaves, and returns the space that this frees to the \
+          file system, while others read and write.",
+    fields: &["force", "freeSpaceTargetMB", "dryRun"],
+    work: Work::Long,
+    lane: Some(Lane::Maintenance),
+    on_collection: true,
+    ..Spec::CHEAP
+};
+
 impl Command for Compact {
-    fn names(&self) -> &'static [&'static str] {
-        &["compact"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Moves the pending messages of a collection and its indexes to the leaves, and returns the space that this frees to the \
-         file system, while others read and write."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["force", "freeSpaceTargetMB", "dryRun"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Maintenance),
-            on_collection: true,
-            ..Traits::CHEAP
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

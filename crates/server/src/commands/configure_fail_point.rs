@@ -5,35 +5,27 @@ use std::time::Duration;
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 use crate::fail_points::{Mode, SwitchName};
 use crate::reply::push_count;
 
-/// Makes commands fail on demand.
 pub struct ConfigureFailPoint;
 
-/// Waits until a fail point has acted.
-pub struct WaitForFailPoint;
+const CONFIGURE_FAIL_POINT: Spec = Spec {
+    names: &["configureFailPoint"],
+    doc: "Makes commands fail or wait on demand (`failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`, \
+          `maxTimeAlwaysTimeOut` and others), for tests; only with `enableTestCommands`.",
+    fields: &["mode", "data"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
 
 impl Command for ConfigureFailPoint {
-    fn names(&self) -> &'static [&'static str] {
-        &["configureFailPoint"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Makes commands fail or wait on demand (`failCommand`, `onPrimaryTransactionalWrite`, `failGetMoreAfterCursorCheckout`, \
-         `maxTimeAlwaysTimeOut` and others), for tests; only with `enableTestCommands`."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["mode", "data"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &CONFIGURE_FAIL_POINT
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -98,24 +90,20 @@ pub fn check_test_commands(cx: &Context<'_>) -> Result<()> {
     ))
 }
 
+pub struct WaitForFailPoint;
+
+const WAIT_FOR_FAIL_POINT: Spec = Spec {
+    names: &["waitForFailPoint"],
+    doc: "Waits until a fail point has acted so often; only with `enableTestCommands`.",
+    fields: &["timesEntered"],
+    work: Work::Long,
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for WaitForFailPoint {
-    fn names(&self) -> &'static [&'static str] {
-        &["waitForFailPoint"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Waits until a fail point has acted so often; only with `enableTestCommands`."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["timesEntered"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &WAIT_FOR_FAIL_POINT
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,24 +3,21 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Shows the connections to other servers.
 pub struct ConnPoolStats;
 
+const SPEC: Spec = Spec {
+    names: &["connPoolStats"],
+    doc: "Shows the connections to other servers: a standby has one to its primary, others have none.",
+    ..Spec::CHEAP
+};
+
 impl Command for ConnPoolStats {
-    fn names(&self) -> &'static [&'static str] {
-        &["connPoolStats"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows the connections to other servers: a standby has one to its primary, others have none."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

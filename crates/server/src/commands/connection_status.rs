@@ -3,29 +3,24 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::access_fields as fields;
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::access_fields as fields;
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 
-/// Shows who is logged in on this connection.
 pub struct ConnectionStatus;
 
+const SPEC: Spec = Spec {
+    names: &["connectionStatus"],
+    doc: "Shows who is logged in on this connection, with its roles and privileges.",
+    fields: &["showPrivileges"],
+    in_transactions: InTransactions::Later,
+    ..Spec::CHEAP
+};
+
 impl Command for ConnectionStatus {
-    fn names(&self) -> &'static [&'static str] {
-        &["connectionStatus"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows who is logged in on this connection, with its roles and privileges."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["showPrivileges"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.in_transactions(InTransactions::Later)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

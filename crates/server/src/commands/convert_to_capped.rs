@@ -3,30 +3,25 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::cursors;
 
-/// Makes a collection capped.
 pub struct ConvertToCapped;
 
+const SPEC: Spec = Spec {
+    names: &["convertToCapped"],
+    doc: "Makes a collection capped; its indexes are dropped.",
+    fields: &["size"],
+    stable_api: false,
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for ConvertToCapped {
-    fn names(&self) -> &'static [&'static str] {
-        &["convertToCapped"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Makes a collection capped; its indexes are dropped."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["size"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG_WRITE.stable(false)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,40 +4,35 @@ use frond_bson::DocBuf;
 use frond_error::Result;
 use frond_store::CountRequest;
 
-use super::find::{hint, of_measurements};
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::find::{hint, of_measurements};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::reply::push_count;
 
-/// Counts documents.
 pub struct Count;
 
+const SPEC: Spec = Spec {
+    names: &["count"],
+    doc: "Counts documents.",
+    // Old drivers send a projection, which has no effect on a count.
+    fields: &[
+        "collectionUUID",
+        "query",
+        "limit",
+        "skip",
+        "hint",
+        "fields",
+        "collation",
+    ],
+    counts_shapes: true,
+    ..Spec::READ
+};
+
 impl Command for Count {
-    fn names(&self) -> &'static [&'static str] {
-        &["count"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Counts documents."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // Old drivers send a projection, which has no effect on a count.
-        &[
-            "collectionUUID",
-            "query",
-            "limit",
-            "skip",
-            "hint",
-            "fields",
-            "collation",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::READ
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

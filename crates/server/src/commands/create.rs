@@ -3,12 +3,9 @@
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Action, Needs, Requested, of_view};
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
-
-/// Creates a collection.
-pub struct Create;
 
 /// Fields that all commands share and that are not options of the collection.
 const COMMON: [&str; 14] = [
@@ -28,21 +25,20 @@ const COMMON: [&str; 14] = [
     "autocommit",
 ];
 
+pub struct Create;
+
+const SPEC: Spec = Spec {
+    names: &["create"],
+    doc: "Creates a collection.",
+    in_transactions: InTransactions::Always,
+    // The store reads the options and refuses unknown ones by name.
+    takes_any_field: true,
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for Create {
-    fn names(&self) -> &'static [&'static str] {
-        &["create"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Creates a collection."
-    }
-
-    fn traits(&self) -> Traits {
-        // The store reads the options and refuses unknown ones by name.
-        Traits {
-            takes_any_field: true,
-            ..Traits::CATALOG_WRITE.in_transactions(InTransactions::Always)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -8,46 +8,32 @@ use std::sync::atomic::Ordering;
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, Result};
 
-use super::{Command, Traits, backup_stream};
 use crate::authorization::{Action, Needs, Requested};
 use crate::backup_directory;
+use crate::commands::backup_stream;
+use crate::commands::spec::{Command, Spec};
 use crate::context::{Context, unsupported_option};
 use crate::exec::{Lane, Work};
 
-/// Copies the server into a directory.
-pub struct CreateBackup;
-
-/// The same, with the directory as its first field.
-pub struct BackupStart;
-
-/// Limits the copy that is being made, and those that follow.
-pub struct BackupThrottle;
-
-/// Shows the progress of the copy that is being made.
-pub struct BackupStatus;
-
-const COPIES: Traits = Traits {
+const COPIES: Spec = Spec {
     work: Work::Long,
     lane: Some(Lane::Maintenance),
-    ..Traits::CHEAP
-}
-.admin();
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
+pub struct CreateBackup;
+
+const CREATE_BACKUP: Spec = Spec {
+    names: &["createBackup"],
+    doc: "Copies the running server into a directory that another server can open, as in Percona Server for MongoDB.",
+    fields: &["backupDir", "archive", "s3"],
+    ..COPIES
+};
 
 impl Command for CreateBackup {
-    fn names(&self) -> &'static [&'static str] {
-        &["createBackup"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Copies the running server into a directory that another server can open, as in Percona Server for MongoDB."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["backupDir", "archive", "s3"]
-    }
-
-    fn traits(&self) -> Traits {
-        COPIES
+    fn spec(&self) -> &'static Spec {
+        &CREATE_BACKUP
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -68,21 +54,17 @@ impl Command for CreateBackup {
     }
 }
 
+pub struct BackupStart;
+
+const BACKUP_START: Spec = Spec {
+    names: &["backupStart"],
+    doc: "Copies the running server into a directory that another server can open, as in TokuMX.",
+    ..COPIES
+};
+
 impl Command for BackupStart {
-    fn names(&self) -> &'static [&'static str] {
-        &["backupStart"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Copies the running server into a directory that another server can open, as in TokuMX."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn traits(&self) -> Traits {
-        COPIES
+    fn spec(&self) -> &'static Spec {
+        &BACKUP_START
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -113,21 +95,18 @@ fn copy(cx: &mut Context<'_>, path: &str) -> Result<DocBuf> {
     Ok(DocBuf::new())
 }
 
+pub struct BackupThrottle;
+
+const BACKUP_THROTTLE: Spec = Spec {
+    names: &["backupThrottle"],
+    doc: "Limits backups into a directory of the server to some bytes per second, as in TokuMX.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for BackupThrottle {
-    fn names(&self) -> &'static [&'static str] {
-        &["backupThrottle"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Limits backups into a directory of the server to some bytes per second, as in TokuMX."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &BACKUP_THROTTLE
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -165,21 +144,18 @@ fn limit(value: &Value<'_>) -> Result<u64> {
         .map_err(|_| Error::bad_value("backupThrottle argument cannot be negative"))
 }
 
+pub struct BackupStatus;
+
+const BACKUP_STATUS: Spec = Spec {
+    names: &["backupStatus"],
+    doc: "Shows the progress of a backup into a directory of the server, as in TokuMX.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for BackupStatus {
-    fn names(&self) -> &'static [&'static str] {
-        &["backupStatus"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows the progress of a backup into a directory of the server, as in TokuMX."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &BACKUP_STATUS
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

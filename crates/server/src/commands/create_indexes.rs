@@ -6,38 +6,30 @@ use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
 use frond_store::index::spec::IndexSpec;
 
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 
-/// Creates indexes, also over existing documents.
 pub struct CreateIndexes;
 
+const SPEC: Spec = Spec {
+    names: &["createIndexes"],
+    doc: "Creates indexes, also over existing documents.",
+    // Every commit quorum of a standalone server is reached when the build is done.
+    fields: &[
+        "collectionUUID",
+        "indexes",
+        "commitQuorum",
+        "ignoreUnknownIndexOptions",
+    ],
+    unsupported_fields: &["isTimeseriesNamespace"],
+    in_transactions: InTransactions::Always,
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for CreateIndexes {
-    fn names(&self) -> &'static [&'static str] {
-        &["createIndexes"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Creates indexes, also over existing documents."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // Every commit quorum of a standalone server is reached when the build is done.
-        &[
-            "collectionUUID",
-            "indexes",
-            "commitQuorum",
-            "ignoreUnknownIndexOptions",
-        ]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["isTimeseriesNamespace"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG_WRITE.in_transactions(InTransactions::Always)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

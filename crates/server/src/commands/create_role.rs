@@ -4,30 +4,25 @@ use frond_auth::builtin_roles;
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits, role_checks};
 use crate::access::stored::{EXTERNAL, ROLES};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::role_checks;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Creates a role.
 pub struct CreateRole;
 
+const SPEC: Spec = Spec {
+    names: &["createRole"],
+    doc: "Creates a role.",
+    fields: &["authenticationRestrictions", "privileges", "roles"],
+    ..CHANGES
+};
+
 impl Command for CreateRole {
-    fn names(&self) -> &'static [&'static str] {
-        &["createRole"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Creates a role."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["authenticationRestrictions", "privileges", "roles"]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,38 +3,34 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits, password};
 use crate::access::stored::{EXTERNAL, USERS};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::password;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::random::uuid;
 
-/// Creates a user.
 pub struct CreateUser;
 
+const SPEC: Spec = Spec {
+    names: &["createUser"],
+    doc: "Creates a user.",
+    fields: &[
+        "authenticationRestrictions",
+        "customData",
+        "digestPassword",
+        "mechanisms",
+        "pwd",
+        "roles",
+    ],
+    secrets: &["pwd"],
+    ..CHANGES
+};
+
 impl Command for CreateUser {
-    fn names(&self) -> &'static [&'static str] {
-        &["createUser"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Creates a user."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "authenticationRestrictions",
-            "customData",
-            "digestPassword",
-            "mechanisms",
-            "pwd",
-            "roles",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES.with_secrets(&["pwd"])
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -8,10 +8,10 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_query::Environment;
 use frond_query::matcher::Filter;
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Caller, Needs, Requested, UserName};
 use crate::clock::now_ms;
+use crate::commands::spec::{Command, Spec};
 use crate::connection::{Connection, Peer, short_command};
 use crate::context::Context;
 use crate::fail_points::SwitchName;
@@ -41,24 +41,20 @@ const NOT_CONDITIONS: [&str; 17] = [
     "apiDeprecationErrors",
 ];
 
-/// Lists the running operations.
 pub struct CurrentOp;
 
+const SPEC: Spec = Spec {
+    names: &["currentOp", "currentop"],
+    doc: "Lists the running operations.",
+    admin_only: true,
+    // The fields are conditions.
+    takes_any_field: true,
+    ..Spec::CHEAP
+};
+
 impl Command for CurrentOp {
-    fn names(&self) -> &'static [&'static str] {
-        &["currentOp", "currentop"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the running operations."
-    }
-
-    fn traits(&self) -> Traits {
-        // The fields are conditions.
-        Traits {
-            takes_any_field: true,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -6,38 +6,31 @@ use frond_bson::{Doc, DocBuf, doc};
 use frond_error::{Error, Result};
 use frond_store::{FindRequest, Namespace};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Sums the sizes of documents.
 pub struct DataSize;
 
+const SPEC: Spec = Spec {
+    names: &["dataSize", "datasize"],
+    doc: "Sums the sizes of a collection's documents, or of those in a range of an index.",
+    fields: &[
+        "keyPattern",
+        "min",
+        "max",
+        "estimate",
+        "maxSize",
+        "maxObjects",
+    ],
+    on_collection: false,
+    stable_api: false,
+    ..Spec::READ
+};
+
 impl Command for DataSize {
-    fn names(&self) -> &'static [&'static str] {
-        &["dataSize", "datasize"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Sums the sizes of a collection's documents, or of those in a range of an index."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "keyPattern",
-            "min",
-            "max",
-            "estimate",
-            "maxSize",
-            "maxObjects",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: false,
-            ..Traits::READ.stable(false)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -5,32 +5,25 @@ use std::time::Instant;
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Lane;
 
-/// Hashes the collections of a database.
 pub struct DbHash;
 
+const SPEC: Spec = Spec {
+    names: &["dbHash", "dbhash"],
+    doc: "Hashes the collections of a database, to compare servers.",
+    fields: &["collections"],
+    lane: Some(Lane::Maintenance),
+    stable_api: false,
+    ..Spec::CATALOG
+};
+
 impl Command for DbHash {
-    fn names(&self) -> &'static [&'static str] {
-        &["dbHash", "dbhash"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Hashes the collections of a database, to compare servers."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["collections"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            lane: Some(Lane::Maintenance),
-            ..Traits::CATALOG.stable(false)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

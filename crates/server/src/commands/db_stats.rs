@@ -3,30 +3,25 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::coll_stats::scale;
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::coll_stats::scale;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::state::Server;
 
-/// Reports the sizes of a database.
 pub struct DbStats;
 
+const SPEC: Spec = Spec {
+    names: &["dbStats", "dbstats"],
+    doc: "Reports the sizes of a database.",
+    fields: &["scale", "freeStorage"],
+    stable_api: false,
+    ..Spec::CATALOG
+};
+
 impl Command for DbStats {
-    fn names(&self) -> &'static [&'static str] {
-        &["dbStats", "dbstats"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reports the sizes of a database."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["scale", "freeStorage"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG.stable(false)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

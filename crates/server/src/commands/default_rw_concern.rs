@@ -3,18 +3,12 @@
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::replication::Replication;
-
-/// Returns the default read and write concern.
-pub struct GetDefaultRwConcern;
-
-/// Sets the default read and write concern.
-pub struct SetDefaultRwConcern;
 
 fn replica_set<'a>(cx: &Context<'a>) -> Result<&'a Replication> {
     cx.server.replication.as_ref().ok_or_else(|| {
@@ -25,22 +19,20 @@ fn replica_set<'a>(cx: &Context<'a>) -> Result<&'a Replication> {
     })
 }
 
+pub struct GetDefaultRwConcern;
+
+const GET_DEFAULT_RW_CONCERN: Spec = Spec {
+    names: &["getDefaultRWConcern"],
+    doc: "Returns the default read and write concern.",
+    // There is one copy of the defaults, in memory.
+    fields: &["inMemory"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetDefaultRwConcern {
-    fn names(&self) -> &'static [&'static str] {
-        &["getDefaultRWConcern"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Returns the default read and write concern."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // There is one copy of the defaults, in memory.
-        &["inMemory"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &GET_DEFAULT_RW_CONCERN
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -54,26 +46,22 @@ impl Command for GetDefaultRwConcern {
     }
 }
 
+pub struct SetDefaultRwConcern;
+
+const SET_DEFAULT_RW_CONCERN: Spec = Spec {
+    names: &["setDefaultRWConcern"],
+    doc: "Sets the default read and write concern.",
+    fields: &["defaultReadConcern", "defaultWriteConcern"],
+    work: Work::Long,
+    lane: Some(Lane::Maintenance),
+    writes: true,
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for SetDefaultRwConcern {
-    fn names(&self) -> &'static [&'static str] {
-        &["setDefaultRWConcern"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Sets the default read and write concern."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["defaultReadConcern", "defaultWriteConcern"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Maintenance),
-            writes: true,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SET_DEFAULT_RW_CONCERN
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

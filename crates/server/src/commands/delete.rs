@@ -4,53 +4,47 @@ use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DeleteRequest, Durability, Namespace, Recording, StatementId};
 
-use super::find::hint;
-use super::write::{self, Batch, WriteOptions};
-use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::find::hint;
+use crate::commands::spec::{Command, InTransactions, Spec};
+use crate::commands::write::{self, Batch, WriteOptions};
 use crate::context::Context;
 use crate::metrics::Op;
 use crate::reply::push_count;
 use crate::sessions::{Recorded, RetryableWrite};
 
-/// Deletes documents.
 pub struct Delete;
 
+const SPEC: Spec = Spec {
+    names: &["delete"],
+    doc: "Deletes documents.",
+    fields: &[
+        "collectionUUID",
+        "deletes",
+        "ordered",
+        "bypassDocumentValidation",
+        "bypassEmptyTsReplacement",
+        "let",
+        "stmtId",
+        "stmtIds",
+    ],
+    unsupported_fields: &[
+        "encryptionInformation",
+        "isTimeseriesNamespace",
+        "legacyRuntimeConstants",
+    ],
+    op: Op::Delete,
+    kind: "remove",
+    retryable: true,
+    profiles_statements: true,
+    in_transactions: InTransactions::Always,
+    ..Spec::WRITE
+};
+
 impl Command for Delete {
-    fn names(&self) -> &'static [&'static str] {
-        &["delete"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Deletes documents."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "collectionUUID",
-            "deletes",
-            "ordered",
-            "bypassDocumentValidation",
-            "bypassEmptyTsReplacement",
-            "let",
-            "stmtId",
-            "stmtIds",
-        ]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &[
-            "encryptionInformation",
-            "isTimeseriesNamespace",
-            "legacyRuntimeConstants",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::WRITE
-            .counted(Op::Delete)
-            .in_transactions(InTransactions::Always)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,9 +4,9 @@ use frond_bson::{DocBuf, Value};
 use frond_console::history::{Kind, Sample};
 use frond_error::{Error, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 
@@ -16,30 +16,23 @@ const POINTS: usize = 600;
 /// The most samples of a reply.
 const POINTS_MAX: u64 = 4000;
 
-/// Returns what the server has recorded of itself: a sample a second for ten minutes, coarser ones for some days.
 pub struct GetDiagnosticHistory;
 
+const SPEC: Spec = Spec {
+    names: &["getDiagnosticHistory"],
+    doc: "Returns what the server has recorded of itself: each second for ten minutes, each ten seconds for some days. 'after' and 'until' \
+          are dates, 'points' is the most samples; without 'after' these are the newest ones.",
+    fields: &["after", "until", "points"],
+    work: Work::Long,
+    // It may read files.
+    lane: Some(Lane::Maintenance),
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetDiagnosticHistory {
-    fn names(&self) -> &'static [&'static str] {
-        &["getDiagnosticHistory"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Returns what the server has recorded of itself: each second for ten minutes, each ten seconds for some days. 'after' and 'until' \
-         are dates, 'points' is the most samples; without 'after' these are the newest ones."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["after", "until", "points"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            // It may read files.
-            lane: Some(Lane::Maintenance),
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,31 +3,26 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::find::hint;
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::find::hint;
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 
-/// Lists the distinct values of a field.
 pub struct Distinct;
 
+const SPEC: Spec = Spec {
+    names: &["distinct"],
+    doc: "Lists the distinct values of a field.",
+    fields: &["collectionUUID", "key", "query", "hint", "collation"],
+    counts_shapes: true,
+    stable_api: false,
+    in_transactions: InTransactions::Always,
+    ..Spec::READ
+};
+
 impl Command for Distinct {
-    fn names(&self) -> &'static [&'static str] {
-        &["distinct"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the distinct values of a field."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["collectionUUID", "key", "query", "hint", "collation"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::READ
-            .stable(false)
-            .in_transactions(InTransactions::Always)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,34 +3,25 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::cursors;
 use crate::sharding;
 
-/// Drops a collection and its indexes.
 pub struct Drop;
 
+const SPEC: Spec = Spec {
+    names: &["drop"],
+    doc: "Drops a collection and its indexes.",
+    fields: &["collectionUUID"],
+    unsupported_fields: &["encryptedFields"],
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for Drop {
-    fn names(&self) -> &'static [&'static str] {
-        &["drop"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Drops a collection and its indexes."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["collectionUUID"]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["encryptedFields"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG_WRITE
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

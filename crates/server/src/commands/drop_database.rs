@@ -3,29 +3,24 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::cursors;
 use crate::sharding;
 
-/// Drops a database and all its collections.
 pub struct DropDatabase;
 
+const SPEC: Spec = Spec {
+    names: &["dropDatabase"],
+    doc: "Drops a database and all its collections.",
+    on_collection: false,
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for DropDatabase {
-    fn names(&self) -> &'static [&'static str] {
-        &["dropDatabase"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Drops a database and all its collections."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: false,
-            ..Traits::CATALOG_WRITE
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,32 +4,23 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 use frond_store::IndexSelector;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Drops indexes.
 pub struct DropIndexes;
 
+const SPEC: Spec = Spec {
+    names: &["dropIndexes", "deleteIndexes"],
+    doc: "Drops indexes.",
+    fields: &["collectionUUID", "index"],
+    unsupported_fields: &["isTimeseriesNamespace"],
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for DropIndexes {
-    fn names(&self) -> &'static [&'static str] {
-        &["dropIndexes", "deleteIndexes"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Drops indexes."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["collectionUUID", "index"]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["isTimeseriesNamespace"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG_WRITE
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

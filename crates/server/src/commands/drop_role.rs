@@ -4,17 +4,12 @@ use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf, doc};
 use frond_error::Result;
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits, role_checks};
 use crate::access::stored::ROLES;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::role_checks;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-
-/// Removes a role, also from those who have it.
-pub struct DropRole;
-
-/// Removes the roles of a database, also from those who have them.
-pub struct DropAllRolesFromDatabase;
 
 /// Removes the roles that pass a filter, which is also one for their names in other documents. A role that is named must exist.
 fn remove(cx: &mut Context<'_>, name: Option<&UserName>, roles: &Doc) -> Result<u64> {
@@ -29,17 +24,17 @@ fn remove(cx: &mut Context<'_>, name: Option<&UserName>, roles: &Doc) -> Result<
     Ok(removed)
 }
 
+pub struct DropRole;
+
+const DROP_ROLE: Spec = Spec {
+    names: &["dropRole"],
+    doc: "Removes a role, also from those who have it.",
+    ..CHANGES
+};
+
 impl Command for DropRole {
-    fn names(&self) -> &'static [&'static str] {
-        &["dropRole"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Removes a role, also from those who have it."
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &DROP_ROLE
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -54,17 +49,17 @@ impl Command for DropRole {
     }
 }
 
+pub struct DropAllRolesFromDatabase;
+
+const DROP_ALL_ROLES_FROM_DATABASE: Spec = Spec {
+    names: &["dropAllRolesFromDatabase"],
+    doc: "Removes the roles of a database, also from those who have them.",
+    ..CHANGES
+};
+
 impl Command for DropAllRolesFromDatabase {
-    fn names(&self) -> &'static [&'static str] {
-        &["dropAllRolesFromDatabase"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Removes the roles of a database, also from those who have them."
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &DROP_ALL_ROLES_FROM_DATABASE
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,29 +3,23 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits};
 use crate::access::stored::{USERS, user_not_found};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Removes a user.
 pub struct DropUser;
 
-/// Removes the users of a database.
-pub struct DropAllUsersFromDatabase;
+const DROP_USER: Spec = Spec {
+    names: &["dropUser"],
+    doc: "Removes a user.",
+    ..CHANGES
+};
 
 impl Command for DropUser {
-    fn names(&self) -> &'static [&'static str] {
-        &["dropUser"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Removes a user."
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &DROP_USER
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -42,17 +36,17 @@ impl Command for DropUser {
     }
 }
 
+pub struct DropAllUsersFromDatabase;
+
+const DROP_ALL_USERS_FROM_DATABASE: Spec = Spec {
+    names: &["dropAllUsersFromDatabase"],
+    doc: "Removes the users of a database.",
+    ..CHANGES
+};
+
 impl Command for DropAllUsersFromDatabase {
-    fn names(&self) -> &'static [&'static str] {
-        &["dropAllUsersFromDatabase"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Removes the users of a database."
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &DROP_ALL_USERS_FROM_DATABASE
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

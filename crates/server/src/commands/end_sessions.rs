@@ -3,31 +3,26 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::sessions::SessionId;
 use crate::transactions;
 
-/// Ends logical sessions and closes their cursors.
 pub struct EndSessions;
 
+const SPEC: Spec = Spec {
+    names: &["endSessions"],
+    doc: "Ends logical sessions and closes their cursors.",
+    // The Node.js driver sends `w: 0` when it closes, and ignores errors.
+    fields: &["writeConcern"],
+    stable_api: true,
+    ..Spec::CHEAP
+};
+
 impl Command for EndSessions {
-    fn names(&self) -> &'static [&'static str] {
-        &["endSessions"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Ends logical sessions and closes their cursors."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // The Node.js driver sends `w: 0` when it closes, and ignores errors.
-        &["writeConcern"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.stable(true)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -10,13 +10,11 @@ use frond_store::{
     views,
 };
 
-use super::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
-use super::{
-    Command, Traits, aggregate, count, delete, find, find_and_modify, map_reduce, proper_name,
-    update, watch,
-};
 use crate::arguments::{Arguments, declines};
 use crate::authorization::{Needs, Requested};
+use crate::commands::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
+use crate::commands::spec::{Command, Spec};
+use crate::commands::{aggregate, count, delete, find, find_and_modify, map_reduce, update, watch};
 use crate::context::{Context, unsupported_option};
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::reply::push_count;
@@ -24,27 +22,19 @@ use crate::reply::push_count;
 /// The size from which an explanation leaves parts out, so that its last fields still fit into a reply.
 const EXPLAIN_BYTES_MAX: usize = DOCUMENT_BYTES_MAX - (10 << 10);
 
-/// Shows how a command would find its documents.
 pub struct Explain;
 
+const SPEC: Spec = Spec {
+    names: &["explain"],
+    doc: "Shows how a command would find its documents.",
+    fields: &["verbosity"],
+    on_collection: false,
+    ..Spec::READ
+};
+
 impl Command for Explain {
-    fn names(&self) -> &'static [&'static str] {
-        &["explain"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows how a command would find its documents."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["verbosity"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: false,
-            ..Traits::READ
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -53,7 +43,7 @@ impl Command for Explain {
             .doc_field("explain")?
             .ok_or_else(|| args.missing("explain"))?;
         let command = explained(inner)?;
-        command.needs(&request.inner(proper_name(command), inner))
+        command.needs(&request.inner(command.spec().name(), inner))
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
@@ -90,10 +80,12 @@ fn explained(inner: &Doc) -> Result<&'static dyn Command> {
         "mapReduce",
         "update",
     ];
-    let found = inner.first().and_then(|(name, _)| super::find(name));
+    let found = inner
+        .first()
+        .and_then(|(name, _)| crate::commands::find(name));
     found
         .map(|(_, command)| command)
-        .filter(|command| EXPLAINED.contains(&proper_name(*command)))
+        .filter(|command| EXPLAINED.contains(&command.spec().name()))
         .ok_or_else(|| unknown(inner))
 }
 
@@ -109,9 +101,9 @@ fn unknown(inner: &Doc) -> Error {
 pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Result<DocBuf> {
     let (_, target) = inner.first().unwrap_or(("", Value::Null));
     let command = explained(inner)?;
-    let proper = proper_name(command);
+    let proper = command.spec().name();
     let args = Arguments::new(proper, inner);
-    check_fields(command, &args, inner)?;
+    check_fields(command.spec(), &args, inner)?;
     let variables = args.variables()?;
     let variables = variables.as_deref();
     if proper == "aggregate" {
@@ -507,7 +499,7 @@ pub fn finish(cx: &Context<'_>, command: &Doc, reply: &mut DocBuf) {
 }
 
 /// The fields of the inner command are as strict as those of the command itself.
-fn check_fields(command: &dyn Command, args: &Arguments<'_>, inner: &Doc) -> Result<()> {
+fn check_fields(spec: &Spec, args: &Arguments<'_>, inner: &Doc) -> Result<()> {
     const COMMON: [&str; 8] = [
         "$db",
         "comment",
@@ -520,13 +512,13 @@ fn check_fields(command: &dyn Command, args: &Arguments<'_>, inner: &Doc) -> Res
     ];
     args.each_once()?;
     for (name, value) in inner.iter().skip(1) {
-        if command.fields().contains(&name) {
+        if spec.has_field(name) {
             continue;
         }
-        if command.unsupported_fields().contains(&name) && !declines(&value) {
-            return Err(unsupported_option(proper_name(command), name));
+        if spec.unsupported_fields.contains(&name) && !declines(&value) {
+            return Err(unsupported_option(spec.name(), name));
         }
-        if !COMMON.contains(&name) && !command.unsupported_fields().contains(&name) {
+        if !COMMON.contains(&name) && !spec.unsupported_fields.contains(&name) {
             return Err(args.unknown(name));
         }
     }

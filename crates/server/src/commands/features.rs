@@ -3,28 +3,22 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Lists the features of this build.
 pub struct Features;
 
+const SPEC: Spec = Spec {
+    names: &["features"],
+    doc: "Lists the features of this build.",
+    fields: &["oidReset"],
+    ..Spec::CHEAP
+};
+
 impl Command for Features {
-    fn names(&self) -> &'static [&'static str] {
-        &["features"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the features of this build."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["oidReset"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -5,39 +5,29 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_query::Md5;
 use frond_store::{FindRequest, Namespace};
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 
-/// Computes the MD5 sum of a file in GridFS.
 pub struct FileMd5;
 
+const SPEC: Spec = Spec {
+    names: &["filemd5"],
+    doc: "Computes the MD5 sum of a file in GridFS.",
+    fields: &["root"],
+    // Sent only between servers of a cluster.
+    unsupported_fields: &["partialOk", "md5state"],
+    work: Work::Long,
+    on_collection: false,
+    stable_api: false,
+    ..Spec::READ
+};
+
 impl Command for FileMd5 {
-    fn names(&self) -> &'static [&'static str] {
-        &["filemd5"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Computes the MD5 sum of a file in GridFS."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["root"]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        // Sent only between servers of a cluster.
-        &["partialOk", "md5state"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: false,
-            work: Work::Long,
-            ..Traits::READ.stable(false)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

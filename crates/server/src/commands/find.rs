@@ -4,9 +4,9 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{FindRequest, Namespace};
 
-use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::fail_points::SwitchName;
@@ -15,28 +15,22 @@ use crate::reply::{BatchOptions, first_batch};
 /// Bytes of a reply with one document, so that its buffer rarely grows.
 const BY_ID_BYTES: usize = 512;
 
-/// Finds documents.
 pub struct Find;
 
+const SPEC: Spec = Spec {
+    names: &["find"],
+    doc: "Finds documents.",
+    fields: FIELDS,
+    unsupported_fields: UNSUPPORTED_FIELDS,
+    kind: "query",
+    counts_shapes: true,
+    in_transactions: InTransactions::Always,
+    ..Spec::READ
+};
+
 impl Command for Find {
-    fn names(&self) -> &'static [&'static str] {
-        &["find"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Finds documents."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        FIELDS
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        UNSUPPORTED_FIELDS
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::READ.in_transactions(InTransactions::Always)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,54 +4,47 @@ use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, FindAndModifyOutcome, FindAndModifyRequest, Recording};
 
-use super::find::hint;
-use super::write::{self, bypass_validation, keep_empty_timestamps};
-use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, ActionSet, Needs, Requested};
+use crate::commands::find::hint;
+use crate::commands::spec::{Command, InTransactions, Spec};
+use crate::commands::write::{self, bypass_validation, keep_empty_timestamps};
 use crate::context::Context;
 use crate::metrics::Op;
 use crate::sessions::Recorded;
 use crate::statements::Statements;
 
-/// Updates or removes one document and returns it.
 pub struct FindAndModify;
 
+const SPEC: Spec = Spec {
+    names: &["findAndModify", "findandmodify"],
+    doc: "Updates or removes one document and returns it.",
+    fields: &[
+        "collectionUUID",
+        "query",
+        "sort",
+        "remove",
+        "update",
+        "new",
+        "fields",
+        "upsert",
+        "arrayFilters",
+        "hint",
+        "let",
+        "collation",
+        "bypassDocumentValidation",
+        "bypassEmptyTsReplacement",
+        "stmtId",
+    ],
+    unsupported_fields: &["encryptionInformation", "legacyRuntimeConstants"],
+    retryable: true,
+    in_transactions: InTransactions::Always,
+    ..Spec::WRITE
+};
+
 impl Command for FindAndModify {
-    fn names(&self) -> &'static [&'static str] {
-        &["findAndModify", "findandmodify"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Updates or removes one document and returns it."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "collectionUUID",
-            "query",
-            "sort",
-            "remove",
-            "update",
-            "new",
-            "fields",
-            "upsert",
-            "arrayFilters",
-            "hint",
-            "let",
-            "collation",
-            "bypassDocumentValidation",
-            "bypassEmptyTsReplacement",
-            "stmtId",
-        ]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["encryptionInformation", "legacyRuntimeConstants"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::WRITE.in_transactions(InTransactions::Always)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -5,41 +5,31 @@ use std::time::Duration;
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 
 /// How long a lock waits for the writes that have begun, unless the client says.
 const LOCK_WAIT_MS: i64 = 90_000;
 
-/// Syncs the journal and writes a checkpoint.
 pub struct Fsync;
 
-/// Ends what `fsync` with `lock` began.
-pub struct FsyncUnlock;
+const FSYNC: Spec = Spec {
+    names: &["fsync"],
+    doc: "Syncs the journal and writes a checkpoint; with `lock: true` writes wait until `fsyncUnlock`, and the data files can be \
+          copied.",
+    fields: &["lock", "async", "fsyncLockAcquisitionTimeoutMillis"],
+    work: Work::Long,
+    // Without a ticket: others may be held by writes that wait for the end of a lock.
+    lane: None,
+    admin_only: true,
+    ..Spec::CHEAP
+};
 
 impl Command for Fsync {
-    fn names(&self) -> &'static [&'static str] {
-        &["fsync"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Syncs the journal and writes a checkpoint; with `lock: true` writes wait until `fsyncUnlock`, and the data files can be \
-         copied."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["lock", "async", "fsyncLockAcquisitionTimeoutMillis"]
-    }
-
-    fn traits(&self) -> Traits {
-        // Without a ticket: others may be held by writes that wait for the end of a lock.
-        Traits {
-            work: Work::Long,
-            ..Traits::CHEAP
-        }
-        .admin()
+    fn spec(&self) -> &'static Spec {
+        &FSYNC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -74,21 +64,19 @@ impl Command for Fsync {
     }
 }
 
+pub struct FsyncUnlock;
+
+const FSYNC_UNLOCK: Spec = Spec {
+    names: &["fsyncUnlock"],
+    doc: "Ends a lock of `fsync`: each lock needs one unlock.",
+    work: Work::Long,
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for FsyncUnlock {
-    fn names(&self) -> &'static [&'static str] {
-        &["fsyncUnlock"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Ends a lock of `fsync`: each lock needs one unlock."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            ..Traits::CHEAP
-        }
-        .admin()
+    fn spec(&self) -> &'static Spec {
+        &FSYNC_UNLOCK
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

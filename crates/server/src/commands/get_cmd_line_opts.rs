@@ -3,25 +3,23 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::settings::{SHOWN, SettingValue, Settings};
 
-/// Shows the settings that the operator gave.
 pub struct GetCmdLineOpts;
 
+const SPEC: Spec = Spec {
+    names: &["getCmdLineOpts"],
+    doc: "Shows the settings that the operator gave.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetCmdLineOpts {
-    fn names(&self) -> &'static [&'static str] {
-        &["getCmdLineOpts"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows the settings that the operator gave."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

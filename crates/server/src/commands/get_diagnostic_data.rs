@@ -3,29 +3,26 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
-use super::{Command, Traits, server_status};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::clock::now_ms;
+use crate::commands::server_status;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 
-/// Reports the counters of the server as a sample of diagnostic data.
 pub struct GetDiagnosticData;
 
+const SPEC: Spec = Spec {
+    names: &["getDiagnosticData"],
+    doc: "Reports the counters of the server as a sample of diagnostic data, taken now.",
+    work: Work::Long,
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetDiagnosticData {
-    fn names(&self) -> &'static [&'static str] {
-        &["getDiagnosticData"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reports the counters of the server as a sample of diagnostic data, taken now."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

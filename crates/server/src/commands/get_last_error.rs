@@ -3,37 +3,29 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use frond_store::Durability;
 
 use crate::concern::WriteConcern;
 
-/// Reports the result of the last write on this connection.
 pub struct GetLastError;
 
+const SPEC: Spec = Spec {
+    names: &["getLastError", "getlasterror"],
+    doc: "Reports the result of the last write on this connection.",
+    fields: &["w", "j", "fsync", "wtimeout", "wElectionId", "wOpTime"],
+    work: Work::Long,
+    lane: Some(Lane::Maintenance),
+    keeps_last_error: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetLastError {
-    fn names(&self) -> &'static [&'static str] {
-        &["getLastError", "getlasterror"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reports the result of the last write on this connection."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["w", "j", "fsync", "wtimeout", "wElectionId", "wOpTime"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Maintenance),
-            keeps_last_error: true,
-            ..Traits::CHEAP
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,24 +3,22 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Returns the last lines of the log, or the warnings since the start.
 pub struct GetLog;
 
+const SPEC: Spec = Spec {
+    names: &["getLog"],
+    doc: "Returns the last lines of the log, or the warnings since the start.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetLog {
-    fn names(&self) -> &'static [&'static str] {
-        &["getLog"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Returns the last lines of the log, or the warnings since the start."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -8,8 +8,8 @@ use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::TailSignal;
 
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::fail_points::SwitchName;
@@ -19,34 +19,24 @@ use crate::reply::CursorBatch;
 use crate::reply_room::ReplyRoom;
 use crate::sharding;
 
-/// Fetches the next batch of a cursor.
 pub struct GetMore;
 
+const SPEC: Spec = Spec {
+    names: &["getMore"],
+    doc: "Fetches the next batch of a cursor.",
+    fields: &["collection", "batchSize"],
+    unsupported_fields: &["term", "lastKnownCommittedOpTime"],
+    op: Op::GetMore,
+    kind: "getmore",
+    on_collection: false,
+    in_transactions: InTransactions::Always,
+    max_time_is_wait: true,
+    ..Spec::READ
+};
+
 impl Command for GetMore {
-    fn names(&self) -> &'static [&'static str] {
-        &["getMore"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Fetches the next batch of a cursor."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["collection", "batchSize"]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["term", "lastKnownCommittedOpTime"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: false,
-            max_time_is_wait: true,
-            ..Traits::READ
-                .counted(Op::GetMore)
-                .in_transactions(InTransactions::Always)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

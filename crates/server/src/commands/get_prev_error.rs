@@ -3,27 +3,22 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Reports the last error on this connection and how many operations ago it was.
 pub struct GetPrevError;
 
+const SPEC: Spec = Spec {
+    names: &["getPrevError", "getpreverror"],
+    doc: "Reports the last error on this connection and how many operations ago it was.",
+    keeps_last_error: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetPrevError {
-    fn names(&self) -> &'static [&'static str] {
-        &["getPrevError", "getpreverror"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reports the last error on this connection and how many operations ago it was."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            keeps_last_error: true,
-            ..Traits::CHEAP
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

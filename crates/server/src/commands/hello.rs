@@ -7,11 +7,11 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::check_database_name;
 use frond_wire::{Compressor, MAX_MESSAGE_BYTES};
 
-use super::{Command, InTransactions, Traits};
 use crate::arguments::{Arguments, whole};
 use crate::authentication::{log_in_by_certificate, sasl_start, supported_mechanisms};
 use crate::authorization::{Needs, Requested};
 use crate::clock::now_ms;
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::limits::{DOCUMENT_BYTES_MAX, WRITE_BATCH_MAX};
 use crate::log::Component;
@@ -30,27 +30,22 @@ const CLIENT_BYTES_MAX: usize = 512;
 /// Most bytes of an application name.
 const APPLICATION_BYTES_MAX: usize = 128;
 
-/// The handshake: describes the server and its limits.
 pub struct Hello;
 
+const SPEC: Spec = Spec {
+    names: &["hello", "isMaster", "ismaster"],
+    doc: "The handshake: describes the server and its limits.",
+    stable_api: true,
+    in_transactions: InTransactions::Later,
+    // A newer driver may send fields that are unknown today.
+    takes_any_field: true,
+    secrets: &["speculativeAuthenticate"],
+    ..Spec::CHEAP
+};
+
 impl Command for Hello {
-    fn names(&self) -> &'static [&'static str] {
-        &["hello", "isMaster", "ismaster"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "The handshake: describes the server and its limits."
-    }
-
-    fn traits(&self) -> Traits {
-        // A newer driver may send fields that are unknown today.
-        Traits {
-            takes_any_field: true,
-            ..Traits::CHEAP
-                .stable(true)
-                .in_transactions(InTransactions::Later)
-                .with_secrets(&["speculativeAuthenticate"])
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

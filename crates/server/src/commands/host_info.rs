@@ -3,26 +3,23 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::memory::{machine_bytes, usable_bytes};
 
-/// Describes the machine that the server runs on.
 pub struct HostInfo;
 
+const SPEC: Spec = Spec {
+    names: &["hostInfo", "hostinfo"],
+    doc: "Describes the machine that the server runs on.",
+    ..Spec::CHEAP
+};
+
 impl Command for HostInfo {
-    fn names(&self) -> &'static [&'static str] {
-        &["hostInfo", "hostinfo"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Describes the machine that the server runs on."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

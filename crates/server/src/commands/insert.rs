@@ -4,46 +4,39 @@ use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
 use frond_store::{Durability, InsertOptions, InsertRecording, Namespace};
 
-use super::write::{self, Batch, WriteOptions};
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, InTransactions, Spec};
+use crate::commands::write::{self, Batch, WriteOptions};
 use crate::context::Context;
 use crate::metrics::Op;
 use crate::reply::{WriteErrors, push_count};
 use crate::sessions::{Recorded, RetryableWrite};
 
-/// Inserts documents.
 pub struct Insert;
 
+const SPEC: Spec = Spec {
+    names: &["insert"],
+    doc: "Inserts documents.",
+    fields: &[
+        "collectionUUID",
+        "documents",
+        "ordered",
+        "bypassDocumentValidation",
+        "bypassEmptyTsReplacement",
+        "stmtId",
+        "stmtIds",
+    ],
+    unsupported_fields: &["encryptionInformation", "isTimeseriesNamespace"],
+    op: Op::Insert,
+    kind: "insert",
+    retryable: true,
+    in_transactions: InTransactions::Always,
+    ..Spec::WRITE
+};
+
 impl Command for Insert {
-    fn names(&self) -> &'static [&'static str] {
-        &["insert"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Inserts documents."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "collectionUUID",
-            "documents",
-            "ordered",
-            "bypassDocumentValidation",
-            "bypassEmptyTsReplacement",
-            "stmtId",
-            "stmtIds",
-        ]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["encryptionInformation", "isTimeseriesNamespace"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::WRITE
-            .counted(Op::Insert)
-            .in_transactions(InTransactions::Always)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,24 +3,21 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Reads all users and roles anew when they are needed next.
 pub struct InvalidateUserCache;
 
+const SPEC: Spec = Spec {
+    names: &["invalidateUserCache"],
+    doc: "Reads all users and roles anew when they are needed next.",
+    ..Spec::CHEAP
+};
+
 impl Command for InvalidateUserCache {
-    fn names(&self) -> &'static [&'static str] {
-        &["invalidateUserCache"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reads all users and roles anew when they are needed next."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,27 +3,24 @@
 use frond_bson::{Doc, DocBuf};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested, UserName};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::sessions::SessionOwner;
 use crate::transactions;
 
-/// Aborts the transactions of all logical sessions, and ends their cursors and their operations.
 pub struct KillAllSessions;
 
+const SPEC: Spec = Spec {
+    names: &["killAllSessions"],
+    doc: "Aborts the transactions of all logical sessions, and ends their cursors and their operations.",
+    ..Spec::CHEAP
+};
+
 impl Command for KillAllSessions {
-    fn names(&self) -> &'static [&'static str] {
-        &["killAllSessions"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Aborts the transactions of all logical sessions, and ends their cursors and their operations."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,29 +3,26 @@
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, ActionSet, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::{Context, unsupported_option};
 use crate::sessions::{SessionId, SessionOwner};
 use crate::transactions;
 
-/// Aborts the transactions of the logical sessions that match a pattern, and ends their cursors and their operations.
-pub struct KillAllSessionsByPattern;
-
 const NAME: &str = "killAllSessionsByPattern";
 
+pub struct KillAllSessionsByPattern;
+
+const SPEC: Spec = Spec {
+    names: &[NAME],
+    doc: "Aborts the transactions of the logical sessions that match a pattern, and ends their cursors and their operations.",
+    ..Spec::CHEAP
+};
+
 impl Command for KillAllSessionsByPattern {
-    fn names(&self) -> &'static [&'static str] {
-        &[NAME]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Aborts the transactions of the logical sessions that match a pattern, and ends their cursors and their operations."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,33 +3,25 @@
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::Result;
 
-use super::{Command, InTransactions, Traits};
 use crate::authorization::{Action, Needs, Place, Requested, split};
+use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 
-/// Closes cursors.
 pub struct KillCursors;
 
+const SPEC: Spec = Spec {
+    names: &["killCursors"],
+    doc: "Closes cursors.",
+    fields: &["cursors"],
+    on_collection: true,
+    stable_api: true,
+    in_transactions: InTransactions::Later,
+    ..Spec::CHEAP
+};
+
 impl Command for KillCursors {
-    fn names(&self) -> &'static [&'static str] {
-        &["killCursors"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Closes cursors."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["cursors"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: true,
-            ..Traits::CHEAP
-                .stable(true)
-                .in_transactions(InTransactions::Later)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

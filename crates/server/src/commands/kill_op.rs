@@ -3,33 +3,26 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::arguments::whole;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Interrupts an operation.
 pub struct KillOp;
 
+const SPEC: Spec = Spec {
+    names: &["killOp"],
+    doc: "Interrupts an operation.",
+    fields: &["op"],
+    admin_only: true,
+    // As in MongoDB, whose error for a missing `op` says more to who names it otherwise.
+    takes_any_field: true,
+    ..Spec::CHEAP
+};
+
 impl Command for KillOp {
-    fn names(&self) -> &'static [&'static str] {
-        &["killOp"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Interrupts an operation."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["op"]
-    }
-
-    fn traits(&self) -> Traits {
-        // As in MongoDB, whose error for a missing `op` says more to who names it otherwise.
-        Traits {
-            takes_any_field: true,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,26 +3,23 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::end_sessions::session_list;
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::end_sessions::session_list;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::transactions;
 
-/// Aborts the transactions of logical sessions, and ends their cursors and their operations.
 pub struct KillSessions;
 
+const SPEC: Spec = Spec {
+    names: &["killSessions"],
+    doc: "Aborts the transactions of logical sessions, and ends their cursors and their operations.",
+    ..Spec::CHEAP
+};
+
 impl Command for KillSessions {
-    fn names(&self) -> &'static [&'static str] {
-        &["killSessions"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Aborts the transactions of logical sessions, and ends their cursors and their operations."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,30 +4,24 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, Result};
 use frond_store::{CollectionInfo, CollectionKind};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::reply::{BatchOptions, first_batch};
 
-/// Lists the collections of a database.
 pub struct ListCollections;
 
+const SPEC: Spec = Spec {
+    names: &["listCollections"],
+    doc: "Lists the collections of a database.",
+    fields: &["filter", "cursor", "nameOnly", "authorizedCollections"],
+    ..Spec::CATALOG
+};
+
 impl Command for ListCollections {
-    fn names(&self) -> &'static [&'static str] {
-        &["listCollections"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the collections of a database."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["filter", "cursor", "nameOnly", "authorizedCollections"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

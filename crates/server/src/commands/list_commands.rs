@@ -3,25 +3,22 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{COMMANDS, proper_name, requires_login};
-use super::{Command, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
+use crate::commands::{COMMANDS, requires_login};
 use crate::context::Context;
 
-/// Lists the commands.
 pub struct ListCommands;
 
+const SPEC: Spec = Spec {
+    names: &["listCommands"],
+    doc: "Lists the commands.",
+    ..Spec::CHEAP
+};
+
 impl Command for ListCommands {
-    fn names(&self) -> &'static [&'static str] {
-        &["listCommands"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the commands."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -31,23 +28,23 @@ impl Command for ListCommands {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let mut commands: Vec<(usize, &dyn Command)> =
             COMMANDS.iter().copied().enumerate().collect();
-        commands.sort_by_key(|(_, command)| proper_name(*command));
+        commands.sort_by_key(|(_, command)| command.spec().name());
         let mut reply = DocBuf::new();
         reply.push_doc("commands", |list| {
             for (index, command) in commands {
-                let traits = command.traits();
-                list.push_doc(proper_name(command), |entry| {
-                    entry.push("help", command.doc());
+                let spec = command.spec();
+                list.push_doc(spec.name(), |entry| {
+                    entry.push("help", spec.doc);
                     entry.push("requiresAuth", requires_login(cx.server, index));
                     entry.push("secondaryOk", true);
-                    entry.push("adminOnly", traits.admin_only);
+                    entry.push("adminOnly", spec.admin_only);
                     entry.push_array("apiVersions", |versions| {
-                        if traits.stable_api {
+                        if spec.stable_api {
                             versions.push("1");
                         }
                     });
                     entry.push_array("aliases", |aliases| {
-                        for alias in command.names().iter().skip(1) {
+                        for alias in spec.names.iter().skip(1) {
                             aliases.push(*alias);
                         }
                     });

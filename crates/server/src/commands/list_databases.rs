@@ -4,29 +4,24 @@ use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 use frond_store::DatabaseInfo;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Lists the databases and their sizes.
 pub struct ListDatabases;
 
+const SPEC: Spec = Spec {
+    names: &["listDatabases"],
+    doc: "Lists the databases and their sizes.",
+    // Without authorization, every database is visible.
+    fields: &["nameOnly", "filter", "authorizedDatabases"],
+    admin_only: true,
+    ..Spec::CATALOG
+};
+
 impl Command for ListDatabases {
-    fn names(&self) -> &'static [&'static str] {
-        &["listDatabases"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the databases and their sizes."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // Without authorization, every database is visible.
-        &["nameOnly", "filter", "authorizedDatabases"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG.admin()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,41 +3,30 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::cursors::Cursor;
 use crate::reply::{BatchOptions, first_batch};
 
-/// Lists the indexes of a collection.
 pub struct ListIndexes;
 
+const SPEC: Spec = Spec {
+    names: &["listIndexes"],
+    doc: "Lists the indexes of a collection.",
+    fields: &["cursor"],
+    unsupported_fields: &[
+        "includeBuildUUIDs",
+        "includeIndexBuildInfo",
+        "isTimeseriesNamespace",
+    ],
+    on_collection: true,
+    ..Spec::CATALOG
+};
+
 impl Command for ListIndexes {
-    fn names(&self) -> &'static [&'static str] {
-        &["listIndexes"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the indexes of a collection."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["cursor"]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &[
-            "includeBuildUUIDs",
-            "includeIndexBuildInfo",
-            "isTimeseriesNamespace",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: true,
-            ..Traits::CATALOG
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

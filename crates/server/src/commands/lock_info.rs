@@ -6,12 +6,9 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-
-/// Shows who holds locks, and who waits for them.
-pub struct LockInfo;
 
 fn request(mode: &str, client: &DocBuf) -> DocBuf {
     doc! {
@@ -24,22 +21,20 @@ fn request(mode: &str, client: &DocBuf) -> DocBuf {
     }
 }
 
+pub struct LockInfo;
+
+const SPEC: Spec = Spec {
+    names: &["lockInfo"],
+    doc: "Shows which operations hold or await the lock of `fsync`, and with which mode.",
+    // No lock has details that are left out.
+    fields: &["includeStorageEngineInfo"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for LockInfo {
-    fn names(&self) -> &'static [&'static str] {
-        &["lockInfo"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows which operations hold or await the lock of `fsync`, and with which mode."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // No lock has details that are left out.
-        &["includeStorageEngineInfo"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,24 +3,22 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Begins a new log file.
 pub struct LogRotate;
 
+const SPEC: Spec = Spec {
+    names: &["logRotate"],
+    doc: "Begins a new log file.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for LogRotate {
-    fn names(&self) -> &'static [&'static str] {
-        &["logRotate"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Begins a new log file."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,25 +3,23 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authentication::log_out;
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Ends the login of this connection as a user of the database.
 pub struct Logout;
 
+const SPEC: Spec = Spec {
+    names: &["logout"],
+    doc: "Ends the login of this connection as a user of the database.",
+    on_external: true,
+    ..Spec::CHEAP
+};
+
 impl Command for Logout {
-    fn names(&self) -> &'static [&'static str] {
-        &["logout"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Ends the login of this connection as a user of the database."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.external()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

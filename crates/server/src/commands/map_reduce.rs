@@ -9,10 +9,10 @@ use frond_store::{
     AggregateRequest, Durability, Namespace, allow_internal_stages, scripts_disabled,
 };
 
-use super::write::bypass_validation;
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::spec::{Command, Spec};
+use crate::commands::write::bypass_validation;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::exec::Work;
@@ -22,38 +22,33 @@ use crate::reply_room::ReplyRoom;
 /// Makes keys and values of documents by a function, and one value of the values of each key by another one.
 pub struct MapReduce;
 
+const SPEC: Spec = Spec {
+    names: &["mapReduce", "mapreduce"],
+    doc: "Groups documents by functions of JavaScript.",
+    fields: &[
+        "map",
+        "reduce",
+        "out",
+        "query",
+        "sort",
+        "limit",
+        "finalize",
+        "scope",
+        "jsMode",
+        "verbose",
+        "bypassDocumentValidation",
+        "collation",
+    ],
+    op: Op::Command,
+    work: Work::Long,
+    writes: true,
+    stable_api: false,
+    ..Spec::READ
+};
+
 impl Command for MapReduce {
-    fn names(&self) -> &'static [&'static str] {
-        &["mapReduce", "mapreduce"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Groups documents by functions of JavaScript."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "map",
-            "reduce",
-            "out",
-            "query",
-            "sort",
-            "limit",
-            "finalize",
-            "scope",
-            "jsMode",
-            "verbose",
-            "bypassDocumentValidation",
-            "collation",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            writes: true,
-            work: Work::Long,
-            ..Traits::READ.stable(false).counted(Op::Command)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

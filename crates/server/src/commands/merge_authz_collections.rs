@@ -7,16 +7,13 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
 use frond_store::{FindRequest, Namespace};
 
-use super::access_fields::CHANGES;
-use super::{Command, Traits};
 use crate::access::change::Changing;
 use crate::access::stored::{self, Place, ROLES, USERS};
 use crate::authorization::{Action, ActionSet, Needs, Place as On, Requested, split};
+use crate::commands::access_fields::CHANGES;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::log::{Component, Severity};
-
-/// Copies users and roles out of collections into which `mongorestore` has put them.
-pub struct MergeAuthzCollections;
 
 /// The fields that name such collections, and what is in them.
 const SOURCES: [(&str, &Place); 2] = [
@@ -24,21 +21,19 @@ const SOURCES: [(&str, &Place); 2] = [
     ("tempRolesCollection", &ROLES),
 ];
 
+pub struct MergeAuthzCollections;
+
+const SPEC: Spec = Spec {
+    names: &["_mergeAuthzCollections"],
+    doc: "Copies users and roles out of collections into which mongorestore has put them.",
+    fields: &["db", "drop", "tempRolesCollection", "tempUsersCollection"],
+    admin_only: true,
+    ..CHANGES
+};
+
 impl Command for MergeAuthzCollections {
-    fn names(&self) -> &'static [&'static str] {
-        &["_mergeAuthzCollections"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Copies users and roles out of collections into which mongorestore has put them."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["db", "drop", "tempRolesCollection", "tempUsersCollection"]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES.admin()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

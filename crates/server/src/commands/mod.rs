@@ -1,16 +1,12 @@
-//! The commands. Each one, or each family, is a file with one struct: its names, its description, its fields, its
-//! implementation, and its tests. [`COMMANDS`] lists them; adding a command touches its file and that list.
+//! The commands. Each one, or a few that belong together, is a file: its specification, its implementation, and its tests.
+//! [`COMMANDS`] lists them.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
 use frond_bson::DocBuf;
-use frond_error::Result;
 
 use crate::authorization::{Needs, Requested};
-use crate::context::Context;
-use crate::exec::{Lane, Work};
-use crate::metrics::{Class, Op};
 use crate::state::Server;
 
 pub mod abort_transaction;
@@ -111,6 +107,7 @@ pub mod server_status;
 pub mod set_feature_compatibility_version;
 pub mod sharding;
 pub mod shutdown;
+pub mod spec;
 pub mod start_session;
 mod statement_record;
 pub mod top;
@@ -124,6 +121,8 @@ pub mod validate_db_metadata;
 pub mod watch;
 pub mod whatsmyuri;
 mod write;
+
+pub use spec::{Command, InTransactions, Spec, Traits};
 
 #[cfg(test)]
 mod needs_tests;
@@ -271,188 +270,19 @@ pub static COMMANDS: &[&dyn Command] = &[
     &whatsmyuri::WhatsMyUri,
 ];
 
-/// A command.
-pub trait Command: Send + Sync {
-    /// Its names, the proper one first. Names are compared exactly; the other spellings that MongoDB
-    /// accepts (`ismaster`, `findandmodify`) are listed.
-    fn names(&self) -> &'static [&'static str];
-
-    /// What it does, in one line.
-    fn doc(&self) -> &'static str;
-
-    /// The fields it accepts, besides its name and the fields that all commands share.
-    fn fields(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Fields that MongoDB's command accepts and this one does not: an error names them.
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// How the dispatcher treats it.
-    fn traits(&self) -> Traits;
-
-    /// What its client needs. It is asked before anything is done, and only if the server checks authorization, so it
-    /// must not have an effect. A command that is malformed may be described as what it would do at most.
-    ///
-    /// # Errors
-    /// If it cannot be said what the command touches. The command is not run then.
-    fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>>;
-
-    /// Runs it. The reply is without `ok`.
-    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf>;
-}
-
-/// What the dispatcher needs to know of a command.
-#[derive(Clone, Copy, Debug)]
-pub struct Traits {
-    /// For `opLatencies` and `top`.
-    pub class: Class,
-    /// For `opcounters`. Writes count their own statements, so for them it is only used by `top`.
-    pub op: Op,
-    /// How long it may keep its thread.
-    pub work: Work,
-    /// Whose tickets it needs, if any.
-    pub lane: Option<Lane>,
-    /// Whether it runs on the database `admin` only.
-    pub admin_only: bool,
-    /// Whether it is part of MongoDB's Stable API, version 1.
-    pub stable_api: bool,
-    /// Whether unknown fields are accepted, as for a handshake.
-    pub takes_any_field: bool,
-    /// Whether its first field names a collection.
-    pub on_collection: bool,
-    /// Whether a later `getLastError` still reports the write before this command.
-    pub keeps_last_error: bool,
-    /// Whether it accepts a write concern.
-    pub writes: bool,
-    /// Whether it may be a statement of a transaction.
-    pub in_transactions: InTransactions,
-    /// Fields that hold secrets. They are shown nowhere: not in `currentOp`, not in the log.
-    pub secrets: &'static [&'static str],
-    /// Whether it may run on `$external`, the database of users that another authority vouches for.
-    pub on_external: bool,
-    /// Whether `maxTimeMS` says how long it waits for documents, and does not limit its work.
-    pub max_time_is_wait: bool,
-}
-
-/// Whether a command may be a statement of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InTransactions {
-    /// It may not.
-    Never,
-    /// It may, but not be the first one.
-    Later,
-    /// It may.
-    Always,
-}
-
-impl Traits {
-    /// Reads memory only.
-    pub const CHEAP: Traits = Traits {
-        class: Class::Command,
-        op: Op::Command,
-        work: Work::Instant,
-        lane: None,
-        admin_only: false,
-        stable_api: false,
-        takes_any_field: false,
-        on_collection: false,
-        keeps_last_error: false,
-        writes: false,
-        in_transactions: InTransactions::Never,
-        secrets: &[],
-        on_external: false,
-        max_time_is_wait: false,
-    };
-
-    /// Reads documents of a collection.
-    pub const READ: Traits = Traits {
-        class: Class::Read,
-        op: Op::Query,
-        work: Work::Short,
-        lane: Some(Lane::Read),
-        on_collection: true,
-        stable_api: true,
-        ..Traits::CHEAP
-    };
-
-    /// Changes documents of a collection.
-    pub const WRITE: Traits = Traits {
-        class: Class::Write,
-        op: Op::Command,
-        lane: Some(Lane::Write),
-        writes: true,
-        ..Traits::READ
-    };
-
-    /// Reads the catalog.
-    pub const CATALOG: Traits = Traits {
-        work: Work::Long,
-        lane: Some(Lane::Read),
-        stable_api: true,
-        ..Traits::CHEAP
-    };
-
-    /// Changes the catalog.
-    pub const CATALOG_WRITE: Traits = Traits {
-        lane: Some(Lane::Maintenance),
-        writes: true,
-        on_collection: true,
-        ..Traits::CATALOG
-    };
-
-    /// The same, but only on the database `admin`.
-    pub const fn admin(mut self) -> Traits {
-        self.admin_only = true;
-        self
-    }
-
-    /// The same, as part of the Stable API or not.
-    pub const fn stable(mut self, stable: bool) -> Traits {
-        self.stable_api = stable;
-        self
-    }
-
-    /// The same, as a statement that transactions may have.
-    pub const fn in_transactions(mut self, allowed: InTransactions) -> Traits {
-        self.in_transactions = allowed;
-        self
-    }
-
-    /// The same, with fields that hold secrets.
-    pub const fn with_secrets(mut self, fields: &'static [&'static str]) -> Traits {
-        self.secrets = fields;
-        self
-    }
-
-    /// The same, also on `$external`.
-    pub const fn external(mut self) -> Traits {
-        self.on_external = true;
-        self
-    }
-
-    /// The same, counted as this kind of operation.
-    pub const fn counted(mut self, op: Op) -> Traits {
-        self.op = op;
-        self
-    }
-}
-
 /// A command and its index in the table, by any of its names.
 pub fn find(name: &str) -> Option<(usize, &'static dyn Command)> {
-    static BY_NAME: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
-        let mut by_name = HashMap::new();
-        for (at, command) in COMMANDS.iter().enumerate() {
-            for name in command.names() {
-                by_name.insert(*name, at);
+    static BY_NAME: LazyLock<HashMap<&'static str, (usize, &'static dyn Command)>> =
+        LazyLock::new(|| {
+            let mut by_name = HashMap::new();
+            for (at, command) in COMMANDS.iter().enumerate() {
+                for name in command.spec().names {
+                    by_name.insert(*name, (at, *command));
+                }
             }
-        }
-        by_name
-    });
-    let at = *BY_NAME.get(name)?;
-    Some((at, *COMMANDS.get(at)?))
+            by_name
+        });
+    BY_NAME.get(name).copied()
 }
 
 /// Whether a command, by its index in the table, is refused to those who are not logged in.
@@ -460,7 +290,7 @@ pub fn requires_login(server: &Server, index: usize) -> bool {
     // Whether a command is open to anyone does not depend on its fields.
     static OPEN: OnceLock<Vec<bool>> = OnceLock::new();
     let is_open = |command: &&dyn Command| {
-        let name = proper_name(*command);
+        let name = command.spec().name();
         let mut body = DocBuf::new();
         body.push(name, 1);
         let request = Requested {
@@ -479,7 +309,7 @@ pub fn requires_login(server: &Server, index: usize) -> bool {
 
 /// The proper name of a command.
 pub fn proper_name(command: &dyn Command) -> &'static str {
-    command.names().first().copied().unwrap_or_default()
+    command.spec().name()
 }
 
 #[cfg(test)]
@@ -487,25 +317,48 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::metrics::Class;
 
     #[test]
     fn every_command_is_named_once_and_described() {
         let mut seen = HashSet::new();
         for command in COMMANDS {
-            assert!(!command.names().is_empty());
+            let spec = command.spec();
+            assert!(!spec.names.is_empty());
             assert!(
-                !command.doc().is_empty() && command.doc().ends_with('.'),
+                !spec.doc.is_empty() && spec.doc.ends_with('.'),
                 "{}",
-                command.doc()
+                spec.doc
             );
-            for name in command.names() {
+            for name in spec.names {
                 assert!(seen.insert(*name), "{name} is there twice");
                 assert!(find(name).is_some());
             }
-            for field in command.unsupported_fields() {
-                assert!(!command.fields().contains(field), "{field}");
+            for field in spec.unsupported_fields {
+                assert!(!spec.has_field(field), "{field}");
             }
         }
         assert!(find("Ping").is_none(), "names are compared exactly");
+    }
+
+    #[test]
+    fn facts_about_writes_fit_together() {
+        for command in COMMANDS {
+            let spec = command.spec();
+            let name = spec.name();
+            if spec.class == Class::Write {
+                assert!(spec.writes && spec.retryable, "{name}");
+                assert_eq!(spec.in_transactions, InTransactions::Always, "{name}");
+            } else {
+                assert!(!spec.retryable && !spec.profiles_statements, "{name}");
+            }
+            if spec.counts_shapes {
+                assert_eq!((spec.class, spec.writes), (Class::Read, false), "{name}");
+            }
+            // What has a kind of its own is a statement on documents.
+            if spec.kind != "command" {
+                assert!(matches!(spec.class, Class::Read | Class::Write), "{name}");
+            }
+        }
     }
 }

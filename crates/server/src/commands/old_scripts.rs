@@ -7,10 +7,10 @@ use frond_store::{
     AggregateRequest, Durability, Namespace, QueryCursor, allow_internal_stages, scripts_disabled,
 };
 
-use super::map_reduce::code;
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::map_reduce::code;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::limits::DOCUMENT_BYTES_MAX;
@@ -20,12 +20,6 @@ const GROUPS_MAX: usize = 20_000;
 
 /// The setting that allows the commands.
 const SETTING: &str = "enableGroupAndEval";
-
-/// Groups documents by functions.
-pub struct Group;
-
-/// Calls a function.
-pub struct Eval;
 
 /// Refuses the command unless the settings allow it.
 fn check(cx: &Context<'_>) -> Result<()> {
@@ -68,21 +62,20 @@ fn run(
     Ok(cursor)
 }
 
+pub struct Group;
+
+const GROUP: Spec = Spec {
+    names: &["group"],
+    doc: "Groups documents by functions of JavaScript; only with `enableGroupAndEval`.",
+    work: Work::Long,
+    on_collection: false,
+    stable_api: false,
+    ..Spec::READ
+};
+
 impl Command for Group {
-    fn names(&self) -> &'static [&'static str] {
-        &["group"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Groups documents by functions of JavaScript; only with `enableGroupAndEval`."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            on_collection: false,
-            ..Traits::READ.stable(false)
-        }
+    fn spec(&self) -> &'static Spec {
+        &GROUP
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -211,26 +204,21 @@ fn callable(code: &str) -> String {
     format!("({code}\n)")
 }
 
+pub struct Eval;
+
+const EVAL: Spec = Spec {
+    names: &["eval", "$eval"],
+    doc: "Calls a function of JavaScript, which has no `db`; only with `enableGroupAndEval`.",
+    // It never holds a lock.
+    fields: &["args", "nolock"],
+    work: Work::Long,
+    lane: Some(Lane::Read),
+    ..Spec::CHEAP
+};
+
 impl Command for Eval {
-    fn names(&self) -> &'static [&'static str] {
-        &["eval", "$eval"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Calls a function of JavaScript, which has no `db`; only with `enableGroupAndEval`."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // It never holds a lock.
-        &["args", "nolock"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Read),
-            ..Traits::CHEAP
-        }
+    fn spec(&self) -> &'static Spec {
+        &EVAL
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

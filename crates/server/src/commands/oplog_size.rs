@@ -4,37 +4,30 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::OplogSettings;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
-
-/// Changes how much the oplog keeps.
-pub struct ReplSetResizeOplog;
 
 /// Bounds of `size`, in MiB, as in MongoDB: 990 MiB and a pebibyte.
 const MIB_MIN: f64 = 990.0;
 const MIB_MAX: f64 = (1u64 << 30) as f64;
 
+pub struct ReplSetResizeOplog;
+
+const SPEC: Spec = Spec {
+    names: &["replSetResizeOplog"],
+    doc: "Changes the size of the oplog, and how long its entries are kept at least.",
+    fields: &["size", "minRetentionHours"],
+    work: Work::Long,
+    lane: Some(Lane::Maintenance),
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for ReplSetResizeOplog {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetResizeOplog"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Changes the size of the oplog, and how long its entries are kept at least."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["size", "minRetentionHours"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Maintenance),
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

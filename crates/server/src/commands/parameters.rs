@@ -8,11 +8,11 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, OwnedValue, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::QueryLimit;
 
-use super::build_info::FEATURE_COMPATIBILITY_VERSION;
-use super::{Command, Traits};
 use crate::access::change::AUTH_SCHEMA;
 use crate::arguments::{Arguments, whole};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::build_info::FEATURE_COMPATIBILITY_VERSION;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::{self, Component, Log};
@@ -446,24 +446,20 @@ fn all_parameters() -> impl Iterator<Item = &'static Parameter> {
     PARAMETERS.iter().chain(tooling::TOOLING)
 }
 
-/// Reads parameters of the server.
 pub struct GetParameter;
 
+const GET_PARAMETER: Spec = Spec {
+    names: &["getParameter"],
+    doc: "Reads parameters of the server.",
+    admin_only: true,
+    // The fields name parameters.
+    takes_any_field: true,
+    ..Spec::CHEAP
+};
+
 impl Command for GetParameter {
-    fn names(&self) -> &'static [&'static str] {
-        &["getParameter"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reads parameters of the server."
-    }
-
-    fn traits(&self) -> Traits {
-        // The fields name parameters.
-        Traits {
-            takes_any_field: true,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &GET_PARAMETER
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -508,23 +504,19 @@ impl Command for GetParameter {
     }
 }
 
-/// Changes a parameter of the server.
 pub struct SetParameter;
 
+const SET_PARAMETER: Spec = Spec {
+    names: &["setParameter"],
+    doc: "Changes a parameter of the server.",
+    admin_only: true,
+    takes_any_field: true,
+    ..Spec::CHEAP
+};
+
 impl Command for SetParameter {
-    fn names(&self) -> &'static [&'static str] {
-        &["setParameter"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Changes a parameter of the server."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            takes_any_field: true,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SET_PARAMETER
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,24 +3,22 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Replies, to show that the server is running.
 pub struct Ping;
 
+const SPEC: Spec = Spec {
+    names: &["ping"],
+    doc: "Replies, to show that the server is running.",
+    stable_api: true,
+    ..Spec::CHEAP
+};
+
 impl Command for Ping {
-    fn names(&self) -> &'static [&'static str] {
-        &["ping"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Replies, to show that the server is running."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.stable(true)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

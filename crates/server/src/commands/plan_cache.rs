@@ -4,37 +4,31 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
 use frond_store::{AllowedIndexes, ShapeExample};
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-const PLAN_CACHE: Traits = Traits {
+const PLAN_CACHE: Spec = Spec {
     on_collection: true,
-    ..Traits::CHEAP
+    ..Spec::CHEAP
 };
 
 /// The fields of commands about one query shape.
 const SHAPE_FIELDS: &[&str] = &["query", "projection", "sort", "collation"];
 
-/// Clears the plan cache of a collection.
 pub struct PlanCacheClear;
 
+const PLAN_CACHE_CLEAR: Spec = Spec {
+    names: &["planCacheClear"],
+    doc: "Clears the plan cache of a collection, or removes the plan for one query shape.",
+    fields: SHAPE_FIELDS,
+    ..PLAN_CACHE
+};
+
 impl Command for PlanCacheClear {
-    fn names(&self) -> &'static [&'static str] {
-        &["planCacheClear"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Clears the plan cache of a collection, or removes the plan for one query shape."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        SHAPE_FIELDS
-    }
-
-    fn traits(&self) -> Traits {
-        PLAN_CACHE
+    fn spec(&self) -> &'static Spec {
+        &PLAN_CACHE_CLEAR
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -53,17 +47,15 @@ impl Command for PlanCacheClear {
 /// Lists the query shapes in the plan cache, for shells before MongoDB 4.4.
 pub struct PlanCacheListQueryShapes;
 
+const PLAN_CACHE_LIST_QUERY_SHAPES: Spec = Spec {
+    names: &["planCacheListQueryShapes"],
+    doc: "Lists the query shapes in the plan cache of a collection: see `$planCacheStats`.",
+    ..PLAN_CACHE
+};
+
 impl Command for PlanCacheListQueryShapes {
-    fn names(&self) -> &'static [&'static str] {
-        &["planCacheListQueryShapes"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the query shapes in the plan cache of a collection: see `$planCacheStats`."
-    }
-
-    fn traits(&self) -> Traits {
-        PLAN_CACHE
+    fn spec(&self) -> &'static Spec {
+        &PLAN_CACHE_LIST_QUERY_SHAPES
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -91,21 +83,16 @@ impl Command for PlanCacheListQueryShapes {
 /// Shows the plan of a query shape, for shells before MongoDB 4.4.
 pub struct PlanCacheListPlans;
 
+const PLAN_CACHE_LIST_PLANS: Spec = Spec {
+    names: &["planCacheListPlans"],
+    doc: "Shows the plan in the plan cache for a query shape: see `$planCacheStats`.",
+    fields: SHAPE_FIELDS,
+    ..PLAN_CACHE
+};
+
 impl Command for PlanCacheListPlans {
-    fn names(&self) -> &'static [&'static str] {
-        &["planCacheListPlans"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows the plan in the plan cache for a query shape: see `$planCacheStats`."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        SHAPE_FIELDS
-    }
-
-    fn traits(&self) -> Traits {
-        PLAN_CACHE
+    fn spec(&self) -> &'static Spec {
+        &PLAN_CACHE_LIST_PLANS
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -172,20 +159,17 @@ fn example<'a>(args: &Arguments<'a>) -> Result<Option<ShapeExample<'a>>> {
     }))
 }
 
-/// Lists index filters.
 pub struct PlanCacheListFilters;
 
+const PLAN_CACHE_LIST_FILTERS: Spec = Spec {
+    names: &["planCacheListFilters"],
+    doc: "Lists the index filters of a collection.",
+    ..PLAN_CACHE
+};
+
 impl Command for PlanCacheListFilters {
-    fn names(&self) -> &'static [&'static str] {
-        &["planCacheListFilters"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the index filters of a collection."
-    }
-
-    fn traits(&self) -> Traits {
-        PLAN_CACHE
+    fn spec(&self) -> &'static Spec {
+        &PLAN_CACHE_LIST_FILTERS
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -207,24 +191,18 @@ impl Command for PlanCacheListFilters {
     }
 }
 
-/// Removes index filters.
 pub struct PlanCacheClearFilters;
 
+const PLAN_CACHE_CLEAR_FILTERS: Spec = Spec {
+    names: &["planCacheClearFilters"],
+    doc: "Removes the index filter of a query shape, or all of a collection.",
+    fields: SHAPE_FIELDS,
+    ..PLAN_CACHE
+};
+
 impl Command for PlanCacheClearFilters {
-    fn names(&self) -> &'static [&'static str] {
-        &["planCacheClearFilters"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Removes the index filter of a query shape, or all of a collection."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        SHAPE_FIELDS
-    }
-
-    fn traits(&self) -> Traits {
-        PLAN_CACHE
+    fn spec(&self) -> &'static Spec {
+        &PLAN_CACHE_CLEAR_FILTERS
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -240,24 +218,18 @@ impl Command for PlanCacheClearFilters {
     }
 }
 
-/// Sets an index filter.
 pub struct PlanCacheSetFilter;
 
+const PLAN_CACHE_SET_FILTER: Spec = Spec {
+    names: &["planCacheSetFilter"],
+    doc: "Says which indexes the queries of a shape may use, until the server stops.",
+    fields: &["query", "projection", "sort", "collation", "indexes"],
+    ..PLAN_CACHE
+};
+
 impl Command for PlanCacheSetFilter {
-    fn names(&self) -> &'static [&'static str] {
-        &["planCacheSetFilter"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Says which indexes the queries of a shape may use, until the server stops."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["query", "projection", "sort", "collation", "indexes"]
-    }
-
-    fn traits(&self) -> Traits {
-        PLAN_CACHE
+    fn spec(&self) -> &'static Spec {
+        &PLAN_CACHE_SET_FILTER
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,32 +4,38 @@ use frond_auth::{Privilege, merge};
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits, role_checks};
 use crate::access::stored::{self, ROLES};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::role_checks;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
 /// Changes the privileges of a role.
 pub struct PrivilegesOfRole {
-    names: &'static [&'static str],
-    doc: &'static str,
+    spec: &'static Spec,
     action: Action,
     change: fn(Vec<Privilege>, &[Privilege]) -> Vec<Privilege>,
 }
 
-/// `grantPrivilegesToRole`
 pub static GRANT: PrivilegesOfRole = PrivilegesOfRole {
-    names: &["grantPrivilegesToRole"],
-    doc: "Grants privileges to a role.",
+    spec: &Spec {
+        names: &["grantPrivilegesToRole"],
+        doc: "Grants privileges to a role.",
+        fields: &["privileges"],
+        ..CHANGES
+    },
     action: Action::GrantRole,
     change: |own, more| merge(own.into_iter().chain(more.iter().cloned())),
 };
 
-/// `revokePrivilegesFromRole`
 pub static REVOKE: PrivilegesOfRole = PrivilegesOfRole {
-    names: &["revokePrivilegesFromRole"],
-    doc: "Takes privileges from a role.",
+    spec: &Spec {
+        names: &["revokePrivilegesFromRole"],
+        doc: "Takes privileges from a role.",
+        fields: &["privileges"],
+        ..CHANGES
+    },
     action: Action::RevokeRole,
     change: take,
 };
@@ -50,20 +56,8 @@ fn take(own: Vec<Privilege>, gone: &[Privilege]) -> Vec<Privilege> {
 }
 
 impl Command for PrivilegesOfRole {
-    fn names(&self) -> &'static [&'static str] {
-        self.names
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["privileges"]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        self.spec
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

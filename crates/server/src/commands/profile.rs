@@ -6,36 +6,28 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::log::Component;
 use crate::profiler::{ProfileFilter, ProfileLevel};
 
-/// Gets or sets the profiling level of a database, and which operations count as slow.
 pub struct Profile;
 
+const SPEC: Spec = Spec {
+    names: &["profile"],
+    doc: "Gets or sets the profiling level of a database, and which operations count as slow.",
+    fields: &["slowms", "sampleRate", "filter"],
+    // A level above 0 creates a collection.
+    work: Work::Long,
+    lane: Some(Lane::Maintenance),
+    ..Spec::CHEAP
+};
+
 impl Command for Profile {
-    fn names(&self) -> &'static [&'static str] {
-        &["profile"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Gets or sets the profiling level of a database, and which operations count as slow."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["slowms", "sampleRate", "filter"]
-    }
-
-    fn traits(&self) -> Traits {
-        // A level above 0 creates a collection.
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Maintenance),
-            ..Traits::CHEAP
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

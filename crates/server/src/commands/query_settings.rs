@@ -3,39 +3,31 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 
-/// Sets the query settings of a shape.
-pub struct SetQuerySettings;
-
-/// Removes the query settings of a shape.
-pub struct RemoveQuerySettings;
-
-const CHANGES: Traits = Traits {
+const CHANGES: Spec = Spec {
     work: Work::Long,
     lane: Some(Lane::Maintenance),
     writes: true,
-    ..Traits::CHEAP.admin()
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
+pub struct SetQuerySettings;
+
+const SET_QUERY_SETTINGS: Spec = Spec {
+    names: &["setQuerySettings"],
+    doc: "Says which indexes the queries of a shape may use (`indexHints`), or refuses them (`reject`).",
+    fields: &["settings"],
+    ..CHANGES
 };
 
 impl Command for SetQuerySettings {
-    fn names(&self) -> &'static [&'static str] {
-        &["setQuerySettings"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Says which indexes the queries of a shape may use (`indexHints`), or refuses them (`reject`)."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["settings"]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &SET_QUERY_SETTINGS
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -54,17 +46,17 @@ impl Command for SetQuerySettings {
     }
 }
 
+pub struct RemoveQuerySettings;
+
+const REMOVE_QUERY_SETTINGS: Spec = Spec {
+    names: &["removeQuerySettings"],
+    doc: "Removes the query settings of a shape.",
+    ..CHANGES
+};
+
 impl Command for RemoveQuerySettings {
-    fn names(&self) -> &'static [&'static str] {
-        &["removeQuerySettings"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Removes the query settings of a shape."
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &REMOVE_QUERY_SETTINGS
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

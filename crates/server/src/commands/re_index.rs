@@ -3,24 +3,22 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Rebuilds all indexes of a collection.
 pub struct ReIndex;
 
+const SPEC: Spec = Spec {
+    names: &["reIndex"],
+    doc: "Rebuilds all indexes of a collection while writes continue.",
+    stable_api: false,
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for ReIndex {
-    fn names(&self) -> &'static [&'static str] {
-        &["reIndex"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Rebuilds all indexes of a collection while writes continue."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CATALOG_WRITE.stable(false)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,25 +3,23 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::end_sessions::session_list;
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::end_sessions::session_list;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Keeps logical sessions from expiring.
 pub struct RefreshSessions;
 
+const SPEC: Spec = Spec {
+    names: &["refreshSessions"],
+    doc: "Keeps logical sessions from expiring.",
+    stable_api: true,
+    ..Spec::CHEAP
+};
+
 impl Command for RefreshSessions {
-    fn names(&self) -> &'static [&'static str] {
-        &["refreshSessions"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Keeps logical sessions from expiring."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.stable(true)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,35 +4,29 @@ use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Namespace;
 
-use super::{Command, Traits};
 use crate::authorization::{
     Action, ActionSet, Needs, Place, Requested, is_normal_collection, split,
 };
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::cursors;
 
-/// Renames a collection.
 pub struct RenameCollection;
 
+const SPEC: Spec = Spec {
+    names: &["renameCollection"],
+    doc: "Renames a collection.",
+    // Old drivers ask for the target to stay temporary, which has no effect here.
+    fields: &["collectionUUID", "to", "dropTarget", "stayTemp"],
+    on_collection: false,
+    admin_only: true,
+    stable_api: false,
+    ..Spec::CATALOG_WRITE
+};
+
 impl Command for RenameCollection {
-    fn names(&self) -> &'static [&'static str] {
-        &["renameCollection"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Renames a collection."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // Old drivers ask for the target to stay temporary, which has no effect here.
-        &["collectionUUID", "to", "dropTarget", "stayTemp"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: false,
-            ..Traits::CATALOG_WRITE.admin().stable(false)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

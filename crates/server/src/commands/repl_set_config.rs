@@ -3,28 +3,20 @@
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::oplog;
 use crate::replication::{Config, Replication};
 use crate::state::Server;
 
-/// Makes the server the primary of a replica set of one.
-pub struct ReplSetInitiate;
-
-/// Returns the configuration of the replica set.
-pub struct ReplSetGetConfig;
-
-/// Changes the configuration of the replica set.
-pub struct ReplSetReconfig;
-
 /// Reads and writes the stored configuration.
-const CHANGES: Traits = Traits {
+const CHANGES: Spec = Spec {
     work: Work::Long,
     lane: Some(Lane::Maintenance),
-    ..Traits::CHEAP.admin()
+    admin_only: true,
+    ..Spec::CHEAP
 };
 
 /// The replica set, or the error of a standalone server.
@@ -46,17 +38,17 @@ fn given<'a>(cx: &Context<'a>) -> Option<&'a Doc> {
     }
 }
 
+pub struct ReplSetInitiate;
+
+const REPL_SET_INITIATE: Spec = Spec {
+    names: &["replSetInitiate"],
+    doc: "Makes the server the primary of a replica set of one.",
+    ..CHANGES
+};
+
 impl Command for ReplSetInitiate {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetInitiate"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Makes the server the primary of a replica set of one."
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_INITIATE
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -82,21 +74,19 @@ impl Command for ReplSetInitiate {
     }
 }
 
+pub struct ReplSetGetConfig;
+
+const REPL_SET_GET_CONFIG: Spec = Spec {
+    names: &["replSetGetConfig"],
+    doc: "Returns the configuration of the replica set.",
+    fields: &["commitmentStatus"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for ReplSetGetConfig {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetGetConfig"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Returns the configuration of the replica set."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["commitmentStatus"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_GET_CONFIG
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -114,22 +104,19 @@ impl Command for ReplSetGetConfig {
     }
 }
 
+pub struct ReplSetReconfig;
+
+const REPL_SET_RECONFIG: Spec = Spec {
+    names: &["replSetReconfig"],
+    doc: "Changes the configuration of the replica set.",
+    // There are no other members to wait for.
+    fields: &["force"],
+    ..CHANGES
+};
+
 impl Command for ReplSetReconfig {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetReconfig"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Changes the configuration of the replica set."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // There are no other members to wait for.
-        &["force"]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_RECONFIG
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

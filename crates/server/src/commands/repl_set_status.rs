@@ -6,44 +6,30 @@ use std::time::Duration;
 use frond_bson::{DocBuf, Timestamp, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::repl_set_config::replica_set;
-use super::{Command, Traits};
 use crate::arguments::whole;
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
+use crate::commands::repl_set_config::replica_set;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::replication::{Member, wall};
 use crate::standby::{Phase, Standby};
 use crate::state::Server;
 
-/// Shows the state of the replica set.
 pub struct ReplSetGetStatus;
 
-/// Refuses: there is no other member that could be the primary.
-pub struct ReplSetStepDown;
-
-/// Refuses: the only member is always the primary.
-pub struct ReplSetFreeze;
-
-/// Refuses: the only member is always the primary.
-pub struct ReplSetMaintenance;
+const REPL_SET_GET_STATUS: Spec = Spec {
+    names: &["replSetGetStatus"],
+    doc: "Shows the state of the replica set.",
+    // There is no initial sync whose progress could be shown.
+    fields: &["initialSync"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
 
 impl Command for ReplSetGetStatus {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetGetStatus"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows the state of the replica set."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // There is no initial sync whose progress could be shown.
-        &["initialSync"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_GET_STATUS
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -232,21 +218,19 @@ fn this(member: &Member, last: Timestamp, up: Duration) -> DocBuf {
     }
 }
 
+pub struct ReplSetStepDown;
+
+const REPL_SET_STEP_DOWN: Spec = Spec {
+    names: &["replSetStepDown"],
+    doc: "Refuses: there is no other member that could be the primary.",
+    fields: &["secondaryCatchUpPeriodSecs", "force"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for ReplSetStepDown {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetStepDown"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Refuses: there is no other member that could be the primary."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["secondaryCatchUpPeriodSecs", "force"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_STEP_DOWN
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -286,17 +270,18 @@ impl Command for ReplSetStepDown {
     }
 }
 
+pub struct ReplSetFreeze;
+
+const REPL_SET_FREEZE: Spec = Spec {
+    names: &["replSetFreeze"],
+    doc: "Refuses: the only member is always the primary.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for ReplSetFreeze {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetFreeze"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Refuses: the only member is always the primary."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_FREEZE
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -321,17 +306,18 @@ impl Command for ReplSetFreeze {
     }
 }
 
+pub struct ReplSetMaintenance;
+
+const REPL_SET_MAINTENANCE: Spec = Spec {
+    names: &["replSetMaintenance"],
+    doc: "Refuses: the only member is always the primary.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for ReplSetMaintenance {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetMaintenance"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Refuses: the only member is always the primary."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_MAINTENANCE
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

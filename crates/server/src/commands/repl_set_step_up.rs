@@ -5,17 +5,14 @@ use std::time::{Duration, Instant};
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
-use super::repl_set_config::replica_set;
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::repl_set_config::replica_set;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::log::Component;
 use crate::standby::{Directory, DirectoryState, Phase, Source, Standby};
 use crate::state::Server;
-
-/// Makes a standby a primary.
-pub struct ReplSetStepUp;
 
 /// How long it waits for the last entries of a primary that can be reached.
 const CATCH_UP: Duration = Duration::from_secs(10);
@@ -23,25 +20,21 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(10);
 
+pub struct ReplSetStepUp;
+
+const SPEC: Spec = Spec {
+    names: &["replSetStepUp"],
+    doc: "Makes a standby a primary, which takes writes.",
+    fields: &["skipDryRun"],
+    work: Work::Long,
+    lane: Some(Lane::Maintenance),
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for ReplSetStepUp {
-    fn names(&self) -> &'static [&'static str] {
-        &["replSetStepUp"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Makes a standby a primary, which takes writes."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["skipDryRun"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Maintenance),
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,27 +3,22 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Clears the last error on this connection.
 pub struct ResetError;
 
+const SPEC: Spec = Spec {
+    names: &["resetError", "reseterror"],
+    doc: "Clears the last error on this connection.",
+    keeps_last_error: true,
+    ..Spec::CHEAP
+};
+
 impl Command for ResetError {
-    fn names(&self) -> &'static [&'static str] {
-        &["resetError", "reseterror"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Clears the last error on this connection."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            keeps_last_error: true,
-            ..Traits::CHEAP
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

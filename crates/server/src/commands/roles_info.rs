@@ -6,17 +6,14 @@ use frond_auth::{Privilege, UserName};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::access_fields::{self as fields, READS};
-use super::asked_names::Asked;
-use super::users_info::{push_resolved, restriction_arrays};
-use super::{Command, Traits};
 use crate::access::stored::{self, ROLES, Stored};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::access_fields::{self as fields, READS};
+use crate::commands::asked_names::Asked;
+use crate::commands::spec::{Command, Spec};
+use crate::commands::users_info::{push_resolved, restriction_arrays};
 use crate::context::Context;
-
-/// Shows roles.
-pub struct RolesInfo;
 
 /// The form in which privileges are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,25 +30,22 @@ struct Shown {
     restrictions: bool,
 }
 
+pub struct RolesInfo;
+
+const SPEC: Spec = Spec {
+    names: &["rolesInfo"],
+    doc: "Shows roles: all of the database (1), or those that are named.",
+    fields: &[
+        "showAuthenticationRestrictions",
+        "showBuiltinRoles",
+        "showPrivileges",
+    ],
+    ..READS
+};
+
 impl Command for RolesInfo {
-    fn names(&self) -> &'static [&'static str] {
-        &["rolesInfo"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows roles: all of the database (1), or those that are named."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "showAuthenticationRestrictions",
-            "showBuiltinRoles",
-            "showPrivileges",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        READS
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

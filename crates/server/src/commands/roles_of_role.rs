@@ -4,51 +4,45 @@ use frond_auth::UserName;
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits, role_checks, roles_of_user};
 use crate::access::stored::{self, ROLES};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::spec::{Command, Spec};
+use crate::commands::{role_checks, roles_of_user};
 use crate::context::Context;
 
 /// Changes the roles that a role inherits from.
 pub struct RolesOfRole {
-    names: &'static [&'static str],
-    doc: &'static str,
+    spec: &'static Spec,
     action: Action,
     change: fn(&mut Vec<UserName>, &[UserName]),
 }
 
-/// `grantRolesToRole`
 pub static GRANT: RolesOfRole = RolesOfRole {
-    names: &["grantRolesToRole"],
-    doc: "Grants roles to a role.",
+    spec: &Spec {
+        names: &["grantRolesToRole"],
+        doc: "Grants roles to a role.",
+        fields: &["roles"],
+        ..CHANGES
+    },
     action: Action::GrantRole,
     change: roles_of_user::add,
 };
 
-/// `revokeRolesFromRole`
 pub static REVOKE: RolesOfRole = RolesOfRole {
-    names: &["revokeRolesFromRole"],
-    doc: "Revokes roles from a role.",
+    spec: &Spec {
+        names: &["revokeRolesFromRole"],
+        doc: "Revokes roles from a role.",
+        fields: &["roles"],
+        ..CHANGES
+    },
     action: Action::RevokeRole,
     change: roles_of_user::take,
 };
 
 impl Command for RolesOfRole {
-    fn names(&self) -> &'static [&'static str] {
-        self.names
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["roles"]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        self.spec
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,32 +4,37 @@ use frond_auth::UserName;
 use frond_bson::{DocBuf, doc};
 use frond_error::{ErrorCode, Result};
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits};
 use crate::access::stored::{self, USERS, user_not_found};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
 /// Changes the roles of a user.
 pub struct RolesOfUser {
-    names: &'static [&'static str],
-    doc: &'static str,
+    spec: &'static Spec,
     action: Action,
     change: fn(&mut Vec<UserName>, &[UserName]),
 }
 
-/// `grantRolesToUser`
 pub static GRANT: RolesOfUser = RolesOfUser {
-    names: &["grantRolesToUser"],
-    doc: "Grants roles to a user.",
+    spec: &Spec {
+        names: &["grantRolesToUser"],
+        doc: "Grants roles to a user.",
+        fields: &["roles"],
+        ..CHANGES
+    },
     action: Action::GrantRole,
     change: add,
 };
 
-/// `revokeRolesFromUser`
 pub static REVOKE: RolesOfUser = RolesOfUser {
-    names: &["revokeRolesFromUser"],
-    doc: "Takes roles from a user.",
+    spec: &Spec {
+        names: &["revokeRolesFromUser"],
+        doc: "Takes roles from a user.",
+        fields: &["roles"],
+        ..CHANGES
+    },
     action: Action::RevokeRole,
     change: take,
 };
@@ -49,20 +54,8 @@ pub fn take(roles: &mut Vec<UserName>, gone: &[UserName]) {
 }
 
 impl Command for RolesOfUser {
-    fn names(&self) -> &'static [&'static str] {
-        self.names
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["roles"]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        self.spec
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

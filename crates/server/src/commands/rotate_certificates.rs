@@ -3,34 +3,27 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 use crate::log::Component;
 
-/// Reads certificates, authorities and revocation lists again, for new connections.
 pub struct RotateCertificates;
 
+const SPEC: Spec = Spec {
+    names: &["rotateCertificates"],
+    doc: "Reads the files of TLS again, for new connections.",
+    fields: &["message"],
+    work: Work::Long,
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for RotateCertificates {
-    fn names(&self) -> &'static [&'static str] {
-        &["rotateCertificates"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reads the files of TLS again, for new connections."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["message"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

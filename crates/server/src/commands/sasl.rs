@@ -3,39 +3,33 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authentication::{sasl_continue, sasl_start};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 
 /// A login reads the user, and derives no key.
-const TRAITS: Traits = Traits {
+const LOGIN: Spec = Spec {
     work: Work::Short,
-    ..Traits::CHEAP
-        .stable(true)
-        .external()
-        .with_secrets(&["payload"])
+    on_external: true,
+    stable_api: true,
+    secrets: &["payload"],
+    ..Spec::CHEAP
 };
 
-/// Begins a login by SASL.
 pub struct SaslStart;
 
+const SASL_START: Spec = Spec {
+    names: &["saslStart"],
+    doc: "Begins a login by SASL.",
+    fields: &["mechanism", "payload", "autoAuthorize", "options"],
+    ..LOGIN
+};
+
 impl Command for SaslStart {
-    fn names(&self) -> &'static [&'static str] {
-        &["saslStart"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Begins a login by SASL."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["mechanism", "payload", "autoAuthorize", "options"]
-    }
-
-    fn traits(&self) -> Traits {
-        TRAITS
+    fn spec(&self) -> &'static Spec {
+        &SASL_START
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -48,24 +42,18 @@ impl Command for SaslStart {
     }
 }
 
-/// Continues a login by SASL.
 pub struct SaslContinue;
 
+const SASL_CONTINUE: Spec = Spec {
+    names: &["saslContinue"],
+    doc: "Continues a login by SASL.",
+    fields: &["conversationId", "mechanism", "payload"],
+    ..LOGIN
+};
+
 impl Command for SaslContinue {
-    fn names(&self) -> &'static [&'static str] {
-        &["saslContinue"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Continues a login by SASL."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["conversationId", "mechanism", "payload"]
-    }
-
-    fn traits(&self) -> Traits {
-        TRAITS
+    fn spec(&self) -> &'static Spec {
+        &SASL_CONTINUE
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

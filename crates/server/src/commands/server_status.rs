@@ -6,11 +6,12 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 use frond_javascript::JavaScript;
 
-use super::build_info::COMPATIBLE_VERSION;
-use super::hello::describe_role;
-use super::{COMMANDS, Command, Traits, proper_name};
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
+use crate::commands::COMMANDS;
+use crate::commands::build_info::COMPATIBLE_VERSION;
+use crate::commands::hello::describe_role;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 use crate::memory::process_memory;
@@ -18,25 +19,20 @@ use crate::metrics::{Class, Op};
 use crate::parking::TOPOLOGY_WAIT;
 use crate::state::Server;
 
-/// Reports the counters of the server.
 pub struct ServerStatus;
 
+const SPEC: Spec = Spec {
+    names: &["serverStatus"],
+    doc: "Reports the counters of the server.",
+    work: Work::Long,
+    // The fields switch sections on and off.
+    takes_any_field: true,
+    ..Spec::CHEAP
+};
+
 impl Command for ServerStatus {
-    fn names(&self) -> &'static [&'static str] {
-        &["serverStatus"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Reports the counters of the server."
-    }
-
-    fn traits(&self) -> Traits {
-        // The fields switch sections on and off.
-        Traits {
-            takes_any_field: true,
-            work: Work::Long,
-            ..Traits::CHEAP
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
@@ -229,7 +225,7 @@ fn metrics(server: &Server) -> DocBuf {
     out.push_doc("commands", |commands| {
         commands.push("<UNKNOWN>", counters.unknown_commands.get());
         for (command, count) in COMMANDS.iter().zip(&counters.commands) {
-            commands.push_doc(proper_name(*command), |entry| {
+            commands.push_doc(command.spec().name(), |entry| {
                 entry.push("failed", count.failed.get());
                 entry.push("total", count.total.get());
             });

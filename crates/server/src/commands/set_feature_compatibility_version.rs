@@ -3,37 +3,27 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
-use super::build_info::FEATURE_COMPATIBILITY_VERSION;
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::build_info::FEATURE_COMPATIBILITY_VERSION;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::feature_version;
 
-/// Confirms the feature compatibility version, which does not change.
 pub struct SetFeatureCompatibilityVersion;
 
+const SPEC: Spec = Spec {
+    names: &["setFeatureCompatibilityVersion"],
+    doc: "Confirms the feature compatibility version, which is always 8.0.",
+    fields: &["confirm"],
+    unsupported_fields: &["downgradeOnDiskChanges", "fromConfigServer", "phase"],
+    writes: true,
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for SetFeatureCompatibilityVersion {
-    fn names(&self) -> &'static [&'static str] {
-        &["setFeatureCompatibilityVersion"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Confirms the feature compatibility version, which is always 8.0."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["confirm"]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["downgradeOnDiskChanges", "fromConfigServer", "phase"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            writes: true,
-            ..Traits::CHEAP.admin()
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -5,8 +5,8 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Namespace;
 
-use super::{Command, Traits, proper_name};
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::sharding;
@@ -14,41 +14,39 @@ use crate::state::Server;
 
 /// One command of sharded clusters.
 pub struct Sharding {
-    names: &'static [&'static str],
-    doc: &'static str,
-    fields: &'static [&'static str],
-    traits: Traits,
+    spec: &'static Spec,
     needs: for<'a> fn(&Requested<'a>) -> Result<Needs<'a>>,
     run: fn(&mut Context<'_>) -> Result<DocBuf>,
 }
 
-/// Reads what the server knows.
-const CHEAP: Traits = Traits::CHEAP.admin();
-
 /// Writes documents of `config`.
-const WRITES: Traits = Traits {
+const WRITES: Spec = Spec {
     work: Work::Long,
     lane: Some(Lane::Maintenance),
     writes: true,
-    ..Traits::CHEAP.admin()
+    admin_only: true,
+    ..Spec::CHEAP
 };
 
-/// `isdbgrid`
 pub static IS_DB_GRID: Sharding = Sharding {
-    names: &["isdbgrid"],
-    doc: "Tells that the server is one of a cluster.",
-    fields: &[],
-    traits: CHEAP,
+    spec: &Spec {
+        names: &["isdbgrid"],
+        doc: "Tells that the server is one of a cluster.",
+        admin_only: true,
+        ..Spec::CHEAP
+    },
     needs: |_| Ok(Needs::LoggedIn),
     run: |cx| Ok(doc! {"isdbgrid": 1, "hostname": &*cx.server.host}),
 };
 
-/// `listShards`
 pub static LIST_SHARDS: Sharding = Sharding {
-    names: &["listShards"],
-    doc: "Lists the TiKV cluster as the only shard.",
-    fields: &["filter"],
-    traits: CHEAP,
+    spec: &Spec {
+        names: &["listShards"],
+        doc: "Lists the TiKV cluster as the only shard.",
+        fields: &["filter"],
+        admin_only: true,
+        ..Spec::CHEAP
+    },
     needs: |_| Ok(Needs::cluster(Action::ListShards)),
     run: |cx| {
         let mut reply = DocBuf::new();
@@ -58,12 +56,13 @@ pub static LIST_SHARDS: Sharding = Sharding {
     },
 };
 
-/// `getShardMap`
 pub static GET_SHARD_MAP: Sharding = Sharding {
-    names: &["getShardMap"],
-    doc: "Tells the addresses of PD as those of the only shard.",
-    fields: &[],
-    traits: CHEAP,
+    spec: &Spec {
+        names: &["getShardMap"],
+        doc: "Tells the addresses of PD as those of the only shard.",
+        admin_only: true,
+        ..Spec::CHEAP
+    },
     needs: |_| Ok(Needs::cluster(Action::GetShardMap)),
     run: |cx| {
         let pd = &cx.server.settings.tikv.pd;
@@ -78,25 +77,25 @@ pub static GET_SHARD_MAP: Sharding = Sharding {
     },
 };
 
-/// `flushRouterConfig`
 pub static FLUSH_ROUTER_CONFIG: Sharding = Sharding {
-    names: &["flushRouterConfig"],
-    doc: "Does nothing: definitions are the same on all servers of the cluster at any time.",
-    fields: &[],
-    traits: CHEAP,
+    spec: &Spec {
+        names: &["flushRouterConfig"],
+        doc: "Does nothing: definitions are the same on all servers of the cluster at any time.",
+        admin_only: true,
+        ..Spec::CHEAP
+    },
     needs: |_| Ok(Needs::cluster(Action::FlushRouterConfig)),
     run: |_| Ok(doc! {"flushed": true}),
 };
 
-/// `balancerStatus`
 pub static BALANCER_STATUS: Sharding = Sharding {
-    names: &["balancerStatus"],
-    doc: "Tells what balancerStart and balancerStop have recorded. PD balances the cluster whatever they say.",
-    fields: &[],
-    traits: Traits {
-        lane: Some(Lane::Read),
+    spec: &Spec {
+        names: &["balancerStatus"],
+        doc: "Tells what balancerStart and balancerStop have recorded. PD balances the cluster whatever they say.",
         work: Work::Short,
-        ..CHEAP
+        lane: Some(Lane::Read),
+        admin_only: true,
+        ..Spec::CHEAP
     },
     needs: |_| Needs::on_namespace("config.settings", Action::Find),
     run: |cx| {
@@ -107,12 +106,12 @@ pub static BALANCER_STATUS: Sharding = Sharding {
     },
 };
 
-/// `balancerStart`
 pub static BALANCER_START: Sharding = Sharding {
-    names: &["balancerStart"],
-    doc: "Records that the balancer is on. PD balances the cluster whatever is recorded.",
-    fields: &[],
-    traits: WRITES,
+    spec: &Spec {
+        names: &["balancerStart"],
+        doc: "Records that the balancer is on. PD balances the cluster whatever is recorded.",
+        ..WRITES
+    },
     needs: |_| Needs::on_namespace("config.settings", Action::Update),
     run: |cx| {
         sharding::set_balancer_stopped(&cx.server.store, false)?;
@@ -120,12 +119,12 @@ pub static BALANCER_START: Sharding = Sharding {
     },
 };
 
-/// `balancerStop`
 pub static BALANCER_STOP: Sharding = Sharding {
-    names: &["balancerStop"],
-    doc: "Records that the balancer is off. PD balances the cluster whatever is recorded, which clients do not notice.",
-    fields: &[],
-    traits: WRITES,
+    spec: &Spec {
+        names: &["balancerStop"],
+        doc: "Records that the balancer is off. PD balances the cluster whatever is recorded, which clients do not notice.",
+        ..WRITES
+    },
     needs: |_| Needs::on_namespace("config.settings", Action::Update),
     run: |cx| {
         sharding::set_balancer_stopped(&cx.server.store, true)?;
@@ -133,12 +132,13 @@ pub static BALANCER_STOP: Sharding = Sharding {
     },
 };
 
-/// `enableSharding`
 pub static ENABLE_SHARDING: Sharding = Sharding {
-    names: &["enableSharding"],
-    doc: "Records a database as one with sharded collections. Nothing else changes: TiKV divides all collections.",
-    fields: &["primaryShard"],
-    traits: WRITES,
+    spec: &Spec {
+        names: &["enableSharding"],
+        doc: "Records a database as one with sharded collections. Nothing else changes: TiKV divides all collections.",
+        fields: &["primaryShard"],
+        ..WRITES
+    },
     needs: |request| {
         let db = request.args().str("enableSharding")?.unwrap_or_default();
         Ok(Needs::on(Place::database(db), Action::EnableSharding))
@@ -166,20 +166,21 @@ pub static ENABLE_SHARDING: Sharding = Sharding {
     },
 };
 
-/// `shardCollection`
 pub static SHARD_COLLECTION: Sharding = Sharding {
-    names: &["shardCollection"],
-    doc: "Creates the index of the shard key if it is missing, and records the key. TiKV divides the collection by its size and load.",
-    fields: &[
-        "key",
-        "unique",
-        "numInitialChunks",
-        "presplitHashedZones",
-        "collation",
-        "enforceUniquenessCheck",
-        "implicitlyCreateIndex",
-    ],
-    traits: WRITES,
+    spec: &Spec {
+        names: &["shardCollection"],
+        doc: "Creates the index of the shard key if it is missing, and records the key. TiKV divides the collection by its size and load.",
+        fields: &[
+            "key",
+            "unique",
+            "numInitialChunks",
+            "presplitHashedZones",
+            "collation",
+            "enforceUniquenessCheck",
+            "implicitlyCreateIndex",
+        ],
+        ..WRITES
+    },
     needs: |request| {
         let ns = request.args().str("shardCollection")?.unwrap_or_default();
         Needs::on_namespace(ns, Action::EnableSharding)
@@ -303,20 +304,8 @@ fn check_cluster(server: &Server, name: &str) -> Result<()> {
 }
 
 impl Command for Sharding {
-    fn names(&self) -> &'static [&'static str] {
-        self.names
-    }
-
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        self.fields
-    }
-
-    fn traits(&self) -> Traits {
-        self.traits
+    fn spec(&self) -> &'static Spec {
+        self.spec
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -324,7 +313,7 @@ impl Command for Sharding {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        check_cluster(cx.server, proper_name(self))?;
+        check_cluster(cx.server, self.spec.name())?;
         (self.run)(cx)
     }
 }

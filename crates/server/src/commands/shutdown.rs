@@ -3,29 +3,24 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::log::Component;
 
-/// Stops the server; only clients on the same machine may.
 pub struct Shutdown;
 
+const SPEC: Spec = Spec {
+    names: &["shutdown"],
+    doc: "Stops the server; without authorization only clients on the same machine may.",
+    fields: &["force", "timeoutSecs"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for Shutdown {
-    fn names(&self) -> &'static [&'static str] {
-        &["shutdown"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Stops the server; without authorization only clients on the same machine may."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["force", "timeoutSecs"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

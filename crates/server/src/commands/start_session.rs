@@ -3,25 +3,22 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::sessions::SessionId;
 
-/// Begins a logical session.
 pub struct StartSession;
 
+const SPEC: Spec = Spec {
+    names: &["startSession"],
+    doc: "Begins a logical session.",
+    ..Spec::CHEAP
+};
+
 impl Command for StartSession {
-    fn names(&self) -> &'static [&'static str] {
-        &["startSession"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Begins a logical session."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

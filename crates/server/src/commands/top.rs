@@ -3,25 +3,23 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::state::Server;
 
-/// Shows the time spent on each collection.
 pub struct Top;
 
+const SPEC: Spec = Spec {
+    names: &["top"],
+    doc: "Shows the time spent on each collection.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
 impl Command for Top {
-    fn names(&self) -> &'static [&'static str] {
-        &["top"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows the time spent on each collection."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP.admin()
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

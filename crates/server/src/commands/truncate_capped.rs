@@ -4,21 +4,16 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DeleteRequest, Durability, FindRequest, Namespace};
 
-use super::configure_fail_point::check_test_commands;
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::configure_fail_point::check_test_commands;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Lane;
 
-/// Removes the newest documents of a capped collection.
-pub struct Captrunc;
-
-/// Removes all documents of a collection.
-pub struct EmptyCapped;
-
-const TRUNCATES: Traits = Traits {
+const TRUNCATES: Spec = Spec {
     lane: Some(Lane::Write),
-    ..Traits::CATALOG_WRITE.stable(false)
+    stable_api: false,
+    ..Spec::CATALOG_WRITE
 };
 
 /// Refuses collections of the server.
@@ -63,21 +58,18 @@ fn existing(cx: &Context<'_>, namespace: &Namespace) -> Result<()> {
     ))
 }
 
+pub struct Captrunc;
+
+const CAPTRUNC: Spec = Spec {
+    names: &["captrunc"],
+    doc: "Removes the newest documents of a capped collection; only with `enableTestCommands`.",
+    fields: &["n", "inc"],
+    ..TRUNCATES
+};
+
 impl Command for Captrunc {
-    fn names(&self) -> &'static [&'static str] {
-        &["captrunc"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Removes the newest documents of a capped collection; only with `enableTestCommands`."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["n", "inc"]
-    }
-
-    fn traits(&self) -> Traits {
-        TRUNCATES
+    fn spec(&self) -> &'static Spec {
+        &CAPTRUNC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
@@ -126,17 +118,17 @@ impl Command for Captrunc {
     }
 }
 
+pub struct EmptyCapped;
+
+const EMPTY_CAPPED: Spec = Spec {
+    names: &["emptycapped"],
+    doc: "Removes all documents of a collection, capped or not; only with `enableTestCommands`.",
+    ..TRUNCATES
+};
+
 impl Command for EmptyCapped {
-    fn names(&self) -> &'static [&'static str] {
-        &["emptycapped"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Removes all documents of a collection, capped or not; only with `enableTestCommands`."
-    }
-
-    fn traits(&self) -> Traits {
-        TRUNCATES
+    fn spec(&self) -> &'static Spec {
+        &EMPTY_CAPPED
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

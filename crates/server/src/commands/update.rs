@@ -5,55 +5,49 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_query::aggregate::check_stage_names;
 use frond_store::{Durability, Namespace, Recording, StatementId, UpdateOutcome, UpdateRequest};
 
-use super::find::hint;
-use super::write::{self, Batch, WriteOptions};
-use super::{Command, InTransactions, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, ActionSet, Needs, Requested};
+use crate::commands::find::hint;
+use crate::commands::spec::{Command, InTransactions, Spec};
+use crate::commands::write::{self, Batch, WriteOptions};
 use crate::context::{Context, unsupported_option};
 use crate::metrics::Op;
 use crate::reply::push_count;
 use crate::sessions::{Recorded, RetryableWrite, Updated};
 
-/// Updates documents.
 pub struct Update;
 
+const SPEC: Spec = Spec {
+    names: &["update"],
+    doc: "Updates documents.",
+    fields: &[
+        "collectionUUID",
+        "updates",
+        "ordered",
+        "bypassDocumentValidation",
+        "bypassEmptyTsReplacement",
+        "let",
+        "stmtId",
+        "stmtIds",
+    ],
+    unsupported_fields: &[
+        "encryptionInformation",
+        "isTimeseriesNamespace",
+        "legacyRuntimeConstants",
+        "updates.c",
+        "updates.upsertSupplied",
+    ],
+    op: Op::Update,
+    kind: "update",
+    retryable: true,
+    profiles_statements: true,
+    in_transactions: InTransactions::Always,
+    ..Spec::WRITE
+};
+
 impl Command for Update {
-    fn names(&self) -> &'static [&'static str] {
-        &["update"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Updates documents."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "collectionUUID",
-            "updates",
-            "ordered",
-            "bypassDocumentValidation",
-            "bypassEmptyTsReplacement",
-            "let",
-            "stmtId",
-            "stmtIds",
-        ]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &[
-            "encryptionInformation",
-            "isTimeseriesNamespace",
-            "legacyRuntimeConstants",
-            "updates.c",
-            "updates.upsertSupplied",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::WRITE
-            .counted(Op::Update)
-            .in_transactions(InTransactions::Always)
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,30 +3,25 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits, role_checks};
 use crate::access::stored::ROLES;
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::role_checks;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Changes a role.
 pub struct UpdateRole;
 
+const SPEC: Spec = Spec {
+    names: &["updateRole"],
+    doc: "Changes a role.",
+    fields: &["authenticationRestrictions", "privileges", "roles"],
+    ..CHANGES
+};
+
 impl Command for UpdateRole {
-    fn names(&self) -> &'static [&'static str] {
-        &["updateRole"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Changes a role."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["authenticationRestrictions", "privileges", "roles"]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

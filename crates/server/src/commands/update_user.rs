@@ -3,37 +3,33 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
-use super::access_fields::{self as fields, CHANGES};
-use super::{Command, Traits, password};
 use crate::access::stored::USERS;
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::access_fields::{self as fields, CHANGES};
+use crate::commands::password;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Changes a user.
 pub struct UpdateUser;
 
+const SPEC: Spec = Spec {
+    names: &["updateUser"],
+    doc: "Changes a user.",
+    fields: &[
+        "authenticationRestrictions",
+        "customData",
+        "digestPassword",
+        "mechanisms",
+        "pwd",
+        "roles",
+    ],
+    secrets: &["pwd"],
+    ..CHANGES
+};
+
 impl Command for UpdateUser {
-    fn names(&self) -> &'static [&'static str] {
-        &["updateUser"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Changes a user."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "authenticationRestrictions",
-            "customData",
-            "digestPassword",
-            "mechanisms",
-            "pwd",
-            "roles",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        CHANGES.with_secrets(&["pwd"])
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

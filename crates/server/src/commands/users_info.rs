@@ -6,15 +6,12 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::matcher::Filter;
 
-use super::access_fields::{self as fields, READS};
-use super::asked_names::Asked;
-use super::{Command, Traits};
 use crate::access::stored::{self, Stored, USERS};
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::access_fields::{self as fields, READS};
+use crate::commands::asked_names::Asked;
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-
-/// Shows users.
-pub struct UsersInfo;
 
 /// The parts of a user to show.
 struct Shown {
@@ -24,27 +21,24 @@ struct Shown {
     restrictions: bool,
 }
 
+pub struct UsersInfo;
+
+const SPEC: Spec = Spec {
+    names: &["usersInfo"],
+    doc: "Shows users: all of the database (1), of all databases ({forAllDBs: true}), or those that are named.",
+    fields: &[
+        "showAuthenticationRestrictions",
+        "showCredentials",
+        "showCustomData",
+        "showPrivileges",
+        "filter",
+    ],
+    ..READS
+};
+
 impl Command for UsersInfo {
-    fn names(&self) -> &'static [&'static str] {
-        &["usersInfo"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows users: all of the database (1), of all databases ({forAllDBs: true}), or those that are named."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "showAuthenticationRestrictions",
-            "showCredentials",
-            "showCustomData",
-            "showPrivileges",
-            "filter",
-        ]
-    }
-
-    fn traits(&self) -> Traits {
-        READS
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,41 +3,31 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Action, Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Lane;
 
 const NON_COMPLIANT: &str = "Detected one or more documents not compliant with the collection's \
                              schema. A find with {$nor: [<the validator>]} returns them.";
 
-/// Checks that a collection and its indexes agree.
 pub struct Validate;
 
+const SPEC: Spec = Spec {
+    names: &["validate"],
+    doc: "Checks that a collection and its indexes agree.",
+    // The check is always full, and reads a snapshot without blocking writers.
+    fields: &["full", "background", "scandata", "checkBSONConformance"],
+    unsupported_fields: &["repair", "metadata", "enforceFastCount", "fixMultikey"],
+    lane: Some(Lane::Maintenance),
+    on_collection: true,
+    stable_api: false,
+    ..Spec::CATALOG
+};
+
 impl Command for Validate {
-    fn names(&self) -> &'static [&'static str] {
-        &["validate"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Checks that a collection and its indexes agree."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        // The check is always full, and reads a snapshot without blocking writers.
-        &["full", "background", "scandata", "checkBSONConformance"]
-    }
-
-    fn unsupported_fields(&self) -> &'static [&'static str] {
-        &["repair", "metadata", "enforceFastCount", "fixMultikey"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            on_collection: true,
-            lane: Some(Lane::Maintenance),
-            ..Traits::CATALOG.stable(false)
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -4,14 +4,11 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{CollectionInfo, CollectionKind, Namespace};
 
-use super::{Command, Traits};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
-
-/// Lists what is not in version 1 of the Stable API.
-pub struct ValidateDbMetadata;
 
 /// The most bytes of errors in a reply.
 const ERRORS_BYTES_MAX: usize = 12 << 20;
@@ -35,25 +32,20 @@ const UNSTABLE_STAGES: [&str; 15] = [
     "$vectorSearch",
 ];
 
+pub struct ValidateDbMetadata;
+
+const SPEC: Spec = Spec {
+    names: &["validateDBMetadata"],
+    doc: "Lists the indexes and views that use what version 1 of the Stable API does not have.",
+    fields: &["apiParameters", "db", "collection"],
+    work: Work::Long,
+    lane: Some(Lane::Read),
+    ..Spec::CHEAP
+};
+
 impl Command for ValidateDbMetadata {
-    fn names(&self) -> &'static [&'static str] {
-        &["validateDBMetadata"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Lists the indexes and views that use what version 1 of the Stable API does not have."
-    }
-
-    fn fields(&self) -> &'static [&'static str] {
-        &["apiParameters", "db", "collection"]
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            work: Work::Long,
-            lane: Some(Lane::Read),
-            ..Traits::CHEAP
-        }
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {

@@ -3,7 +3,7 @@
 use frond_bson::Doc;
 use frond_error::{Error, ErrorCode, Result};
 
-use super::aggregate::{Aggregation, name_of};
+use crate::commands::aggregate::{Aggregation, name_of};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 

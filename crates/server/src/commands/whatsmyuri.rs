@@ -3,24 +3,21 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 
-use super::{Command, Traits};
 use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 
-/// Returns the address from which the client is connected.
 pub struct WhatsMyUri;
 
+const SPEC: Spec = Spec {
+    names: &["whatsmyuri"],
+    doc: "Returns the address from which the client is connected.",
+    ..Spec::CHEAP
+};
+
 impl Command for WhatsMyUri {
-    fn names(&self) -> &'static [&'static str] {
-        &["whatsmyuri"]
-    }
-
-    fn doc(&self) -> &'static str {
-        "Returns the address from which the client is connected."
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::CHEAP
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {

@@ -5,8 +5,8 @@ use frond_error::{Error, Result};
 
 use frond_store::StatementId;
 
-use super::statement_record::{self, Outcome};
 use crate::arguments::Arguments;
+use crate::commands::statement_record::{self, Outcome};
 use crate::context::Context;
 use crate::errors::ends_command;
 use crate::labels::ends_transaction_for_now;

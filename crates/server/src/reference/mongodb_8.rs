@@ -167,7 +167,7 @@ fn answer(support: &Support) -> (String, bool, &'static str) {
             (super::code(names), there, if there { "" } else { UNKNOWN })
         }
         Support::Field(command, field) => {
-            let there = find(command).is_some_and(|(_, command)| command.fields().contains(field));
+            let there = find(command).is_some_and(|(_, command)| command.spec().has_field(field));
             let otherwise = if there {
                 ""
             } else {

@@ -123,13 +123,14 @@ fn run(cx: &mut Context<'_>, db: &str, body: &Doc) -> Result<()> {
     let Some((_, command)) = commands::find(name) else {
         return Err(Error::failed_to_parse("Unrecognized command in op"));
     };
+    let spec = command.spec();
     let mut inner = Context {
         server: cx.server,
         caller: cx.caller,
         needs: None,
         connection: cx.connection,
         state: &mut *cx.state,
-        name: commands::proper_name(command),
+        name: spec.name(),
         db,
         body,
         sequences: &[],
@@ -148,7 +149,7 @@ fn run(cx: &mut Context<'_>, db: &str, body: &Doc) -> Result<()> {
     if let Some((field, _)) = body
         .iter()
         .skip(1)
-        .find(|(field, _)| !command.traits().takes_any_field && !command.fields().contains(field))
+        .find(|(field, _)| !spec.takes_any_field && !spec.has_field(field))
     {
         return Err(inner.args().unknown(field));
     }

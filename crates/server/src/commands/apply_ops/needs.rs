@@ -68,7 +68,7 @@ fn of_command(request: &Requested<'_>, entry: &Doc) -> Result<Needs<'static>> {
     };
     let inner = Requested {
         server: request.server,
-        name: commands::proper_name(command),
+        name: command.spec().name(),
         db: translated.db,
         body: &translated.body,
         sequences: &[],
