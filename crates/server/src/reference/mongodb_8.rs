@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::commands::build_info::{COMPATIBLE_VERSION, FEATURE_COMPATIBILITY_VERSION};
+use crate::commands::diagnostics::build_info::{COMPATIBLE_VERSION, FEATURE_COMPATIBILITY_VERSION};
+use crate::commands::diagnostics::hello::WIRE_VERSION_MAX;
 use crate::commands::find;
-use crate::commands::hello::WIRE_VERSION_MAX;
 
 /// How to find out whether Frond has a change.
 enum Support {
