@@ -17,7 +17,7 @@ pub mod table;
 pub mod users;
 
 pub use crud::{aggregate, watch};
-pub use spec::{Command, InTransactions, Spec, Traits};
+pub use spec::{Command, InTransactions, Traits};
 pub use table::{COMMANDS, find, requires_login};
 
 #[cfg(test)]

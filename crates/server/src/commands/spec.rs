@@ -8,9 +8,8 @@ use crate::context::Context;
 use crate::exec::{Lane, Work};
 use crate::metrics::{Class, Op};
 
-/// A command.
+/// The behaviour of a command.
 pub trait Command: Send + Sync {
-    /// Its constant facts.
     fn spec(&self) -> &'static Spec;
 
     /// The privileges that its client must have. The gate calls this before anything is done, and only if the server checks
@@ -46,9 +45,9 @@ pub struct Spec {
         expect(dead_code, reason = "the request path matches names so far")
     )]
     pub kind: &'static str,
-    /// How long it may keep its thread.
+    /// The class of time for which it may keep its thread.
     pub work: Work,
-    /// Whose tickets it needs, if any.
+    /// The kind of ticket it needs, if any.
     pub lane: Option<Lane>,
     /// Whether it accepts a write concern.
     pub writes: bool,
@@ -74,7 +73,7 @@ pub struct Spec {
     pub on_collection: bool,
     /// Whether it runs on the database `admin` only.
     pub admin_only: bool,
-    /// Whether it may run on `$external`, the database of users that another authority vouches for.
+    /// Whether it may run on `$external`, the database of users whom an external authority authenticates.
     pub on_external: bool,
     /// Whether it is part of MongoDB's Stable API, version 1.
     pub stable_api: bool,
@@ -94,13 +93,13 @@ pub struct Spec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTransactions {
     Never,
-    /// It may, but not be the first one.
+    /// But not as the first one.
     Later,
     Always,
 }
 
 impl Spec {
-    /// Reads memory only.
+    /// A command that reads memory only.
     pub const CHEAP: Spec = Spec {
         names: &[],
         doc: "",
@@ -126,7 +125,7 @@ impl Spec {
         secrets: &[],
     };
 
-    /// Reads documents of a collection.
+    /// A command that reads documents of a collection.
     pub const READ: Spec = Spec {
         class: Class::Read,
         op: Op::Query,
@@ -137,7 +136,7 @@ impl Spec {
         ..Spec::CHEAP
     };
 
-    /// Changes documents of a collection.
+    /// A command that changes documents of a collection.
     pub const WRITE: Spec = Spec {
         class: Class::Write,
         op: Op::Command,
@@ -146,7 +145,7 @@ impl Spec {
         ..Spec::READ
     };
 
-    /// Reads the catalog.
+    /// A command that reads the catalog.
     pub const CATALOG: Spec = Spec {
         work: Work::Long,
         lane: Some(Lane::Read),
@@ -154,7 +153,7 @@ impl Spec {
         ..Spec::CHEAP
     };
 
-    /// Changes the catalog.
+    /// A command that changes the catalog.
     pub const CATALOG_WRITE: Spec = Spec {
         lane: Some(Lane::Maintenance),
         writes: true,
@@ -162,7 +161,7 @@ impl Spec {
         ..Spec::CATALOG
     };
 
-    /// The proper name.
+    /// The proper name, by which replies, metrics and errors name the command.
     pub fn name(&self) -> &'static str {
         self.names.first().copied().unwrap_or_default()
     }
@@ -178,22 +177,18 @@ pub type Traits = Spec;
 
 /// Parts of the specification, for the request path.
 impl dyn Command + '_ {
-    /// The specification itself.
     pub fn traits(&self) -> Traits {
         *self.spec()
     }
 
-    /// [`Spec::doc`].
     pub fn doc(&self) -> &'static str {
         self.spec().doc
     }
 
-    /// [`Spec::fields`].
     pub fn fields(&self) -> &'static [&'static str] {
         self.spec().fields
     }
 
-    /// [`Spec::unsupported_fields`].
     pub fn unsupported_fields(&self) -> &'static [&'static str] {
         self.spec().unsupported_fields
     }

@@ -162,7 +162,7 @@ mod tests {
             if spec.counts_shapes {
                 assert_eq!((spec.class, spec.writes), (Class::Read, false), "{name}");
             }
-            // What has a kind of its own is a statement on documents.
+            // Only commands on documents have a kind of their own.
             if spec.kind != "command" {
                 assert!(matches!(spec.class, Class::Read | Class::Write), "{name}");
             }

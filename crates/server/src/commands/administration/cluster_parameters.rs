@@ -1,5 +1,3 @@
-//! `getClusterParameter` and `setClusterParameter`.
-
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 

@@ -1,5 +1,3 @@
-//! `compact`
-
 use std::sync::Arc;
 
 use frond_bson::{DocBuf, doc};

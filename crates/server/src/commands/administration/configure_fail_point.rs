@@ -1,5 +1,3 @@
-//! `configureFailPoint` and `waitForFailPoint`
-
 use std::time::Duration;
 
 use frond_bson::{DocBuf, Value};
@@ -29,7 +27,7 @@ impl Command for ConfigureFailPoint {
     }
 
     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
-        // MongoDB asks for a login only; a fail point changes the server as a parameter does.
+        // MongoDB requires a login only; a fail point changes the server as a parameter does.
         Ok(Needs::cluster(Action::SetParameter))
     }
 
@@ -41,7 +39,7 @@ impl Command for ConfigureFailPoint {
             Some((_, Value::String(name))) => name,
             _ => return Err(Error::bad_value("the fail point's name must be a string")),
         };
-        // It is known before its mode is looked at.
+        // The name is checked before the mode.
         points.times(name).ok_or_else(|| unknown(name))?;
         let mode = args.get("mode").ok_or_else(|| args.missing("mode"))?;
         let (mode, data) = (Mode::parse(&mode)?, args.doc_field("data")?);

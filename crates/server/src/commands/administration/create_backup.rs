@@ -236,10 +236,10 @@ mod tests {
                 doc! {"createBackup": 1, "backupDir": text},
                 doc! {"backupStart": text},
             ] {
-                match is_taken {
-                    false => assert_eq!(server.code("admin", command), 30, "{text}"),
-                    true if !below.exists() => drop(server.run("admin", command)),
-                    true => {}
+                if !is_taken {
+                    assert_eq!(server.code("admin", command), 30, "{text}");
+                } else if !below.exists() {
+                    drop(server.run("admin", command));
                 }
             }
         }

@@ -1,5 +1,3 @@
-//! `fsync` and `fsyncUnlock`
-
 use std::time::Duration;
 
 use frond_bson::{DocBuf, doc};
@@ -10,7 +8,7 @@ use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::Work;
 
-/// How long a lock waits for the writes that have begun, unless the client says.
+/// The default limit of the wait for writes that had begun before a lock.
 const LOCK_WAIT_MS: i64 = 90_000;
 
 pub struct Fsync;

@@ -1,5 +1,3 @@
-//! `killOp`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
@@ -15,7 +13,7 @@ const SPEC: Spec = Spec {
     doc: "Interrupts an operation.",
     fields: &["op"],
     admin_only: true,
-    // As in MongoDB, whose error for a missing `op` says more to who names it otherwise.
+    // As in MongoDB, whose error for a missing `op` is clearer than one for an unknown field.
     takes_any_field: true,
     ..Spec::CHEAP
 };
@@ -55,7 +53,7 @@ impl Command for KillOp {
             }
         };
         // As in MongoDB, the reply does not depend on whether the operation was running: it may have just ended.
-        // One that began after the needs were checked is another user's, perhaps.
+        // One that began after the needs were checked may be another user's.
         let caller = cx.caller;
         let may =
             |owner: Option<&_>| caller.is(owner) || caller.may(&Needs::cluster(Action::Killop));

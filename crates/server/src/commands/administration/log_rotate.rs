@@ -1,5 +1,3 @@
-//! `logRotate`
-
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 

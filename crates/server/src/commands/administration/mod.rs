@@ -16,7 +16,6 @@ pub mod rotate_certificates;
 pub mod set_feature_compatibility_version;
 pub mod shutdown;
 
-/// The commands of this family.
 pub static COMMANDS: &[&dyn Command] = &[
     &cluster_parameters::GetClusterParameter,
     &cluster_parameters::SetClusterParameter,

@@ -173,7 +173,6 @@ fn inherits(component: &Doc) -> bool {
     })
 }
 
-/// Every parameter.
 static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "allowDiskUseByDefault",
@@ -201,7 +200,7 @@ static PARAMETERS: &[Parameter] = &[
         set: None,
     },
     Parameter {
-        // The tools look at it before they dump and restore users and roles.
+        // The tools read it before they dump and restore users and roles.
         name: "authSchemaVersion",
         get: |_| owned(AUTH_SCHEMA),
         set: None,

@@ -44,7 +44,7 @@ impl Command for PlanCacheClear {
     }
 }
 
-/// Lists the query shapes in the plan cache, for shells before MongoDB 4.4.
+/// For shells before MongoDB 4.4.
 pub struct PlanCacheListQueryShapes;
 
 const PLAN_CACHE_LIST_QUERY_SHAPES: Spec = Spec {
@@ -80,7 +80,7 @@ impl Command for PlanCacheListQueryShapes {
     }
 }
 
-/// Shows the plan of a query shape, for shells before MongoDB 4.4.
+/// For shells before MongoDB 4.4.
 pub struct PlanCacheListPlans;
 
 const PLAN_CACHE_LIST_PLANS: Spec = Spec {
@@ -106,7 +106,7 @@ impl Command for PlanCacheListPlans {
         let mut reply = DocBuf::new();
         reply.push_array("plans", |list| {
             if let Some(plan) = &plan {
-                // Those that lost are not kept.
+                // The plan cache keeps no rejected plans.
                 list.push(&doc! {
                     "details": {"solution": plan.summary.as_str()},
                     "feedback": {"nfeedback": i64::from(plan.uses)},

@@ -1,5 +1,3 @@
-//! `setQuerySettings` and `removeQuerySettings`
-
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 

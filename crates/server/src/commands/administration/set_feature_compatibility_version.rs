@@ -1,5 +1,3 @@
-//! `setFeatureCompatibilityVersion`
-
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 

@@ -1,5 +1,3 @@
-//! `cloneCollectionAsCapped`
-
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 

@@ -1,5 +1,3 @@
-//! `collMod`
-
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 

@@ -1,5 +1,3 @@
-//! `create`
-
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 

@@ -1,5 +1,3 @@
-//! `createIndexes`
-
 use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf};

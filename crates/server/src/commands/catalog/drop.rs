@@ -1,5 +1,3 @@
-//! `drop`
-
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 

@@ -1,5 +1,3 @@
-//! `dropIndexes`
-
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 use frond_store::IndexSelector;

@@ -1,5 +1,3 @@
-//! `listCollections`
-
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, Result};
 use frond_store::{CollectionInfo, CollectionKind};
@@ -28,9 +26,10 @@ impl Command for ListCollections {
         let args = request.args();
         let is_set = |name| Ok::<_, Error>(args.flag(name)?.unwrap_or(false));
         let listing = Needs::on_database(request, Action::ListCollections);
-        match is_set("authorizedCollections")? && is_set("nameOnly")? {
-            true => Ok(listing.or(Needs::SomethingIn(request.db.into()))),
-            false => Ok(listing),
+        if is_set("authorizedCollections")? && is_set("nameOnly")? {
+            Ok(listing.or(Needs::SomethingIn(request.db.into())))
+        } else {
+            Ok(listing)
         }
     }
 

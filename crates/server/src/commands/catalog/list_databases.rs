@@ -1,5 +1,3 @@
-//! `listDatabases`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 use frond_store::DatabaseInfo;
@@ -25,7 +23,7 @@ impl Command for ListDatabases {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        // Without the privilege to list all, a user sees the own ones.
+        // Without the privilege to list all, a user sees the databases on which it has privileges.
         match request.args().bool("authorizedDatabases")? {
             Some(false) => Ok(Needs::cluster(Action::ListDatabases)),
             _ => Ok(Needs::LoggedIn),

@@ -1,5 +1,3 @@
-//! `listIndexes`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

@@ -18,7 +18,6 @@ pub mod re_index;
 pub mod rename_collection;
 pub mod truncate_capped;
 
-/// The commands of this family.
 pub static COMMANDS: &[&dyn Command] = &[
     &clone_collection_as_capped::CloneCollectionAsCapped,
     &coll_mod::CollMod,

@@ -1,5 +1,3 @@
-//! `reIndex`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 

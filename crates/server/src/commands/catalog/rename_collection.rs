@@ -1,5 +1,3 @@
-//! `renameCollection`
-
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Namespace;
@@ -16,7 +14,7 @@ pub struct RenameCollection;
 const SPEC: Spec = Spec {
     names: &["renameCollection"],
     doc: "Renames a collection.",
-    // Old drivers ask for the target to stay temporary, which has no effect here.
+    // Old drivers send `stayTemp`, which has no effect here.
     fields: &["collectionUUID", "to", "dropTarget", "stayTemp"],
     on_collection: false,
     admin_only: true,
@@ -79,7 +77,7 @@ fn needs<'a>(from: &'a str, to: &'a str, drops_target: bool) -> Result<Needs<'a>
     if db != to_db || !is_normal_collection(db, name) || !is_normal_collection(to_db, to_name) {
         return Ok(copied);
     }
-    // Nobody gets to read a collection by renaming it.
+    // A rename must not make a collection readable to its user.
     let reading = Needs::on_namespace(from, Action::Find)?;
     let mut renamed = Needs::on(Place::database(db), Action::RenameCollectionSameDb)
         .and(reading.if_allowed(Needs::on_namespace(to, Action::Find)?));

@@ -1,8 +1,6 @@
-//! `aggregate`
-
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::{AggregateRequest, Durability, Namespace, Verbosity};
+use frond_store::{Namespace, Verbosity};
 
 use super::aggregation::{Aggregation, name_of, parse};
 use super::explanation::{check_fields, explain_pipeline};
@@ -73,7 +71,7 @@ impl Command for Aggregate {
             let planner = Verbosity::QueryPlanner;
             return explain_pipeline(cx, cx.body, &args, variables.as_deref(), planner);
         }
-        // Drivers of 2012 to 2015 do not ask for a cursor.
+        // Drivers of 2012 to 2015 send no `cursor`.
         let inline = args.doc_field("cursor")?.is_none();
         if inline && !cx.legacy {
             return Err(Error::new(
@@ -136,11 +134,10 @@ pub fn writes(pipeline: &Doc) -> bool {
 /// The resources that a pipeline needs besides the server's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Nothing.
     Memory,
-    /// It reads collections.
+    /// Collections, for reading.
     Read,
-    /// It writes to a collection.
+    /// A collection that the last stage writes.
     Written,
 }
 
@@ -156,9 +153,10 @@ pub fn reach(pipeline: &Doc) -> Reach {
         .next()
         .is_some_and(|(name, _)| SERVER_STAGES.contains(&name));
     let other_sources = ["$lookup", "$graphLookup", "$unionWith", "$facet"];
-    match from_memory && !stages.any(|(name, _)| other_sources.contains(&name)) {
-        true => Reach::Memory,
-        false => Reach::Read,
+    if from_memory && !stages.any(|(name, _)| other_sources.contains(&name)) {
+        Reach::Memory
+    } else {
+        Reach::Read
     }
 }
 
@@ -332,7 +330,7 @@ fn list_sessions(cx: &Context<'_>, stage: &str, spec: &Doc) -> Result<Vec<DocBuf
     let all = args.bool("allUsers")?.unwrap_or(false);
     let is_shown = |session: &SessionId| match &owners {
         _ if all => true,
-        // Where nothing is checked sessions have no owners.
+        // Without authorization, sessions have no owners.
         Some(owners) if cx.caller.is_checked() => {
             let owner = session.owner();
             owner.is_some_and(|owner| owners.contains(&owner))

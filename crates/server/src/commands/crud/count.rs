@@ -1,5 +1,3 @@
-//! `count`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 use frond_store::CountRequest;

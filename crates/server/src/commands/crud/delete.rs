@@ -1,5 +1,3 @@
-//! `delete`
-
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DeleteRequest, Durability, Namespace, Recording, StatementId};

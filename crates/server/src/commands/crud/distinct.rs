@@ -1,5 +1,3 @@
-//! `distinct`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

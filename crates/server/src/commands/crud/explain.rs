@@ -1,5 +1,3 @@
-//! `explain`
-
 use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::update::{ApplyContext, Update};
@@ -69,8 +67,8 @@ static EXPLAINED: [&dyn Command; 8] = [
     &update::Update,
 ];
 
-/// The command that a document is, if it can be explained. No other one may be asked for its needs: its errors may
-/// quote a password.
+/// The command that a document is, if it can be explained. The needs of other commands are not
+/// evaluated: their errors may quote a password.
 fn explained(inner: &Doc) -> Result<&'static dyn Command> {
     let name = inner.first().map_or("", |(name, _)| name);
     let is_named = |command: &&dyn Command| command.spec().names.contains(&name);
@@ -137,7 +135,7 @@ pub fn explain(cx: &mut Context<'_>, inner: &Doc, verbosity: Verbosity) -> Resul
         catalog.collator(&namespace, request.collation.as_ref())
     };
     let mut reply = match proper {
-        "find" => run(&find::Finding::parse(&args, variables)?.request)?,
+        "find" => run(&find::FindCommand::parse(&args, variables)?.request)?,
         "count" => {
             let count = count::parse(&args)?;
             let request = FindRequest {
@@ -252,7 +250,7 @@ fn purpose(task: Task, returns: bool) -> Purpose<'static> {
     }
 }
 
-/// Tells whether an update would change a document. One that needs the element that the filter matched
+/// Whether an update would change a document. One that needs the element that the filter matched
 /// counts as a change.
 fn would_change(
     update: &Value<'_>,
@@ -276,7 +274,7 @@ fn stages_on_view(
     variables: Option<&Doc>,
 ) -> Result<Option<ArrayBuf>> {
     Ok(Some(match command {
-        "find" => views::stages_of_find(&find::Finding::parse(args, variables)?.request)?,
+        "find" => views::stages_of_find(&find::FindCommand::parse(args, variables)?.request)?,
         "count" => {
             let mut stages = views::stages_of_count(&count::parse(args)?);
             stages.push(&doc! {"$count": "count"});

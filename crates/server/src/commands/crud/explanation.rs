@@ -43,7 +43,7 @@ pub fn explain_pipeline(
     explain_stages(cx, inner, &namespace, &aggregation.request, verbosity)
 }
 
-/// Whether the stages are those of a `mapReduce`.
+/// Whether the explained command is a `mapReduce`.
 fn is_map_reduce(inner: &Doc) -> bool {
     matches!(inner.first(), Some(("mapReduce" | "mapreduce", _)))
 }

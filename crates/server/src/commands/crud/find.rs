@@ -1,5 +1,3 @@
-//! `find`
-
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{FindRequest, Namespace};
@@ -40,7 +38,7 @@ impl Command for Find {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
         let variables = args.variables()?;
-        let mut find = Finding::parse(&args, variables.as_deref())?;
+        let mut find = FindCommand::parse(&args, variables.as_deref())?;
         let namespace = cx.namespace()?;
         let of_buckets = of_measurements(cx, &namespace, find.request.filter)?;
         if of_buckets.is_some() {
@@ -98,7 +96,7 @@ pub const UNSUPPORTED_FIELDS: &[&str] = &[
 ];
 
 /// A parsed `find` command.
-pub struct Finding<'a> {
+pub struct FindCommand<'a> {
     /// The request to the store.
     pub request: FindRequest<'a>,
     /// Options of the first batch.
@@ -109,10 +107,10 @@ pub struct Finding<'a> {
     pub awaits: bool,
 }
 
-impl<'a> Finding<'a> {
+impl<'a> FindCommand<'a> {
     /// Reads the fields, except those that all commands share. `variables` are the values of
     /// `let`.
-    pub fn parse(args: &Arguments<'a>, variables: Option<&'a Doc>) -> Result<Finding<'a>> {
+    pub fn parse(args: &Arguments<'a>, variables: Option<&'a Doc>) -> Result<FindCommand<'a>> {
         // Accepted and ignored: results of a standalone server are never partial.
         args.bool("allowPartialResults")?;
         let limit = args.u64("limit")?.filter(|limit| *limit > 0);
@@ -123,7 +121,7 @@ impl<'a> Finding<'a> {
         // Accepted and ignored: tailable oplog finds always behave this way.
         args.bool("oplogReplay")?;
         check_tailable(args, tailable, awaits, single)?;
-        Ok(Finding {
+        Ok(FindCommand {
             request: FindRequest {
                 filter: args.doc_field("filter")?,
                 projection: args.doc_field("projection")?,
@@ -168,7 +166,6 @@ impl<'a> Finding<'a> {
         Ok(is_done.then_some(reply))
     }
 
-    /// Opens the cursor.
     pub fn open(&self, cx: &Context<'_>, namespace: &Namespace) -> Result<Cursor> {
         if self.no_timeout && cx.store().catalog().is_view(namespace) {
             return Err(Error::new(

@@ -1,5 +1,3 @@
-//! `findAndModify`
-
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{Durability, FindAndModifyOutcome, FindAndModifyRequest, Recording};

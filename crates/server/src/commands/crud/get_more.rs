@@ -1,5 +1,3 @@
-//! `getMore`
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;

@@ -1,5 +1,3 @@
-//! `insert`
-
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
 use frond_store::{Durability, InsertOptions, InsertRecording, Namespace};
@@ -111,7 +109,7 @@ pub fn insert_once(
     Ok((before + n, errors.at(&places)))
 }
 
-/// Asks the fail point of retryable writes, as MongoDB does: once for each group of documents that it inserts together.
+/// Evaluates the fail point of retryable writes as MongoDB does: once for each group of documents that it inserts together.
 fn check_fail_point(cx: &Context<'_>, documents: &[&Doc]) -> Result<()> {
     const GROUP_BYTES: usize = 256 << 10;
     if !cx.server.fail_points.is_on() {

@@ -1,5 +1,3 @@
-//! `killCursors`
-
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::Result;
 
@@ -52,9 +50,10 @@ impl Command for KillCursors {
             let Value::Int64(id) = value else {
                 return Err(args.wrong_type(&format!("cursors.{at}"), &value, "type 'long'"));
             };
-            match cx.server.cursors.kill(id) {
-                true => killed.push(id),
-                false => unknown.push(id),
+            if cx.server.cursors.kill(id) {
+                killed.push(id);
+            } else {
+                unknown.push(id);
             }
         }
         let mut reply = DocBuf::new();

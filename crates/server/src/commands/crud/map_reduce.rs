@@ -139,10 +139,10 @@ pub fn explained(
     Ok((cx.namespace_of(name)?, pipeline))
 }
 
-/// What to do with documents that are there.
+/// The treatment of documents that the output collection already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// They are removed.
+    /// All of them are removed first.
     Replace,
     /// New ones replace those with the same key.
     Merge,
@@ -150,12 +150,10 @@ enum Mode {
     Reduce,
 }
 
-/// Where the results go.
+/// The destination of the results.
 #[derive(Clone, Copy, Debug)]
 enum Output<'a> {
-    /// Into the reply.
     Inline,
-    /// Into a collection.
     Collection {
         db: Option<&'a str>,
         name: &'a str,
@@ -254,7 +252,7 @@ pub fn code<'a>(args: &Arguments<'a>, name: &str) -> Result<Option<&'a str>> {
     }
 }
 
-/// The stages that do what the command says.
+/// The stages that are equivalent to the command.
 fn pipeline(args: &Arguments<'_>, db: &str, output: &Output<'_>) -> Result<ArrayBuf> {
     let map = code(args, "map")?.ok_or_else(|| args.missing("map"))?;
     let reduce = code(args, "reduce")?.ok_or_else(|| args.missing("reduce"))?;

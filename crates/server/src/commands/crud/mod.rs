@@ -20,7 +20,6 @@ pub mod map_reduce;
 pub mod update;
 pub mod watch;
 
-/// The commands of this family.
 pub static COMMANDS: &[&dyn Command] = &[
     &aggregate::Aggregate,
     &bulk_write::BulkWrite,

@@ -1,5 +1,3 @@
-//! `update`
-
 use frond_bson::{Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_query::aggregate::check_stage_names;

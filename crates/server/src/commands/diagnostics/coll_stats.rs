@@ -1,5 +1,3 @@
-//! `collStats`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 use frond_store::CollectionStats;

@@ -59,9 +59,10 @@ impl Command for CurrentOp {
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
         let own = request.body.get("$ownOps");
-        match own.is_some_and(|own| own.truthy()) {
-            true => Ok(Needs::LoggedIn),
-            false => Ok(Needs::cluster(Action::Inprog)),
+        if own.is_some_and(|own| own.truthy()) {
+            Ok(Needs::LoggedIn)
+        } else {
+            Ok(Needs::cluster(Action::Inprog))
         }
     }
 
@@ -78,7 +79,7 @@ impl Command for CurrentOp {
         };
         let filter = Filter::parse_for_list(&conditions, &environment)?;
         let only_own = cx.args().flag("$ownOps")?.unwrap_or(false);
-        let shown = Shown {
+        let shown = ListingOptions {
             owner: only_own.then_some(cx.caller),
             idle_connections: cx.args().flag("$all")?.unwrap_or(false),
             idle_cursors: false,
@@ -126,7 +127,7 @@ pub fn stage(server: &Server, caller: &Caller, spec: &Doc) -> Result<Vec<DocBuf>
             "$currentOp supports targetAllNodes parameter only for sharded clusters",
         ));
     }
-    let shown = Shown {
+    let shown = ListingOptions {
         owner: (!on("allUsers")?).then_some(caller),
         idle_connections: on("idleConnections")?,
         idle_cursors: on("idleCursors")?,
@@ -137,7 +138,7 @@ pub fn stage(server: &Server, caller: &Caller, spec: &Doc) -> Result<Vec<DocBuf>
 }
 
 /// Options of the listing: what it includes besides running operations, and how commands are shown.
-struct Shown<'a> {
+struct ListingOptions<'a> {
     /// The only user whose operations are shown.
     owner: Option<&'a Caller>,
     idle_connections: bool,
@@ -148,8 +149,8 @@ struct Shown<'a> {
     truncates: bool,
 }
 
-impl Shown<'_> {
-    /// Whether what is done for a user is shown.
+impl ListingOptions<'_> {
+    /// Whether the operations of a user are listed.
     fn is_of(&self, user: Option<&UserName>) -> bool {
         self.owner.is_none_or(|owner| owner.is(user))
     }
@@ -163,7 +164,7 @@ impl Shown<'_> {
     }
 }
 
-fn operations(server: &Server, shown: &Shown<'_>) -> Vec<DocBuf> {
+fn operations(server: &Server, shown: &ListingOptions<'_>) -> Vec<DocBuf> {
     let mut list = Vec::new();
     for connection in server.connections.list() {
         if let Some(operation) = describe(server, &connection, shown) {
@@ -237,7 +238,11 @@ fn transaction(open: &Open) -> DocBuf {
     }
 }
 
-fn describe(server: &Server, connection: &Connection, shown: &Shown<'_>) -> Option<DocBuf> {
+fn describe(
+    server: &Server,
+    connection: &Connection,
+    shown: &ListingOptions<'_>,
+) -> Option<DocBuf> {
     let user = connection.identity.lock().clone();
     let user = user.as_ref().map(|user| &user.name);
     if !shown.is_of(user) {
@@ -289,7 +294,7 @@ fn describe(server: &Server, connection: &Connection, shown: &Shown<'_>) -> Opti
         let waits_for = running.waits_for.or(connection.commit_waits.get());
         out.push("waitingForLock", waits_for.is_some());
         if let Some(what) = waits_for {
-            // At a fail point MongoDB shows its name here.
+            // MongoDB shows the name of a fail point here, if the operation waits at one.
             if SwitchName::find(what).is_some() {
                 out.push("msg", what);
             }
@@ -440,7 +445,7 @@ mod tests {
             running.active = true;
             running.progress = Some(progress.clone());
         }
-        let shown = Shown {
+        let shown = ListingOptions {
             owner: None,
             idle_connections: false,
             idle_sessions: false,

@@ -1,5 +1,3 @@
-//! `dataSize`
-
 use std::time::Instant;
 
 use frond_bson::{Doc, DocBuf, doc};

@@ -1,5 +1,3 @@
-//! `dbHash`
-
 use std::time::Instant;
 
 use frond_bson::{DocBuf, Value};

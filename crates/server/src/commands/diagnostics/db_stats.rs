@@ -1,5 +1,3 @@
-//! `dbStats`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 

@@ -1,4 +1,4 @@
-//! `getDiagnosticHistory`: what the server has recorded of itself.
+//! `getDiagnosticHistory`: the recorded samples of the server's counters.
 
 use frond_bson::{DocBuf, Value};
 use frond_console::history::{Kind, Sample};
@@ -10,10 +10,10 @@ use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::exec::{Lane, Work};
 
-/// Samples of a reply, unless the client asks for fewer.
+/// The default number of samples in a reply.
 const POINTS: usize = 600;
 
-/// The most samples of a reply.
+/// The most samples in a reply.
 const POINTS_MAX: u64 = 4000;
 
 pub struct GetDiagnosticHistory;

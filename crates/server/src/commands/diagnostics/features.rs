@@ -1,5 +1,3 @@
-//! `features`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 

@@ -1,5 +1,3 @@
-//! `getCmdLineOpts`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

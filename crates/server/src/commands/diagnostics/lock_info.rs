@@ -1,4 +1,4 @@
-//! `lockInfo`: who holds the locks of the server.
+//! `lockInfo`: the holders of the locks of the server.
 //!
 //! Operations take tickets, not locks of databases and collections. A ticket is shown as an intent lock of the one resource that
 //! there is, and the lock of `fsync` as its exclusive lock.
@@ -58,7 +58,7 @@ impl Command for LockInfo {
             let mode = if running.writes { "IX" } else { "IS" };
             let list = match running.waits_for {
                 Some(crate::fsync_lock::WAIT) => &mut pending,
-                // It has given back what it held.
+                // It has released its ticket meanwhile.
                 Some(_) => continue,
                 None => &mut granted,
             };

@@ -25,7 +25,6 @@ pub mod validate;
 pub mod validate_db_metadata;
 pub mod whatsmyuri;
 
-/// The commands of this family.
 pub static COMMANDS: &[&dyn Command] = &[
     &build_info::BuildInfo,
     &coll_stats::CollStats,

@@ -1,5 +1,3 @@
-//! `ping`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

@@ -1,5 +1,3 @@
-//! `profile`
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,9 +34,10 @@ impl Command for Profile {
         let level = request.body.first().and_then(|(_, level)| level.as_f64());
         let options = ["slowms", "sampleRate", "filter"];
         let changes = options.iter().any(|name| request.body.contains_key(name));
-        match level == Some(-1.0) && !changes {
-            true => Ok(changing.or(Needs::on(profile, Action::Find))),
-            false => Ok(changing),
+        if level == Some(-1.0) && !changes {
+            Ok(changing.or(Needs::on(profile, Action::Find)))
+        } else {
+            Ok(changing)
         }
     }
 

@@ -44,9 +44,10 @@ impl Command for ServerStatus {
         let latencies = cx.body.get_doc("opLatencies");
         let histograms = latencies
             .is_some_and(|options| options.get("histograms").is_some_and(|on| on.truthy()));
-        match histograms {
-            true => Ok(report_with_histograms(cx.server, is_on)),
-            false => Ok(report(cx.server, is_on)),
+        if histograms {
+            Ok(report_with_histograms(cx.server, is_on))
+        } else {
+            Ok(report(cx.server, is_on))
         }
     }
 }

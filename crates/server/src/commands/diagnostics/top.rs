@@ -1,5 +1,3 @@
-//! `top`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

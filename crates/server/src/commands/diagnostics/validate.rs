@@ -1,5 +1,3 @@
-//! `validate`
-
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
@@ -42,9 +40,10 @@ impl Command for Validate {
         let report = cx.server.store.verify(&namespace)?;
         // Such documents are an error if the validator refuses writes, and a warning if it only warns.
         let non_compliant = (report.non_compliant_documents > 0).then_some(NON_COMPLIANT);
-        let (error, warning) = match report.refuses_non_compliant {
-            true => (non_compliant, None),
-            false => (None, non_compliant),
+        let (error, warning) = if report.refuses_non_compliant {
+            (non_compliant, None)
+        } else {
+            (None, non_compliant)
         };
         let mut reply = DocBuf::new();
         reply.push("ns", namespace.as_str());

@@ -106,7 +106,6 @@ impl Command for ValidateDbMetadata {
     }
 }
 
-/// What was found.
 #[derive(Default)]
 struct Errors {
     list: Vec<DocBuf>,
@@ -121,9 +120,10 @@ impl Errors {
             "ns": ns.as_str(), "code": code.code(), "codeName": &*code.name(), "errmsg": message,
         };
         self.bytes += error.len_bytes();
-        match self.bytes > ERRORS_BYTES_MAX {
-            true => self.has_more = true,
-            false => self.list.push(error),
+        if self.bytes > ERRORS_BYTES_MAX {
+            self.has_more = true;
+        } else {
+            self.list.push(error);
         }
     }
 

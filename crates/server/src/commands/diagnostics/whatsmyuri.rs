@@ -1,5 +1,3 @@
-//! `whatsmyuri`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 

@@ -1,5 +1,3 @@
-//! `getLastError`
-
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
@@ -53,7 +51,7 @@ impl Command for GetLastError {
             }
         });
         match parsed {
-            // Who may not write has nothing to wait for.
+            // A client that is not logged in cannot have written, so there is no write to wait for.
             Ok(concern) if concern.durability == Durability::Synced && !cx.caller.is_stranger() => {
                 cx.server.store.flush_log()?;
             }

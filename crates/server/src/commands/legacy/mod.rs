@@ -8,7 +8,6 @@ pub mod get_prev_error;
 pub mod old_scripts;
 pub mod reset_error;
 
-/// The commands of this family.
 pub static COMMANDS: &[&dyn Command] = &[
     &file_md5::FileMd5,
     &get_last_error::GetLastError,

@@ -136,7 +136,7 @@ fn groups(spec: &Arguments<'_>) -> Result<ArrayBuf> {
     if let Some(filter) = spec.doc_field("cond")?.filter(|filter| !filter.is_empty()) {
         stages.push(&doc! {"$match": filter});
     }
-    // The key, as fields whose names no expression can mistake, and the names that they have in the results.
+    // The parts of the key under safe field names, with the names that they have in the results.
     let (mut key, mut names) = (DocBuf::new(), ArrayBuf::new());
     let mut init_args = ArrayBuf::new();
     match (spec.doc_field("key")?, code(spec, "$keyf")?) {

@@ -1,5 +1,3 @@
-//! `resetError`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

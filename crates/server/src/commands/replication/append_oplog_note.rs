@@ -1,5 +1,3 @@
-//! `appendOplogNote`
-
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
@@ -60,7 +58,6 @@ impl Command for AppendOplogNote {
     }
 }
 
-/// MongoDB's `StaleClusterTime`.
 const STALE_CLUSTER_TIME: i32 = 209;
 
 #[cfg(test)]

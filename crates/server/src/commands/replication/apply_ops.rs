@@ -20,7 +20,7 @@ use crate::commands::support::write::bypass_validation;
 use crate::context::Context;
 use crate::log::Component;
 
-/// How deep entries of the command `applyOps` may be nested.
+/// The deepest nesting of `applyOps` entries.
 const DEPTH_MAX: usize = 10;
 
 /// MongoDB's `UpdateOperationFailed`, of an update without a document.
@@ -167,11 +167,11 @@ struct Options {
     bypass_validation: bool,
 }
 
-/// Why an entry could not be applied.
+/// The failure of an entry.
 enum Failure {
-    /// The entries behind it are applied all the same. The reply does not tell why, as in MongoDB, but the log does.
+    /// Later entries are still applied. As in MongoDB, the log has the reason and the reply has not.
     OfEntry(Error),
-    /// The command fails.
+    /// The whole command fails with it.
     OfCommand(Error),
 }
 
@@ -311,12 +311,13 @@ fn apply(cx: &Context<'_>, kind: &str, entry: &Doc, options: Options) -> Result<
                 upsert,
                 bypass_validation: options.bypass_validation,
             };
-            match update.apply(cx)? {
-                true => Ok(()),
-                false => Err(Failure::OfEntry(Error::location(
+            if update.apply(cx)? {
+                Ok(())
+            } else {
+                Err(Failure::OfEntry(Error::location(
                     UPDATE_OPERATION_FAILED,
                     "Failed to apply update: there is no such document",
-                ))),
+                )))
             }
         }
     }
@@ -333,7 +334,7 @@ fn id_filter(document: &Doc, what: &str) -> Result<DocBuf> {
     }
 }
 
-/// Inserts a document. One with its `_id` is replaced.
+/// Inserts a document, or replaces the one with its `_id`.
 fn insert_or_replace(
     cx: &Context<'_>,
     ns: &Namespace,

@@ -11,7 +11,6 @@ pub mod repl_set_status;
 mod repl_set_step_up;
 pub mod sharding;
 
-/// The commands of this family.
 pub static COMMANDS: &[&dyn Command] = &[
     &append_oplog_note::AppendOplogNote,
     &apply_ops::ApplyOps,

@@ -1,5 +1,3 @@
-//! `replSetResizeOplog`
-
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::OplogSettings;

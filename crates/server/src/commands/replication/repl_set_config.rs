@@ -97,7 +97,7 @@ impl Command for ReplSetGetConfig {
         let member = replica_set(cx.server)?.initiated()?;
         let mut reply = doc! {"config": &member.config.doc};
         if cx.args().flag("commitmentStatus")?.unwrap_or(false) {
-            // The only member has it.
+            // The only member has the configuration, so it is committed.
             reply.push("commitmentStatus", true);
         }
         Ok(reply)

@@ -80,7 +80,7 @@ impl Command for ReplSetGetStatus {
     }
 }
 
-/// The status of a standby: itself, and the primary as it was heard last.
+/// The status of a standby: itself, and the primary as of its last heartbeat.
 fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
     let (applied, primary) = (server.store.oplog().last(), standby.primary_last());
     let durable = applied.min(Timestamp::from_u64(server.store.oplog().durable()));
@@ -105,7 +105,7 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
     status.push("optimes", &op_times(member, applied, durable));
     status.push("lastStableRecoveryTimestamp", applied);
     let last_error = standby.error().unwrap_or_default();
-    let shown = |of: &Shown<'_>| {
+    let shown = |of: &MemberStatus<'_>| {
         let (time, date) = (member.op_time(of.last), wall(of.last));
         doc! {
             "_id": of.id,
@@ -123,7 +123,7 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
             "lastWrittenWallTime": date,
         }
     };
-    let mut primary = shown(&Shown {
+    let mut primary = shown(&MemberStatus {
         id: member.config.member_id,
         host: &member.config.host,
         is_up: follows,
@@ -140,7 +140,7 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
     );
     primary.push("configVersion", member.config.version as i32);
     primary.push("configTerm", member.config.term as i32);
-    let mut own = shown(&Shown {
+    let mut own = shown(&MemberStatus {
         // A number that no member of the configuration has.
         id: member.config.member_id + 1,
         host: me.unwrap_or_default(),
@@ -166,7 +166,7 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
 }
 
 /// A member in the status of a standby.
-struct Shown<'a> {
+struct MemberStatus<'a> {
     id: i32,
     host: &'a str,
     is_up: bool,

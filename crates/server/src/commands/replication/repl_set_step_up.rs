@@ -14,11 +14,10 @@ use crate::log::Component;
 use crate::standby::{Directory, DirectoryState, Phase, Source, Standby};
 use crate::state::Server;
 
-/// How long it waits for the last entries of a primary that can be reached.
+/// The limit of the wait for the last entries of a primary that can be reached.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// How often it looks.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub struct ReplSetStepUp;
 
@@ -103,7 +102,7 @@ fn catch_up(server: &Server, standby: &Standby) -> bool {
         if Instant::now() >= until || standby.phase() != Phase::Following {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     true
 }

@@ -292,14 +292,15 @@ fn check_key(key: &Doc, unique: bool) -> Result<()> {
 /// Refuses the command where there is no cluster, as a command that is not there.
 fn check_cluster(server: &Server, name: &str) -> Result<()> {
     let set = server.replication.as_ref();
-    match set.is_some_and(|set| set.is_router()) {
-        true => Ok(()),
-        false => Err(Error::new(
+    if set.is_some_and(|set| set.is_router()) {
+        Ok(())
+    } else {
+        Err(Error::new(
             ErrorCode::CommandNotFound,
             format!(
                 "no such command: '{name}'; this server is not sharded; collections are used without it"
             ),
-        )),
+        ))
     }
 }
 

@@ -1,5 +1,3 @@
-//! `abortTransaction`
-
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 

@@ -1,5 +1,3 @@
-//! `endSessions`
-
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 

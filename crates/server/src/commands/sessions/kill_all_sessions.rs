@@ -1,5 +1,3 @@
-//! `killAllSessions`
-
 use frond_bson::{Doc, DocBuf};
 use frond_error::Result;
 

@@ -1,5 +1,3 @@
-//! `killAllSessionsByPattern`
-
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::Result;
 

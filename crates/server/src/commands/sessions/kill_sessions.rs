@@ -1,5 +1,3 @@
-//! `killSessions`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

@@ -11,7 +11,6 @@ pub mod kill_sessions;
 pub mod refresh_sessions;
 pub mod start_session;
 
-/// The commands of this family.
 pub static COMMANDS: &[&dyn Command] = &[
     &abort_transaction::AbortTransaction,
     &commit_transaction::CommitTransaction,

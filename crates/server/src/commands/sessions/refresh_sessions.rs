@@ -1,5 +1,3 @@
-//! `refreshSessions`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

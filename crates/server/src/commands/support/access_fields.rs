@@ -57,9 +57,10 @@ pub fn roles(args: &Arguments<'_>, db: &str) -> Result<Option<Vec<UserName>>> {
 /// `BadValue` (2) for an empty array.
 pub fn some_roles(args: &Arguments<'_>, command: &str, db: &str) -> Result<Vec<UserName>> {
     let roles = roles(args, db)?.ok_or_else(|| args.missing("roles"))?;
-    match roles.is_empty() {
-        true => Err(non_empty(command, "roles")),
-        false => Ok(roles),
+    if roles.is_empty() {
+        Err(non_empty(command, "roles"))
+    } else {
+        Ok(roles)
     }
 }
 
@@ -78,9 +79,10 @@ pub fn privileges(args: &Arguments<'_>) -> Result<Option<Vec<Privilege>>> {
 /// `BadValue` (2) for an empty array.
 pub fn some_privileges(args: &Arguments<'_>, command: &str) -> Result<Vec<Privilege>> {
     let privileges = privileges(args)?.ok_or_else(|| args.missing("privileges"))?;
-    match privileges.is_empty() {
-        true => Err(non_empty(command, "privileges")),
-        false => Ok(privileges),
+    if privileges.is_empty() {
+        Err(non_empty(command, "privileges"))
+    } else {
+        Ok(privileges)
     }
 }
 
@@ -178,9 +180,10 @@ pub fn needs_for_parts_of_role<'a>(request: &Requested<'a>) -> Result<Needs<'a>>
 
 /// The privileges needed to set authentication restrictions, if the command has any.
 pub fn needs_for_restrictions<'a>(request: &Requested<'a>) -> Needs<'a> {
-    match request.body.contains_key("authenticationRestrictions") {
-        true => Needs::on_database(request, Action::SetAuthenticationRestriction),
-        false => Needs::All(Vec::new()),
+    if request.body.contains_key("authenticationRestrictions") {
+        Needs::on_database(request, Action::SetAuthenticationRestriction)
+    } else {
+        Needs::All(Vec::new())
     }
 }
 

@@ -85,9 +85,10 @@ pub fn credentials(cx: &Context<'_>, user: &UserName) -> Result<Option<DocBuf>> 
     let mut credentials = DocBuf::new();
     for mechanism in WITH_PASSWORD.iter().filter(|one| mechanisms.contains(one)) {
         let LoginMechanism::Scram(mechanism) = *mechanism else {
-            let digest = match is_digested_here {
-                true => password_digest(&user.name, password),
-                false => Zeroizing::new(password.to_owned()),
+            let digest = if is_digested_here {
+                password_digest(&user.name, password)
+            } else {
+                Zeroizing::new(password.to_owned())
             };
             credentials.push(mechanism.name(), digest.as_str());
             continue;

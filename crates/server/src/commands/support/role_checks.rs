@@ -11,11 +11,12 @@ use crate::access::stored::Stored;
 /// # Errors
 /// `BadValue` (2).
 pub fn is_changeable(role: &UserName) -> Result<()> {
-    match builtin_roles::is_builtin(role) {
-        true => Err(Error::bad_value(format!(
+    if builtin_roles::is_builtin(role) {
+        Err(Error::bad_value(format!(
             "{role} is a built-in role and cannot be modified"
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ const STATEMENT_BYTES_MAX: usize = 50 << 10;
 
 /// The result of a statement.
 pub trait Outcome {
-    /// `update` or `remove`.
+    /// As in the field `op` of the profiler.
     const OP: &'static str;
 
     /// The documents that it has changed.
@@ -53,7 +53,7 @@ impl Outcome for u64 {
     }
 }
 
-/// Runs a statement, and hands its record to the profiler if that wants it.
+/// Runs a statement, and passes its record to the profiler if the level of the database requires one.
 pub fn profiled<T: Outcome>(
     cx: &Context<'_>,
     statement: &Doc,

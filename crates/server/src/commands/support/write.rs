@@ -1,4 +1,4 @@
-//! What the write commands share: their options, running their statements, retryable writes, the reply.
+//! Parts that the write commands share: options, running of statements, retryable writes, the reply.
 
 use frond_bson::{Doc, DocBuf};
 use frond_error::{Error, Result};
@@ -18,16 +18,14 @@ use crate::statements::Statements;
 pub struct WriteOptions {
     /// Whether the first error ends the command.
     pub ordered: bool,
-    /// See [`bypass_validation`].
     pub bypass_validation: bool,
-    /// See [`keep_empty_timestamps`].
     pub keep_empty_timestamps: bool,
     /// The values of `let`.
     pub variables: Option<DocBuf>,
 }
 
 impl WriteOptions {
-    /// Reads the options of a command. In a transaction the first error ends the command, whatever the client asks for.
+    /// Reads the options of a command. In a transaction the first error ends the command, also with `ordered: false`.
     pub fn parse(cx: &Context<'_>) -> Result<WriteOptions> {
         let args = &cx.args();
         let ordered = args.bool("ordered")?.unwrap_or(true);
@@ -40,12 +38,11 @@ impl WriteOptions {
     }
 }
 
-/// Whether the client asks to skip document validation.
 pub fn bypass_validation(args: &Arguments<'_>) -> Result<bool> {
     Ok(args.flag("bypassDocumentValidation")?.unwrap_or(false))
 }
 
-/// Whether the client asks to store a top-level `Timestamp(0, 0)` unchanged. By default the server replaces it by the
+/// `bypassEmptyTsReplacement`: a top-level `Timestamp(0, 0)` is stored unchanged. By default the server replaces it by the
 /// current time, in inserted documents and in replacements.
 pub fn keep_empty_timestamps(args: &Arguments<'_>) -> Result<bool> {
     Ok(args.bool("bypassEmptyTsReplacement")?.unwrap_or(false))
@@ -103,8 +100,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Runs a statement, unless an earlier try of the same retryable write did: then returns what it recorded. `run` stores the
-/// record with what the statement changes, if it is given a statement; `changed` tells whether it has changed anything.
+/// Runs a statement, unless an earlier try of the same retryable write did: then returns the recorded result. `run` stores the
+/// record together with the changes, if it is given a statement; `changed` is true of a result with changes.
 pub fn once<T>(
     retry: Option<&mut RetryableWrite>,
     statement: i32,

@@ -1,5 +1,3 @@
-//! `connectionStatus`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 

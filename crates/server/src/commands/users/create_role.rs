@@ -1,5 +1,3 @@
-//! `createRole`
-
 use frond_auth::builtin_roles;
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};

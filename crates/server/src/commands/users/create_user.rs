@@ -1,5 +1,3 @@
-//! `createUser`
-
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 

@@ -1,5 +1,3 @@
-//! `dropRole` and `dropAllRolesFromDatabase`
-
 use frond_auth::UserName;
 use frond_bson::{Doc, DocBuf, doc};
 use frond_error::Result;

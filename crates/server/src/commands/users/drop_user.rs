@@ -1,5 +1,3 @@
-//! `dropUser` and `dropAllUsersFromDatabase`
-
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;
 

@@ -1,5 +1,3 @@
-//! `invalidateUserCache`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

@@ -1,5 +1,3 @@
-//! `logout`
-
 use frond_bson::DocBuf;
 use frond_error::Result;
 

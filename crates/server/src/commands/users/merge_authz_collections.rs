@@ -108,9 +108,10 @@ fn merge(
     while let Some(document) = documents.next()? {
         let name = name_of(place, &document)?;
         check(place, &document)?;
-        let copied = match before.remove(&name) {
-            true => changing.replace(place, &name, &document),
-            false => changing.insert(place, &name, &document),
+        let copied = if before.remove(&name) {
+            changing.replace(place, &name, &document)
+        } else {
+            changing.insert(place, &name, &document)
         };
         // As in MongoDB: one that exists already, or cannot be stored, does not keep back the others.
         if let Err(failure) = copied {
@@ -147,7 +148,7 @@ fn name_of(place: &Place, document: &Doc) -> Result<UserName> {
     Ok(UserName::new(text(place.key)?, text("db")?))
 }
 
-/// Refuses what would be nobody: a document that cannot be read as a user or as a role.
+/// Refuses a document that cannot be read as a user or as a role.
 fn check(place: &Place, document: &Doc) -> Result<()> {
     match place.key {
         "user" => {

@@ -20,7 +20,6 @@ pub mod update_role;
 pub mod update_user;
 pub mod users_info;
 
-/// The commands of this family.
 pub static COMMANDS: &[&dyn Command] = &[
     &authenticate::Authenticate,
     &authenticate::GetNonce,

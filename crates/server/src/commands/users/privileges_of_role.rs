@@ -1,5 +1,3 @@
-//! `grantPrivilegesToRole` and `revokePrivilegesFromRole`
-
 use frond_auth::{Privilege, merge};
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;

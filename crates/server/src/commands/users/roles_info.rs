@@ -1,5 +1,3 @@
-//! `rolesInfo`
-
 use frond_auth::builtin_roles;
 use frond_auth::roles::resolve;
 use frond_auth::{Privilege, UserName};
@@ -12,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, READS};
-use crate::commands::support::asked_names::Asked;
+use crate::commands::support::asked_names::Selection;
 use crate::context::Context;
 
 /// The form in which privileges are shown.
@@ -25,7 +23,7 @@ enum Format {
 
 /// The parts of a role to show.
 #[derive(Clone, Copy)]
-struct Shown {
+struct RoleParts {
     privileges: bool,
     restrictions: bool,
 }
@@ -49,11 +47,11 @@ impl Command for RolesInfo {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        let asked = Asked::parse(&request.args(), "rolesInfo", &ROLES, request.db)?;
-        let Asked::Named(names) = asked else {
+        let asked = Selection::parse(&request.args(), "rolesInfo", &ROLES, request.db)?;
+        let Selection::Named(names) = asked else {
             return Ok(Needs::on_database(request, Action::ViewRole));
         };
-        // Users may look at the roles that they have.
+        // Users may view the roles that they have.
         let user = match request.user {
             Some(name) => request.server.access.find(name)?,
             None => None,
@@ -69,9 +67,9 @@ impl Command for RolesInfo {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        let asked = Asked::parse(&args, "rolesInfo", &ROLES, cx.db)?;
+        let asked = Selection::parse(&args, "rolesInfo", &ROLES, cx.db)?;
         let format = format(&args)?;
-        let shown = Shown {
+        let shown = RoleParts {
             privileges: format != Format::Omit,
             restrictions: args
                 .flag("showAuthenticationRestrictions")?
@@ -80,7 +78,7 @@ impl Command for RolesInfo {
         let with_builtin = args.flag("showBuiltinRoles")?.unwrap_or(false);
         let stored = Stored::within(cx.store(), &cx.limits);
         let mut roles = ArrayBuf::new();
-        let Asked::Named(names) = asked else {
+        let Selection::Named(names) = asked else {
             if format == Format::AsUserFragment {
                 return Err(Error::new(
                     ErrorCode::IllegalOperation,
@@ -127,9 +125,10 @@ fn format(args: &Arguments<'_>) -> Result<Format> {
         None => Ok(Format::Omit),
         Some(Value::String("asUserFragment")) => Ok(Format::AsUserFragment),
         Some(value) if value.is_number() || matches!(value, Value::Bool(_)) => {
-            Ok(match value.truthy() {
-                true => Format::Show,
-                false => Format::Omit,
+            Ok(if value.truthy() {
+                Format::Show
+            } else {
+                Format::Omit
             })
         }
         Some(_) => Err(Error::bad_value(
@@ -138,8 +137,7 @@ fn format(args: &Arguments<'_>) -> Result<Format> {
     }
 }
 
-/// A built-in role.
-fn builtin(name: &UserName, shown: Shown) -> DocBuf {
+fn builtin(name: &UserName, shown: RoleParts) -> DocBuf {
     let mut out = ROLES.named(name);
     out.push("isBuiltin", true);
     out.push_array("roles", |_| {});
@@ -158,7 +156,7 @@ fn builtin(name: &UserName, shown: Shown) -> DocBuf {
 }
 
 /// A role that was created.
-fn describe(role: &Doc, shown: Shown, stored: &Stored) -> Result<DocBuf> {
+fn describe(role: &Doc, shown: RoleParts, stored: &Stored) -> Result<DocBuf> {
     let own = stored::parse_role(role)?;
     let mut out = DocBuf::new();
     for (field, value) in role.iter() {

@@ -1,5 +1,3 @@
-//! `grantRolesToRole` and `revokeRolesFromRole`
-
 use frond_auth::UserName;
 use frond_bson::{DocBuf, doc};
 use frond_error::Result;

@@ -1,5 +1,3 @@
-//! `grantRolesToUser` and `revokeRolesFromUser`
-
 use frond_auth::UserName;
 use frond_bson::{DocBuf, doc};
 use frond_error::{ErrorCode, Result};
@@ -48,7 +46,6 @@ pub fn add(roles: &mut Vec<UserName>, more: &[UserName]) {
     }
 }
 
-/// Removes roles.
 pub fn take(roles: &mut Vec<UserName>, gone: &[UserName]) {
     roles.retain(|role| !gone.contains(role));
 }

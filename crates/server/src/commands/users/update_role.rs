@@ -1,5 +1,3 @@
-//! `updateRole`
-
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
@@ -25,7 +23,7 @@ impl Command for UpdateRole {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        // Nobody knows which roles and privileges are revoked.
+        // The roles and privileges that the update revokes are unknown here, so the privilege to revoke any is needed.
         let granted = fields::needs_for_parts_of_role(request)?;
         Ok(Needs::on(Place::AnyNormal, Action::RevokeRole).and(granted))
     }

@@ -1,5 +1,3 @@
-//! `updateUser`
-
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
@@ -39,9 +37,10 @@ impl Command for UpdateUser {
         // Users who may change themselves need no right to change others.
         let or_own = |action, own| {
             let needs = Needs::on_database(request, action);
-            match is_own {
-                true => needs.or(Needs::on_database(request, own)),
-                false => needs,
+            if is_own {
+                needs.or(Needs::on_database(request, own))
+            } else {
+                needs
             }
         };
         let mut needs = Needs::LoggedIn.and(fields::needs_for_restrictions(request));
@@ -55,7 +54,7 @@ impl Command for UpdateUser {
             ));
         }
         if let Some(roles) = fields::roles(&args, request.db)? {
-            // Nobody knows which roles are revoked.
+            // The roles that the update revokes are unknown here, so the privilege to revoke any is needed.
             needs = needs
                 .and(Needs::on(Place::AnyNormal, Action::RevokeRole))
                 .and(fields::needs_for_roles(&roles, Action::GrantRole));

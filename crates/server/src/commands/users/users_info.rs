@@ -1,5 +1,3 @@
-//! `usersInfo`
-
 use frond_auth::roles::resolve;
 use frond_auth::{Resolved, Restrictions, UserName};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
@@ -10,11 +8,11 @@ use crate::access::stored::{self, Stored, USERS};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::access_fields::{self as fields, READS};
-use crate::commands::support::asked_names::Asked;
+use crate::commands::support::asked_names::Selection;
 use crate::context::Context;
 
 /// The parts of a user to show.
-struct Shown {
+struct UserParts {
     privileges: bool,
     credentials: bool,
     custom_data: bool,
@@ -42,12 +40,12 @@ impl Command for UsersInfo {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        let asked = Asked::parse(&request.args(), "usersInfo", &USERS, request.db)?;
+        let asked = Selection::parse(&request.args(), "usersInfo", &USERS, request.db)?;
         Ok(match asked {
-            Asked::OfDatabase => Needs::on_database(request, Action::ViewUser),
-            Asked::Everywhere => Needs::cluster(Action::ViewUser),
-            Asked::Named(names) => {
-                // Users may look at themselves.
+            Selection::OfDatabase => Needs::on_database(request, Action::ViewUser),
+            Selection::Everywhere => Needs::cluster(Action::ViewUser),
+            Selection::Named(names) => {
+                // Users may view themselves.
                 let others = names.iter().filter(|name| request.user != Some(*name));
                 let of =
                     |name: &UserName| Needs::on(Place::database(name.db.clone()), Action::ViewUser);
@@ -58,9 +56,9 @@ impl Command for UsersInfo {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
-        let asked = Asked::parse(&args, "usersInfo", &USERS, cx.db)?;
+        let asked = Selection::parse(&args, "usersInfo", &USERS, cx.db)?;
         let flag = |name, otherwise| Ok::<_, Error>(args.flag(name)?.unwrap_or(otherwise));
-        let shown = Shown {
+        let shown = UserParts {
             privileges: flag("showPrivileges", false)?,
             credentials: flag("showCredentials", false)?,
             custom_data: flag("showCustomData", true)?,
@@ -70,7 +68,7 @@ impl Command for UsersInfo {
         let stored = Stored::within(cx.store(), &cx.limits);
         let mut users = ArrayBuf::new();
         if shown.privileges || shown.restrictions {
-            let (Asked::Named(names), None) = (asked, filter) else {
+            let (Selection::Named(names), None) = (asked, filter) else {
                 return Err(Error::new(
                     ErrorCode::IllegalOperation,
                     "Privilege or restriction details require exact-match usersInfo queries",
@@ -85,10 +83,10 @@ impl Command for UsersInfo {
         }
         let filter = filter.map(Filter::parse).transpose()?;
         let wanted = match asked {
-            Asked::Everywhere => DocBuf::new(),
-            Asked::OfDatabase => doc! {"db": cx.db},
-            Asked::Named(names) if names.is_empty() => return Ok(users.into_field("users")),
-            Asked::Named(names) => doc! {"$or": fields::user_array(&names).as_value()},
+            Selection::Everywhere => DocBuf::new(),
+            Selection::OfDatabase => doc! {"db": cx.db},
+            Selection::Named(names) if names.is_empty() => return Ok(users.into_field("users")),
+            Selection::Named(names) => doc! {"$or": fields::user_array(&names).as_value()},
         };
         for user in stored.find(&USERS, &wanted, Some(&doc! {"user": 1, "db": 1}))? {
             let user = summary(&user, &shown);
@@ -114,7 +112,7 @@ fn mechanisms(user: &Doc) -> ArrayBuf {
 }
 
 /// A user in a list.
-fn summary(user: &Doc, shown: &Shown) -> DocBuf {
+fn summary(user: &Doc, shown: &UserParts) -> DocBuf {
     let mut out = DocBuf::new();
     for (field, value) in user.iter() {
         let is_shown = match field {
@@ -134,7 +132,7 @@ fn summary(user: &Doc, shown: &Shown) -> DocBuf {
 }
 
 /// A user with what its roles grant.
-fn describe(user: &Doc, shown: &Shown, stored: &Stored) -> Result<DocBuf> {
+fn describe(user: &Doc, shown: &UserParts, stored: &Stored) -> Result<DocBuf> {
     let mut out = DocBuf::new();
     for (field, value) in user.iter() {
         match field {

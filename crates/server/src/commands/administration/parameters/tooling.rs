@@ -1,4 +1,4 @@
-//! Parameters of plans, checkpoints and limits that tools set or look at.
+//! Parameters of plans, checkpoints and limits that tools set or read.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,6 @@ macro_rules! tickets {
     };
 }
 
-/// The parameters.
 pub static TOOLING: &[Parameter] = &[
     Parameter {
         name: "diagnosticDataCollectionEnabled",

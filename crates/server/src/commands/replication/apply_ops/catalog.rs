@@ -32,11 +32,9 @@ pub(super) fn apply(cx: &mut Context<'_>, entry: &Doc) -> Result<()> {
 
 /// A command that an entry stands for.
 pub(super) struct Translated<'a> {
-    /// The command.
     pub command: &'static dyn Command,
     /// The database that it runs on.
     pub db: &'a str,
-    /// Its document.
     pub body: DocBuf,
     /// Errors after which the entry counts as applied.
     accepted: &'static [ErrorCode],

@@ -10,9 +10,7 @@ use crate::context::Context;
 
 /// An update of one document.
 pub(super) struct Entry<'a> {
-    /// The collection.
     pub ns: &'a Namespace,
-    /// `{_id: …}`
     pub filter: &'a Doc,
     /// The field `o` of the entry.
     pub object: &'a Doc,
@@ -115,7 +113,7 @@ impl Entry<'_> {
         Ok(done.n > 0)
     }
 
-    /// Inserts a document. False if somebody else did so meanwhile.
+    /// Inserts a document. False if a concurrent insert was first.
     fn insert(&self, cx: &Context<'_>, document: &Doc) -> Result<bool> {
         let options = InsertOptions {
             ordered: true,

@@ -71,9 +71,10 @@ impl DiskFile for FailingLogFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        match self.is_log && self.is_failing.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("a broken cable")),
-            false => self.below.write_at(bytes, offset),
+        if self.is_log && self.is_failing.load(Ordering::Relaxed) {
+            Err(io::Error::other("a broken cable"))
+        } else {
+            self.below.write_at(bytes, offset)
         }
     }
 

@@ -82,7 +82,7 @@ async fn users_are_found_in_every_way() {
             doc! {"usersInfo": {"forAllDBs": 1}, "filter": {"customData.age": {"$gt": 5}}},
             &["a.ann"],
         ),
-        // Credentials cannot be asked for by a filter unless they are shown.
+        // A filter cannot test credentials unless they are shown.
         (
             "a",
             doc! {"usersInfo": 1, "filter": {"credentials": {"$exists": true}}},
