@@ -93,7 +93,7 @@ impl TestServer {
         };
         let store = store.unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
-        let metrics = Metrics::new(COMMANDS.len());
+        let metrics = Metrics::new(COMMANDS.iter().map(|command| command.spec().name()));
         let tls = Tls::open(&settings.tls).unwrap();
         let mut server = Server::new(settings, log, store, metrics, tls, 27017).unwrap();
         // As large as in a server that has all of the machine, whatever the budget of the store.

@@ -36,7 +36,7 @@ pub fn admit(client: &Client<'_>, caller: &Caller, known: &Known) -> Result<()> 
         return Ok(());
     }
     client.server.metrics.unauthorized.add(1);
-    Err(without_login(known.name))
+    Err(without_login(known.name()))
 }
 
 fn without_login(name: &str) -> Error {
@@ -61,7 +61,7 @@ pub fn check<'a>(
     }
     let needs = known.command.needs(&Requested {
         server: client.server,
-        name: known.name,
+        name: known.name(),
         db: request.db,
         body: request.body,
         sequences: &request.sequences,
@@ -70,9 +70,9 @@ pub fn check<'a>(
     if !caller.may(&needs) {
         if caller.user().is_none() {
             client.server.metrics.unauthorized.add(1);
-            return Err(without_login(known.name));
+            return Err(without_login(known.name()));
         }
-        let secrets = secrets(&known.traits, request);
+        let secrets = secrets(known.spec, request);
         let shown = short_command(&without_secrets(request.body, secrets));
         return Err(refused(client, request.db, &shown));
     }

@@ -5,7 +5,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{DocIter, Flags, Header, Msg, OpCode, peek_flags};
 
 use crate::commands::aggregate::{Reach, reach};
-use crate::commands::{Command, Traits, find, proper_name};
+use crate::commands::{Command, Spec, find};
 use crate::exec::Lane;
 
 /// A command of the table.
@@ -15,10 +15,15 @@ pub struct Known {
     pub index: usize,
     /// Its implementation.
     pub command: &'static dyn Command,
-    /// Its properties.
-    pub traits: Traits,
+    /// The constant facts about it.
+    pub spec: &'static Spec,
+}
+
+impl Known {
     /// Its proper name.
-    pub name: &'static str,
+    pub fn name(&self) -> &'static str {
+        self.spec.name()
+    }
 }
 
 /// A command of a client, by whatever opcode it arrived.
@@ -48,8 +53,7 @@ impl<'a> Request<'a> {
         let known = find(name).map(|(index, command)| Known {
             index,
             command,
-            traits: command.traits(),
-            name: proper_name(command),
+            spec: command.spec(),
         });
         Request {
             db,
@@ -88,7 +92,7 @@ impl<'a> Request<'a> {
 
     /// Whether it writes.
     pub fn writes(&self) -> bool {
-        self.known.is_some_and(|known| known.traits.writes) || self.lane == Some(Lane::Write)
+        self.known.is_some_and(|known| known.spec.writes) || self.lane == Some(Lane::Write)
     }
 
     /// Whether it is a statement of a transaction, which does not wait for tickets that others hold.
@@ -100,8 +104,8 @@ impl<'a> Request<'a> {
     pub fn collection(&self) -> Option<&'a str> {
         let known = self.known?;
         match self.body.first() {
-            Some((_, Value::String(collection))) if known.traits.on_collection => Some(collection),
-            _ if known.name == "getMore" => self.body.get_str("collection"),
+            Some((_, Value::String(collection))) if known.spec.on_collection => Some(collection),
+            _ if known.name() == "getMore" => self.body.get_str("collection"),
             _ => None,
         }
     }
@@ -109,8 +113,8 @@ impl<'a> Request<'a> {
 
 /// The tickets that a command needs one of.
 fn lane(known: &Known, body: &Doc) -> Option<Lane> {
-    let lane = known.traits.lane;
-    match known.name {
+    let lane = known.spec.lane;
+    match known.name() {
         "mapReduce" => {
             // One that answers inline writes nothing.
             let out = body.get_doc("out");

@@ -140,7 +140,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let Some(known) = request.known else {
             return Err(Box::new(unknown_command(client, request, &effect)));
         };
-        if !known.traits.keeps_last_error {
+        if !known.spec.keeps_last_error {
             client.state.last_error.begin();
         }
         let (caller, current) = match gate::current_caller(client) {
@@ -328,7 +328,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let executor = &self.client.server.executor;
         let mut figures = self.operation.figures.take();
         let outcome = watch(&mut figures, || {
-            executor.run(self.known.traits.work, || self.call(after))
+            executor.run(self.known.spec.work, || self.call(after))
         });
         self.operation.figures = figures;
         let step = match outcome {
@@ -367,7 +367,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let (mut statement, mut moment, mut noting) = (None, None, None);
         if after.is_none() {
             if shared.help {
-                return Ok(Outcome::Reply(doc! {"help": known.command.doc()}));
+                return Ok(Outcome::Reply(doc! {"help": known.spec.doc}));
             }
             if let Some(session) = shared.session {
                 touch_session(client, session);
@@ -394,7 +394,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             });
         }
         *waiting_cursor = None;
-        if known.traits.lane == Some(Lane::Read) {
+        if known.spec.lane == Some(Lane::Read) {
             context.waiting = limits.waiting();
         }
         let mut cx = Context {
@@ -405,7 +405,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             connection: client.connection,
             state: client.state,
             operation,
-            name: known.name,
+            name: known.name(),
             db: request.db,
             body: request.body,
             sequences: &request.sequences,
@@ -459,12 +459,12 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         });
         if let Err(failure) = &outcome {
             record::count_failure(client, known, failure);
-            if !known.traits.keeps_last_error {
+            if !known.spec.keeps_last_error {
                 client.state.last_error.failed(failure.clone());
             }
         }
         let took = operation.started.elapsed();
-        tracing::record(client, request, known.name, took, outcome.as_ref().err());
+        tracing::record(client, request, known.name(), took, outcome.as_ref().err());
         self.is_shown = false;
         let shown = outcome.as_ref().map(|reply| &**reply);
         record::end(client, request, known, operation, shown);
@@ -528,7 +528,7 @@ fn run_in(
         request.db,
         context,
         cluster_time,
-        || match known.traits.lane {
+        || match known.spec.lane {
             Some(Lane::Read | Lane::Write) => limits.interrupt(shared.time_limit).run(run),
             _ => run(),
         },
@@ -628,7 +628,7 @@ fn effect(client: &Client<'_>, request: &Request<'_>) -> Option<Effect> {
     }
     let (name, value) = request.body.first()?;
     // A fail point may name a command that does not exist.
-    let proper = request.known.map_or(name, |known| known.name);
+    let proper = request.known.map_or(name, |known| known.name());
     // A handshake itself names the application.
     let metadata = request.body.get_doc("client");
     let application = connection

@@ -19,20 +19,7 @@ use crate::metrics::{Class, Op};
 use crate::op_record::{Changed, OpRecord};
 use crate::operation::{Operation, Waited};
 use crate::profiler::Profiler;
-use crate::query_stats::{self, is_query};
-
-/// The kind of a command's operation, as `currentOp` names it.
-pub fn kind(command: &str) -> &'static str {
-    match command {
-        "find" => "query",
-        "getMore" => "getmore",
-        "insert" => "insert",
-        "update" => "update",
-        "delete" => "remove",
-        "bulkWrite" => "bulkWrite",
-        _ => "command",
-    }
-}
+use crate::query_stats;
 
 /// Bytes of `ok: 1.0`, which a reply gets at its end.
 const OK_BYTES: usize = 12;
@@ -44,11 +31,6 @@ enum Profiles {
     /// If it is logged, too: if it is slow, or matches the filter.
     AsLogged,
     Always,
-}
-
-/// Whether the statements of a command are recorded one by one.
-fn has_statements(command: &str) -> bool {
-    matches!(command, "update" | "delete")
 }
 
 /// The documents that a write has changed, read from its reply.
@@ -114,23 +96,23 @@ pub fn begin(
     let (server, connection) = (client.server, client.connection);
     server.connections.active.fetch_add(1, Relaxed);
     // A write counts its statements itself.
-    if known.traits.class != Class::Write {
+    if known.spec.class != Class::Write {
         let op = if is_admitted {
-            known.traits.op
+            known.spec.op
         } else {
             Op::Command
         };
         server.metrics.count(op, 1);
     }
-    let secrets = secrets(&known.traits, request);
+    let secrets = secrets(known.spec, request);
     operation.has_secrets = !secrets.is_empty();
     connection.plan.clear();
     let mut running = connection.running.lock();
     running.active = true;
     running.id = server.connections.operation_id();
     running.started = Some(operation.started);
-    running.kind = kind(known.name);
-    running.writes = known.traits.writes;
+    running.kind = known.spec.kind;
+    running.writes = known.spec.writes;
     running.waits_for = None;
     running.session = None;
     running.transaction = None;
@@ -174,9 +156,9 @@ pub fn prepare(
     {
         server.profiler.flush(&server.store);
     }
-    if is_query(known.name) && server.query_stats.admits(now) {
+    if known.spec.counts_shapes && server.query_stats.admits(now) {
         let application = connection.application();
-        let shape = query_stats::shape_of(request.db, known.name, request.body, application);
+        let shape = query_stats::shape_of(request.db, known.name(), request.body, application);
         (operation.query_shape, operation.new_shape) = shape.unzip();
     }
 }
@@ -191,7 +173,7 @@ pub fn suspend(client: &Client<'_>, operation: &mut Operation, waits_for: &'stat
 
 /// Whether a command may read entries that the profiler has not written yet.
 fn reads_profile(request: &Request<'_>, known: &Known) -> bool {
-    if known.traits.class == Class::Write {
+    if known.spec.class == Class::Write {
         return false;
     }
     // The name may be that of the command's collection, or stand in a pipeline that joins it.
@@ -217,7 +199,7 @@ pub fn end(
     let (server, connection) = (client.server, client.connection);
     let took = operation.started.elapsed();
     server.connections.active.fetch_sub(1, Relaxed);
-    let traits = known.traits;
+    let spec = known.spec;
     if let Some(count) = server.metrics.commands.get(known.index) {
         count.total.add(1);
     }
@@ -249,7 +231,7 @@ pub fn end(
     let filter = level.as_ref().and_then(|level| level.filter.as_ref());
     let profiles = match level.as_ref().map_or(0, |level| level.level) {
         // Each statement of these has an entry of its own.
-        _ if is_refused || (has_statements(known.name) && outcome.is_ok()) => Profiles::No,
+        _ if is_refused || (spec.profiles_statements && outcome.is_ok()) => Profiles::No,
         0 => Profiles::No,
         1 => Profiles::AsLogged,
         _ => Profiles::Always,
@@ -258,22 +240,20 @@ pub fn end(
     let mut running = connection.running.lock();
     running.active = false;
     // A refused command has done nothing with the collection, which need not exist.
-    let counted = (traits.on_collection || known.name == "getMore") && !is_refused;
+    let counted = (spec.on_collection || known.name() == "getMore") && !is_refused;
     let namespace = if counted {
         running.namespace.as_str()
     } else {
         ""
     };
-    server
-        .metrics
-        .record(namespace, traits.op, traits.class, took);
+    server.metrics.record(namespace, spec.op, spec.class, took);
     let scans = figures.plan.as_ref().map(UsedPlan::is_collection_scan);
-    if scans == Some(true) && traits.op == Op::Query {
+    if scans == Some(true) && spec.op == Op::Query {
         let is_tail =
-            known.name == "find" && request.body.get("tailable").is_some_and(|on| on.truthy());
+            known.name() == "find" && request.body.get("tailable").is_some_and(|on| on.truthy());
         server.metrics.count_scan(namespace, !is_tail);
     }
-    let may_log_this = may_log && (traits.work != Work::Instant || profiles == Profiles::AsLogged);
+    let may_log_this = may_log && (spec.work != Work::Instant || profiles == Profiles::AsLogged);
     let described = (may_log_this || profiles == Profiles::Always)
         .then(|| (running.namespace.clone(), running.command.clone()));
     running.forget_long_command();
@@ -288,7 +268,7 @@ pub fn end(
     let cursor = cursor.and_then(|cursor| cursor.get_i64("id"));
     let record = OpRecord {
         ended_ms: now_ms(),
-        op: kind(known.name),
+        op: known.spec.kind,
         namespace,
         command,
         originating: operation.originating.take(),
@@ -296,10 +276,10 @@ pub fn end(
         exhausted: cursor == Some(0),
         figures: *figures,
         returns: cursor.is_some(),
-        changed: changed(known.name, reply),
+        changed: changed(known.name(), reply),
         reply_bytes: reply.len_bytes() + OK_BYTES,
         legacy: request.legacy,
-        lane: traits.lane,
+        lane: spec.lane,
         took,
         cpu: cpu(),
         waited,
@@ -312,7 +292,7 @@ pub fn end(
         Some(filter) => filter.matches(&record.entry()),
         None => may_log,
     };
-    if passes && traits.work != Work::Instant {
+    if passes && spec.work != Work::Instant {
         server.metrics.slow_operations.add(1);
         server.log.info(
             Component::Command,
@@ -356,7 +336,7 @@ pub fn count_failure(client: &Client<'_>, known: &Known, failure: &Error) {
     };
     if server.log.wants(Component::Command, severity) {
         let attributes = doc! {
-            "command": known.name,
+            "command": known.name(),
             "error": {
                 "code": failure.code().code(),
                 "codeName": &*failure.code().name(),

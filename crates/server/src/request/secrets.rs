@@ -4,7 +4,7 @@ use frond_bson::{Doc, Value};
 use frond_wire::DocIter;
 
 use super::parse::Request;
-use crate::commands::{Command, Traits, find};
+use crate::commands::{Command, Spec, find};
 
 /// The fields of writes that may hold credentials of users.
 const WRITTEN: [&str; 7] = [
@@ -54,12 +54,12 @@ fn names_users(body: &Doc, sequences: &[(&str, DocIter<'_>)]) -> bool {
 }
 
 /// The fields of a command whose values are shown nowhere.
-pub fn secrets(traits: &Traits, request: &Request<'_>) -> &'static [&'static str] {
+pub fn secrets(spec: &Spec, request: &Request<'_>) -> &'static [&'static str] {
     match request.body.first() {
         Some(("explain", Value::Document(inner))) => {
             let name = inner.first().map_or("", |(name, _)| name);
             let hides = |command: &dyn Command| {
-                !secrets_in(&command.traits(), request.db, inner, &[]).is_empty()
+                !secrets_in(command.spec(), request.db, inner, &[]).is_empty()
             };
             if find(name).is_some_and(|(_, command)| hides(command)) {
                 &["explain"]
@@ -67,21 +67,21 @@ pub fn secrets(traits: &Traits, request: &Request<'_>) -> &'static [&'static str
                 &[]
             }
         }
-        _ => secrets_in(traits, request.db, request.body, &request.sequences),
+        _ => secrets_in(spec, request.db, request.body, &request.sequences),
     }
 }
 
 fn secrets_in(
-    traits: &Traits,
+    spec: &Spec,
     db: &str,
     body: &Doc,
     sequences: &[(&str, DocIter<'_>)],
 ) -> &'static [&'static str] {
-    if traits.secrets.iter().any(|field| body.contains_key(field)) {
-        return traits.secrets;
+    if spec.secrets.iter().any(|field| body.contains_key(field)) {
+        return spec.secrets;
     }
     // A restore of users writes their credentials as documents.
-    if traits.writes && db == "admin" && names_users(body, sequences) {
+    if spec.writes && db == "admin" && names_users(body, sequences) {
         &WRITTEN
     } else {
         &[]
@@ -97,7 +97,7 @@ mod tests {
     fn hidden(body: &DocBuf) -> &'static [&'static str] {
         let request = Request::new("admin", body);
         let known = request.known.expect("the command exists");
-        secrets(&known.traits, &request)
+        secrets(known.spec, &request)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::parse::{Known, Request};
 use super::transaction_fields::Fields;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::authorization::{Action, Caller, Needs};
-use crate::commands::Traits;
+use crate::commands::Spec;
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::{Moment, unsupported_option};
 use crate::exec::Lane;
@@ -47,16 +47,11 @@ impl SharedFields {
         request: &Request<'_>,
         caller: &Caller,
     ) -> Result<SharedFields> {
-        let Known {
-            command,
-            traits,
-            name,
-            ..
-        } = *known;
-        if request.db != "$external" || !traits.on_external {
+        let (spec, name) = (known.spec, known.name());
+        if request.db != "$external" || !spec.on_external {
             check_database_name(request.db)?;
         }
-        if traits.admin_only && request.db != "admin" {
+        if spec.admin_only && request.db != "admin" {
             return Err(Error::new(
                 ErrorCode::Unauthorized,
                 format!("{name} may only be run against the admin database."),
@@ -122,7 +117,7 @@ impl SharedFields {
                 "readConcern" => fields.read_concern = args.doc_field(field)?,
                 "writeConcern" => {
                     if let Some(concern) = args.doc_field(field)? {
-                        if !traits.writes && !command.fields().contains(&field) {
+                        if !spec.writes && !spec.has_field(field) {
                             return Err(Error::new(
                                 ErrorCode::InvalidOptions,
                                 format!("Command {name} does not support writeConcern"),
@@ -140,20 +135,20 @@ impl SharedFields {
                     api_details |= strict.is_some();
                 }
                 "apiDeprecationErrors" => api_details |= args.bool(field)?.is_some(),
-                "help" if !command.fields().contains(&"help") => {
+                "help" if !spec.has_field("help") => {
                     common.help = value.truthy();
                 }
                 _ => known = false,
             }
-            if !known && !traits.takes_any_field && !command.fields().contains(&field) {
-                if !command.unsupported_fields().contains(&field) {
+            if !known && !spec.takes_any_field && !spec.has_field(field) {
+                if !spec.unsupported_fields.contains(&field) {
                     return Err(args.unknown(field));
                 }
                 if !declines(&value) {
                     return Err(unsupported_option(name, field));
                 }
             }
-            if !traits.takes_any_field
+            if !spec.takes_any_field
                 && may_be_there
                 && request
                     .body
@@ -165,7 +160,7 @@ impl SharedFields {
             }
         }
         for (field, _) in &request.sequences {
-            if !traits.takes_any_field && !command.fields().contains(field) {
+            if !spec.takes_any_field && !spec.has_field(field) {
                 return Err(args.unknown(field));
             }
         }
@@ -189,7 +184,7 @@ impl SharedFields {
             common.write_concern = parse(concern)?;
         } else if let Some(replication) = &server.replication
             && set.is_some()
-            && traits.writes
+            && spec.writes
             && !request.legacy
             && (!in_transaction || name == "commitTransaction")
         {
@@ -197,17 +192,17 @@ impl SharedFields {
         }
         if let Some(replication) = &server.replication {
             if member.is_none() {
-                check_without_member(server, request, traits)?;
+                check_without_member(server, request, spec)?;
             } else if replication.is_standby() {
-                check_on_standby(server, request, traits, in_transaction)?;
+                check_on_standby(server, request, spec, in_transaction)?;
             }
             common.check_times(replication)?;
         }
-        check_api(name, traits, api_version, api_strict, api_details)?;
+        check_api(name, spec, api_version, api_strict, api_details)?;
         fields.has_session = common.session.is_some();
-        common.transaction = fields.check(name, traits, request)?;
+        common.transaction = fields.check(name, spec, request)?;
         common.txn_number = fields.number;
-        common.time_limit = common.max_time.filter(|_| !traits.max_time_is_wait);
+        common.time_limit = common.max_time.filter(|_| !spec.max_time_is_wait);
         Ok(common)
     }
 }
@@ -217,18 +212,18 @@ impl SharedFields {
 fn check_on_standby(
     server: &Server,
     request: &Request<'_>,
-    traits: Traits,
+    spec: &Spec,
     in_transaction: bool,
 ) -> Result<()> {
     if request.db == "local" {
         return Ok(());
     }
-    let lane = request.lane.or(traits.lane);
+    let lane = request.lane.or(spec.lane);
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
     let (code, message) = match lane {
-        _ if traits.writes || in_transaction || lane == Some(Lane::Write) => {
+        _ if spec.writes || in_transaction || lane == Some(Lane::Write) => {
             (ErrorCode::NotWritablePrimary, "not primary")
         }
         // Further documents of a cursor that was opened as it had to be.
@@ -244,12 +239,12 @@ fn check_on_standby(
 
 /// Refuses what a member of a set that is not initiated cannot do: to write, and to read. The database `local` belongs to
 /// the server alone.
-fn check_without_member(server: &Server, request: &Request<'_>, traits: Traits) -> Result<()> {
+fn check_without_member(server: &Server, request: &Request<'_>, spec: &Spec) -> Result<()> {
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
-    let (code, message) = match traits.lane {
+    let (code, message) = match spec.lane {
         _ if request.db == "local" => return Ok(()),
-        _ if traits.writes => (ErrorCode::NotWritablePrimary, "not primary"),
+        _ if spec.writes => (ErrorCode::NotWritablePrimary, "not primary"),
         Some(Lane::Read | Lane::Write) if mode.is_none_or(|mode| mode == "primary") => (
             ErrorCode::NotPrimaryNoSecondaryOk,
             "not primary and secondaryOk=false",
@@ -357,7 +352,7 @@ fn parse_max_time(field: &str, value: &Value<'_>) -> Result<Option<Duration>> {
 
 fn check_api(
     name: &str,
-    traits: Traits,
+    spec: &Spec,
     version: Option<&str>,
     strict: bool,
     details: bool,
@@ -368,7 +363,7 @@ fn check_api(
             "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
         )),
         None => Ok(()),
-        Some("1") if strict && !traits.stable_api => Err(Error::new(
+        Some("1") if strict && !spec.stable_api => Err(Error::new(
             ErrorCode::APIStrictError,
             format!("Provided apiStrict:true, but the command {name} is not in API Version 1."),
         )),

@@ -5,11 +5,8 @@ use frond_bson::{Doc, Value};
 use frond_error::{Error, ErrorCode, Result};
 
 use super::parse::Request;
-use crate::commands::{InTransactions, Traits};
+use crate::commands::{InTransactions, Spec};
 use crate::transactions::Asked;
-
-/// Commands that may be sent again with the same `txnNumber`.
-const RETRYABLE: &[&str] = &["insert", "update", "delete", "findAndModify", "bulkWrite"];
 
 /// The fields of a command about a transaction or a retryable write.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,12 +31,7 @@ impl Fields<'_> {
     /// # Errors
     /// `InvalidOptions` (72) for fields that do not fit together, `NotARetryableWriteCommand` (50768),
     /// `OperationNotSupportedInTransaction` (263).
-    pub fn check(
-        &self,
-        name: &str,
-        traits: Traits,
-        request: &Request<'_>,
-    ) -> Result<Option<Asked>> {
+    pub fn check(&self, name: &str, spec: &Spec, request: &Request<'_>) -> Result<Option<Asked>> {
         let invalid = |message: &str| Err(Error::new(ErrorCode::InvalidOptions, message));
         match (self.number, self.has_session) {
             (Some(_), false) => {
@@ -69,7 +61,7 @@ impl Fields<'_> {
         };
         let number = match (self.number, self.autocommit) {
             (Some(number), Some(_)) => number,
-            (Some(_), None) if !RETRYABLE.contains(&name) => {
+            (Some(_), None) if !spec.retryable => {
                 return Err(Error::new(
                     ErrorCode::NotARetryableWriteCommand,
                     format!(
@@ -81,7 +73,7 @@ impl Fields<'_> {
             }
             _ => return Ok(None),
         };
-        check_command(name, traits, request, starts)?;
+        check_command(name, spec, request, starts)?;
         let is_end = matches!(name, "commitTransaction" | "abortTransaction");
         if self.has_write_concern && !is_end {
             return invalid("writeConcern is not allowed within a multi-statement transaction");
@@ -108,14 +100,14 @@ impl Fields<'_> {
 }
 
 /// Refuses commands, databases and collections that transactions may not have.
-fn check_command(name: &str, traits: Traits, request: &Request<'_>, starts: bool) -> Result<()> {
+fn check_command(name: &str, spec: &Spec, request: &Request<'_>, starts: bool) -> Result<()> {
     let refused = |message: String| {
         Err(Error::new(
             ErrorCode::OperationNotSupportedInTransaction,
             message,
         ))
     };
-    match traits.in_transactions {
+    match spec.in_transactions {
         InTransactions::Always => {}
         InTransactions::Later if !starts => {}
         InTransactions::Later => {
@@ -137,7 +129,7 @@ fn check_command(name: &str, traits: Traits, request: &Request<'_>, starts: bool
         }
     }
     let collection = match request.body.first() {
-        Some((_, Value::String(collection))) if traits.on_collection => collection,
+        Some((_, Value::String(collection))) if spec.on_collection => collection,
         _ => "",
     };
     let namespaces = request

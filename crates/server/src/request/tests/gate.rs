@@ -4,7 +4,7 @@
 
 use frond_bson::{DocBuf, doc};
 
-use crate::commands::{COMMANDS, proper_name, requires_login};
+use crate::commands::{COMMANDS, requires_login};
 use crate::metrics::Op;
 use crate::testing::TestServer;
 
@@ -19,7 +19,7 @@ fn code(server: &mut TestServer, db: &str, command: DocBuf) -> i32 {
 async fn nobody_may_do_anything_without_a_login() {
     let mut server = TestServer::with_authorization();
     for (index, command) in COMMANDS.iter().enumerate() {
-        let name = proper_name(*command);
+        let name = command.spec().name();
         let mut body = DocBuf::new();
         body.push(name, 1);
         server.state.last_error.reset();
