@@ -7,20 +7,10 @@ use frond_bson::{DocBuf, Timestamp};
 use frond_store::{Figures, LastWritten};
 
 use crate::exec::Held;
+use crate::op_record::Waited;
 use crate::profiler::ProfileLevel;
 use crate::query_stats::ShapeHash;
 use crate::room::Grant;
-
-/// Times that an operation has waited, by what it waited for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waited {
-    /// For a ticket.
-    pub ticket: Duration,
-    /// For the journal, after its commit.
-    pub journal: Duration,
-    /// Inside of commits: for other commits, a memtable, room in the journal, space on the disk, an open transaction.
-    pub commit: [Duration; 5],
-}
 
 /// The shared resources that an operation holds.
 #[derive(Default)]

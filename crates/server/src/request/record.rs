@@ -16,8 +16,8 @@ use crate::errors::is_refusal;
 use crate::exec::Work;
 use crate::log::{Component, Severity};
 use crate::metrics::{Class, Op};
-use crate::op_record::{Changed, OpRecord};
-use crate::operation::{Operation, Waited};
+use crate::op_record::{Changed, OpRecord, Waited};
+use crate::operation::Operation;
 use crate::profiler::Profiler;
 use crate::query_stats;
 

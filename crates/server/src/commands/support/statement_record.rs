@@ -11,8 +11,7 @@ use crate::connection::without_secrets;
 use crate::context::Context;
 use crate::cpu;
 use crate::exec::Lane;
-use crate::op_record::{Changed, OpRecord};
-use crate::operation::Waited;
+use crate::op_record::{Changed, OpRecord, Waited};
 use crate::sessions::Updated;
 
 /// The longest statement that is recorded whole.
