@@ -77,7 +77,7 @@ fn check(client: &str, sent: Vec<Sent>) -> Vec<String> {
     for Sent { db, command, code } in sent {
         let (name, _) = command.first().unwrap();
         // The others accept any field, as in MongoDB, or check them in the store.
-        let strict = commands::find(name).is_some_and(|(_, it)| !it.traits().takes_any_field);
+        let strict = commands::find(name).is_some_and(|(_, it)| !it.spec().takes_any_field);
         let strange = with(command.clone(), &doc! {"frondNoSuchField": 1});
         let tries = [
             (strict && code == 0).then_some((strange, 40415)),

@@ -4,24 +4,20 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use frond_auth::UserName;
-use frond_bson::{Doc, DocBuf, Timestamp};
-use frond_store::{Figures, LastWritten, Progress as WorkProgress, ShownPlan, Waits};
+use frond_bson::{Doc, DocBuf};
+use frond_store::{Figures, Progress as WorkProgress, ShownPlan, Waits};
 use frond_wire::Compressor;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::access::User;
 use crate::addresses::Addresses;
-use crate::exec::{Held, Owner};
-use crate::fail_points::Effect;
+use crate::exec::Owner;
 use crate::last_error::LastError;
 use crate::logins::Progress;
-use crate::parking::{Parked, Waited};
-use crate::query_stats::ShapeHash;
-use crate::room::Grant;
 use crate::sessions::SessionId;
 
 /// The other end of a connection.
@@ -215,44 +211,10 @@ pub struct ClientState {
     pub tickets: Owner,
     /// The login that was begun, and those that failed.
     pub login: Progress,
-    /// Set by a message that holds a secret: its bytes are overwritten when it is handled.
-    pub wipes_message: bool,
     /// Number of the last reply.
     pub last_reply: i32,
-    /// Set by a getMore that has to wait; its message is then handled again.
-    pub park: Option<Parked>,
-    /// Set when a message is handled again after waiting.
-    pub resumed: Option<Parked>,
-    /// What a fail point does to the reply of a command that waits.
-    pub effect: Option<Box<Effect>>,
-    /// The counter of the topology version in the last reply of an exhaust `hello`, whose message asks for newer ones.
-    pub topology_sent: Option<i64>,
-    /// Room for the reply.
-    pub reply_grant: Option<Grant>,
-    /// The ticket that is held. A command that waits for long takes it out and gives it back.
-    pub ticket: Option<Held>,
-    /// Whether the client waits for no reply to the message.
-    pub unacknowledged: bool,
-    /// Set when the operation of the message was begun before it could be handled.
-    pub announced: bool,
-    /// Told the entries of the oplog that the command has written, if its reply names their time.
-    pub written: Option<LastWritten>,
-    /// The time of the entry of the oplog that the command has written otherwise: that of a transaction.
-    pub entry_at: Option<Timestamp>,
-    /// Set by a getMore whose cursor is a change stream, which its errors tell.
-    pub reads_change_stream: bool,
-    /// The figures that the operation had when it began to wait without a thread; otherwise empty ones, kept to be reused.
-    pub figures: Option<Box<Figures>>,
-    /// Its processor time before that.
-    pub cpu: Duration,
-    /// How long it has waited for a ticket and for the journal.
-    pub waited: Waited,
-    /// The profiling level of its database.
-    pub profile_level: u8,
-    /// The shape of the query, if `$queryStats` counts it.
-    pub query_shape: Option<ShapeHash>,
-    /// Of a getMore: the command that opened the cursor.
-    pub originating: Option<Arc<DocBuf>>,
+    /// Empty figures for the next operation, which saves an allocation.
+    pub spare_figures: Option<Box<Figures>>,
 }
 
 impl ClientState {

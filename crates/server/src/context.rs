@@ -16,6 +16,7 @@ use crate::connection::{ClientState, Connection};
 use crate::fail_points::SwitchName;
 use crate::limits::WRITE_BATCH_MAX;
 use crate::needs::Owner;
+use crate::operation::{Exhaust, Operation};
 use crate::sessions::{Open, RetryableWrite, SessionId};
 use crate::state::Server;
 use crate::transactions::{self, SessionWait, Statement};
@@ -32,6 +33,8 @@ pub struct Context<'a> {
     pub connection: &'a Connection,
     /// State that only commands of this connection see.
     pub state: &'a mut ClientState,
+    /// The operation that the command is.
+    pub operation: &'a mut Operation,
     /// The proper name of the command.
     pub name: &'static str,
     /// The database.
@@ -56,12 +59,10 @@ pub struct Context<'a> {
     pub limits: OpContext,
     /// The time that the client allows.
     pub max_time: Option<Duration>,
-    /// The client takes several replies to this request.
-    pub exhaust_allowed: bool,
+    /// The replies to the message of the command.
+    pub exhaust: &'a mut Exhaust,
     /// The command came by a legacy opcode.
     pub legacy: bool,
-    /// Set by the command: another reply follows without a request.
-    pub more_to_come: bool,
 }
 
 /// A handle of the store that reads at one time.

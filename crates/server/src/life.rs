@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::background;
 use crate::commands::COMMANDS;
-use crate::commands::build_info::COMPATIBLE_VERSION;
+use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
 use crate::exec::panic_text;
 use crate::feature_version;
 use crate::file_handles::HandleLimit;
@@ -228,7 +228,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         .map(PidFile::write)
         .transpose()
         .map_err(|error| FatalError::new(exit::BAD_OPTIONS, error))?;
-    let metrics = Metrics::new(COMMANDS.len());
+    let metrics = Metrics::new(COMMANDS.iter().map(|command| command.spec().name()));
     let server = Server::new(settings, log.clone(), store, metrics, tls, port)
         .map(Arc::new)
         .map_err(|error| match error {

@@ -141,6 +141,8 @@ pub fn micros(took: Duration) -> u64 {
 /// Runs and failures of a command.
 #[derive(Debug, Default)]
 pub struct CommandCount {
+    /// The proper name.
+    pub name: &'static str,
     /// Runs.
     pub total: Counter,
     /// Runs that failed.
@@ -295,10 +297,14 @@ impl Metrics {
         }
     }
 
-    /// New counters, for this many commands.
-    pub fn new(commands: usize) -> Metrics {
+    /// New counters. `commands` are the proper names of the commands, in the order of their table.
+    pub fn new(commands: impl IntoIterator<Item = &'static str>) -> Metrics {
+        let count = |name| CommandCount {
+            name,
+            ..CommandCount::default()
+        };
         Metrics {
-            commands: (0..commands).map(|_| CommandCount::default()).collect(),
+            commands: commands.into_iter().map(count).collect(),
             ..Metrics::default()
         }
     }
@@ -421,7 +427,7 @@ mod tests {
 
     #[test]
     fn usage_is_kept_by_collection() {
-        let metrics = Metrics::new(2);
+        let metrics = Metrics::default();
         let took = Duration::from_micros(7);
         metrics.record("db.a", Op::Insert, Class::Write, took);
         metrics.record("db.a", Op::Query, Class::Read, took);
@@ -453,7 +459,7 @@ mod tests {
 
     #[test]
     fn names_of_collections_are_bounded() {
-        let metrics = Metrics::new(0);
+        let metrics = Metrics::default();
         for n in 0..TOP_MAX + 10 {
             metrics.record(&format!("db.{n}"), Op::Query, Class::Read, Duration::ZERO);
         }

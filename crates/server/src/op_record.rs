@@ -10,7 +10,17 @@ use frond_store::{Figures, UsedPlan};
 use crate::access::User;
 use crate::connection::{Peer, short_command};
 use crate::exec::Lane;
-use crate::parking::Waited;
+
+/// Times that an operation has waited, by what it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// For a ticket.
+    pub ticket: Duration,
+    /// For the journal, after its commit.
+    pub journal: Duration,
+    /// Inside of commits: for other commits, a memtable, room in the journal, space on the disk, an open transaction.
+    pub commit: [Duration; 5],
+}
 
 /// The names of the times in [`Waited::commit`].
 const OF_COMMIT: [&str; 5] = [

@@ -288,11 +288,6 @@ impl Entry {
     }
 }
 
-/// Whether a command is a query that is counted.
-pub fn is_query(command: &str) -> bool {
-    matches!(command, "find" | "aggregate" | "count" | "distinct")
-}
-
 /// The shape of a query and its hash: the command without its constants. `None` if it is too long, or if it is none.
 pub fn shape_of(
     db: &str,

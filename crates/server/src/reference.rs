@@ -16,11 +16,11 @@ pub fn compatibility() -> String {
     page.push_str(
         "\n## Commands\n\n| command | what it does | unsupported fields |\n| --- | --- | --- |\n",
     );
-    let mut commands: Vec<_> = COMMANDS.iter().collect();
-    commands.sort_by_key(|command| command.names().first().copied());
-    for command in commands {
-        let (names, unsupported) = (code(command.names()), code(command.unsupported_fields()));
-        let _ = writeln!(page, "| {names} | {} | {unsupported} |", command.doc());
+    let mut specs: Vec<_> = COMMANDS.iter().map(|command| command.spec()).collect();
+    specs.sort_by_key(|spec| spec.name());
+    for spec in specs {
+        let (names, unsupported) = (code(spec.names), code(spec.unsupported_fields));
+        let _ = writeln!(page, "| {names} | {} | {unsupported} |", spec.doc);
     }
     for family in frond_query::reference::families() {
         section(&mut page, family.title, &family.names, &family.unsupported);
@@ -295,13 +295,8 @@ mod tests {
     fn every_name_of_the_pages_is_whole() {
         let mut names: Vec<&str> = COMMANDS
             .iter()
-            .flat_map(|command| {
-                [
-                    command.names(),
-                    command.fields(),
-                    command.unsupported_fields(),
-                ]
-            })
+            .map(|command| command.spec())
+            .flat_map(|spec| [spec.names, spec.fields, spec.unsupported_fields])
             .flatten()
             .copied()
             .collect();

@@ -59,7 +59,7 @@ pub fn open_cursor(
     options: BatchOptions,
 ) -> Result<(ArrayBuf, Option<DocBuf>, i64)> {
     let documents = options.size.unwrap_or(FIRST_BATCH_DOCUMENTS);
-    let mut room = ReplyRoom::new(cx.server, &cx.limits, cx.state);
+    let mut room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
     if options.single {
         room = room.last();
     }
@@ -83,7 +83,7 @@ pub fn open_cursor(
         cursor.transaction = Some(open.number);
         open.has_cursors.store(true, Ordering::Relaxed);
     }
-    cursor.query_shape = cx.state.query_shape;
+    cursor.query_shape = cx.operation.query_shape;
     // Without the secrets of the command, as its operation shows it.
     cursor.originating = Arc::new(cx.connection.running.lock().command_doc());
     // The time limit of a find with a tailable cursor applies to its first batch only.

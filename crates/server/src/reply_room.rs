@@ -5,8 +5,8 @@ use std::time::Instant;
 use frond_error::Result;
 use frond_store::{OpContext, note};
 
-use crate::connection::ClientState;
 use crate::cursors::BatchRoom;
+use crate::operation::Permits;
 use crate::state::Server;
 
 /// The room of a client's next reply, which it keeps until the reply is sent.
@@ -14,7 +14,7 @@ pub struct ReplyRoom<'a> {
     server: &'a Server,
     /// End a wait.
     limits: &'a OpContext,
-    state: &'a mut ClientState,
+    permits: &'a mut Permits,
     /// Whether the client cannot ask for the rest of a batch.
     is_last: bool,
 }
@@ -24,12 +24,12 @@ impl<'a> ReplyRoom<'a> {
     pub fn new(
         server: &'a Server,
         limits: &'a OpContext,
-        state: &'a mut ClientState,
+        permits: &'a mut Permits,
     ) -> ReplyRoom<'a> {
         ReplyRoom {
             server,
             limits,
-            state,
+            permits,
             is_last: false,
         }
     }
@@ -47,7 +47,7 @@ impl BatchRoom for ReplyRoom<'_> {
         let mut grant = room.try_grant(bytes);
         if grant.is_none() {
             // Others need the ticket more than a command that waits for clients to read.
-            if let Some(held) = self.state.ticket.take() {
+            if let Some(held) = self.permits.ticket.take() {
                 self.server.executor.give_back(held);
             }
             let began = Instant::now();
@@ -55,27 +55,27 @@ impl BatchRoom for ReplyRoom<'_> {
             note(|figures| figures.room_wait += began.elapsed());
             grant = Some(granted?);
         }
-        self.state.reply_grant = grant;
+        self.permits.reply = grant;
         Ok(())
     }
 
     fn try_grow(&mut self, bytes: usize) -> Result<bool> {
         if self.is_last {
             // Not with the room of a large first document: two commands could wait for each other.
-            self.state.reply_grant = None;
+            self.permits.reply = None;
             self.wait(bytes)?;
             return Ok(true);
         }
         let grant = self.server.rooms.replies.try_grant(bytes);
         let is_granted = grant.is_some();
         if is_granted {
-            self.state.reply_grant = grant;
+            self.permits.reply = grant;
         }
         Ok(is_granted)
     }
 
     fn complete(&mut self, bytes: usize) {
-        if let Some(grant) = &mut self.state.reply_grant {
+        if let Some(grant) = &mut self.permits.reply {
             grant.shrink_to(bytes);
         }
     }

@@ -5,8 +5,8 @@ use frond_error::{ErrorCode, Result};
 use frond_store::{Durability, InsertOptions, Namespace};
 
 use crate::clock::now_ms;
-use crate::commands::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
-use crate::commands::get_cmd_line_opts::parsed;
+use crate::commands::diagnostics::build_info::{COMPATIBLE_VERSION, GIT_VERSION};
+use crate::commands::diagnostics::get_cmd_line_opts::parsed;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::log::{Component, iso_ms};
 use crate::state::Server;

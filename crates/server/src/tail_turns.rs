@@ -245,7 +245,7 @@ mod tests {
 
     /// The pause after a short turn, and whether it is over when the turn has ended.
     fn pause_after_a_turn(others_want: bool, others_work: bool) -> (Duration, bool) {
-        let (turns, metrics) = (TailTurns::with_turns(1), Metrics::new(0));
+        let (turns, metrics) = (TailTurns::with_turns(1), Metrics::default());
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().build().unwrap();
         runtime.block_on(async {

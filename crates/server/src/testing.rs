@@ -7,22 +7,26 @@ mod waiting;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use frond_auth::{Privilege, UserName};
 use frond_bson::{DocBuf, doc};
 use frond_error::Error;
 use frond_store::disk::{Disk, FsDisk};
 use frond_store::{DocumentStore, NoListener, StorageOptions, StoreOptions};
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 use crate::access::User;
 use crate::client::Client;
 use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
-use crate::dispatch::{Answer, CommandRequest, run_command};
 use crate::log::Log;
 use crate::memory::usable_bytes;
 use crate::metrics::Metrics;
-use crate::parking::Parked;
+use crate::operation::Exhaust;
+use crate::outcome::Wait;
+use crate::request::{Answer, InFlight, Request, Step};
 use crate::room::Rooms;
 use crate::sessions::SessionOwner;
 use crate::settings::Settings;
@@ -89,7 +93,7 @@ impl TestServer {
         };
         let store = store.unwrap();
         let log = Arc::new(Log::open(&settings).unwrap());
-        let metrics = Metrics::new(COMMANDS.len());
+        let metrics = Metrics::new(COMMANDS.iter().map(|command| command.spec().name()));
         let tls = Tls::open(&settings.tls).unwrap();
         let mut server = Server::new(settings, log, store, metrics, tls, 27017).unwrap();
         // As large as in a server that has all of the machine, whatever the budget of the store.
@@ -165,26 +169,49 @@ impl TestServer {
 
     /// Runs a command as a client that may allow several replies.
     pub fn answer(&mut self, db: &str, command: &DocBuf, exhaust_allowed: bool) -> Answer {
-        let request = CommandRequest {
-            db,
-            body: command,
-            sequences: &[],
-            exhaust_allowed,
-            legacy: false,
+        let mut exhaust = Exhaust {
+            allowed: exhaust_allowed,
+            ..Exhaust::default()
         };
-        let answer = run_command(&mut self.client(), &request);
-        let Some(Parked::Journal(mut wait)) = self
-            .state
-            .park
-            .take_if(|parked| matches!(parked, Parked::Journal(_)))
-        else {
-            return answer;
+        self.answer_after(db, command, &mut exhaust, |_| {})
+    }
+
+    /// Runs a command, and calls `meanwhile` when it waits. A reader that waits for documents waits no longer then.
+    pub fn answer_after(
+        &mut self,
+        db: &str,
+        command: &DocBuf,
+        exhaust: &mut Exhaust,
+        mut meanwhile: impl FnMut(&Wait),
+    ) -> Answer {
+        let server = self.server.clone();
+        let request = Request::new(db, command);
+        let mut client = self.client();
+        let mut running = match InFlight::begin(&mut client, &request, exhaust) {
+            Ok(running) => running,
+            Err(answer) => return *answer,
         };
-        wait.failure = self.server.store.flush_log().err().map(Error::from);
-        self.state.resumed = Some(Parked::Journal(wait));
-        let answer = run_command(&mut self.client(), &request);
-        self.state.resumed = None;
-        answer
+        let mut step = running.run(None);
+        loop {
+            match step {
+                Step::Done(answer) => return answer,
+                Step::Wait(Wait::Journal(wait)) => {
+                    let failure = server.store.flush_log().err().map(Error::from);
+                    return running.after_journal(wait.reply, failure);
+                }
+                Step::Wait(mut wait) => {
+                    meanwhile(&wait);
+                    if let Wait::Tail(tail) = &mut wait {
+                        (tail.until, tail.has_turn) = (Instant::now(), true);
+                    } else {
+                        let waited = running.wait(&mut wait);
+                        let waited = block_in_place(|| Handle::current().block_on(waited));
+                        waited.unwrap();
+                    }
+                    step = running.resume(None, wait);
+                }
+            }
+        }
     }
 
     /// The reply of a command, successful or not.
@@ -227,4 +254,42 @@ impl TestServer {
         let reply = self.run("test", command);
         assert_eq!(reply.get_i32("n"), Some(count));
     }
+}
+
+/// Runs a command on a connection of its own.
+pub fn on_other_connection(server: &Server, db: &str, command: &DocBuf) -> DocBuf {
+    on_connection_of(server, None, db, command)
+}
+
+/// Runs a command on a connection of its own, where this user is logged in.
+pub fn on_connection_of(
+    server: &Server,
+    user: Option<Arc<User>>,
+    db: &str,
+    command: &DocBuf,
+) -> DocBuf {
+    let connection = server
+        .connections
+        .open(Peer::Unix, 1000, Arc::default())
+        .unwrap();
+    let mut client = Client {
+        server,
+        connection: &connection,
+        state: &mut ClientState {
+            identity: user,
+            ..ClientState::default()
+        },
+    };
+    let request = Request::new(db, command);
+    let mut exhaust = Exhaust::default();
+    let answer = match InFlight::begin(&mut client, &request, &mut exhaust) {
+        Err(answer) => *answer,
+        Ok(mut running) => match running.run(None) {
+            Step::Done(answer) => answer,
+            Step::Wait(Wait::Journal(wait)) => running.after_journal(wait.reply, None),
+            Step::Wait(wait) => panic!("{command:?} waits for {}", wait.description()),
+        },
+    };
+    server.connections.close(connection.id);
+    answer.reply
 }

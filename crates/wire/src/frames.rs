@@ -31,6 +31,28 @@ pub struct Frames {
     limit: usize,
 }
 
+/// A message that was taken out of [`Frames`].
+#[derive(Debug)]
+pub struct Message {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Message {
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Overwrites it, because it holds a secret.
+    pub fn wipe(&mut self) {
+        let bytes = self.buffer.get_mut(self.start..self.end);
+        bytes.unwrap_or_default().zeroize();
+    }
+}
+
 impl Frames {
     /// Messages of at most `limit` bytes.
     #[must_use]
@@ -46,15 +68,6 @@ impl Frames {
     /// Changes the limit for messages that are not read yet. A longer one that has begun to arrive becomes an error.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
-    }
-
-    /// Overwrites the first bytes that have arrived, which hold a secret, before they are consumed.
-    pub fn wipe(&mut self, bytes: usize) {
-        let end = (self.start + bytes).min(self.end);
-        self.buffer
-            .get_mut(self.start..end)
-            .unwrap_or_default()
-            .fill(0);
     }
 
     /// The bytes that have arrived and are not consumed.
@@ -121,14 +134,41 @@ impl Frames {
         }
     }
 
-    /// The first message, which is removed from the next call on, if all of it has arrived.
-    pub fn take(&mut self) -> Result<Option<&[u8]>, Error> {
+    /// Removes the first message, if all of it has arrived. The bytes behind it stay.
+    pub fn take(&mut self) -> Result<Option<Message>, Error> {
         let Some(length) = self.message()?.map(<[u8]>::len) else {
             return Ok(None);
         };
-        let from = self.start;
-        self.start += length;
-        Ok(self.buffer.get(from..from + length))
+        let behind = self.len() - length;
+        if behind < length {
+            // Usually nothing follows.
+            let (start, end) = (self.start, self.start + length);
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let rest = buffer.get_mut(end..self.end).unwrap_or_default();
+            self.buffer = rest.to_vec();
+            // They may hold a secret, and are wiped only where they are used.
+            rest.fill(0);
+            (self.start, self.end) = (0, behind);
+            return Ok(Some(Message { buffer, start, end }));
+        }
+        let first = self.start..self.start + length;
+        let first = self.buffer.get_mut(first).unwrap_or_default();
+        let buffer = first.to_vec();
+        first.fill(0);
+        self.consume(length);
+        Ok(Some(Message {
+            buffer,
+            start: 0,
+            end: length,
+        }))
+    }
+
+    /// Uses the buffer of a message again, unless bytes have arrived meanwhile.
+    pub fn recycle(&mut self, message: Message) {
+        if self.is_empty() && self.buffer.capacity() < message.buffer.capacity() {
+            self.buffer = message.buffer;
+            (self.start, self.end) = (0, 0);
+        }
     }
 
     /// Room for what arrives next: for the rest of the first message and no further, so that what
@@ -138,14 +178,8 @@ impl Frames {
         self.room_up_to(length.max(read_bytes))
     }
 
-    /// The same behind the first message while that is still in use; `None` once `read_bytes` more
-    /// than that have arrived.
-    pub fn room_behind(&mut self, message: usize, read_bytes: usize) -> Option<&mut [u8]> {
-        let wanted = message + read_bytes;
-        (self.len() < wanted).then(|| self.room_up_to(wanted))
-    }
-
-    fn room_up_to(&mut self, wanted: usize) -> &mut [u8] {
+    /// Room for bytes up to this length of all that have arrived.
+    pub fn room_up_to(&mut self, wanted: usize) -> &mut [u8] {
         let have = self.len();
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -253,16 +287,34 @@ mod tests {
         let both = [&one[..], &two[..]].concat();
         let mut arriving = &both[..];
         while frames.read_from(&mut arriving, READ_BYTES).unwrap() {}
-        let bytes = frames.message().unwrap().unwrap().len();
-        frames.wipe(bytes);
-        assert!(frames.arrived()[..bytes].iter().all(|byte| *byte == 0));
-        frames.consume(bytes);
-        assert_eq!(frames.message().unwrap(), Some(&two[..]));
+        let mut first = frames.take().unwrap().unwrap();
+        assert_eq!(first.bytes(), one);
+        first.wipe();
+        assert!(first.bytes().iter().all(|byte| *byte == 0));
+        frames.recycle(first);
         frames.set_limit(1000);
         let length = i32::try_from(two.len()).unwrap();
         assert_eq!(frames.message(), Err(Error::BadMessageLength(length)));
         frames.set_limit(MAX_MESSAGE_BYTES);
         assert_eq!(frames.message().unwrap(), Some(&two[..]));
+    }
+
+    /// The buffer of a message is wiped with the message, and that of the bytes behind it with theirs.
+    #[test]
+    fn no_copy_of_a_message_is_left_in_another_buffer() {
+        for (first, second) in [(100, 5000), (5000, 100), (100, 0)] {
+            let (one, two) = (message(first), message(second));
+            let both = [&one[..], &two[..]].concat();
+            let mut frames = Frames::new(MAX_MESSAGE_BYTES);
+            frames.read_from(&mut &both[..], READ_BYTES).unwrap();
+            let mut taken = frames.take().unwrap().unwrap();
+            assert_eq!(taken.bytes(), one);
+            assert_eq!(frames.arrived(), two);
+            taken.wipe();
+            assert!(taken.buffer.iter().all(|byte| *byte == 0));
+            let around = [&frames.buffer[..frames.start], &frames.buffer[frames.end..]];
+            assert!(around.concat().iter().all(|byte| *byte == 0));
+        }
     }
 
     #[test]
@@ -276,7 +328,8 @@ mod tests {
             let mut found: Vec<Vec<u8>> = Vec::new();
             while frames.read_from(&mut from, READ_BYTES).unwrap() {
                 while let Some(message) = frames.take().unwrap() {
-                    found.push(message.to_vec());
+                    found.push(message.bytes().to_vec());
+                    frames.recycle(message);
                 }
             }
             assert!(found == messages, "{piece}");
@@ -296,20 +349,15 @@ mod tests {
     }
 
     #[test]
-    fn bytes_arrive_behind_a_message_in_use() {
+    fn bytes_arrive_while_a_message_is_in_use() {
         let (first, second) = (message(10), message(50_000));
         let mut frames = Frames::new(MAX_MESSAGE_BYTES);
         assert!(frames.read_from(&mut &first[..], READ_BYTES).unwrap());
+        let taken = frames.take().unwrap().unwrap();
         let mut more = Pieces(&second, 1000);
-        while let Some(room) = frames.room_behind(first.len(), READ_BYTES) {
-            let bytes = more.read(room).unwrap();
-            frames.add(bytes);
-            assert_eq!(frames.message().unwrap(), Some(&first[..]));
-        }
-        assert_eq!(frames.len(), first.len() + READ_BYTES);
-        frames.consume(first.len());
-        assert_eq!(frames.message().unwrap(), None);
         while frames.read_from(&mut more, READ_BYTES).unwrap() {}
+        assert_eq!(taken.bytes(), first);
+        frames.recycle(taken);
         assert_eq!(frames.message().unwrap(), Some(&second[..]));
     }
 
@@ -320,7 +368,7 @@ mod tests {
         let mut frames = Frames::new(MAX_MESSAGE_BYTES);
         assert!(frames.read_from(&mut &header[..], READ_BYTES).unwrap());
         assert!(!frames.read_from(&mut &[][..], READ_BYTES).unwrap());
-        assert_eq!(frames.take().unwrap(), None);
+        assert!(frames.take().unwrap().is_none());
         assert!(frames.capacity() <= 2 * GROWTH_BYTES);
     }
 

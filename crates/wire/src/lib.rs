@@ -10,7 +10,6 @@ mod frames;
 mod header;
 mod legacy;
 mod msg;
-mod peek;
 mod reader;
 mod reply;
 mod request;
@@ -19,14 +18,13 @@ mod tests;
 
 pub use compression::{Compressor, compress, decompress};
 pub use error::Error;
-pub use frames::{Frames, read_message};
+pub use frames::{Frames, Message, read_message};
 pub use header::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode, TLS_HANDSHAKE};
 pub use legacy::{
     Delete, GetMore, Insert, KillCursors, Query, Update, op_delete, op_get_more, op_insert,
     op_kill_cursors, op_query, op_update,
 };
 pub use msg::{Flags, Msg, MsgBuilder, msg, msg_around, peek_flags};
-pub use peek::{Peek, peek};
 pub use reader::DocIter;
 pub use reply::{OpReply, Reply, op_reply};
 pub use request::Request;

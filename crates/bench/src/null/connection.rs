@@ -62,8 +62,10 @@ impl<'s> Connection<'s> {
             loop {
                 let handled = match frames.take() {
                     Ok(Some(message)) => {
-                        largest = largest.max(message.len());
-                        self.message(message)
+                        largest = largest.max(message.bytes().len());
+                        let handled = self.message(message.bytes());
+                        frames.recycle(message);
+                        handled
                     }
                     Ok(None) => break,
                     Err(error) => Err(error.into()),
@@ -72,7 +74,7 @@ impl<'s> Connection<'s> {
                     return;
                 }
                 if handled.is_err() {
-                    // What was asked before is answered.
+                    // The requests before this one are answered.
                     self.flush(socket);
                     return;
                 }

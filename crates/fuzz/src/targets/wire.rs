@@ -73,7 +73,8 @@ pub fn run(input: &[u8]) {
     let mut stream = Cursor::new(input);
     while let Ok(true) = frames.read_from(&mut stream, 4096) {
         while let Ok(Some(message)) = frames.take() {
-            parse(message);
+            parse(message.bytes());
+            frames.recycle(message);
         }
     }
     parse(input);

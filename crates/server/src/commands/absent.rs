@@ -67,7 +67,7 @@ mod tests {
         let mut server = TestServer::new();
         for absent in ABSENT {
             for name in absent.names {
-                assert!(super::super::find(name).is_none(), "{name} is there");
+                assert!(crate::commands::find(name).is_none(), "{name} is there");
                 let name = *name;
                 let reply = server.reply("admin", doc! {name: 1});
                 assert_eq!(reply.get_i32("code"), Some(59), "{name}");

@@ -4,8 +4,8 @@
 
 use frond_bson::{DocBuf, Value, array, doc};
 
-use super::{COMMANDS, find, proper_name, requires_login};
 use crate::authorization::{Action, ActionSet, Needs, Place, Requested, UserName};
+use crate::commands::{COMMANDS, find, requires_login};
 use crate::testing::TestServer;
 
 /// Needs as text: `find@test.c`, joined by `&` and `|`.
@@ -44,7 +44,7 @@ fn needs_in(server: &TestServer, db: &str, body: &DocBuf) -> String {
     let user = UserName::new("ann", "admin");
     let request = Requested {
         server: &server.server,
-        name: proper_name(command),
+        name: command.spec().name(),
         db,
         body,
         sequences: &[],
@@ -71,7 +71,7 @@ async fn commands_that_are_open_to_anyone() {
         .iter()
         .enumerate()
         .filter(|(index, _)| !requires_login(&server.server, *index))
-        .map(|(_, command)| proper_name(*command))
+        .map(|(_, command)| command.spec().name())
         .collect();
     assert_eq!(
         open,
@@ -80,8 +80,8 @@ async fn commands_that_are_open_to_anyone() {
             "buildInfo",
             "connectionStatus",
             "getLastError",
-            "getnonce",
             "getPrevError",
+            "getnonce",
             "hello",
             "listCommands",
             "logout",

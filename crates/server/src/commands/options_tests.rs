@@ -100,7 +100,7 @@ async fn null_options_are_left_out() {
     }
 }
 
-/// What is a boolean in MongoDB's commands is not a number, except where it always took one.
+/// Booleans of MongoDB's commands take no numbers, except options that always did.
 #[tokio::test(flavor = "multi_thread")]
 async fn booleans_are_strict_where_those_of_mongodb_are() {
     let mut server = TestServer::new();
@@ -246,7 +246,7 @@ async fn errors_of_an_execution_name_the_command_and_the_collection() {
         message.starts_with("Executor error during getMore :: caused by :: "),
         "{message}"
     );
-    // What is wrong with a request is no error of its execution.
+    // Errors of a request are not reported as errors of its execution.
     for command in [
         doc! {"find": "c", "filter": {"$nosuch": 1}},
         doc! {"find": "c", "hint": "none"},

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use crate::commands::{coll_stats, db_stats, server_status, top};
+use crate::commands::diagnostics::{coll_stats, db_stats, server_status, top};
 use crate::http::backend::InProcess;
 use crate::state::Server;
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, OpCode};
+use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, Message, OpCode};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::message::wants_reply;
+use crate::request::wants_reply;
 use crate::room::{Grant, Room, STALLED};
 
 /// Capacity for a first read; most requests fit.
@@ -55,8 +55,6 @@ pub enum Ended {
 /// The messages of one connection.
 pub struct Frames {
     arrived: frond_wire::Frames,
-    /// Bytes of the message that [`Frames::next`] found.
-    current: usize,
     /// The part of [`LARGE_BYTES`] that is this buffer.
     large: usize,
     room: Arc<Room>,
@@ -107,7 +105,6 @@ impl Frames {
     pub fn new(room: Arc<Room>, gone: Arc<AtomicBool>) -> Frames {
         Frames {
             arrived: frond_wire::Frames::new(MAX_MESSAGE_BYTES),
-            current: 0,
             large: 0,
             room,
             grant: None,
@@ -117,11 +114,10 @@ impl Frames {
         }
     }
 
-    /// Waits for the next whole message, and drops the one before it.
-    pub async fn next<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Ended> {
-        self.consume();
+    /// Waits for the next whole message. [`Frames::finish`] takes it back.
+    pub async fn next<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<Message, Ended> {
         loop {
-            let message = self.arrived.message().map_err(Ended::Malformed)?;
+            let is_whole = self.arrived.message().map_err(Ended::Malformed)?.is_some();
             let memory = self.arrived.memory().unwrap_or(0);
             if memory > READ_BYTES && self.grant.is_none() {
                 // What is not read yet stays in the socket, and the client waits.
@@ -138,29 +134,25 @@ impl Frames {
                 self.due = Some(Instant::now() + time);
                 continue;
             }
-            if let Some(message) = message {
-                self.current = message.len();
-                return Ok(());
+            if is_whole && let Some(message) = self.arrived.take().map_err(Ended::Malformed)? {
+                return Ok(message);
             }
             self.read(stream).await?;
         }
     }
 
-    /// The message that [`Frames::next`] found.
-    pub fn message(&self) -> &[u8] {
-        self.arrived.message().ok().flatten().unwrap_or_default()
-    }
-
-    /// Reads on while the current message is still in use. Returns only when the client disconnects, and stops
-    /// reading when the client has sent too much without waiting for a reply.
+    /// Reads on while a message is in use. Returns only when the client disconnects, and stops reading when the client has sent
+    /// too much without waiting for a reply.
     pub async fn watch<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Ended {
         loop {
-            let Some(room) = self.arrived.room_behind(self.current, READ_BYTES) else {
+            let arrived = self.arrived.len();
+            if arrived >= READ_BYTES {
                 // Enough arrived to go on with; do not read without bound.
                 std::future::pending::<()>().await;
-                continue;
-            };
-            match stream.read(room).await {
+            }
+            // Usually nothing comes before the reply is sent.
+            let bytes = if arrived == 0 { IDLE_BYTES } else { READ_BYTES };
+            match stream.read(self.arrived.room_up_to(bytes)).await {
                 Ok(0) => return Ended::Closed,
                 Ok(bytes) => self.arrived.add(bytes),
                 Err(error) => return Ended::Io(error),
@@ -188,14 +180,9 @@ impl Frames {
         self.arrived.set_limit(bytes);
     }
 
-    /// Overwrites the message that [`Frames::next`] found, which holds a secret.
-    pub fn wipe(&mut self) {
-        self.arrived.wipe(self.current);
-    }
-
-    /// Drops the message that [`Frames::next`] found.
-    pub fn consume(&mut self) {
-        self.arrived.consume(std::mem::take(&mut self.current));
+    /// Takes back a message that is handled.
+    pub fn finish(&mut self, message: Message) {
+        self.arrived.recycle(message);
         self.grant = None;
         if self.arrived.is_empty() && !self.may_keep() {
             self.arrived.free();
@@ -305,8 +292,9 @@ mod tests {
             });
             let mut frames = Frames::new(room(), Arc::default());
             for message in &messages {
-                frames.next(&mut near).await.unwrap();
-                assert_eq!(frames.message(), message);
+                let next = frames.next(&mut near).await.unwrap();
+                assert_eq!(next.bytes(), message);
+                frames.finish(next);
             }
             assert!(matches!(frames.next(&mut near).await, Err(Ended::Closed)));
             writer.await.unwrap();
@@ -422,16 +410,17 @@ mod tests {
         let mut frames = Frames::new(room(), Arc::default());
         let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 2 << 20]].concat());
         far.write_all(&large).await.unwrap();
-        frames.next(&mut near).await.unwrap();
+        let message = frames.next(&mut near).await.unwrap();
         far.write_all(&large).await.unwrap();
-        frames.consume();
+        frames.finish(message);
         assert!(frames.arrived.capacity() > KEPT_BYTES, "while it is busy");
-        frames.next(&mut near).await.unwrap();
+        let message = frames.next(&mut near).await.unwrap();
+        frames.finish(message);
         let wait = tokio::time::timeout(Duration::from_secs(2), frames.next(&mut near));
         assert!(wait.await.is_err());
         assert!(frames.arrived.capacity() <= READ_BYTES);
         far.write_all(&large).await.unwrap();
-        frames.next(&mut near).await.unwrap();
-        assert_eq!(frames.message(), large);
+        let message = frames.next(&mut near).await.unwrap();
+        assert_eq!(message.bytes(), large);
     }
 }

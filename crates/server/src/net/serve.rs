@@ -4,12 +4,12 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use frond_bson::doc;
-use frond_error::{Error, ErrorCode};
+use frond_wire::{Compressor, Message};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use zeroize::Zeroize;
@@ -17,16 +17,13 @@ use zeroize::Zeroize;
 use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
-use crate::dispatch::abandon;
-use crate::exec::{Lane, Owner, Ticket, set_held};
 use crate::log::{Component, Severity};
-use crate::message::{
-    Handled, Inflated, announce, handle, inflate, is_statement, is_stranger, lane, log_malformed,
-    message_bytes_max, pack, wants_reply,
-};
 use crate::net::frames::{Ended, Frames};
-use crate::parking::{JournalWait, Parked};
 use crate::pool::let_others_go_first;
+use crate::request::{
+    Exchange, Handled, Inflated, Stopping, inflate, log_malformed, message_bytes_max, pack, until,
+    wants_reply,
+};
 use crate::room::{Room, STALLED};
 use crate::state::Server;
 
@@ -71,7 +68,6 @@ pub async fn converse_from<S>(
         },
         stream: &mut *stream,
         frames: Frames::new(server.rooms.requests.clone(), connection.gone.clone()),
-        inflated: None,
         stop: server.stop_signal(),
         stop_wait: StopWait::new(server),
     };
@@ -248,8 +244,6 @@ struct Conversation<'a, S> {
     client: Client<'a>,
     stream: &'a mut S,
     frames: Frames,
-    /// The current message, if it was compressed.
-    inflated: Option<Inflated>,
     stop: watch::Receiver<bool>,
     stop_wait: StopWait,
 }
@@ -294,7 +288,7 @@ where
         }
         loop {
             let answered = match self.next().await {
-                Ok(()) => self.answer().await,
+                Ok(message) => self.answer(message).await,
                 Err(end) => return end,
             };
             if let Err(end) = answered {
@@ -303,7 +297,7 @@ where
         }
     }
 
-    /// Handles the first message, which must come in time: who has no login must not keep connections for nothing.
+    /// Handles the first message, which must come in time: a client without a login must not keep a connection for nothing.
     async fn first(&mut self) -> Result<(), End> {
         let Ok(next) = tokio::time::timeout(FIRST_MESSAGE_MAX, self.next()).await else {
             let connection = self.client.connection;
@@ -316,12 +310,11 @@ where
             );
             return Err(None);
         };
-        next?;
-        self.answer().await
+        self.answer(next?).await
     }
 
     /// Waits for the next message.
-    async fn next(&mut self) -> Result<(), End> {
+    async fn next(&mut self) -> Result<Message, End> {
         let server = self.client.server;
         if server.is_stopping() {
             return Err(None);
@@ -332,225 +325,108 @@ where
             deadline = self.client.state.login.deadline();
         }
         let stop_wait = &mut self.stop_wait;
-        tokio::select! {
+        let message = tokio::select! {
             biased;
             // First, because a client may always have bytes ready.
             () = until(deadline), if deadline.is_some() => return Err(Some(Ended::LoginTime)),
             next = self.frames.next(self.stream) => next.map_err(Some)?,
             () = poll_fn(|cx| stop_wait.poll(server, cx)) => return Err(None),
-        }
+        };
         server.metrics.requests.add(1);
-        let bytes = self.frames.message().len() as u64;
+        let bytes = message.bytes().len() as u64;
         server.metrics.physical_bytes_in.add(bytes);
-        Ok(())
+        Ok(message)
     }
 
-    /// Answers the message, with as many replies as it has.
-    async fn answer(&mut self) -> Result<(), End> {
-        match inflate(&self.client, self.frames.message()) {
-            Ok(inflated) => self.inflated = inflated,
-            Err(handled) => return self.finish(handled).await,
-        }
-        let mut previous = None;
-        loop {
-            let handled = self.handle(previous).await?;
-            let again = handled.again;
-            self.finish(handled).await?;
-            if !again {
-                return Ok(());
+    /// Answers a message, with as many replies as it has.
+    async fn answer(&mut self, mut message: Message) -> Result<(), End> {
+        let mut inflated = match inflate(&self.client, message.bytes()) {
+            Ok(inflated) => inflated,
+            Err(handled) => {
+                self.frames.finish(message);
+                return self.send_handled(handled, None).await;
             }
-            previous = Some(self.client.state.last_reply);
+        };
+        let compressor = inflated.as_ref().map(Inflated::compressor);
+        let plain = inflated
+            .as_ref()
+            .map_or(message.bytes(), |one| &one.message);
+        let wants_reply = wants_reply(plain);
+        let mut exchange = Exchange::parse(plain);
+        loop {
+            let handled = self.next_reply(&mut exchange, wants_reply).await?;
+            if !handled.again {
+                // A client that is slow to read its last reply need not keep its request too.
+                drop(exchange);
+                if handled.has_secrets {
+                    message.wipe();
+                    if let Some(inflated) = &mut inflated {
+                        inflated.message.zeroize();
+                    }
+                }
+                drop(inflated);
+                self.frames.finish(message);
+                return self.send_handled(handled, compressor).await;
+            }
+            self.send_handled(handled, compressor).await?;
             if self.client.server.is_stopping() {
                 return Err(None);
             }
         }
     }
 
-    /// Handles the message, and waits for what its command waits for.
-    async fn handle(&mut self, previous: Option<i32>) -> Result<Handled, End> {
-        let (server, connection) = (self.client.server, self.client.connection);
-        let message = current(&self.inflated, &self.frames);
-        // What is refused at once needs no ticket.
-        let lane = lane(message).filter(|_| !is_stranger(&self.client));
-        self.client.state.unacknowledged = !wants_reply(message);
-        let mut turn = None;
-        loop {
-            // What is left of a write that has waited for the journal is its reply.
-            let is_done = matches!(self.client.state.resumed, Some(Parked::Journal(_)));
-            let lane = lane.filter(|_| !is_done);
-            let ticket = match lane {
-                None => None,
-                Some(lane) => match server.executor.try_ticket(lane, self.owner()) {
-                    None => self.queue_or_share(lane).await?,
-                    ticket => ticket,
-                },
-            };
-            let message = current(&self.inflated, &self.frames);
-            let held = ticket.as_ref().map(Ticket::held);
-            self.client.state.ticket = held;
-            set_held(held);
-            let handled = handle(&mut self.client, message, previous);
-            set_held(None);
-            self.client.state.ticket = None;
-            drop(ticket);
-            drop(turn.take());
-            self.client.state.resumed = None;
-            if std::mem::take(&mut self.client.state.announced) {
-                // It did not come to its command.
-                abandon(&mut self.client);
-            }
-            let waited = match self.client.state.park.take() {
-                None => return Ok(handled),
-                Some(Parked::Tail(mut tail)) => {
-                    let waited = tail.wait(&connection.wake, &server.tail_turns, &server.metrics);
-                    match self.unless_stopped(waited).await {
-                        Ok(next) => {
-                            turn = next;
-                            Ok(Parked::Tail(tail))
-                        }
-                        Err(end) => {
-                            server.cursors.kill(tail.cursor);
-                            Err(end)
-                        }
-                    }
-                }
-                Some(Parked::Pause(pause)) => {
-                    let waited = self.unless_stopped(pause.wait(&connection.wake)).await;
-                    if waited.is_err() {
-                        server.cursors.kill(pause.cursor);
-                    }
-                    waited.map(|()| Parked::Pause(pause))
-                }
-                Some(Parked::Topology(mut wait)) => {
-                    let waited = self.unless_stopped(wait.wait(&connection.wake)).await;
-                    waited.map(|()| Parked::Topology(wait))
-                }
-                // When the server stops, the client is to know that its write is applied.
-                Some(Parked::Journal(wait)) => {
-                    let began = Instant::now();
-                    let waited = self.unless_closed(wait_for_journal(server, connection, wait));
-                    let waited = waited.await.map(Parked::Journal);
-                    let took = began.elapsed();
-                    server.metrics.journal_waits.record(took);
-                    self.client.state.waited.journal += took;
-                    waited
-                }
-            };
-            match waited {
-                Ok(parked) => self.client.state.resumed = Some(parked),
-                Err(end) => {
-                    abandon(&mut self.client);
-                    return Err(end);
-                }
-            }
-        }
-    }
-
-    /// The tickets of the user of this connection.
-    fn owner(&mut self) -> &Owner {
-        let state = &mut *self.client.state;
-        match (&state.identity, &state.tickets) {
-            (None, None) => {}
-            (Some(user), Some(tickets)) if user.name == *tickets.name() => {}
-            (None, Some(_)) => state.tickets = None,
-            (Some(user), _) => state.tickets = Some(self.client.server.executor.user(&user.name)),
-        }
-        &state.tickets
-    }
-
-    /// Takes a ticket of a lane that has none. Writers may hold them all and wait for open transactions, so the statements of
-    /// transactions have tickets of their own.
-    async fn queue_or_share(&mut self, lane: Lane) -> Result<Option<Ticket<'a>>, End> {
-        let server = self.client.server;
-        if !is_statement(current(&self.inflated, &self.frames)) {
-            return self.queue(lane).await;
-        }
-        match server.executor.try_ticket(Lane::Transaction, self.owner()) {
-            None => self.queue(Lane::Transaction).await,
-            ticket => Ok(ticket),
-        }
-    }
-
-    /// Waits for a ticket. None if the operation is interrupted or its time is over: its command fails at once then.
-    async fn queue(&mut self, lane: Lane) -> Result<Option<Ticket<'a>>, End> {
-        let (server, connection) = (self.client.server, self.client.connection);
-        let mut deadline = None;
-        if self.client.state.resumed.is_none() {
-            let message = current(&self.inflated, &self.frames);
-            deadline = announce(&mut self.client, message, lane.ticket_name());
-        } else {
-            connection.running.lock().waits_for = Some(lane.ticket_name());
-        }
-        let owner = self.owner().clone();
-        let began = Instant::now();
-        let is_shown = self.client.state.announced || self.client.state.resumed.is_some();
-        let ticket = async {
+    /// Makes the next reply to a message. If the client disconnects while its command waits, the command ends, unless the client
+    /// waits for no reply: it may disconnect at once and have its write done.
+    async fn next_reply(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        wants_reply: bool,
+    ) -> Result<Handled, End> {
+        let reply = exchange.reply(&mut self.client);
+        let handled = if wants_reply {
             tokio::select! {
                 biased;
-                ticket = server.executor.ticket(lane, &owner) => ticket,
-                () = interrupted(connection), if is_shown => None,
-                () = until(deadline) => None,
+                handled = reply => handled,
+                ended = self.frames.watch(self.stream) => return Err(Some(ended)),
             }
+        } else {
+            reply.await
         };
-        let waited = match self.client.state.unacknowledged {
-            // Who asks for no reply may disconnect at once and have the write done.
-            true => Ok(ticket.await),
-            false => self.unless_stopped(ticket).await,
-        };
-        let took = began.elapsed();
-        let [reads, writes] = &server.metrics.ticket_waits;
-        let waits = if lane == Lane::Read { reads } else { writes };
-        waits.record(took);
-        self.client.state.waited.ticket += took;
-        if waited.is_err() && is_shown {
-            self.client.state.announced = false;
-            let parked = self.client.state.resumed.take();
-            if let Some(cursor) = parked.and_then(|parked| parked.cursor()) {
-                server.cursors.kill(cursor);
-            }
-            abandon(&mut self.client);
-        }
-        waited
+        handled.map_err(|Stopping| None)
     }
 
-    /// Sends what a message resulted in.
-    async fn finish(&mut self, handled: Handled) -> Result<(), End> {
+    /// Sends the result of a message.
+    async fn send_handled(
+        &mut self,
+        handled: Handled,
+        compressor: Option<Compressor>,
+    ) -> Result<(), End> {
         if let Some(time) = handled.wait {
-            self.unless_stopped(tokio::time::sleep(time)).await?;
-        }
-        let inflated = match handled.again {
-            true => self.inflated.as_ref().map(Inflated::compressor),
-            // A client that is slow to read its reply need not keep its request too.
-            false => {
-                let mut inflated = self.inflated.take();
-                if std::mem::take(&mut self.client.state.wipes_message) {
-                    self.frames.wipe();
-                    if let Some(inflated) = &mut inflated {
-                        inflated.message.zeroize();
-                    }
-                }
-                self.frames.consume();
-                inflated.map(|inflated| inflated.compressor())
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(time) => {}
+                ended = self.frames.watch(self.stream) => return Err(Some(ended)),
+                () = stopped(&mut self.stop) => return Err(None),
             }
-        };
+        }
         if let Some(reply) = handled.reply {
-            let reply = match inflated {
+            let reply = match compressor {
                 Some(compressor) => pack(reply, compressor),
                 None => reply,
             };
             let server = self.client.server;
             server.metrics.physical_bytes_out.add(reply.len() as u64);
-            let grant = self.client.state.reply_grant.take();
             let_others_go_first().await;
-            self.send(&reply, grant.is_some()).await?;
+            self.send(&reply, handled.grant.is_some()).await?;
         }
-        self.client.state.reply_grant = None;
+        drop(handled.grant);
         // Failed logins close a connection only where logins are required.
         let login = &mut self.client.state.login;
         let closes = std::mem::take(&mut login.closes) && self.client.server.access.is_enforced();
-        match handled.close || closes {
-            true => Err(None),
-            false => Ok(()),
+        if handled.close || closes {
+            Err(None)
+        } else {
+            Ok(())
         }
     }
 
@@ -565,25 +441,6 @@ where
             biased;
             sent = send(self.stream, reply, room, is_granted) => sent.map_err(Some),
             () = shutdown => Err(None),
-        }
-    }
-
-    /// Waits for something, unless the client disconnects.
-    async fn unless_closed<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, End> {
-        tokio::select! {
-            biased;
-            done = wait => Ok(done),
-            ended = self.frames.watch(self.stream) => Err(Some(ended)),
-        }
-    }
-
-    /// Waits for something, unless the client disconnects or the server stops.
-    async fn unless_stopped<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, End> {
-        tokio::select! {
-            biased;
-            done = wait => Ok(done),
-            ended = self.frames.watch(self.stream) => Err(Some(ended)),
-            _ = stopped(&mut self.stop) => Err(None),
         }
     }
 }
@@ -644,47 +501,6 @@ fn poll_send<S: AsyncWrite + Unpin>(
                 Ok(Sent::More)
             }
         })
-}
-
-/// The current message, decompressed.
-fn current<'m>(inflated: &'m Option<Inflated>, frames: &'m Frames) -> &'m [u8] {
-    match inflated {
-        Some(inflated) => &inflated.message,
-        None => frames.message(),
-    }
-}
-
-/// Waits until the journal is synced, or the operation is interrupted or its time over.
-async fn wait_for_journal(
-    server: &Server,
-    connection: &Connection,
-    mut wait: JournalWait,
-) -> JournalWait {
-    wait.failure = tokio::select! {
-        synced = server.store.log_flushed() => synced.err().map(Error::from),
-        () = interrupted(connection) => {
-            Some(Error::new(ErrorCode::Interrupted, "operation was interrupted"))
-        }
-        () = until(wait.deadline) => {
-            Some(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"))
-        }
-    };
-    wait
-}
-
-/// Returns when the operation of a connection is interrupted.
-async fn interrupted(connection: &Connection) {
-    while !connection.killed.load(Ordering::Relaxed) {
-        connection.wake.notified().await;
-    }
-}
-
-/// Returns at this time, or never.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Returns when the server is asked to stop.

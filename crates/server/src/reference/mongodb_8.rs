@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::commands::build_info::{COMPATIBLE_VERSION, FEATURE_COMPATIBILITY_VERSION};
+use crate::commands::diagnostics::build_info::{COMPATIBLE_VERSION, FEATURE_COMPATIBILITY_VERSION};
+use crate::commands::diagnostics::hello::WIRE_VERSION_MAX;
 use crate::commands::find;
-use crate::commands::hello::WIRE_VERSION_MAX;
 
 /// How to find out whether Frond has a change.
 enum Support {
@@ -167,7 +167,7 @@ fn answer(support: &Support) -> (String, bool, &'static str) {
             (super::code(names), there, if there { "" } else { UNKNOWN })
         }
         Support::Field(command, field) => {
-            let there = find(command).is_some_and(|(_, command)| command.fields().contains(field));
+            let there = find(command).is_some_and(|(_, command)| command.spec().has_field(field));
             let otherwise = if there {
                 ""
             } else {

@@ -7,8 +7,9 @@ use frond_store::{DocumentStore, StoreOptions};
 use std::time::Instant;
 
 use super::*;
-use crate::dispatch::{CommandRequest, run_command};
-use crate::parking::Parked;
+use crate::operation::Exhaust;
+use crate::outcome::Wait;
+use crate::request::{InFlight, Request, Step};
 use crate::settings::OplogMode;
 use crate::testing::TestServer;
 
@@ -353,22 +354,18 @@ async fn a_linearizable_read_fails_if_the_journal_does() {
     server.fill("c", 10);
     let level = doc! {"level": "linearizable"};
     let find = doc! {"find": "c", "batchSize": 2, "readConcern": &level};
-    let request = CommandRequest {
-        db: "test",
-        body: &find,
-        sequences: &[],
-        exhaust_allowed: false,
-        legacy: false,
+    let reply = {
+        let request = Request::new("test", &find);
+        let (mut client, mut exhaust) = (server.client(), Exhaust::default());
+        let Ok(mut running) = InFlight::begin(&mut client, &request, &mut exhaust) else {
+            panic!("it is refused");
+        };
+        let Step::Wait(Wait::Journal(wait)) = running.run(None) else {
+            panic!("it does not wait");
+        };
+        let late = Error::new(ErrorCode::MaxTimeMSExpired, "time");
+        running.after_journal(wait.reply, Some(late)).reply
     };
-    run_command(&mut server.client(), &request);
-    let Some(Parked::Journal(mut wait)) = server.state.park.take() else {
-        panic!("it does not wait");
-    };
-    assert_eq!(server.server.cursors.list().len(), 1);
-    wait.failure = Some(Error::new(ErrorCode::MaxTimeMSExpired, "time"));
-    server.state.resumed = Some(Parked::Journal(wait));
-    let reply = run_command(&mut server.client(), &request).reply;
-    server.state.resumed = None;
     assert_eq!(
         (reply.get_f64("ok"), reply.get_i32("code")),
         (Some(0.0), Some(50)),

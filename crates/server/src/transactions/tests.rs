@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 use frond_bson::{Doc, DocBuf, doc};
 
 use super::*;
-use crate::client::Client;
-use crate::connection::ClientState;
-use crate::dispatch::{CommandRequest, run_command};
-use crate::testing::{TestServer, wait_until};
+use crate::testing::{self, TestServer, wait_until};
 
 /// A session that sends statements.
 struct Session {
@@ -447,26 +444,7 @@ async fn the_end_of_a_session_aborts_its_transaction() {
 
 /// Runs a command on a connection of its own.
 fn on_other_connection(server: &Server, command: &DocBuf) -> DocBuf {
-    let connection = server
-        .connections
-        .open(Peer::Unix, 1000, Default::default())
-        .unwrap();
-    let mut state = ClientState::default();
-    let mut client = Client {
-        server,
-        connection: &connection,
-        state: &mut state,
-    };
-    let request = CommandRequest {
-        db: db(command),
-        body: command,
-        sequences: &[],
-        exhaust_allowed: false,
-        legacy: false,
-    };
-    let answer = run_command(&mut client, &request);
-    server.connections.close(connection.id);
-    answer.reply
+    testing::on_other_connection(server, db(command), command)
 }
 
 /// A long statement, which an interruption ends: then its transaction is aborted, and the client is told why.

@@ -1,0 +1,392 @@
+//! `replSetGetStatus`, and the commands that would make another member the primary: `replSetStepDown`, `replSetFreeze` and
+//! `replSetMaintenance`.
+
+use std::time::Duration;
+
+use frond_bson::{DocBuf, Timestamp, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
+
+use super::repl_set_config::replica_set;
+use crate::arguments::whole;
+use crate::authorization::{Action, Needs, Requested};
+use crate::clock::now_ms;
+use crate::commands::spec::{Command, Spec};
+use crate::context::Context;
+use crate::replication::{Member, wall};
+use crate::standby::{Phase, Standby};
+use crate::state::Server;
+
+pub struct ReplSetGetStatus;
+
+const REPL_SET_GET_STATUS: Spec = Spec {
+    names: &["replSetGetStatus"],
+    doc: "Shows the state of the replica set.",
+    // There is no initial sync whose progress could be shown.
+    fields: &["initialSync"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
+impl Command for ReplSetGetStatus {
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_GET_STATUS
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetGetStatus))
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        let set = replica_set(cx.server)?;
+        let member = set.initiated()?;
+        if let Some(standby) = &cx.server.standby
+            && set.is_standby()
+        {
+            return Ok(of_standby(cx.server, standby, &member));
+        }
+        let last = set.last_write();
+        let up = cx.server.started.elapsed();
+        let settings = member.config.doc.get_doc("settings");
+        let interval = settings.and_then(|settings| settings.get_i32("heartbeatIntervalMillis"));
+        let interval = interval.unwrap_or(0);
+        let mut status = doc! {
+            "set": &*member.config.name,
+            "date": Value::DateTime(now_ms()),
+            "myState": 1,
+            "term": member.config.term,
+            "syncSourceHost": "",
+            "syncSourceId": -1,
+            "heartbeatIntervalMillis": i64::from(interval),
+            "majorityVoteCount": 1,
+            "writeMajorityCount": 1,
+            "votingMembersCount": 1,
+            "writableVotingMembersCount": 1,
+        };
+        status.push("optimes", &op_times(&member, last, set.durable()));
+        status.push("lastStableRecoveryTimestamp", last);
+        status.push(
+            "electionCandidateMetrics",
+            &doc! {
+                "lastElectionReason": "electionTimeout",
+                "lastElectionDate": Value::DateTime(member.elected_ms),
+                "electionTerm": member.config.term,
+                "numVotesNeeded": 1,
+                "newTermStartDate": Value::DateTime(member.elected_ms),
+                "wMajorityWriteAvailabilityDate": Value::DateTime(member.elected_ms),
+            },
+        );
+        status.push_array("members", |list| list.push(&this(&member, last, up)));
+        Ok(status)
+    }
+}
+
+/// The status of a standby: itself, and the primary as of its last heartbeat.
+fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
+    let (applied, primary) = (server.store.oplog().last(), standby.primary_last());
+    let durable = applied.min(Timestamp::from_u64(server.store.oplog().durable()));
+    let me = server
+        .replication
+        .as_ref()
+        .map(|set| set.default_host.as_str());
+    let follows = standby.phase() == Phase::Following;
+    let mut status = doc! {
+        "set": &*member.config.name,
+        "date": Value::DateTime(now_ms()),
+        "myState": 2,
+        "term": member.config.term,
+        "syncSourceHost": if follows { &*member.config.host } else { "" },
+        "syncSourceId": if follows { member.config.member_id } else { -1 },
+        "heartbeatIntervalMillis": 1000i64,
+        "majorityVoteCount": 1,
+        "writeMajorityCount": 1,
+        "votingMembersCount": 1,
+        "writableVotingMembersCount": 1,
+    };
+    status.push("optimes", &op_times(member, applied, durable));
+    status.push("lastStableRecoveryTimestamp", applied);
+    let last_error = standby.error().unwrap_or_default();
+    let shown = |of: &MemberStatus<'_>| {
+        let (time, date) = (member.op_time(of.last), wall(of.last));
+        doc! {
+            "_id": of.id,
+            "name": of.host,
+            "health": if of.is_up { 1.0 } else { 0.0 },
+            "state": of.state.0,
+            "stateStr": of.state.1,
+            "uptime": i32::try_from(server.started.elapsed().as_secs()).unwrap_or(i32::MAX),
+            "optime": &time,
+            "optimeDate": date,
+            "optimeWritten": &time,
+            "optimeWrittenDate": date,
+            "lastAppliedWallTime": date,
+            "lastDurableWallTime": date,
+            "lastWrittenWallTime": date,
+        }
+    };
+    let mut primary = shown(&MemberStatus {
+        id: member.config.member_id,
+        host: &member.config.host,
+        is_up: follows,
+        state: if follows {
+            (1, "PRIMARY")
+        } else {
+            (8, "(not reachable/healthy)")
+        },
+        last: primary,
+    });
+    primary.push(
+        "lastHeartbeatMessage",
+        if follows { "" } else { &*last_error },
+    );
+    primary.push("configVersion", member.config.version as i32);
+    primary.push("configTerm", member.config.term as i32);
+    let mut own = shown(&MemberStatus {
+        // A number that no member of the configuration has.
+        id: member.config.member_id + 1,
+        host: me.unwrap_or_default(),
+        is_up: true,
+        state: (2, "SECONDARY"),
+        last: applied,
+    });
+    own.push(
+        "syncSourceHost",
+        if follows { &*member.config.host } else { "" },
+    );
+    own.push("infoMessage", &*last_error);
+    own.push("configVersion", member.config.version as i32);
+    own.push("configTerm", member.config.term as i32);
+    own.push("self", true);
+    own.push("lastHeartbeatMessage", "");
+    status.push_array("members", |list| {
+        list.push(&primary);
+        list.push(&own);
+    });
+    status.push("standby", &standby.to_doc(&server.store));
+    status
+}
+
+/// A member in the status of a standby.
+struct MemberStatus<'a> {
+    id: i32,
+    host: &'a str,
+    is_up: bool,
+    state: (i32, &'static str),
+    last: Timestamp,
+}
+
+fn op_times(member: &Member, last: Timestamp, durable: Timestamp) -> DocBuf {
+    let (time, date) = (member.op_time(last), wall(last));
+    doc! {
+        "lastCommittedOpTime": &time,
+        "lastCommittedWallTime": date,
+        "readConcernMajorityOpTime": &time,
+        "appliedOpTime": &time,
+        "durableOpTime": &member.op_time(durable),
+        "writtenOpTime": &time,
+        "lastAppliedWallTime": date,
+        "lastDurableWallTime": wall(durable),
+        "lastWrittenWallTime": date,
+    }
+}
+
+/// This member, in the list of members.
+fn this(member: &Member, last: Timestamp, up: Duration) -> DocBuf {
+    let (time, date) = (member.op_time(last), wall(last));
+    doc! {
+        "_id": member.config.member_id,
+        "name": &*member.config.host,
+        "health": 1.0,
+        "state": 1,
+        "stateStr": "PRIMARY",
+        "uptime": i32::try_from(up.as_secs()).unwrap_or(i32::MAX),
+        "optime": &time,
+        "optimeDate": date,
+        "optimeWritten": &time,
+        "optimeWrittenDate": date,
+        "lastAppliedWallTime": date,
+        "lastDurableWallTime": date,
+        "lastWrittenWallTime": date,
+        "syncSourceHost": "",
+        "syncSourceId": -1,
+        "infoMessage": "",
+        "electionTime": member.elected,
+        "electionDate": Value::DateTime(member.elected_ms),
+        "configVersion": member.config.version as i32,
+        "configTerm": member.config.term as i32,
+        "self": true,
+        "lastHeartbeatMessage": "",
+    }
+}
+
+pub struct ReplSetStepDown;
+
+const REPL_SET_STEP_DOWN: Spec = Spec {
+    names: &["replSetStepDown"],
+    doc: "Refuses: there is no other member that could be the primary.",
+    fields: &["secondaryCatchUpPeriodSecs", "force"],
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
+impl Command for ReplSetStepDown {
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_STEP_DOWN
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetStateChange))
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        replica_set(cx.server)?.initiated()?;
+        let seconds = cx.body.first().map_or(Value::Null, |(_, value)| value);
+        let seconds = if seconds.is_number() {
+            whole(&seconds)
+        } else {
+            60
+        };
+        let catch_up = cx.args().i64("secondaryCatchUpPeriodSecs")?.unwrap_or(0);
+        if seconds < 0 {
+            return Err(Error::bad_value(
+                "stepdown period must be a positive integer",
+            ));
+        }
+        if catch_up < 0 {
+            return Err(Error::bad_value(
+                "secondaryCatchUpPeriodSecs period must be a positive or absent",
+            ));
+        }
+        if catch_up > seconds {
+            return Err(Error::bad_value(
+                "stepdown period must be longer than secondaryCatchUpPeriodSecs",
+            ));
+        }
+        cx.args().flag("force")?;
+        Err(Error::new(
+            ErrorCode::ExceededTimeLimit,
+            "No electable secondaries caught up: this server is the only member of the replica set and \
+             stays its primary, also with force: true",
+        ))
+    }
+}
+
+pub struct ReplSetFreeze;
+
+const REPL_SET_FREEZE: Spec = Spec {
+    names: &["replSetFreeze"],
+    doc: "Refuses: the only member is always the primary.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
+impl Command for ReplSetFreeze {
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_FREEZE
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetStateChange))
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        replica_set(cx.server)?.initiated()?;
+        match cx.body.first() {
+            Some((_, value)) if value.is_number() && whole(&value) == 0 => {
+                Ok(doc! {"info": "unfreezing"})
+            }
+            Some((_, value)) if value.is_number() => Err(Error::new(
+                ErrorCode::NotSecondary,
+                "cannot freeze node when primary or running for election. state: Primary",
+            )),
+            _ => Err(Error::new(
+                ErrorCode::TypeMismatch,
+                "replSetFreeze needs a number of seconds",
+            )),
+        }
+    }
+}
+
+pub struct ReplSetMaintenance;
+
+const REPL_SET_MAINTENANCE: Spec = Spec {
+    names: &["replSetMaintenance"],
+    doc: "Refuses: the only member is always the primary.",
+    admin_only: true,
+    ..Spec::CHEAP
+};
+
+impl Command for ReplSetMaintenance {
+    fn spec(&self) -> &'static Spec {
+        &REPL_SET_MAINTENANCE
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::cluster(Action::ReplSetStateChange))
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        replica_set(cx.server)?.initiated()?;
+        Err(Error::new(
+            ErrorCode::NotSecondary,
+            "primaries can't modify maintenance mode",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_only_member_is_the_primary() {
+        let mut server = TestServer::member("rs0");
+        for name in [
+            "replSetGetStatus",
+            "replSetStepDown",
+            "replSetFreeze",
+            "replSetMaintenance",
+        ] {
+            assert_eq!(server.code("admin", doc! {name: 1}), 94, "{name}");
+        }
+        server.run("admin", doc! {"replSetInitiate": {}});
+        let status = server.run("admin", doc! {"replSetGetStatus": 1});
+        assert_eq!(
+            (status.get_str("set"), status.get_i32("myState")),
+            (Some("rs0"), Some(1))
+        );
+        let member = status.get_array("members").unwrap().get_doc("0").unwrap();
+        assert_eq!(member.get_str("stateStr"), Some("PRIMARY"));
+        assert_eq!(member.get_str("name"), Some("127.0.0.1:27017"));
+        for (command, code) in [
+            (doc! {"replSetStepDown": 10}, 262),
+            (doc! {"replSetStepDown": 10, "force": true}, 262),
+            (doc! {"replSetStepDown": -1}, 2),
+            (
+                doc! {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 2},
+                2,
+            ),
+            (doc! {"replSetFreeze": 5}, 95),
+            (doc! {"replSetFreeze": "x"}, 14),
+            (doc! {"replSetMaintenance": true}, 95),
+        ] {
+            assert_eq!(server.code("admin", command.clone()), code, "{command:?}");
+        }
+        server.run("admin", doc! {"replSetFreeze": 0});
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_standalone_server_has_no_status() {
+        let mut server = TestServer::new();
+        for name in [
+            "replSetGetStatus",
+            "replSetStepDown",
+            "replSetFreeze",
+            "replSetMaintenance",
+        ] {
+            assert_eq!(server.code("admin", doc! {name: 1}), 76, "{name}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+use frond_bson::DocBuf;
+use frond_error::{Error, ErrorCode, Result};
+
+use crate::authorization::{Needs, Requested};
+use crate::commands::spec::{Command, InTransactions, Spec};
+use crate::context::Context;
+use crate::exec::{Lane, Work};
+
+pub struct AbortTransaction;
+
+const SPEC: Spec = Spec {
+    names: &["abortTransaction"],
+    doc: "Aborts a transaction.",
+    // It is for transactions over several shards; a replica set accepts and ignores it.
+    fields: &["recoveryToken"],
+    work: Work::Short,
+    lane: Some(Lane::Write),
+    writes: true,
+    admin_only: true,
+    stable_api: true,
+    in_transactions: InTransactions::Later,
+    ..Spec::CHEAP
+};
+
+impl Command for AbortTransaction {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+        Ok(Needs::LoggedIn)
+    }
+
+    fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
+        match &mut cx.statement {
+            Some(statement) => statement.abort(),
+            None => {
+                return Err(Error::new(
+                    ErrorCode::CommandFailed,
+                    "abortTransaction must be run within a transaction",
+                ));
+            }
+        }
+        Ok(DocBuf::new())
+    }
+}

@@ -1,0 +1,126 @@
+//! The answer to a command.
+
+use std::time::Duration;
+
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
+
+use super::parse::Request;
+use super::shared_fields::SharedFields;
+use crate::commands;
+use crate::errors::{reply_too_large, truncated, write_error};
+use crate::labels::{self, Part};
+use crate::limits::REPLY_BYTES_MAX;
+use crate::room::Grant;
+use crate::state::Server;
+
+/// A command's reply, and how to send it.
+#[derive(Default)]
+pub struct Answer {
+    /// The reply, with `ok`.
+    pub reply: DocBuf,
+    /// Another reply follows without a request.
+    pub more_to_come: bool,
+    /// Wait this long before the reply is sent.
+    pub wait: Option<Duration>,
+    /// Close the connection instead.
+    pub close: bool,
+    /// The request holds a secret, and has to be overwritten.
+    pub has_secrets: bool,
+    /// Memory for the reply, to be held until it is sent.
+    pub grant: Option<Grant>,
+}
+
+impl Answer {
+    /// The reply for an error, in a size that clients accept: an error may quote the request.
+    pub fn failed(failure: Error) -> Answer {
+        Answer::labelled(failure, |_| None, None)
+    }
+
+    /// The reply for an error with the label that its code has in this command, or those of a fail point.
+    pub fn labelled(
+        failure: Error,
+        label: impl FnOnce(ErrorCode) -> Option<&'static str>,
+        forced: Option<&ArrayBuf>,
+    ) -> Answer {
+        let mut reply = DocBuf::new();
+        let code = failure.code();
+        write_error(&mut reply, &truncated(failure));
+        labels::write(&mut reply, forced, label(code));
+        Answer {
+            reply,
+            ..Answer::default()
+        }
+    }
+}
+
+/// The label of a command's error. `reads_change_stream` is true for a getMore of a change stream.
+pub fn label(
+    request: &Request<'_>,
+    reads_change_stream: bool,
+    code: ErrorCode,
+) -> Option<&'static str> {
+    let label = Part::of(request.body).label(Some(code), None);
+    label.or_else(|| {
+        labels::of_change_stream(code, || {
+            reads_change_stream || commands::watch::opens(request.body)
+        })
+    })
+}
+
+/// Closes the cursor in a reply that is not sent.
+pub fn close_cursor(server: &Server, reply: &Doc) {
+    let cursor = reply
+        .get_doc("cursor")
+        .and_then(|cursor| cursor.get_i64("id"));
+    if let Some(id) = cursor.filter(|id| *id != 0) {
+        server.cursors.kill(id);
+    }
+}
+
+/// Adds `writeConcernError` to a reply. The write is applied and its statements are recorded by then: reported as
+/// refused, it would be applied again.
+pub fn push_journal_failure(reply: &mut DocBuf, failure: &Error) {
+    let code = ErrorCode::WriteConcernTimeout;
+    let message = format!(
+        "the write is applied, but the journal is not synced yet: {}",
+        failure.message()
+    );
+    reply.push(
+        "writeConcernError",
+        &doc! {"code": code.code(), "codeName": &*code.name(), "errmsg": message},
+    );
+}
+
+/// Adds `writeConcernError` to the reply of an applied write whose write concern the replica set cannot satisfy.
+pub fn push_unsatisfied(shared: &SharedFields, request: &Request<'_>, reply: &mut DocBuf) {
+    let reach = shared.write_concern.reach;
+    let given = request.body.get_doc("writeConcern").unwrap_or(Doc::empty());
+    let w = given.get("w").unwrap_or(Value::Null);
+    let Some(error) = reach.error(&w) else {
+        return;
+    };
+    if reply.contains_key("writeConcernError") {
+        return;
+    }
+    let timeout = given.get("wtimeout").unwrap_or(Value::Int32(0));
+    let concern = doc! {"w": w, "wtimeout": timeout, "provenance": "clientSupplied"};
+    let code = error.code();
+    reply.push(
+        "writeConcernError",
+        &doc! {
+            "code": code.code(), "codeName": &*code.name(), "errmsg": error.message(),
+            "errInfo": {"writeConcern": concern},
+        },
+    );
+}
+
+/// Refuses a reply that is larger than clients accept, with room for `ok`.
+pub fn check_size(reply: &DocBuf) -> Result<()> {
+    const OK_BYTES: usize = 64;
+    let bytes = reply.len_bytes() + OK_BYTES;
+    if bytes > REPLY_BYTES_MAX {
+        return Err(reply_too_large(bytes));
+    }
+    Ok(())
+}

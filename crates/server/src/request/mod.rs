@@ -1,0 +1,36 @@
+//! From the bytes of a message to the bytes of its reply.
+//!
+//! A message is parsed once, into an [`Exchange`]: a command ([`parse::Request`]), or a message of an old opcode, which becomes
+//! commands. Each command passes the steps of the [`pipeline`].
+
+mod answer;
+mod exchange;
+mod gate;
+mod handled;
+mod legacy;
+mod limits;
+mod parse;
+mod pipeline;
+mod record;
+mod secrets;
+mod shared_fields;
+mod tracing;
+mod transaction_fields;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+pub use answer::Answer;
+pub use exchange::{Exchange, Inflated, inflate, log_malformed, message_bytes_max, pack};
+pub use handled::Handled;
+#[cfg(test)]
+pub use parse::Request;
+pub use parse::wants_reply;
+pub use pipeline::until;
+#[cfg(test)]
+pub use pipeline::{InFlight, Step};
+
+/// The server stops before a command has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopping;

@@ -1,0 +1,145 @@
+//! A command as a value, parsed once from its message.
+
+use frond_bson::{Doc, Value};
+use frond_error::{Error, ErrorCode, Result};
+use frond_wire::{DocIter, Flags, Header, Msg, OpCode, peek_flags};
+
+use crate::commands::aggregate::{Reach, reach};
+use crate::commands::{Command, Spec, find};
+use crate::exec::Lane;
+
+/// A command of the table.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// Its index in the table.
+    pub index: usize,
+    /// Its implementation.
+    pub command: &'static dyn Command,
+    /// The constant facts about it.
+    pub spec: &'static Spec,
+}
+
+impl Known {
+    /// Its proper name.
+    pub fn name(&self) -> &'static str {
+        self.spec.name()
+    }
+}
+
+/// A command of a client, by whatever opcode it arrived.
+pub struct Request<'a> {
+    /// The database.
+    pub db: &'a str,
+    /// The name of the command as the client wrote it.
+    pub name: &'a str,
+    /// The command; none if there is none of this name.
+    pub known: Option<Known>,
+    /// The command's document, validated.
+    pub body: &'a Doc,
+    /// Document sequences beside it.
+    pub sequences: Vec<(&'a str, DocIter<'a>)>,
+    /// The tickets that it needs one of.
+    pub lane: Option<Lane>,
+    /// It came by a legacy opcode: some commands then reply as the servers of that time did.
+    pub legacy: bool,
+    /// Whether the client waits for a reply.
+    pub is_acknowledged: bool,
+}
+
+impl<'a> Request<'a> {
+    /// The command with this document.
+    pub fn new(db: &'a str, body: &'a Doc) -> Request<'a> {
+        let name = body.first().map_or("", |(name, _)| name);
+        let known = find(name).map(|(index, command)| Known {
+            index,
+            command,
+            spec: command.spec(),
+        });
+        Request {
+            db,
+            name,
+            known,
+            body,
+            sequences: Vec::new(),
+            lane: known.and_then(|known| lane(&known, body)),
+            legacy: false,
+            is_acknowledged: true,
+        }
+    }
+
+    /// The command that an OP_MSG has.
+    ///
+    /// # Errors
+    /// If its document is not valid, or names no database.
+    pub fn parse(message: Msg<'a>) -> Result<Request<'a>> {
+        let body = Doc::validate(message.body)?;
+        match body.get("$db") {
+            Some(Value::String(db)) => Ok(Request {
+                sequences: message.sequences,
+                is_acknowledged: !message.flags.has(Flags::MORE_TO_COME),
+                ..Request::new(db, body)
+            }),
+            Some(_) => Err(Error::new(
+                ErrorCode::TypeMismatch,
+                "the field '$db' must be a string",
+            )),
+            None => Err(Error::location(
+                40571,
+                "OP_MSG requests require a $db argument",
+            )),
+        }
+    }
+
+    /// Whether it writes.
+    pub fn writes(&self) -> bool {
+        self.known.is_some_and(|known| known.spec.writes) || self.lane == Some(Lane::Write)
+    }
+
+    /// Whether it is a statement of a transaction, which does not wait for tickets that others hold.
+    pub fn is_statement(&self) -> bool {
+        self.body.contains_key("autocommit")
+    }
+
+    /// The collection that it names: its first field, or that of a getMore.
+    pub fn collection(&self) -> Option<&'a str> {
+        let known = self.known?;
+        match self.body.first() {
+            Some((_, Value::String(collection))) if known.spec.on_collection => Some(collection),
+            _ if known.name() == "getMore" => self.body.get_str("collection"),
+            _ => None,
+        }
+    }
+}
+
+/// The tickets that a command needs one of.
+fn lane(known: &Known, body: &Doc) -> Option<Lane> {
+    let lane = known.spec.lane;
+    match known.name() {
+        "mapReduce" => {
+            // One that answers inline writes nothing.
+            let out = body.get_doc("out");
+            if out.is_some_and(|out| out.contains_key("inline")) {
+                lane
+            } else {
+                Some(Lane::Write)
+            }
+        }
+        "aggregate" => match body.get_array("pipeline").map(reach) {
+            Some(Reach::Written) => Some(Lane::Write),
+            Some(Reach::Memory) => None,
+            Some(Reach::Read) | None => lane,
+        },
+        _ => lane,
+    }
+}
+
+/// Whether the client waits for a reply to a message, of which only the beginning need have arrived.
+pub fn wants_reply(message: &[u8]) -> bool {
+    let Ok(header) = Header::parse(message) else {
+        return true;
+    };
+    match header.op() {
+        Ok(OpCode::Insert | OpCode::Update | OpCode::Delete | OpCode::KillCursors) => false,
+        _ => !peek_flags(&header, message).is_some_and(|flags| flags.has(Flags::MORE_TO_COME)),
+    }
+}

@@ -1,0 +1,376 @@
+//! The arguments that all commands share.
+
+use std::time::Duration;
+
+use frond_bson::{Doc, Value, doc};
+use frond_error::{Error, ErrorCode, Result};
+use frond_store::{Durability, SnapshotReads, check_database_name};
+
+use super::parse::{Known, Request};
+use super::transaction_fields::Fields;
+use crate::arguments::{Arguments, declines, name_bit, whole};
+use crate::authorization::{Action, Caller, Needs};
+use crate::commands::Spec;
+use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
+use crate::context::{Moment, unsupported_option};
+use crate::exec::Lane;
+use crate::replication::Replication;
+use crate::sessions::SessionId;
+use crate::state::Server;
+use crate::transactions::Asked;
+
+/// The arguments that all commands share.
+pub struct SharedFields {
+    /// `lsid`
+    pub session: Option<SessionId>,
+    /// `txnNumber`
+    pub txn_number: Option<i64>,
+    /// The transaction that the command is a statement of.
+    pub transaction: Option<Asked>,
+    /// `writeConcern`
+    pub write_concern: WriteConcern,
+    /// `readConcern`
+    pub read_concern: ReadConcern,
+    /// `maxTimeMS`
+    pub max_time: Option<Duration>,
+    /// The limit of the command's time: `max_time`, unless that is how long it waits for documents.
+    pub time_limit: Option<Duration>,
+    /// `help`: the client asks for the description of the command.
+    pub help: bool,
+}
+
+impl SharedFields {
+    /// Reads them, and refuses unknown fields.
+    pub fn parse(
+        server: &Server,
+        known: &Known,
+        request: &Request<'_>,
+        caller: &Caller,
+    ) -> Result<SharedFields> {
+        let (spec, name) = (known.spec, known.name());
+        if request.db != "$external" || !spec.on_external {
+            check_database_name(request.db)?;
+        }
+        if spec.admin_only && request.db != "admin" {
+            return Err(Error::new(
+                ErrorCode::Unauthorized,
+                format!("{name} may only be run against the admin database."),
+            ));
+        }
+        let args = Arguments::new(name, request.body);
+        let mut common = SharedFields {
+            session: None,
+            txn_number: None,
+            transaction: None,
+            write_concern: WriteConcern::DEFAULT,
+            read_concern: ReadConcern::default(),
+            max_time: None,
+            time_limit: None,
+            help: false,
+        };
+        let member = server.replication.as_ref().and_then(|set| set.member());
+        let set = member.as_ref().map(|member| &member.config);
+        let mut write_concern = None;
+        let mut fields = Fields::default();
+        let (mut api_version, mut api_strict, mut api_details) = (None, false, false);
+        let mut names = request
+            .body
+            .first()
+            .map_or(0, |(name, _)| name_bit(name.as_bytes()));
+        for (at, (field, value)) in request.body.iter().enumerate().skip(1) {
+            let mut known = true;
+            let bit = name_bit(field.as_bytes());
+            let may_be_there = names & bit != 0;
+            names |= bit;
+            match field {
+                "$db" | "comment" => {}
+                "$clusterTime" => {
+                    if let Some(set) = &server.replication
+                        && let Some(time) = args.doc_field(field)?
+                    {
+                        // Others cannot have a time that this server did not tell them.
+                        let advances = caller.may(&Needs::cluster(Action::AdvanceClusterTime));
+                        set.gossip(time, advances)?;
+                    }
+                }
+                "lsid" => {
+                    if let Some(lsid) = args.doc_field("lsid")? {
+                        let session = SessionId::parse(lsid)?;
+                        // Who is not logged in has no sessions.
+                        if !caller.is_checked() || caller.user().is_some() {
+                            let session = caller.session(session, Action::Impersonate)?;
+                            common.session = Some(session);
+                        }
+                    }
+                }
+                "txnNumber" => match value {
+                    Value::Int64(n) => fields.number = Some(n),
+                    Value::Null | Value::Undefined => {}
+                    other => return Err(args.wrong_type(field, &other, "type 'long'")),
+                },
+                "autocommit" => fields.autocommit = args.bool(field)?,
+                "startTransaction" => fields.start = args.bool(field)?,
+                "$readPreference" => check_read_preference(&args)?,
+                "$queryOptions" => {
+                    args.doc_field(field)?;
+                }
+                "readConcern" => fields.read_concern = args.doc_field(field)?,
+                "writeConcern" => {
+                    if let Some(concern) = args.doc_field(field)? {
+                        if !spec.writes && !spec.has_field(field) {
+                            return Err(Error::new(
+                                ErrorCode::InvalidOptions,
+                                format!("Command {name} does not support writeConcern"),
+                            ));
+                        }
+                        fields.has_write_concern = true;
+                        write_concern = Some(concern).filter(|concern| !concern.is_empty());
+                    }
+                }
+                "maxTimeMS" => common.max_time = parse_max_time(field, &value)?,
+                "apiVersion" => api_version = args.str(field)?,
+                "apiStrict" => {
+                    let strict = args.bool(field)?;
+                    api_strict = strict.unwrap_or(false);
+                    api_details |= strict.is_some();
+                }
+                "apiDeprecationErrors" => api_details |= args.bool(field)?.is_some(),
+                "help" if !spec.has_field("help") => {
+                    common.help = value.truthy();
+                }
+                _ => known = false,
+            }
+            if !known && !spec.takes_any_field && !spec.has_field(field) {
+                if !spec.unsupported_fields.contains(&field) {
+                    return Err(args.unknown(field));
+                }
+                if !declines(&value) {
+                    return Err(unsupported_option(name, field));
+                }
+            }
+            if !spec.takes_any_field
+                && may_be_there
+                && request
+                    .body
+                    .iter()
+                    .take(at)
+                    .any(|(other, _)| other == field)
+            {
+                return Err(args.duplicate(field));
+            }
+        }
+        for (field, _) in &request.sequences {
+            if !spec.takes_any_field && !spec.has_field(field) {
+                return Err(args.unknown(field));
+            }
+        }
+        let in_transaction = fields.autocommit.is_some();
+        if let Some(concern) = fields.read_concern {
+            let place = ReadPlace {
+                command: name,
+                replicated: set.is_some(),
+                in_transaction,
+            };
+            common.read_concern = ReadConcern::parse(concern, place)?;
+        }
+        let parse = |concern: &Doc| {
+            let parsed = WriteConcern::parse(concern, server.settings.journal, set);
+            match &server.replication {
+                Some(set) if set.is_router() => parsed.map(|parsed| parsed.by_cluster(concern)),
+                _ => parsed,
+            }
+        };
+        if let Some(concern) = write_concern {
+            common.write_concern = parse(concern)?;
+        } else if let Some(replication) = &server.replication
+            && set.is_some()
+            && spec.writes
+            && !request.legacy
+            && (!in_transaction || name == "commitTransaction")
+        {
+            common.write_concern = replication.defaults.with_write_concern(parse)?;
+        }
+        if let Some(replication) = &server.replication {
+            if member.is_none() {
+                check_without_member(server, request, spec)?;
+            } else if replication.is_standby() {
+                check_on_standby(server, request, spec, in_transaction)?;
+            }
+            common.check_times(replication)?;
+        }
+        check_api(name, spec, api_version, api_strict, api_details)?;
+        fields.has_session = common.session.is_some();
+        common.transaction = fields.check(name, spec, request)?;
+        common.txn_number = fields.number;
+        common.time_limit = common.max_time.filter(|_| !spec.max_time_is_wait);
+        Ok(common)
+    }
+}
+
+/// Refuses what a standby cannot do: to write, also in a transaction, and to read for a client that expects a primary. The
+/// database `local` belongs to the server alone.
+fn check_on_standby(
+    server: &Server,
+    request: &Request<'_>,
+    spec: &Spec,
+    in_transaction: bool,
+) -> Result<()> {
+    if request.db == "local" {
+        return Ok(());
+    }
+    let lane = request.lane.or(spec.lane);
+    let preference = request.body.get_doc("$readPreference");
+    let mode = preference.and_then(|preference| preference.get_str("mode"));
+    let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
+    let (code, message) = match lane {
+        _ if spec.writes || in_transaction || lane == Some(Lane::Write) => {
+            (ErrorCode::NotWritablePrimary, "not primary")
+        }
+        // Further documents of a cursor that was opened as it had to be.
+        Some(Lane::Read) if !may_be_behind && request.name != "getMore" => (
+            ErrorCode::NotPrimaryNoSecondaryOk,
+            "not primary and secondaryOk=false",
+        ),
+        _ => return Ok(()),
+    };
+    let version = server.topology_version();
+    Err(Error::new(code, message).with_details(doc! {"topologyVersion": version}))
+}
+
+/// Refuses what a member of a set that is not initiated cannot do: to write, and to read. The database `local` belongs to
+/// the server alone.
+fn check_without_member(server: &Server, request: &Request<'_>, spec: &Spec) -> Result<()> {
+    let preference = request.body.get_doc("$readPreference");
+    let mode = preference.and_then(|preference| preference.get_str("mode"));
+    let (code, message) = match spec.lane {
+        _ if request.db == "local" => return Ok(()),
+        _ if spec.writes => (ErrorCode::NotWritablePrimary, "not primary"),
+        Some(Lane::Read | Lane::Write) if mode.is_none_or(|mode| mode == "primary") => (
+            ErrorCode::NotPrimaryNoSecondaryOk,
+            "not primary and secondaryOk=false",
+        ),
+        Some(Lane::Read | Lane::Write) => (
+            ErrorCode::NotPrimaryOrSecondary,
+            "node is not in primary or recovering state",
+        ),
+        _ => return Ok(()),
+    };
+    let version = server.topology_version();
+    Err(Error::new(code, message).with_details(doc! {"topologyVersion": version}))
+}
+
+impl SharedFields {
+    /// Whether the reply waits until the journal is durable: that of a write which asks for it, or of a linearizable read.
+    pub fn waits_for_journal(&self) -> bool {
+        self.write_concern.durability == Durability::Synced
+            || self.read_concern.level == Some(Level::Linearizable)
+    }
+
+    /// What a new transaction reads, if it asks for a time in the past.
+    pub fn transaction_moment(&self, server: &Server) -> Result<Option<SnapshotReads>> {
+        match (&server.replication, self.read_concern.at) {
+            (Some(set), Some(at)) => Ok(Some(set.snapshot(Some(at), None)?.0)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What the command reads, if it asks for a snapshot outside of transactions.
+    pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
+        let concern = self.read_concern;
+        match &server.replication {
+            Some(set) if concern.level == Some(Level::Snapshot) => {
+                let (reads, time) = set.snapshot(concern.at, concern.after)?;
+                let store = server.store.at(&reads);
+                Ok(Some(Moment { store, time }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Checks that the set has reached the times of the read concern. There is nothing to wait for: all that is
+    /// committed is visible.
+    fn check_times(&self, set: &Replication) -> Result<()> {
+        let concern = self.read_concern;
+        for (name, time) in [
+            ("afterClusterTime", concern.after),
+            ("atClusterTime", concern.at),
+        ] {
+            if let Some(time) = time {
+                set.check_reached(name, time)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_read_preference(args: &Arguments<'_>) -> Result<()> {
+    const MODES: [&str; 5] = [
+        "primary",
+        "primaryPreferred",
+        "secondary",
+        "secondaryPreferred",
+        "nearest",
+    ];
+    let Some(preference) = args.doc_field("$readPreference")? else {
+        return Ok(());
+    };
+    match preference.get("mode") {
+        Some(Value::String(mode)) if MODES.contains(&mode) => Ok(()),
+        Some(Value::String(mode)) => Err(Error::new(
+            ErrorCode::FailedToParse,
+            format!("Could not parse $readPreference mode '{mode}'."),
+        )),
+        Some(other) => Err(Arguments::new("$readPreference", preference).wrong_type(
+            "mode",
+            &other,
+            "type 'string'",
+        )),
+        None => Err(Arguments::new("$readPreference", preference).missing("mode")),
+    }
+}
+
+/// A time limit in milliseconds; 0 is none.
+fn parse_max_time(field: &str, value: &Value<'_>) -> Result<Option<Duration>> {
+    if value.is_nullish() {
+        return Ok(None);
+    }
+    if !value.is_number() {
+        return Err(Error::bad_value(format!("{field} must be a number")));
+    }
+    let ms = whole(value);
+    if value.as_f64().is_some_and(|n| n.fract() != 0.0) {
+        return Err(Error::bad_value(format!("{field} has non-integral value")));
+    }
+    match u64::try_from(ms) {
+        Ok(0) => Ok(None),
+        Ok(n) if n <= i32::MAX as u64 => Ok(Some(Duration::from_millis(n))),
+        _ => Err(Error::bad_value(format!(
+            "{ms} value for {field} is out of range"
+        ))),
+    }
+}
+
+fn check_api(
+    name: &str,
+    spec: &Spec,
+    version: Option<&str>,
+    strict: bool,
+    details: bool,
+) -> Result<()> {
+    match version {
+        None if details => Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
+        )),
+        None => Ok(()),
+        Some("1") if strict && !spec.stable_api => Err(Error::new(
+            ErrorCode::APIStrictError,
+            format!("Provided apiStrict:true, but the command {name} is not in API Version 1."),
+        )),
+        Some("1") => Ok(()),
+        Some(_) => Err(Error::new(
+            ErrorCode::APIVersionError,
+            "API version must be \"1\"",
+        )),
+    }
+}

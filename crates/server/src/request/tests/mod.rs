@@ -1,0 +1,5 @@
+//! Tests of commands from their request to their answer.
+
+mod gate;
+mod ownership;
+mod request_times;
