@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::access::User;
 use crate::addresses::Addresses;
-use crate::exec::Owner;
+use crate::admission::Owner;
 use crate::last_error::LastError;
 use crate::logins::Progress;
 use crate::sessions::SessionId;

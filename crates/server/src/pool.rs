@@ -11,9 +11,9 @@
 //!
 //! While one connection alone is busy, the polling thread looks for its next request again and again for a moment before it
 //! sleeps: to wake a sleeping thread, often on a processor that sleeps too, takes longer than most requests. It lets other
-//! threads run meanwhile, and sleeps at once when requests are rare ([`Patience`]).
+//! threads run meanwhile, and sleeps at once when requests are rare ([`BusyPoll`]).
 //!
-//! A task that has its reply ready lets queued tasks go first while these are short ([`let_others_go_first`]), so that the
+//! A task that has its reply ready lets queued tasks go first while these are short ([`yield_to_queued_tasks`]), so that the
 //! clients are woken one after the other, and not each in the middle of the next request.
 //!
 //! Timers, signals and listeners belong to the Tokio runtime. What wakes a task from there or from another task goes
@@ -38,12 +38,12 @@ use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
 
-mod patience;
-mod turn;
+mod busy_poll;
+mod yield_state;
 
-use patience::Patience;
-pub use turn::let_others_go_first;
-use turn::{TURN, Turn};
+use busy_poll::BusyPoll;
+pub use yield_state::yield_to_queued_tasks;
+use yield_state::{YIELD_STATE, YieldState};
 
 /// How long all threads may be busy without taking an event before another thread is added.
 const TICK: Duration = Duration::from_millis(1);
@@ -82,7 +82,7 @@ struct Shared {
     tasks: RwLock<Tasks>,
     /// Whether a thread polls.
     is_polled: AtomicBool,
-    patience: Patience,
+    patience: BusyPoll,
     /// How long a task ran on average, in nanoseconds.
     run_ns: AtomicU32,
     /// Threads that the queue may keep busy, and that rest for as long as the pool lives.
@@ -135,7 +135,7 @@ impl Pool {
             queue: Mutex::default(),
             tasks: RwLock::default(),
             is_polled: AtomicBool::new(false),
-            patience: Patience::new(),
+            patience: BusyPoll::new(),
             run_ns: AtomicU32::new(0),
             helpers: helpers.max(1),
             looks: AtomicUsize::new(0),
@@ -417,13 +417,13 @@ impl Shared {
             };
             let mut context = Context::from_waker(&waker);
             let began = Instant::now();
-            TURN.set(Turn::Own);
+            YIELD_STATE.set(YieldState::Own);
             // The panic hook has logged a panic, and the task ends.
             let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(&mut context)));
-            let turn = TURN.replace(Turn::NoTask);
+            let turn = YIELD_STATE.replace(YieldState::NoTask);
             self.note_time(began.elapsed());
             if matches!(polled, Ok(Poll::Pending)) {
-                if turn == Turn::AfterOthers {
+                if turn == YieldState::AfterOthers {
                     let mut queue = self.queue.lock();
                     if !self.is_short(queue.len()) {
                         continue;

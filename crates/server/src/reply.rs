@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, FIRST_BATCH_DOCUMENTS};
 use crate::errors;
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
 
 /// Options of the first batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub fn open_cursor(
     options: BatchOptions,
 ) -> Result<(ArrayBuf, Option<DocBuf>, i64)> {
     let documents = options.size.unwrap_or(FIRST_BATCH_DOCUMENTS);
-    let mut room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
+    let mut room = ReplyQuota::new(cx.server, &cx.limits, &mut cx.operation.permits);
     if options.single {
         room = room.last();
     }

@@ -14,30 +14,30 @@ use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use tokio::sync::watch;
 
 use crate::access::Access;
+use crate::admission::Executor;
 use crate::backups::Backups;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
-use crate::exec::Executor;
 use crate::fail_points::FailPoints;
 use crate::figures::{self, Sources};
 use crate::fsync_lock::FsyncLock;
 use crate::log::{Component, Log, Severity};
 use crate::logins::Logins;
 use crate::memory::usable_bytes;
+use crate::memory_quota::MemoryQuotas;
 use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
 use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::query_settings::AllQuerySettings;
 use crate::query_stats::QueryStats;
 use crate::replication::{Replication, stored_name};
-use crate::room::Rooms;
 use crate::scripting;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, shown_arguments};
 use crate::sharding;
 use crate::standby::Standby;
-use crate::tail_turns::TailTurns;
+use crate::tail_throttle::TailThrottle;
 use crate::tls::Tls;
 use crate::ttl::Ttl;
 
@@ -92,13 +92,13 @@ pub struct Server {
     /// Sends spans of commands; none if nothing is traced.
     pub tracing: Option<Tracing>,
     /// Memory for requests and replies.
-    pub rooms: Rooms,
+    pub quotas: MemoryQuotas,
     /// Runs JavaScript; none if it is turned off.
     pub javascript: Option<JavaScript>,
     /// Runs commands.
     pub executor: Executor,
     /// Turns of readers that follow the end of a collection or of the oplog.
-    pub tail_turns: TailTurns,
+    pub tail_throttle: TailThrottle,
     /// The lock of `fsync`.
     pub fsync_lock: FsyncLock,
     /// Fail points, for tests.
@@ -240,7 +240,7 @@ impl Server {
                 usable_bytes(),
             ),
             executor,
-            rooms: Rooms::new(store.memory(), store.memory().client_limit()),
+            quotas: MemoryQuotas::new(store.memory(), store.memory().client_limit()),
             slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
             transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
             cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
@@ -268,7 +268,7 @@ impl Server {
             metrics,
             tls,
             tracing,
-            tail_turns: TailTurns::of_this_machine(),
+            tail_throttle: TailThrottle::of_this_machine(),
             fsync_lock: FsyncLock::default(),
             fail_points: FailPoints::default(),
             started: Instant::now(),

@@ -23,11 +23,11 @@ use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::log::Log;
 use crate::memory::usable_bytes;
+use crate::memory_quota::MemoryQuotas;
 use crate::metrics::Metrics;
 use crate::operation::Exhaust;
 use crate::outcome::Wait;
 use crate::request::{Answer, InFlight, Request, Step};
-use crate::room::Rooms;
 use crate::sessions::SessionOwner;
 use crate::settings::Settings;
 use crate::state::Server;
@@ -97,7 +97,7 @@ impl TestServer {
         let tls = Tls::open(&settings.tls).unwrap();
         let mut server = Server::new(settings, log, store, metrics, tls, 27017).unwrap();
         // As large as in a server that has all of the machine, whatever the budget of the store.
-        server.rooms = Rooms::new(server.store.memory(), usable_bytes() / 4);
+        server.quotas = MemoryQuotas::new(server.store.memory(), usable_bytes() / 4);
         let server = Arc::new(server);
         let connection = server
             .connections

@@ -12,7 +12,7 @@ use frond_store::{
 
 use super::stored::{USERS, VERSION};
 use super::{Access, User, restrictions_allow};
-use crate::own_documents::replace_one;
+use crate::internal_collections::replace_one;
 use crate::testing::TestServer;
 
 /// A user as it is stored, with a password.

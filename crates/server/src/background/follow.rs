@@ -9,8 +9,8 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_client::Error;
 use frond_store::Follower;
 
+use crate::internal_collections::find_one;
 use crate::log::Component;
-use crate::own_documents::find_one;
 use crate::replication::Replication;
 use crate::standby::{Phase, Problem, Source, Standby, entries};
 use crate::state::Server;

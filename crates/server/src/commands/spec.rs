@@ -3,9 +3,9 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::metrics::{Class, Op};
 use crate::outcome::{Outcome, Wait};
 
@@ -58,7 +58,7 @@ pub struct Spec {
     /// The class of time for which it may keep its thread.
     pub work: Work,
     /// The kind of ticket it needs, if any.
-    pub lane: Option<Lane>,
+    pub admission: Option<AdmissionClass>,
     /// Whether it accepts a write concern.
     pub writes: bool,
     /// Whether it may be sent again with the same `txnNumber`.
@@ -107,7 +107,7 @@ impl Spec {
         op: Op::Command,
         kind: "command",
         work: Work::Instant,
-        lane: None,
+        admission: None,
         writes: false,
         retryable: false,
         profiles_statements: false,
@@ -128,7 +128,7 @@ impl Spec {
         class: Class::Read,
         op: Op::Query,
         work: Work::Short,
-        lane: Some(Lane::Read),
+        admission: Some(AdmissionClass::Read),
         on_collection: true,
         stable_api: true,
         ..Spec::CHEAP
@@ -138,7 +138,7 @@ impl Spec {
     pub const WRITE: Spec = Spec {
         class: Class::Write,
         op: Op::Command,
-        lane: Some(Lane::Write),
+        admission: Some(AdmissionClass::Write),
         writes: true,
         ..Spec::READ
     };
@@ -146,14 +146,14 @@ impl Spec {
     /// A command that reads the catalog.
     pub const CATALOG: Spec = Spec {
         work: Work::Long,
-        lane: Some(Lane::Read),
+        admission: Some(AdmissionClass::Read),
         stable_api: true,
         ..Spec::CHEAP
     };
 
     /// A command that changes the catalog.
     pub const CATALOG_WRITE: Spec = Spec {
-        lane: Some(Lane::Maintenance),
+        admission: Some(AdmissionClass::Maintenance),
         writes: true,
         on_collection: true,
         ..Spec::CATALOG

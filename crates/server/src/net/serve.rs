@@ -18,13 +18,13 @@ use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::log::{Component, Severity};
+use crate::memory_quota::{MemoryQuota, STALLED};
 use crate::net::frames::{Ended, Frames};
-use crate::pool::let_others_go_first;
+use crate::pool::yield_to_queued_tasks;
 use crate::request::{
     Exchange, Handled, Inflated, Stopping, inflate, log_malformed, message_bytes_max, pack, until,
     wants_reply,
 };
-use crate::room::{Room, STALLED};
 use crate::state::Server;
 
 /// How long a client may take to read its last reply when the server stops.
@@ -67,7 +67,7 @@ pub async fn converse_from<S>(
             state: &mut state,
         },
         stream: &mut *stream,
-        frames: Frames::new(server.rooms.requests.clone(), connection.gone.clone()),
+        frames: Frames::new(server.quotas.requests.clone(), connection.gone.clone()),
         stop: server.stop_signal(),
         stop_wait: StopWait::new(server),
     };
@@ -416,7 +416,7 @@ where
             };
             let server = self.client.server;
             server.metrics.physical_bytes_out.add(reply.len() as u64);
-            let_others_go_first().await;
+            yield_to_queued_tasks().await;
             self.send(&reply, handled.grant.is_some()).await?;
         }
         drop(handled.grant);
@@ -432,7 +432,7 @@ where
 
     /// Sends a reply. A client that does not read must not delay the shutdown.
     async fn send(&mut self, reply: &[u8], is_granted: bool) -> Result<(), End> {
-        let room = &self.client.server.rooms.replies;
+        let room = &self.client.server.quotas.replies;
         let shutdown = async {
             stopped(&mut self.stop).await;
             tokio::time::sleep(LAST_REPLY_MAX).await;
@@ -450,7 +450,7 @@ where
 async fn send<S: AsyncWrite + Unpin>(
     stream: &mut S,
     reply: &[u8],
-    room: &Room,
+    room: &MemoryQuota,
     is_granted: bool,
 ) -> Result<(), Ended> {
     let mut rest = reply;
@@ -522,7 +522,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_at_all_has_stalled() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = Room::new(&memory, MemoryUse::Replies, 1 << 20);
+        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
         let (mut near, _far) = tokio::io::duplex(1);
         near.write_all(&[0]).await.unwrap();
         let reply = vec![0; 2 << 20];
@@ -534,7 +534,7 @@ mod tests {
     #[tokio::test]
     async fn a_reply_is_flushed() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = Room::new(&memory, MemoryUse::Replies, 1 << 20);
+        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
         let (near, mut far) = tokio::io::duplex(64);
         let mut near = BufWriter::new(near);
         send(&mut near, b"reply", &room, false).await.unwrap();

@@ -215,7 +215,7 @@ fn short_tasks_that_are_queued_go_first() {
                     let shared = shared.upgrade().unwrap();
                     shared.run_ns.store(average, Ordering::Relaxed);
                     drop(shared);
-                    let_others_go_first().await;
+                    yield_to_queued_tasks().await;
                     send.send((task, "answered")).unwrap();
                     socket.write_all(&[0]).await.unwrap();
                 }

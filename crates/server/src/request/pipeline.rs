@@ -25,13 +25,13 @@ use super::limits::Limits;
 use super::parse::{Known, Request};
 use super::shared_fields::SharedFields;
 use super::{Stopping, gate, record, tracing};
+use crate::admission::{AdmissionClass, Owner, Ticket, set_held};
 use crate::authorization::Caller;
 use crate::client::Client;
 use crate::commands;
 use crate::connection::{ClientState, Connection};
 use crate::context::Context;
 use crate::errors::truncated;
-use crate::exec::{Lane, Owner, Ticket, set_held};
 use crate::fail_points::{Effect, SwitchName};
 use crate::fsync_lock;
 use crate::labels::{self, Part};
@@ -40,7 +40,7 @@ use crate::outcome::{JournalWait, Outcome, Wait};
 use crate::replication::{Replication, Wrote};
 use crate::sessions::SessionId;
 use crate::state::Server;
-use crate::tail_turns::Turn;
+use crate::tail_throttle::TailPermit;
 use crate::transactions::Statement;
 
 /// Runs a command to its answer. A failure is an answer, too.
@@ -174,27 +174,27 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     /// The server stops.
     pub async fn admit(&mut self) -> std::result::Result<Option<Ticket<'s>>, Stopping> {
         // A request that is refused needs no ticket.
-        let Some(mut lane) = self.request.lane.filter(|_| self.shared.is_ok()) else {
+        let Some(mut admission) = self.request.admission.filter(|_| self.shared.is_ok()) else {
             return Ok(None);
         };
         let server = self.client.server;
         let executor = &server.executor;
         let owner = owner(server, self.client.state);
-        if let Some(ticket) = executor.try_ticket(lane, owner) {
+        if let Some(ticket) = executor.try_ticket(admission, owner) {
             return Ok(Some(ticket));
         }
         // Writers may hold all tickets and wait for open transactions, so the statements of transactions have tickets of
         // their own.
         if self.request.is_statement() {
-            lane = Lane::Transaction;
-            if let Some(ticket) = executor.try_ticket(lane, owner) {
+            admission = AdmissionClass::Transaction;
+            if let Some(ticket) = executor.try_ticket(admission, owner) {
                 return Ok(Some(ticket));
             }
         }
         let owner = owner.clone();
         let has_begun = self.is_shown;
         self.show();
-        record::suspend(self.client, &mut self.operation, lane.ticket_name());
+        record::suspend(self.client, &mut self.operation, admission.ticket_name());
         // The time limit of a getMore is that of its cursor.
         let limit = self
             .shared
@@ -206,7 +206,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let ticket = async {
             tokio::select! {
                 biased;
-                ticket = executor.ticket(lane, &owner) => ticket,
+                ticket = executor.ticket(admission, &owner) => ticket,
                 () = interrupted(self.client.connection) => None,
                 () = until(deadline.filter(|_| !has_begun)) => None,
             }
@@ -219,7 +219,11 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         };
         let took = began.elapsed();
         let [reads, writes] = &server.metrics.ticket_waits;
-        let waits = if lane == Lane::Read { reads } else { writes };
+        let waits = if admission == AdmissionClass::Read {
+            reads
+        } else {
+            writes
+        };
         waits.record(took);
         self.operation.waited.ticket += took;
         ticket
@@ -237,11 +241,14 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     pub async fn wait(
         &mut self,
         wait: &mut Wait,
-    ) -> std::result::Result<Option<Turn<'s>>, Stopping> {
+    ) -> std::result::Result<Option<TailPermit<'s>>, Stopping> {
         let (server, wake) = (self.client.server, &self.client.connection.wake);
         let waited = async {
             match wait {
-                Wait::Tail(tail) => tail.wait(wake, &server.tail_turns, &server.metrics).await,
+                Wait::Tail(tail) => {
+                    tail.wait(wake, &server.tail_throttle, &server.metrics)
+                        .await
+                }
                 Wait::Pause(pause) => {
                     pause.wait(wake).await;
                     None
@@ -292,7 +299,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     pub fn after_journal(&mut self, mut reply: DocBuf, failure: Option<Error>) -> Answer {
         if let Some(failure) = failure {
             // A linearizable read must not return what may be lost.
-            if self.request.lane == Some(Lane::Read) {
+            if self.request.admission == Some(AdmissionClass::Read) {
                 close_cursor(self.client.server, &reply);
                 return self.conclude(Err(failure));
             }
@@ -394,7 +401,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             });
         }
         *waiting_cursor = None;
-        if known.spec.lane == Some(Lane::Read) {
+        if known.spec.admission == Some(AdmissionClass::Read) {
             context.waiting = limits.waiting();
         }
         let mut cx = Context {
@@ -528,8 +535,10 @@ fn run_in(
         request.db,
         context,
         cluster_time,
-        || match known.spec.lane {
-            Some(Lane::Read | Lane::Write) => limits.interrupt(shared.time_limit).run(run),
+        || match known.spec.admission {
+            Some(AdmissionClass::Read | AdmissionClass::Write) => {
+                limits.interrupt(shared.time_limit).run(run)
+            }
             _ => run(),
         },
     )

@@ -9,11 +9,11 @@ use frond_store::UsedPlan;
 
 use super::parse::{Known, Request};
 use super::secrets::secrets;
+use crate::admission::Work;
 use crate::client::Client;
 use crate::clock::now_ms;
 use crate::cpu;
 use crate::errors::is_refusal;
-use crate::exec::Work;
 use crate::log::{Component, Severity};
 use crate::metrics::{Class, Op};
 use crate::op_record::{Changed, OpRecord, Waited};
@@ -279,7 +279,7 @@ pub fn end(
         changed: changed(known.name(), reply),
         reply_bytes: reply.len_bytes() + OK_BYTES,
         legacy: request.legacy,
-        lane: spec.lane,
+        admission: spec.admission,
         took,
         cpu: cpu(),
         waited,

@@ -8,12 +8,12 @@ use frond_store::{Durability, SnapshotReads, check_database_name};
 
 use super::parse::{Known, Request};
 use super::transaction_fields::Fields;
+use crate::admission::AdmissionClass;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::authorization::{Action, Caller, Needs};
 use crate::commands::Spec;
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::{Moment, unsupported_option};
-use crate::exec::Lane;
 use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
@@ -218,16 +218,16 @@ fn check_on_standby(
     if request.db == "local" {
         return Ok(());
     }
-    let lane = request.lane.or(spec.lane);
+    let admission = request.admission.or(spec.admission);
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
-    let (code, message) = match lane {
-        _ if spec.writes || in_transaction || lane == Some(Lane::Write) => {
+    let (code, message) = match admission {
+        _ if spec.writes || in_transaction || admission == Some(AdmissionClass::Write) => {
             (ErrorCode::NotWritablePrimary, "not primary")
         }
         // Further documents of a cursor that was opened as it had to be.
-        Some(Lane::Read) if !may_be_behind && request.name != "getMore" => (
+        Some(AdmissionClass::Read) if !may_be_behind && request.name != "getMore" => (
             ErrorCode::NotPrimaryNoSecondaryOk,
             "not primary and secondaryOk=false",
         ),
@@ -242,14 +242,18 @@ fn check_on_standby(
 fn check_without_member(server: &Server, request: &Request<'_>, spec: &Spec) -> Result<()> {
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
-    let (code, message) = match spec.lane {
+    let (code, message) = match spec.admission {
         _ if request.db == "local" => return Ok(()),
         _ if spec.writes => (ErrorCode::NotWritablePrimary, "not primary"),
-        Some(Lane::Read | Lane::Write) if mode.is_none_or(|mode| mode == "primary") => (
-            ErrorCode::NotPrimaryNoSecondaryOk,
-            "not primary and secondaryOk=false",
-        ),
-        Some(Lane::Read | Lane::Write) => (
+        Some(AdmissionClass::Read | AdmissionClass::Write)
+            if mode.is_none_or(|mode| mode == "primary") =>
+        {
+            (
+                ErrorCode::NotPrimaryNoSecondaryOk,
+                "not primary and secondaryOk=false",
+            )
+        }
+        Some(AdmissionClass::Read | AdmissionClass::Write) => (
             ErrorCode::NotPrimaryOrSecondary,
             "node is not in primary or recovering state",
         ),

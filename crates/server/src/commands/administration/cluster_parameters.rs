@@ -1,11 +1,11 @@
 use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::cluster_parameters::CHANGE_STREAM_OPTIONS;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 
 pub struct GetClusterParameter;
 
@@ -59,7 +59,7 @@ const SET_CLUSTER_PARAMETER: Spec = Spec {
     names: &["setClusterParameter"],
     doc: "Changes a stored parameter: changeStreamOptions.",
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP

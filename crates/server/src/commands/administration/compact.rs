@@ -3,10 +3,10 @@ use std::sync::Arc;
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 
 pub struct Compact;
 
@@ -16,7 +16,7 @@ const SPEC: Spec = Spec {
           file system, while others read and write.",
     fields: &["force", "freeSpaceTargetMB", "dryRun"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     on_collection: true,
     ..Spec::CHEAP
 };

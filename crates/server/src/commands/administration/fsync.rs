@@ -3,10 +3,10 @@ use std::time::Duration;
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
+use crate::admission::Work;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
 
 /// The default limit of the wait for writes that had begun before a lock.
 const LOCK_WAIT_MS: i64 = 90_000;
@@ -20,7 +20,7 @@ const FSYNC: Spec = Spec {
     fields: &["lock", "async", "fsyncLockAcquisitionTimeoutMillis"],
     work: Work::Long,
     // Without a ticket: others may be held by writes that wait for the end of a lock.
-    lane: None,
+    admission: None,
     admin_only: true,
     ..Spec::CHEAP
 };

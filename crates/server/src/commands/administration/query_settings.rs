@@ -1,14 +1,14 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 
 const CHANGES: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP

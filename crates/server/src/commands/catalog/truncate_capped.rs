@@ -4,14 +4,14 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DeleteRequest, Durability, FindRequest, Namespace};
 
+use crate::admission::AdmissionClass;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::administration::configure_fail_point::check_test_commands;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Lane;
 
 const TRUNCATES: Spec = Spec {
-    lane: Some(Lane::Write),
+    admission: Some(AdmissionClass::Write),
     stable_api: false,
     ..Spec::CATALOG_WRITE
 };

@@ -13,7 +13,7 @@ use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::reply::{BatchOptions, first_batch};
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
 use crate::sessions::SessionId;
 
 /// Fields of `aggregate`, also inside `explain`.
@@ -112,7 +112,7 @@ impl Command for Aggregate {
 
 /// The reply of MongoDB 2.2 to 3.4 without a cursor: everything in one document.
 fn inline_result(cx: &mut Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
-    let room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
+    let room = ReplyQuota::new(cx.server, &cx.limits, &mut cx.operation.permits);
     let result = cursor.batch(None, &mut room.last())?;
     if !cursor.ended() {
         return Err(Error::location(
@@ -363,7 +363,7 @@ mod tests {
 
     use frond_bson::{DocBuf, doc};
 
-    use crate::exec::Lane;
+    use crate::admission::AdmissionClass;
     use crate::request::Request;
     use crate::testing::TestServer;
 
@@ -412,26 +412,29 @@ mod tests {
     /// A command that shows who holds the tickets must not need one itself.
     #[test]
     fn a_pipeline_over_operations_needs_no_ticket() {
-        let lane = |pipeline: DocBuf| {
+        let admission = |pipeline: DocBuf| {
             let mut command = doc! {"aggregate": 1};
             command.push_all(&pipeline);
-            Request::new("test", &command).lane
+            Request::new("test", &command).admission
         };
         for stage in ["$currentOp", "$listLocalSessions", "$listSessions"] {
             let mut first = DocBuf::new();
             first.push(stage, &doc! {});
-            assert_eq!(lane(doc! {"pipeline": [&first]}), None);
+            assert_eq!(admission(doc! {"pipeline": [&first]}), None);
             assert_eq!(
-                lane(doc! {"pipeline": [&first, {"$match": {"a": 1}}]}),
+                admission(doc! {"pipeline": [&first, {"$match": {"a": 1}}]}),
                 None
             );
             let joined = doc! {"pipeline": [&first, {"$lookup": {"from": "c"}}]};
-            assert_eq!(lane(joined), Some(Lane::Read));
+            assert_eq!(admission(joined), Some(AdmissionClass::Read));
             let written = doc! {"pipeline": [&first, {"$out": "c"}]};
-            assert_eq!(lane(written), Some(Lane::Write));
+            assert_eq!(admission(written), Some(AdmissionClass::Write));
         }
-        assert_eq!(lane(doc! {"pipeline": [{"$match": {}}]}), Some(Lane::Read));
-        assert_eq!(lane(doc! {}), Some(Lane::Read));
+        assert_eq!(
+            admission(doc! {"pipeline": [{"$match": {}}]}),
+            Some(AdmissionClass::Read)
+        );
+        assert_eq!(admission(doc! {}), Some(AdmissionClass::Read));
     }
 
     #[tokio::test(flavor = "multi_thread")]

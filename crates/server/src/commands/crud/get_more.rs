@@ -14,7 +14,7 @@ use crate::fail_points::SwitchName;
 use crate::metrics::Op;
 use crate::outcome::{AWAIT_DEFAULT, Outcome, Pause, Tail, Wait};
 use crate::reply::CursorBatch;
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
 use crate::sharding;
 
 pub struct GetMore;
@@ -271,7 +271,7 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         let began = Instant::now();
         limits.deadline = cursor.time_left.and_then(|time| began.checked_add(time));
         cursor.set_context(&limits);
-        let mut room = ReplyRoom::new(cx.server, &limits, &mut cx.operation.permits);
+        let mut room = ReplyQuota::new(cx.server, &limits, &mut cx.operation.permits);
         let batch = cursor.batch(size, &mut room);
         cursor.time_left = cursor
             .time_left

@@ -9,15 +9,15 @@ use frond_store::{
     AggregateRequest, Durability, Namespace, allow_internal_stages, scripts_disabled,
 };
 
+use crate::admission::Work;
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::commands::support::write::bypass_validation;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
-use crate::exec::Work;
 use crate::metrics::Op;
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
 
 /// Makes keys and values of documents by a function, and one value of the values of each key by another one.
 pub struct MapReduce;
@@ -83,7 +83,7 @@ impl Command for MapReduce {
             .aggregate(cx.db, Some(&namespace), &request, &cx.limits)?;
         let name = namespace.as_str().to_owned();
         let mut cursor = Cursor::new(name, Source::Query(Box::new(query)));
-        let room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
+        let room = ReplyQuota::new(cx.server, &cx.limits, &mut cx.operation.permits);
         let results = cursor.batch(None, &mut room.last())?;
         if !cursor.ended() {
             return Err(Error::new(

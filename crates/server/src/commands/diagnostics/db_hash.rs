@@ -3,10 +3,10 @@ use std::time::Instant;
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
+use crate::admission::AdmissionClass;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Lane;
 
 pub struct DbHash;
 
@@ -14,7 +14,7 @@ const SPEC: Spec = Spec {
     names: &["dbHash", "dbhash"],
     doc: "Hashes the collections of a database, to compare servers.",
     fields: &["collections"],
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     stable_api: false,
     ..Spec::CATALOG
 };

@@ -4,10 +4,10 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::log::Component;
 use crate::profiler::{ProfileFilter, ProfileLevel};
 
@@ -19,7 +19,7 @@ const SPEC: Spec = Spec {
     fields: &["slowms", "sampleRate", "filter"],
     // A level above 0 creates a collection.
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     ..Spec::CHEAP
 };
 

@@ -8,11 +8,11 @@ use frond_javascript::JavaScript;
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::hello::describe_role;
+use crate::admission::Work;
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
 use crate::outcome::TOPOLOGY_WAIT;

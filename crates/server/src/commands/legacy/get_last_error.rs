@@ -1,10 +1,10 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use frond_store::Durability;
 
 use crate::concern::WriteConcern;
@@ -16,7 +16,7 @@ const SPEC: Spec = Spec {
     doc: "Reports the result of the last write on this connection.",
     fields: &["w", "j", "fsync", "wtimeout", "wElectionId", "wOpTime"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     keeps_last_error: true,
     ..Spec::CHEAP
 };

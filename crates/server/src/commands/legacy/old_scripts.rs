@@ -7,12 +7,12 @@ use frond_store::{
     AggregateRequest, Durability, Namespace, QueryCursor, allow_internal_stages, scripts_disabled,
 };
 
+use crate::admission::{AdmissionClass, Work};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::crud::map_reduce::code;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::limits::DOCUMENT_BYTES_MAX;
 
 /// Groups that a `group` may have, as in MongoDB.
@@ -212,7 +212,7 @@ const EVAL: Spec = Spec {
     // It never holds a lock.
     fields: &["args", "nolock"],
     work: Work::Long,
-    lane: Some(Lane::Read),
+    admission: Some(AdmissionClass::Read),
     ..Spec::CHEAP
 };
 

@@ -1,10 +1,10 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::admission::AdmissionClass;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Lane;
 
 pub struct AppendOplogNote;
 
@@ -12,7 +12,7 @@ const SPEC: Spec = Spec {
     names: &["appendOplogNote"],
     doc: "Writes a document into the oplog that tells of no change.",
     fields: &["data", "maxClusterTime"],
-    lane: Some(Lane::Write),
+    admission: Some(AdmissionClass::Write),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP

@@ -3,11 +3,11 @@
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::replication::Replication;
 
 fn replica_set<'a>(cx: &Context<'a>) -> Result<&'a Replication> {
@@ -53,7 +53,7 @@ const SET_DEFAULT_RW_CONCERN: Spec = Spec {
     doc: "Sets the default read and write concern.",
     fields: &["defaultReadConcern", "defaultWriteConcern"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP

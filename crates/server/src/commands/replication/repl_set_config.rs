@@ -3,10 +3,10 @@
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::oplog;
 use crate::replication::{Config, Replication};
 use crate::state::Server;
@@ -14,7 +14,7 @@ use crate::state::Server;
 /// Reads and writes the stored configuration.
 const CHANGES: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     admin_only: true,
     ..Spec::CHEAP
 };

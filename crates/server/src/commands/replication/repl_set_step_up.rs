@@ -6,10 +6,10 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
 use super::repl_set_config::replica_set;
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::log::Component;
 use crate::standby::{Directory, DirectoryState, Phase, Source, Standby};
 use crate::state::Server;
@@ -26,7 +26,7 @@ const SPEC: Spec = Spec {
     doc: "Makes a standby a primary, which takes writes.",
     fields: &["skipDryRun"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     admin_only: true,
     ..Spec::CHEAP
 };

@@ -5,10 +5,10 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Namespace;
 
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::sharding;
 use crate::state::Server;
 
@@ -22,7 +22,7 @@ pub struct Sharding {
 /// Writes documents of `config`.
 const WRITES: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP
@@ -93,7 +93,7 @@ pub static BALANCER_STATUS: Sharding = Sharding {
         names: &["balancerStatus"],
         doc: "Tells what balancerStart and balancerStop have recorded. PD balances the cluster whatever they say.",
         work: Work::Short,
-        lane: Some(Lane::Read),
+        admission: Some(AdmissionClass::Read),
         admin_only: true,
         ..Spec::CHEAP
     },

@@ -6,11 +6,11 @@ use frond_bson::Doc;
 use frond_error::Result;
 use frond_store::watch_part;
 
+use crate::admission::AdmissionClass;
 use crate::clock::now_ms;
 use crate::connection::without_secrets;
 use crate::context::Context;
 use crate::cpu;
-use crate::exec::Lane;
 use crate::op_record::{Changed, OpRecord, Waited};
 use crate::sessions::Updated;
 
@@ -102,7 +102,7 @@ pub fn profiled<T: Outcome>(
         changed: outcome.as_ref().map(T::changed).unwrap_or_default(),
         reply_bytes: 0,
         legacy: cx.legacy,
-        lane: Some(Lane::Write),
+        admission: Some(AdmissionClass::Write),
         took,
         cpu: cpu::at_end().saturating_sub(cpu_at_begin),
         waited: Waited {

@@ -7,12 +7,12 @@ use frond_wire::Query;
 
 use super::super::gate::{current_caller, require};
 use super::{Failure, Legacy, batch_of};
+use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Place};
 use crate::cursors::Cursor;
-use crate::exec::{Lane, Work};
 use crate::operation::Permits;
 use crate::reply::BatchOptions;
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
 
 /// Modifiers of the wrapper `{$query: …, $orderby: …}` and the fields of `find` that they become.
 const MODIFIERS: &[(&str, &str)] = &[
@@ -73,7 +73,7 @@ impl Legacy<'_, '_> {
             db,
             &doc! {"find": collection, "filter": filter},
         )?;
-        let _ticket = server.executor.ticket(Lane::Read, &None).await;
+        let _ticket = server.executor.ticket(AdmissionClass::Read, &None).await;
         let all = server.executor.run(Work::Short, || {
             super::virtual_collections::documents(server, db, collection, filter)
         })?;
@@ -85,7 +85,7 @@ impl Legacy<'_, '_> {
         cursor.owner = caller.owner_of(Some(needs));
         let limits = OpContext::new();
         let mut permits = Permits::default();
-        let room = ReplyRoom::new(server, &limits, &mut permits);
+        let room = ReplyQuota::new(server, &limits, &mut permits);
         let batch = cursor.batch(options.size, &mut room.last())?;
         self.handled.grant = permits.reply;
         let id = if options.single || cursor.ended() {

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Parameter, boolean, number, owned};
-use crate::exec::Lane;
+use crate::admission::AdmissionClass;
 
-/// The tickets of a lane.
+/// The tickets of an admission class.
 macro_rules! tickets {
-    ($name:literal, $lane:expr) => {
+    ($name:literal, $admission:expr) => {
         Parameter {
             name: $name,
-            get: |_| owned(i32::try_from($lane.tickets()).unwrap_or(i32::MAX)),
+            get: |_| owned(i32::try_from($admission.tickets()).unwrap_or(i32::MAX)),
             set: None,
         }
     };
@@ -34,8 +34,14 @@ pub static TOOLING: &[Parameter] = &[
             Ok(())
         }),
     },
-    tickets!("storageEngineConcurrentReadTransactions", Lane::Read),
-    tickets!("storageEngineConcurrentWriteTransactions", Lane::Write),
+    tickets!(
+        "storageEngineConcurrentReadTransactions",
+        AdmissionClass::Read
+    ),
+    tickets!(
+        "storageEngineConcurrentWriteTransactions",
+        AdmissionClass::Write
+    ),
     Parameter {
         name: "syncdelay",
         get: |server| owned(server.checkpoint_secs.load(Relaxed) as f64),

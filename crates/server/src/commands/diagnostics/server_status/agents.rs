@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use frond_bson::{Doc, DocBuf, doc};
 use frond_store::MemoryUse;
 
-use crate::exec::Lane;
+use crate::admission::AdmissionClass;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
 use crate::state::Server;
@@ -91,13 +91,16 @@ pub fn opcounters_repl(_: &Server) -> DocBuf {
     out
 }
 
-/// The tickets of readers and writers: see [`crate::exec`].
+/// The tickets of readers and writers: see [`crate::admission`].
 pub fn queues(server: &Server) -> DocBuf {
     let mut execution = DocBuf::new();
-    for (name, lane) in [("write", Lane::Write), ("read", Lane::Read)] {
+    for (name, admission) in [
+        ("write", AdmissionClass::Write),
+        ("read", AdmissionClass::Read),
+    ] {
         let (available, total) = (
-            server.executor.available(lane) as i64,
-            lane.tickets() as i64,
+            server.executor.available(admission) as i64,
+            admission.tickets() as i64,
         );
         execution.push(
             name,

@@ -16,10 +16,10 @@ use frond_store::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::admission::panic_text;
 use crate::background;
 use crate::commands::COMMANDS;
 use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
-use crate::exec::panic_text;
 use crate::feature_version;
 use crate::file_handles::HandleLimit;
 use crate::http::accept_http;

@@ -5,12 +5,12 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 thread_local! {
-    pub(super) static TURN: Cell<Turn> = const { Cell::new(Turn::NoTask) };
+    pub(super) static YIELD_STATE: Cell<YieldState> = const { Cell::new(YieldState::NoTask) };
 }
 
 /// What the task of this thread does next.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum YieldState {
     /// The thread runs no task.
     NoTask,
     /// The task goes on until it waits.
@@ -21,14 +21,14 @@ pub(super) enum Turn {
 
 /// Lets the tasks go first that are queued, if they are short. For a task that is about to wake its client: on a busy machine
 /// the client would take the processor from this thread, while other clients wait.
-pub async fn let_others_go_first() {
+pub async fn yield_to_queued_tasks() {
     let mut is_back = false;
     poll_fn(|_| {
-        if is_back || TURN.get() != Turn::Own {
+        if is_back || YIELD_STATE.get() != YieldState::Own {
             return Poll::Ready(());
         }
         is_back = true;
-        TURN.set(Turn::AfterOthers);
+        YIELD_STATE.set(YieldState::AfterOthers);
         // The thread runs the task again.
         Poll::Pending
     })

@@ -1,8 +1,8 @@
 //! Where commands run, and how many at once.
 //!
 //! A command runs on the thread that read its request, one of [`Pool`]. The store is synchronous: a command holds its
-//! thread while it reads files or waits for room in memory. So a command takes a ticket of its lane first, and waits for
-//! it without a thread. There are more threads than tickets: writers that all wait for room keep no reader waiting, and
+//! thread while it reads files or waits for memory. So a command takes a ticket of its admission class first, and waits for
+//! it without a thread. There are more threads than tickets: writers that all wait for memory keep no reader waiting, and
 //! commands that read memory only, among them `ping`, `currentOp` and `killOp`, need no ticket.
 //!
 //! Long commands must not keep short ones waiting. While a command waits for a ticket, those that have held theirs for a
@@ -27,8 +27,8 @@ use tokio::task::JoinHandle;
 
 use frond_error::{Error, ErrorCode, Result};
 
+use crate::memory_quota::{WAITING_MAX, Waiting};
 use crate::pool::Pool;
-use crate::room::{WAITING_MAX, Waiting};
 
 /// How long a command may keep its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,40 +43,40 @@ pub enum Work {
 
 /// Commands that share their tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum AdmissionClass {
     /// They read documents.
     Read,
     /// They write documents.
     Write,
     /// They read or change the catalog, or are a part of maintenance.
     Maintenance,
-    /// They are statements of transactions, and found no ticket of another lane: it may be held by writers that wait for
+    /// They are statements of transactions, and found no ticket of another class: it may be held by writers that wait for
     /// these very transactions.
     Transaction,
 }
 
-impl Lane {
-    const ALL: [Lane; 4] = [
-        Lane::Read,
-        Lane::Write,
-        Lane::Maintenance,
-        Lane::Transaction,
+impl AdmissionClass {
+    const ALL: [AdmissionClass; 4] = [
+        AdmissionClass::Read,
+        AdmissionClass::Write,
+        AdmissionClass::Maintenance,
+        AdmissionClass::Transaction,
     ];
 
     /// The number of its tickets for commands that turned out to be long.
     fn long_tickets(self) -> usize {
         match self {
-            Lane::Read | Lane::Write | Lane::Transaction => 80,
+            AdmissionClass::Read | AdmissionClass::Write | AdmissionClass::Transaction => 80,
             // They all are.
-            Lane::Maintenance => 0,
+            AdmissionClass::Maintenance => 0,
         }
     }
 
     /// The number of its tickets.
     pub fn tickets(self) -> usize {
         match self {
-            Lane::Read | Lane::Write | Lane::Transaction => 80,
-            Lane::Maintenance => 40,
+            AdmissionClass::Read | AdmissionClass::Write | AdmissionClass::Transaction => 80,
+            AdmissionClass::Maintenance => 40,
         }
     }
 
@@ -88,27 +88,27 @@ impl Lane {
     /// What a command waits for that has no ticket, for `currentOp`.
     pub fn ticket_name(self) -> &'static str {
         match self {
-            Lane::Read => "a read ticket",
-            Lane::Write => "a write ticket",
-            Lane::Maintenance => "a maintenance ticket",
-            Lane::Transaction => "a ticket for transactions",
+            AdmissionClass::Read => "a read ticket",
+            AdmissionClass::Write => "a write ticket",
+            AdmissionClass::Maintenance => "a maintenance ticket",
+            AdmissionClass::Transaction => "a ticket for transactions",
         }
     }
 }
 
 /// While somebody waits for a ticket, those who hold one are looked at this often. Who holds it the second time, has held
 /// it for long.
-const LOOK: Duration = Duration::from_millis(25);
+const DEMOTE_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Commands that may wait for functions without a ticket at a time.
 const FUNCTIONS_MAX: usize = 128;
 
-/// The most tickets of a lane that are held, with those of long commands and of those that wait for room for a reply or for a
+/// The most tickets of a class that are held, with those of long commands and of those that wait for room for a reply or for a
 /// function.
-const PLACES: usize = 80 + 80 + WAITING_MAX + FUNCTIONS_MAX;
+const SLOTS: usize = 80 + 80 + WAITING_MAX + FUNCTIONS_MAX;
 
-/// What a place holds.
-mod place {
+/// States of a slot.
+mod slot {
     /// No ticket.
     pub const FREE: u8 = 0;
     /// A ticket that was taken since the last look.
@@ -126,11 +126,11 @@ mod place {
 /// The tickets that one user may hold.
 pub struct UserTickets {
     name: UserName,
-    lanes: [UserLane; Lane::ALL.len()],
+    classes: [UserClass; AdmissionClass::ALL.len()],
 }
 
-/// The tickets of a lane that one user may hold.
-struct UserLane {
+/// The tickets of a class that one user may hold.
+struct UserClass {
     usual: Semaphore,
     long: Semaphore,
 }
@@ -139,9 +139,9 @@ impl UserTickets {
     fn new(name: &UserName) -> UserTickets {
         UserTickets {
             name: name.clone(),
-            lanes: Lane::ALL.map(|lane| UserLane {
-                usual: Semaphore::new(Lane::of_one_user(lane.tickets())),
-                long: Semaphore::new(Lane::of_one_user(lane.long_tickets())),
+            classes: AdmissionClass::ALL.map(|class| UserClass {
+                usual: Semaphore::new(AdmissionClass::of_one_user(class.tickets())),
+                long: Semaphore::new(AdmissionClass::of_one_user(class.long_tickets())),
             }),
         }
     }
@@ -151,13 +151,13 @@ impl UserTickets {
         &self.name
     }
 
-    fn of(&self, lane: Lane) -> &UserLane {
-        let [read, write, maintenance, transaction] = &self.lanes;
-        match lane {
-            Lane::Read => read,
-            Lane::Write => write,
-            Lane::Maintenance => maintenance,
-            Lane::Transaction => transaction,
+    fn of(&self, class: AdmissionClass) -> &UserClass {
+        let [read, write, maintenance, transaction] = &self.classes;
+        match class {
+            AdmissionClass::Read => read,
+            AdmissionClass::Write => write,
+            AdmissionClass::Maintenance => maintenance,
+            AdmissionClass::Transaction => transaction,
         }
     }
 }
@@ -176,25 +176,25 @@ fn try_take(tickets: &Semaphore) -> bool {
     }
 }
 
-/// The tickets of a lane.
+/// The tickets of a class.
 struct Tickets {
-    lane: Lane,
+    class: AdmissionClass,
     usual: Semaphore,
     long: Semaphore,
-    places: [Place; PLACES],
+    slots: [Slot; SLOTS],
     waiting: AtomicUsize,
 }
 
-/// A place for a ticket that is held.
-struct Place {
+/// A slot for a ticket that is held.
+struct Slot {
     state: AtomicU8,
     owner: Mutex<Owner>,
 }
 
-impl Place {
-    fn free() -> Place {
-        Place {
-            state: AtomicU8::new(place::FREE),
+impl Slot {
+    fn free() -> Slot {
+        Slot {
+            state: AtomicU8::new(slot::FREE),
             owner: Mutex::new(None),
         }
     }
@@ -207,63 +207,62 @@ impl Place {
 }
 
 impl Tickets {
-    fn new(lane: Lane) -> Tickets {
+    fn new(class: AdmissionClass) -> Tickets {
         Tickets {
-            lane,
-            usual: Semaphore::new(lane.tickets()),
-            long: Semaphore::new(lane.long_tickets()),
-            places: std::array::from_fn(|_| Place::free()),
+            class,
+            usual: Semaphore::new(class.tickets()),
+            long: Semaphore::new(class.long_tickets()),
+            slots: std::array::from_fn(|_| Slot::free()),
             waiting: AtomicUsize::new(0),
         }
     }
 
-    /// The place of a ticket that was just taken. None if there is none free: then it is not given back before its end.
-    fn place(&self) -> Option<usize> {
-        self.places.iter().position(|place| {
-            place.state.load(Ordering::Relaxed) == place::FREE
-                && place.changes(place::FREE, place::NEW)
+    /// The slot of a ticket that was just taken. None if there is none free: then it is not given back before its end.
+    fn slot(&self) -> Option<usize> {
+        self.slots.iter().position(|slot| {
+            slot.state.load(Ordering::Relaxed) == slot::FREE && slot.changes(slot::FREE, slot::NEW)
         })
     }
 
-    /// Sets what a place holds, and gives back the ticket that it held, or the right to wait for a function without one.
-    fn give_back(&self, place: &Place, then: u8, functions: &Semaphore) {
-        let mut owner = place.owner.lock();
-        match place.state.swap(then, Ordering::Relaxed) {
-            place::FREE | place::GIVEN_BACK => {}
-            place::FUNCTION => functions.add_permits(1),
-            place::LONG => self.release(owner.take(), |lane| &lane.long, &self.long),
-            _ => self.release(owner.take(), |lane| &lane.usual, &self.usual),
+    /// Sets what a slot holds, and gives back the ticket that it held, or the right to wait for a function without one.
+    fn give_back(&self, slot: &Slot, then: u8, functions: &Semaphore) {
+        let mut owner = slot.owner.lock();
+        match slot.state.swap(then, Ordering::Relaxed) {
+            slot::FREE | slot::GIVEN_BACK => {}
+            slot::FUNCTION => functions.add_permits(1),
+            slot::LONG => self.release(owner.take(), |class| &class.long, &self.long),
+            _ => self.release(owner.take(), |class| &class.usual, &self.usual),
         }
     }
 
-    fn release(&self, owner: Owner, of_user: fn(&UserLane) -> &Semaphore, tickets: &Semaphore) {
+    fn release(&self, owner: Owner, of_user: fn(&UserClass) -> &Semaphore, tickets: &Semaphore) {
         if let Some(owner) = owner {
-            of_user(owner.of(self.lane)).add_permits(1);
+            of_user(owner.of(self.class)).add_permits(1);
         }
         tickets.add_permits(1);
     }
 
     /// Moves the tickets of long commands.
-    fn look(&self) {
-        for place in &self.places {
-            if place.changes(place::NEW, place::SEEN)
-                || place.state.load(Ordering::Relaxed) != place::SEEN
+    fn demote_long_running(&self) {
+        for slot in &self.slots {
+            if slot.changes(slot::NEW, slot::SEEN)
+                || slot.state.load(Ordering::Relaxed) != slot::SEEN
             {
                 continue;
             }
             // Its command cannot give it back meanwhile.
-            let owner = place.owner.lock();
-            let of_user = owner.as_ref().map(|owner| owner.of(self.lane));
-            if !of_user.is_none_or(|lane| try_take(&lane.long)) {
+            let owner = slot.owner.lock();
+            let of_user = owner.as_ref().map(|owner| owner.of(self.class));
+            if !of_user.is_none_or(|class| try_take(&class.long)) {
                 continue;
             }
             let is_taken = try_take(&self.long);
-            if is_taken && place.changes(place::SEEN, place::LONG) {
-                of_user.inspect(|lane| lane.usual.add_permits(1));
+            if is_taken && slot.changes(slot::SEEN, slot::LONG) {
+                of_user.inspect(|class| class.usual.add_permits(1));
                 self.usual.add_permits(1);
                 continue;
             }
-            of_user.inspect(|lane| lane.long.add_permits(1));
+            of_user.inspect(|class| class.long.add_permits(1));
             if is_taken {
                 self.long.add_permits(1);
             }
@@ -271,31 +270,31 @@ impl Tickets {
     }
 }
 
-/// The tickets of all lanes.
-struct Lanes {
-    tickets: [Tickets; Lane::ALL.len()],
+/// The tickets of all classes.
+struct AdmissionClasses {
+    tickets: [Tickets; AdmissionClass::ALL.len()],
     /// Rights to wait for a function without a ticket.
     functions: Semaphore,
     /// Somebody waits.
     wanted: Notify,
 }
 
-impl Lanes {
-    /// Gives back the ticket in a place, if it has one.
-    fn give_back(&self, held: Held, then: u8) {
-        let tickets = self.of(held.lane);
-        if let Some(place) = held.place.and_then(|at| tickets.places.get(at)) {
-            tickets.give_back(place, then, &self.functions);
+impl AdmissionClasses {
+    /// Gives back the ticket in a slot, if it has one.
+    fn give_back(&self, held: HeldTicket, then: u8) {
+        let tickets = self.of(held.class);
+        if let Some(slot) = held.slot.and_then(|at| tickets.slots.get(at)) {
+            tickets.give_back(slot, then, &self.functions);
         }
     }
 
-    fn of(&self, lane: Lane) -> &Tickets {
+    fn of(&self, class: AdmissionClass) -> &Tickets {
         let [read, write, maintenance, transaction] = &self.tickets;
-        match lane {
-            Lane::Read => read,
-            Lane::Write => write,
-            Lane::Maintenance => maintenance,
-            Lane::Transaction => transaction,
+        match class {
+            AdmissionClass::Read => read,
+            AdmissionClass::Write => write,
+            AdmissionClass::Maintenance => maintenance,
+            AdmissionClass::Transaction => transaction,
         }
     }
 
@@ -308,76 +307,76 @@ impl Lanes {
                 self.tickets
                     .iter()
                     .filter(is_wanted)
-                    .for_each(Tickets::look);
-                tokio::time::sleep(LOOK).await;
+                    .for_each(Tickets::demote_long_running);
+                tokio::time::sleep(DEMOTE_INTERVAL).await;
             }
         }
     }
 }
 
-/// The right to run a command of a lane, given back on drop.
+/// The right to run a command of a class, given back on drop.
 pub struct Ticket<'e> {
-    lanes: &'e Lanes,
-    held: Held,
-    /// The owner of a ticket that has no place.
+    classes: &'e AdmissionClasses,
+    held: HeldTicket,
+    /// The owner of a ticket that has no slot.
     owner: Owner,
 }
 
 /// A ticket that is held, for the command that runs with it.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
-    lane: Lane,
-    place: Option<usize>,
+pub struct HeldTicket {
+    class: AdmissionClass,
+    slot: Option<usize>,
 }
 
 impl Ticket<'_> {
     /// What its command may give back.
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> HeldTicket {
         self.held
     }
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        let tickets = self.lanes.of(self.held.lane);
-        if self.held.place.is_some() {
-            self.lanes.give_back(self.held, place::FREE);
+        let tickets = self.classes.of(self.held.class);
+        if self.held.slot.is_some() {
+            self.classes.give_back(self.held, slot::FREE);
         } else {
-            tickets.release(self.owner.take(), |lane| &lane.usual, &tickets.usual);
+            tickets.release(self.owner.take(), |class| &class.usual, &tickets.usual);
         }
     }
 }
 
 thread_local! {
     /// The ticket of the command that runs on this thread.
-    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+    static HELD: Cell<Option<HeldTicket>> = const { Cell::new(None) };
 }
 
 /// Names the ticket of the command that runs on this thread from now on.
-pub fn set_held(held: Option<Held>) {
+pub fn set_held(held: Option<HeldTicket>) {
     HELD.set(held);
 }
 
 /// Frees tickets of commands that wait for functions.
 #[derive(Clone)]
-pub struct Sharing(Arc<Lanes>);
+pub struct Sharing(Arc<AdmissionClasses>);
 
 impl Sharing {
     /// The command of this thread waits for its function. If another one waits for a ticket and there is none, it gets that of
     /// this command, which goes on without one, unless many do so.
     pub fn share(&self) {
-        let Some(held) = HELD.get().filter(|held| held.place.is_some()) else {
+        let Some(held) = HELD.get().filter(|held| held.slot.is_some()) else {
             return;
         };
-        let tickets = self.0.of(held.lane);
+        let tickets = self.0.of(held.class);
         if tickets.waiting.load(Ordering::Relaxed) == 0 {
             return;
         }
         let has_none = |usual: &Semaphore| usual.available_permits() == 0;
-        let place = held.place.and_then(|at| tickets.places.get(at));
-        let of_user = place.is_some_and(|place| {
-            let owner = place.owner.lock();
-            (owner.as_ref()).is_some_and(|owner| has_none(&owner.of(held.lane).usual))
+        let slot = held.slot.and_then(|at| tickets.slots.get(at));
+        let of_user = slot.is_some_and(|slot| {
+            let owner = slot.owner.lock();
+            (owner.as_ref()).is_some_and(|owner| has_none(&owner.of(held.class).usual))
         });
         if !of_user && !has_none(&tickets.usual) {
             return;
@@ -385,7 +384,7 @@ impl Sharing {
         if let Ok(permit) = self.0.functions.try_acquire() {
             permit.forget();
             HELD.set(None);
-            self.0.give_back(held, place::FUNCTION);
+            self.0.give_back(held, slot::FUNCTION);
         }
     }
 }
@@ -394,7 +393,7 @@ impl Sharing {
 pub struct Executor {
     /// The threads.
     pub pool: Pool,
-    lanes: Arc<Lanes>,
+    classes: Arc<AdmissionClasses>,
     /// Those of the users whose connections are open.
     users: Mutex<HashMap<UserName, Weak<UserTickets>>>,
     watcher: JoinHandle<()>,
@@ -411,18 +410,18 @@ impl Executor {
     pub fn new() -> std::io::Result<Executor> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let helpers = 2 * cores.max(2);
-        let tickets = |lane: &Lane| lane.tickets() + lane.long_tickets();
-        let tickets: usize = Lane::ALL.iter().map(tickets).sum();
-        let lanes = Arc::new(Lanes {
-            tickets: Lane::ALL.map(Tickets::new),
+        let tickets = |class: &AdmissionClass| class.tickets() + class.long_tickets();
+        let tickets: usize = AdmissionClass::ALL.iter().map(tickets).sum();
+        let classes = Arc::new(AdmissionClasses {
+            tickets: AdmissionClass::ALL.map(Tickets::new),
             functions: Semaphore::new(FUNCTIONS_MAX),
             wanted: Notify::new(),
         });
         let pool = Pool::new(helpers, tickets + WAITING_MAX + FUNCTIONS_MAX + helpers)?;
-        let watched = lanes.clone();
+        let watched = classes.clone();
         Ok(Executor {
             pool,
-            lanes,
+            classes,
             users: Mutex::default(),
             watcher: tokio::spawn(async move { watched.watch().await }),
         })
@@ -430,17 +429,17 @@ impl Executor {
 
     /// Frees tickets of commands that wait for functions.
     pub fn sharing(&self) -> Sharing {
-        Sharing(self.lanes.clone())
+        Sharing(self.classes.clone())
     }
 
-    /// Commands that wait for a ticket of a lane.
-    pub fn waiting(&self, lane: Lane) -> usize {
-        self.lanes.of(lane).waiting.load(Ordering::Relaxed)
+    /// Commands that wait for a ticket of a class.
+    pub fn waiting(&self, class: AdmissionClass) -> usize {
+        self.classes.of(class).waiting.load(Ordering::Relaxed)
     }
 
-    /// Tickets of a lane that nobody holds.
-    pub fn available(&self, lane: Lane) -> usize {
-        self.lanes.of(lane).usual.available_permits()
+    /// Tickets of a class that nobody holds.
+    pub fn available(&self, class: AdmissionClass) -> usize {
+        self.classes.of(class).usual.available_permits()
     }
 
     /// The tickets of a user.
@@ -455,55 +454,55 @@ impl Executor {
         user
     }
 
-    fn taken(&self, lane: Lane, owner: Owner) -> Ticket<'_> {
-        let tickets = self.lanes.of(lane);
-        let at = tickets.place();
-        let owner = match at.and_then(|at| tickets.places.get(at)) {
-            Some(place) => {
-                *place.owner.lock() = owner;
+    fn taken(&self, class: AdmissionClass, owner: Owner) -> Ticket<'_> {
+        let tickets = self.classes.of(class);
+        let at = tickets.slot();
+        let owner = match at.and_then(|at| tickets.slots.get(at)) {
+            Some(slot) => {
+                *slot.owner.lock() = owner;
                 None
             }
             None => owner,
         };
         Ticket {
-            lanes: &self.lanes,
-            held: Held { lane, place: at },
+            classes: &self.classes,
+            held: HeldTicket { class, slot: at },
             owner,
         }
     }
 
     /// A ticket for a command of `owner`, if there is one.
-    pub fn try_ticket(&self, lane: Lane, owner: &Owner) -> Option<Ticket<'_>> {
-        let of_user = owner.as_ref().map(|owner| &owner.of(lane).usual);
+    pub fn try_ticket(&self, class: AdmissionClass, owner: &Owner) -> Option<Ticket<'_>> {
+        let of_user = owner.as_ref().map(|owner| &owner.of(class).usual);
         if !of_user.is_none_or(try_take) {
             return None;
         }
-        if !try_take(&self.lanes.of(lane).usual) {
+        if !try_take(&self.classes.of(class).usual) {
             of_user.inspect(|tickets| tickets.add_permits(1));
             return None;
         }
-        Some(self.taken(lane, owner.clone()))
+        Some(self.taken(class, owner.clone()))
     }
 
     /// Waits for a ticket for a command of `owner`. Those who wait get theirs in their order.
-    pub async fn ticket(&self, lane: Lane, owner: &Owner) -> Option<Ticket<'_>> {
-        let tickets = self.lanes.of(lane);
+    pub async fn ticket(&self, class: AdmissionClass, owner: &Owner) -> Option<Ticket<'_>> {
+        let tickets = self.classes.of(class);
         let _waiting = Waiting::begin(&tickets.waiting);
-        self.lanes.wanted.notify_one();
+        self.classes.wanted.notify_one();
         // They are never closed, so there is one.
         let of_user = match owner {
-            Some(owner) => Some(owner.of(lane).usual.acquire().await.ok()?),
+            Some(owner) => Some(owner.of(class).usual.acquire().await.ok()?),
             None => None,
         };
         tickets.usual.acquire().await.ok()?.forget();
         of_user.into_iter().for_each(SemaphorePermit::forget);
-        Some(self.taken(lane, owner.clone()))
+        Some(self.taken(class, owner.clone()))
     }
 
     /// Gives a ticket back whose command goes on without it.
-    pub fn give_back(&self, held: Held) {
-        if held.place.is_some() {
-            self.lanes.give_back(held, place::GIVEN_BACK);
+    pub fn give_back(&self, held: HeldTicket) {
+        if held.slot.is_some() {
+            self.classes.give_back(held, slot::GIVEN_BACK);
         }
         self.pool.leave();
     }
@@ -552,11 +551,12 @@ mod tests {
     #[tokio::test]
     async fn a_lane_without_tickets_keeps_no_other_waiting() {
         let executor = Executor::new().unwrap();
-        let held: Vec<_> = std::iter::from_fn(|| executor.try_ticket(Lane::Write, &None)).collect();
-        assert_eq!(held.len(), Lane::Write.tickets());
-        assert_eq!(executor.available(Lane::Write), 0);
-        assert!(executor.try_ticket(Lane::Read, &None).is_some());
-        let (next, ()) = tokio::join!(executor.ticket(Lane::Write, &None), async {
+        let held: Vec<_> =
+            std::iter::from_fn(|| executor.try_ticket(AdmissionClass::Write, &None)).collect();
+        assert_eq!(held.len(), AdmissionClass::Write.tickets());
+        assert_eq!(executor.available(AdmissionClass::Write), 0);
+        assert!(executor.try_ticket(AdmissionClass::Read, &None).is_some());
+        let (next, ()) = tokio::join!(executor.ticket(AdmissionClass::Write, &None), async {
             tokio::task::yield_now().await;
             drop(held);
         });
@@ -566,21 +566,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn long_commands_free_their_tickets_for_those_who_wait() {
         let executor = Executor::new().unwrap();
-        let all = Lane::Read.tickets() + Lane::Read.long_tickets();
+        let all = AdmissionClass::Read.tickets() + AdmissionClass::Read.long_tickets();
         let mut held = Vec::new();
         for _ in 0..all {
-            held.push(executor.ticket(Lane::Read, &None).await.unwrap());
+            held.push(executor.ticket(AdmissionClass::Read, &None).await.unwrap());
         }
-        let more = tokio::time::timeout(4 * LOOK, executor.ticket(Lane::Read, &None));
+        let more = tokio::time::timeout(
+            4 * DEMOTE_INTERVAL,
+            executor.ticket(AdmissionClass::Read, &None),
+        );
         assert!(more.await.is_err(), "their number is bounded");
-        assert!(executor.try_ticket(Lane::Write, &None).is_some());
+        assert!(executor.try_ticket(AdmissionClass::Write, &None).is_some());
         // One that is given back early is not given back twice.
         executor.give_back(held[0].held());
-        let extra = executor.ticket(Lane::Read, &None).await.unwrap();
+        let extra = executor.ticket(AdmissionClass::Read, &None).await.unwrap();
         drop((held, extra));
-        let tickets = executor.lanes.of(Lane::Read);
-        assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
-        assert_eq!(tickets.long.available_permits(), Lane::Read.long_tickets());
+        let tickets = executor.classes.of(AdmissionClass::Read);
+        assert_eq!(
+            executor.available(AdmissionClass::Read),
+            AdmissionClass::Read.tickets()
+        );
+        assert_eq!(
+            tickets.long.available_permits(),
+            AdmissionClass::Read.long_tickets()
+        );
         assert_eq!(tickets.waiting.load(Ordering::Relaxed), 0);
     }
     #[tokio::test(start_paused = true)]
@@ -597,26 +606,45 @@ mod tests {
         ));
         // First all usual ones, then all that become those of long commands.
         let mut held = Vec::new();
-        let limit = Lane::of_one_user(Lane::Read.tickets() + Lane::Read.long_tickets());
+        let limit = AdmissionClass::of_one_user(
+            AdmissionClass::Read.tickets() + AdmissionClass::Read.long_tickets(),
+        );
         for _ in 0..limit {
-            held.push(executor.ticket(Lane::Read, &greedy).await.unwrap());
+            held.push(
+                executor
+                    .ticket(AdmissionClass::Read, &greedy)
+                    .await
+                    .unwrap(),
+            );
         }
-        let more = tokio::time::timeout(8 * LOOK, executor.ticket(Lane::Read, &greedy));
+        let more = tokio::time::timeout(
+            8 * DEMOTE_INTERVAL,
+            executor.ticket(AdmissionClass::Read, &greedy),
+        );
         assert!(more.await.is_err(), "their number is bounded");
-        assert!(executor.try_ticket(Lane::Read, &greedy).is_none());
+        assert!(executor.try_ticket(AdmissionClass::Read, &greedy).is_none());
         let other = Some(executor.user(&name("other")));
         let others: Vec<_> =
-            std::iter::from_fn(|| executor.try_ticket(Lane::Read, &other)).collect();
-        assert_eq!(others.len(), Lane::Read.tickets() / 5);
+            std::iter::from_fn(|| executor.try_ticket(AdmissionClass::Read, &other)).collect();
+        assert_eq!(others.len(), AdmissionClass::Read.tickets() / 5);
         drop((held, others));
-        assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
-        let lane = greedy.as_ref().unwrap().of(Lane::Read);
-        let free = (
-            lane.usual.available_permits(),
-            lane.long.available_permits(),
+        assert_eq!(
+            executor.available(AdmissionClass::Read),
+            AdmissionClass::Read.tickets()
         );
-        let usual = Lane::of_one_user(Lane::Read.tickets());
-        assert_eq!(free, (usual, Lane::of_one_user(Lane::Read.long_tickets())));
+        let class = greedy.as_ref().unwrap().of(AdmissionClass::Read);
+        let free = (
+            class.usual.available_permits(),
+            class.long.available_permits(),
+        );
+        let usual = AdmissionClass::of_one_user(AdmissionClass::Read.tickets());
+        assert_eq!(
+            free,
+            (
+                usual,
+                AdmissionClass::of_one_user(AdmissionClass::Read.long_tickets())
+            )
+        );
         drop((greedy, other));
         executor.user(&name("third"));
         assert_eq!(executor.users.lock().len(), 1);
@@ -626,17 +654,17 @@ mod tests {
     async fn commands_that_wait_for_functions_free_their_tickets_for_those_who_wait() {
         let executor = Executor::new().unwrap();
         let sharing = executor.sharing();
-        let all = Lane::Read.tickets() + Lane::Read.long_tickets();
+        let all = AdmissionClass::Read.tickets() + AdmissionClass::Read.long_tickets();
         let mut held = Vec::new();
         for _ in 0..all {
-            held.push(executor.ticket(Lane::Read, &None).await.unwrap());
+            held.push(executor.ticket(AdmissionClass::Read, &None).await.unwrap());
         }
         // As long as no command waits, nothing is given back.
         set_held(Some(held[0].held()));
         sharing.share();
-        assert_eq!(executor.available(Lane::Read), 0);
+        assert_eq!(executor.available(AdmissionClass::Read), 0);
         for shared in 0..FUNCTIONS_MAX {
-            let (next, ()) = tokio::join!(executor.ticket(Lane::Read, &None), async {
+            let (next, ()) = tokio::join!(executor.ticket(AdmissionClass::Read, &None), async {
                 tokio::task::yield_now().await;
                 set_held(Some(held[shared].held()));
                 sharing.share();
@@ -647,8 +675,8 @@ mod tests {
         }
         // Their number is bounded.
         set_held(Some(held[FUNCTIONS_MAX].held()));
-        let more = tokio::time::timeout(4 * LOOK, async {
-            tokio::join!(executor.ticket(Lane::Read, &None), async {
+        let more = tokio::time::timeout(4 * DEMOTE_INTERVAL, async {
+            tokio::join!(executor.ticket(AdmissionClass::Read, &None), async {
                 tokio::task::yield_now().await;
                 sharing.share();
             })
@@ -656,13 +684,16 @@ mod tests {
         assert!(more.await.is_err());
         // One that waits for room afterwards is counted there.
         executor.give_back(held[0].held());
-        assert_eq!(executor.lanes.functions.available_permits(), 1);
+        assert_eq!(executor.classes.functions.available_permits(), 1);
         set_held(None);
         drop(held);
-        assert_eq!(executor.available(Lane::Read), Lane::Read.tickets());
-        let lanes = &executor.lanes;
-        let long = lanes.of(Lane::Read).long.available_permits();
-        assert_eq!(long, Lane::Read.long_tickets());
-        assert_eq!(lanes.functions.available_permits(), FUNCTIONS_MAX);
+        assert_eq!(
+            executor.available(AdmissionClass::Read),
+            AdmissionClass::Read.tickets()
+        );
+        let classes = &executor.classes;
+        let long = classes.of(AdmissionClass::Read).long.available_permits();
+        assert_eq!(long, AdmissionClass::Read.long_tickets());
+        assert_eq!(classes.functions.available_permits(), FUNCTIONS_MAX);
     }
 }

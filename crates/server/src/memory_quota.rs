@@ -1,9 +1,9 @@
 //! Memory for what arrives from clients and what they have not read yet.
 //!
-//! The memory budget of the process counts it. A [`Room`] also bounds it: whoever needs more than a little takes a
-//! [`Grant`] first, and waits for one without a thread where that is possible.
+//! The memory budget of the process counts it. A [`MemoryQuota`] also bounds it: a connection that needs more than a few KiB
+//! takes a [`Permit`] first, and waits for one without a thread where that is possible.
 //!
-//! Requests and replies have a room each. A command holds its request while it makes its reply, so with one room two
+//! Requests and replies have a quota each. A command holds its request while it makes its reply, so with one quota two
 //! commands could wait for each other.
 
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use tokio::sync::Semaphore;
 
 use crate::limits::REPLY_BYTES_MAX;
 
-/// Grants are counted in units of so many bytes.
+/// Permits are counted in units of this many bytes.
 const UNIT: usize = 4 << 10;
 
-/// How often a thread that waits looks again.
+/// The interval at which a waiting thread tries again.
 const CHECK: Duration = Duration::from_millis(5);
 
-/// Threads that may wait at a time. They hold no ticket.
+/// The most threads that wait at a time. They hold no ticket.
 pub const WAITING_MAX: usize = 128;
 
-/// How long a command waits for room for a reply that cannot be made smaller.
+/// The longest wait of a command for a reply that cannot be made smaller.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Room counts as short for this time after there was too little.
+/// A quota counts as short for this time after a request for memory had to wait.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// A client that has neither sent nor read anything for this time while it holds room loses its connection, if the room is
@@ -37,7 +37,7 @@ const SHORT: Duration = Duration::from_secs(1);
 pub const STALLED: Duration = Duration::from_secs(5);
 
 /// Memory that many connections share.
-pub struct Room {
+pub struct MemoryQuota {
     purpose: MemoryUse,
     memory: MemoryBudget,
     units: Semaphore,
@@ -48,32 +48,32 @@ pub struct Room {
     short_until: AtomicU64,
 }
 
-/// The rooms of a server.
-pub struct Rooms {
+/// The quotas of a server.
+pub struct MemoryQuotas {
     /// For requests, from their first bytes to their reply.
-    pub requests: Arc<Room>,
+    pub requests: Arc<MemoryQuota>,
     /// For replies that are being made or sent.
-    pub replies: Arc<Room>,
+    pub replies: Arc<MemoryQuota>,
 }
 
-impl Rooms {
-    /// Rooms that take parts of the `bytes` for clients. Each has room for the largest message.
-    pub fn new(memory: &MemoryBudget, bytes: u64) -> Rooms {
+impl MemoryQuotas {
+    /// Quotas that are parts of the `bytes` for clients. Each allows the largest message.
+    pub fn new(memory: &MemoryBudget, bytes: u64) -> MemoryQuotas {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let requests = (bytes / 3).max(MAX_MESSAGE_BYTES);
         let replies = (bytes / 4).max(REPLY_BYTES_MAX + UNIT);
-        Rooms {
-            requests: Room::new(memory, MemoryUse::Requests, requests),
-            replies: Room::new(memory, MemoryUse::Replies, replies),
+        MemoryQuotas {
+            requests: MemoryQuota::new(memory, MemoryUse::Requests, requests),
+            replies: MemoryQuota::new(memory, MemoryUse::Replies, replies),
         }
     }
 }
 
-impl Room {
+impl MemoryQuota {
     /// A room of about `bytes` bytes.
-    pub fn new(memory: &MemoryBudget, purpose: MemoryUse, bytes: usize) -> Arc<Room> {
+    pub fn new(memory: &MemoryBudget, purpose: MemoryUse, bytes: usize) -> Arc<MemoryQuota> {
         let capacity = (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        Arc::new(Room {
+        Arc::new(MemoryQuota {
             purpose,
             memory: memory.clone(),
             units: Semaphore::new(capacity),
@@ -94,16 +94,16 @@ impl Room {
         u32::try_from(bytes.div_ceil(UNIT).min(self.capacity)).unwrap_or(u32::MAX)
     }
 
-    fn grant(self: &Arc<Room>, units: u32, bytes: usize) -> Grant {
-        Grant {
+    fn grant(self: &Arc<MemoryQuota>, units: u32, bytes: usize) -> Permit {
+        Permit {
             room: self.clone(),
             units,
             reservation: self.memory.reserve(self.purpose, bytes),
         }
     }
 
-    /// Room for `bytes` bytes, if there is any.
-    pub fn try_grant(self: &Arc<Room>, bytes: usize) -> Option<Grant> {
+    /// A permit for this many bytes, if they are free.
+    pub fn try_acquire(self: &Arc<MemoryQuota>, bytes: usize) -> Option<Permit> {
         let units = self.units(bytes);
         match self.units.try_acquire_many(units) {
             Ok(permit) => {
@@ -120,7 +120,7 @@ impl Room {
     }
 
     /// Waits for room for `bytes` bytes, without a thread. Those who wait get theirs in their order.
-    pub async fn wait(self: &Arc<Room>, bytes: usize) -> Grant {
+    pub async fn wait(self: &Arc<MemoryQuota>, bytes: usize) -> Permit {
         let units = self.units(bytes);
         let _waiting = Waiting::begin(&self.waiting);
         // It is never closed.
@@ -134,8 +134,8 @@ impl Room {
     ///
     /// # Errors
     /// `ExceededMemoryLimit` (146) if too many wait or there is none for long; an interruption.
-    pub fn wait_here(self: &Arc<Room>, bytes: usize, limits: &OpContext) -> Result<Grant> {
-        if let Some(grant) = self.try_grant(bytes) {
+    pub fn wait_here(self: &Arc<MemoryQuota>, bytes: usize, limits: &OpContext) -> Result<Permit> {
+        if let Some(grant) = self.try_acquire(bytes) {
             return Ok(grant);
         }
         let _waiting = Waiting::begin(&self.waiting);
@@ -143,7 +143,7 @@ impl Room {
         while self.waiting.load(Ordering::Relaxed) <= WAITING_MAX && Instant::now() < until {
             limits.check()?;
             std::thread::sleep(CHECK);
-            if let Some(grant) = self.try_grant(bytes) {
+            if let Some(grant) = self.try_acquire(bytes) {
                 return Ok(grant);
             }
         }
@@ -189,13 +189,13 @@ impl Drop for Waiting<'_> {
 }
 
 /// A part of a room, given back on drop.
-pub struct Grant {
-    room: Arc<Room>,
+pub struct Permit {
+    room: Arc<MemoryQuota>,
     units: u32,
     reservation: Reservation,
 }
 
-impl Grant {
+impl Permit {
     /// Gives back what is not needed.
     pub fn shrink_to(&mut self, bytes: usize) {
         let units = self.room.units(bytes);
@@ -207,7 +207,7 @@ impl Grant {
     }
 }
 
-impl Drop for Grant {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.room.units.add_permits(self.units as usize);
     }
@@ -222,16 +222,16 @@ mod tests {
     #[tokio::test]
     async fn room_is_granted_up_to_its_size_and_given_back() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = Room::new(&memory, MemoryUse::Replies, 1 << 20);
-        let mut first = room.try_grant(800 << 10).unwrap();
+        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
+        let mut first = room.try_acquire(800 << 10).unwrap();
         assert_eq!(memory.used(MemoryUse::Replies), 800 << 10);
-        assert!(!room.is_short() && room.try_grant(300 << 10).is_none());
+        assert!(!room.is_short() && room.try_acquire(300 << 10).is_none());
         assert!(room.is_short());
         let limits = OpContext::with_deadline(Some(Instant::now() + Duration::from_millis(20)));
         let error = room.wait_here(300 << 10, &limits).err().unwrap();
         assert_eq!(error.code(), ErrorCode::MaxTimeMSExpired);
         first.shrink_to(100 << 10);
-        let second = room.try_grant(900 << 10).unwrap();
+        let second = room.try_acquire(900 << 10).unwrap();
         // More than there ever is takes all.
         let (all, ()) = tokio::join!(room.wait(5 << 20), async {
             tokio::task::yield_now().await;

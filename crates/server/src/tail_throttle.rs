@@ -58,7 +58,7 @@ impl Drop for Follower {
 
 /// The turns of a server.
 #[derive(Debug)]
-pub struct TailTurns {
+pub struct TailThrottle {
     permits: Semaphore,
     turns: usize,
     /// The earliest start of each free turn.
@@ -120,8 +120,8 @@ fn adapted(factor: u32, idle_share: f64) -> u32 {
 
 /// A turn; it ends when it is dropped.
 #[derive(Debug)]
-pub struct Turn<'a> {
-    turns: &'a TailTurns,
+pub struct TailPermit<'a> {
+    turns: &'a TailThrottle,
     metrics: &'a Metrics,
     /// When the turn began; `None` while it waits for its start.
     began: Option<Instant>,
@@ -139,16 +139,16 @@ impl Drop for Wanting<'_> {
     }
 }
 
-impl TailTurns {
+impl TailThrottle {
     /// As many turns at a time as there are cores, but at least two.
-    pub fn of_this_machine() -> TailTurns {
+    pub fn of_this_machine() -> TailThrottle {
         let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
-        TailTurns::with_turns(cores)
+        TailThrottle::with_turns(cores)
     }
 
-    fn with_turns(turns: usize) -> TailTurns {
+    fn with_turns(turns: usize) -> TailThrottle {
         let now = Instant::now();
-        TailTurns {
+        TailThrottle {
             permits: Semaphore::new(turns),
             turns,
             free: Mutex::new(vec![now; turns]),
@@ -163,11 +163,11 @@ impl TailTurns {
     }
 
     /// Waits for a turn.
-    pub async fn take<'a>(&'a self, metrics: &'a Metrics) -> Option<Turn<'a>> {
+    pub async fn take<'a>(&'a self, metrics: &'a Metrics) -> Option<TailPermit<'a>> {
         self.wanting.fetch_add(1, Ordering::Relaxed);
         let wanting = Wanting(&self.wanting);
         let permit = self.permits.acquire().await.ok()?;
-        let mut turn = Turn {
+        let mut turn = TailPermit {
             turns: self,
             metrics,
             began: None,
@@ -214,7 +214,7 @@ impl TailTurns {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TailPermit<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         let turns = self.turns;
@@ -245,7 +245,7 @@ mod tests {
 
     /// The pause after a short turn, and whether it is over when the turn has ended.
     fn pause_after_a_turn(others_want: bool, others_work: bool) -> (Duration, bool) {
-        let (turns, metrics) = (TailTurns::with_turns(1), Metrics::default());
+        let (turns, metrics) = (TailThrottle::with_turns(1), Metrics::default());
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().build().unwrap();
         runtime.block_on(async {

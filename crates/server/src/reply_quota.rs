@@ -1,16 +1,16 @@
-//! The room that the batch of a reply takes.
+//! The memory that the batch of a reply takes.
 
 use std::time::Instant;
 
 use frond_error::Result;
 use frond_store::{OpContext, note};
 
-use crate::cursors::BatchRoom;
+use crate::cursors::BatchQuota;
 use crate::operation::Permits;
 use crate::state::Server;
 
-/// The room of a client's next reply, which it keeps until the reply is sent.
-pub struct ReplyRoom<'a> {
+/// The memory of a client's next reply, held until the reply is sent.
+pub struct ReplyQuota<'a> {
     server: &'a Server,
     /// End a wait.
     limits: &'a OpContext,
@@ -19,14 +19,14 @@ pub struct ReplyRoom<'a> {
     is_last: bool,
 }
 
-impl<'a> ReplyRoom<'a> {
-    /// Room for the next reply to a client.
+impl<'a> ReplyQuota<'a> {
+    /// Memory for the next reply to a client.
     pub fn new(
         server: &'a Server,
         limits: &'a OpContext,
         permits: &'a mut Permits,
-    ) -> ReplyRoom<'a> {
-        ReplyRoom {
+    ) -> ReplyQuota<'a> {
+        ReplyQuota {
             server,
             limits,
             permits,
@@ -34,17 +34,17 @@ impl<'a> ReplyRoom<'a> {
         }
     }
 
-    /// Room for a reply after which the cursor is closed.
-    pub fn last(mut self) -> ReplyRoom<'a> {
+    /// Memory for a reply after which the cursor is closed.
+    pub fn last(mut self) -> ReplyQuota<'a> {
         self.is_last = true;
         self
     }
 }
 
-impl BatchRoom for ReplyRoom<'_> {
+impl BatchQuota for ReplyQuota<'_> {
     fn wait(&mut self, bytes: usize) -> Result<()> {
-        let room = &self.server.rooms.replies;
-        let mut grant = room.try_grant(bytes);
+        let room = &self.server.quotas.replies;
+        let mut grant = room.try_acquire(bytes);
         if grant.is_none() {
             // Others need the ticket more than a command that waits for clients to read.
             if let Some(held) = self.permits.ticket.take() {
@@ -66,7 +66,7 @@ impl BatchRoom for ReplyRoom<'_> {
             self.wait(bytes)?;
             return Ok(true);
         }
-        let grant = self.server.rooms.replies.try_grant(bytes);
+        let grant = self.server.quotas.replies.try_acquire(bytes);
         let is_granted = grant.is_some();
         if is_granted {
             self.permits.reply = grant;
