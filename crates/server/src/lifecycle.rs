@@ -288,7 +288,7 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
         "listener",
         "Waiting for connections",
         &doc! {
-            "port": i32::from(port), "ssl": if server.tls.is_some() { "on" } else { "off" }, "startupMillis": began.elapsed().as_millis() as i64,
+            "port": i32::from(port), "ssl": if server.clients.tls.is_some() { "on" } else { "off" }, "startupMillis": began.elapsed().as_millis() as i64,
         },
     );
     if server.settings.log_path.is_some() {
@@ -303,19 +303,19 @@ async fn serve(settings: Settings, log: Arc<Log>) -> Result<Ended, FatalError> {
     service_manager::stopping();
     server.stop();
     // Writes that wait are interrupted, and the last checkpoint is written.
-    tokio::task::block_in_place(|| server.fsync_lock.release());
+    tokio::task::block_in_place(|| server.upkeep.fsync_lock.release());
     drain_connections(&server).await;
     index_builds.stop();
     ttl.stop();
     let mut ended = Ended::Stopped;
-    if let Some(standby) = &server.standby {
+    if let Some(standby) = &server.set.standby {
         tokio::task::block_in_place(|| standby.join());
         if standby.wants_copy() {
             ended = Ended::StartAnew;
         }
     }
     drop(unix);
-    if let Some(tracing) = &server.tracing {
+    if let Some(tracing) = &server.records.tracing {
         tokio::task::block_in_place(|| tracing.stop());
     }
     tokio::task::block_in_place(|| server.store.close()).map_err(|error| {
@@ -563,13 +563,13 @@ async fn drain_connections(server: &Server) {
         23381,
         "main",
         "Closing connections",
-        &doc! {"connections": server.connections.len() as i64},
+        &doc! {"connections": server.clients.connections.len() as i64},
     );
-    while !server.connections.is_empty() && began.elapsed() < SHUTDOWN_WAIT {
-        server.connections.kill_all_operations();
+    while !server.clients.connections.is_empty() && began.elapsed() < SHUTDOWN_WAIT {
+        server.clients.connections.kill_all_operations();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    server.cursors.kill_all();
+    server.clients.cursors.kill_all();
 }
 
 /// The signals that the server handles.

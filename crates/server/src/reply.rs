@@ -66,9 +66,11 @@ pub fn open_cursor(
     let batch = cursor.batch(Some(documents), &mut room);
     if cursor.is_change_stream {
         match &batch {
-            Ok(batch) if cursor.splits_events => cx.server.oplog.count_split_events(batch.as_doc()),
+            Ok(batch) if cursor.splits_events => {
+                cx.server.upkeep.oplog.count_split_events(batch.as_doc())
+            }
             Ok(_) => {}
-            Err(failure) => cx.server.oplog.note_failure(failure),
+            Err(failure) => cx.server.upkeep.oplog.note_failure(failure),
         }
     }
     let batch = batch.map_err(|failure| in_execution(cx, &cursor.namespace, failure))?;
@@ -92,7 +94,11 @@ pub fn open_cursor(
         .filter(|_| !cursor.is_tailable())
         .map(|time| time.saturating_sub(cursor.opened.elapsed()));
     cx.server.metrics.cursors_opened.add(1);
-    Ok((batch, resume_token, cx.server.cursors.insert(cursor)))
+    Ok((
+        batch,
+        resume_token,
+        cx.server.clients.cursors.insert(cursor),
+    ))
 }
 
 /// An error in the execution of the plan of a cursor that is being opened, with MongoDB's prefix.

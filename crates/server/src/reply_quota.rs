@@ -43,12 +43,12 @@ impl<'a> ReplyQuota<'a> {
 
 impl BatchQuota for ReplyQuota<'_> {
     fn wait(&mut self, bytes: usize) -> Result<()> {
-        let room = &self.server.quotas.replies;
+        let room = &self.server.execution.quotas.replies;
         let mut grant = room.try_acquire(bytes);
         if grant.is_none() {
             // Others need the ticket more than a command that waits for clients to read.
             if let Some(held) = self.permits.ticket.take() {
-                self.server.executor.give_back(held);
+                self.server.execution.executor.give_back(held);
             }
             let began = Instant::now();
             let granted = room.wait_here(bytes, self.limits);
@@ -66,7 +66,7 @@ impl BatchQuota for ReplyQuota<'_> {
             self.wait(bytes)?;
             return Ok(true);
         }
-        let grant = self.server.quotas.replies.try_acquire(bytes);
+        let grant = self.server.execution.quotas.replies.try_acquire(bytes);
         let is_granted = grant.is_some();
         if is_granted {
             self.permits.reply = grant;

@@ -365,7 +365,11 @@ async fn restrictions_are_about_both_ends() {
     ] {
         let peer = Peer::Tcp(client.parse().unwrap());
         let of = &server.server;
-        server.connection = of.connections.open(peer, 10, Arc::default()).unwrap();
+        server.connection = of
+            .clients
+            .connections
+            .open(peer, 10, Arc::default())
+            .unwrap();
         server
             .connection
             .local_ip

@@ -214,7 +214,7 @@ where
     S: AsFd,
     F: Future<Output = ()> + Send + 'static,
 {
-    let served = stream.and_then(|stream| server.executor.pool.spawn(stream, serve));
+    let served = stream.and_then(|stream| server.execution.executor.pool.spawn(stream, serve));
     if let Err(error) = served {
         server.metrics.connections_rejected.add(1);
         log_failure(server, &error);

@@ -149,7 +149,7 @@ impl Served {
         let (stream, address) = self.listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
         let server = &self.test.server;
-        let pool = &server.executor.pool;
+        let pool = &server.execution.executor.pool;
         pool.spawn(stream, |socket| {
             let gone = socket.gone();
             serve(server.clone(), socket, Peer::Tcp(address), gone)
@@ -529,7 +529,7 @@ async fn a_killed_getmore_that_waits_for_documents_closes_its_cursor() {
     assert_eq!(client.receive().get_i32("code"), Some(11601));
     client.send(&doc! {"getMore": id, "collection": "log"});
     assert_eq!(client.receive().get_i32("code"), Some(43));
-    assert_eq!(served.test.server.cursors.counts().open, 0);
+    assert_eq!(served.test.server.clients.cursors.counts().open, 0);
 }
 
 /// It used to take a second write ticket for its reply only.
@@ -544,7 +544,7 @@ async fn a_write_that_has_waited_for_the_journal_needs_no_ticket() {
     wait_until("a write that waits for the journal", || {
         served.until_waiting("c", 1)[0].get_str("waitingFor") == Some("the journal")
     });
-    let executor = &served.test.server.executor;
+    let executor = &served.test.server.execution.executor;
     let tickets: Vec<_> =
         std::iter::from_fn(|| executor.try_ticket(AdmissionClass::Write, &None)).collect();
     assert_eq!(tickets.len(), AdmissionClass::Write.tickets());
@@ -690,7 +690,7 @@ async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for
     let for_owner = |op: &&DocBuf| op.get_str("waitingFor") == Some("an open transaction");
     let behind = AdmissionClass::Write.tickets();
     assert!(waiting.iter().filter(for_owner).count() >= behind);
-    let executor = &served.test.server.executor;
+    let executor = &served.test.server.execution.executor;
     assert_eq!(executor.available(AdmissionClass::Write), 0);
     owner.run(&statement(increment(2), false));
     // Others are refused at once instead of waiting, and a second transaction goes on beside the first one.

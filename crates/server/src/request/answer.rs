@@ -74,7 +74,7 @@ pub fn close_cursor(server: &Server, reply: &Doc) {
         .get_doc("cursor")
         .and_then(|cursor| cursor.get_i64("id"));
     if let Some(id) = cursor.filter(|id| *id != 0) {
-        server.cursors.kill(id);
+        server.clients.cursors.kill(id);
     }
 }
 

@@ -68,7 +68,7 @@ impl SharedFields {
             time_limit: None,
             help: false,
         };
-        let member = server.replication.as_ref().and_then(|set| set.member());
+        let member = server.set.replication.as_ref().and_then(|set| set.member());
         let set = member.as_ref().map(|member| &member.config);
         let mut write_concern = None;
         let mut fields = Fields::default();
@@ -85,7 +85,7 @@ impl SharedFields {
             match field {
                 "$db" | "comment" => {}
                 "$clusterTime" => {
-                    if let Some(set) = &server.replication
+                    if let Some(set) = &server.set.replication
                         && let Some(time) = args.doc_field(field)?
                     {
                         // Others cannot have a time that this server did not tell them.
@@ -175,14 +175,14 @@ impl SharedFields {
         }
         let parse = |concern: &Doc| {
             let parsed = WriteConcern::parse(concern, server.settings.journal, set);
-            match &server.replication {
+            match &server.set.replication {
                 Some(set) if set.is_router() => parsed.map(|parsed| parsed.by_cluster(concern)),
                 _ => parsed,
             }
         };
         if let Some(concern) = write_concern {
             common.write_concern = parse(concern)?;
-        } else if let Some(replication) = &server.replication
+        } else if let Some(replication) = &server.set.replication
             && set.is_some()
             && spec.writes
             && !request.legacy
@@ -190,7 +190,7 @@ impl SharedFields {
         {
             common.write_concern = replication.defaults.with_write_concern(parse)?;
         }
-        if let Some(replication) = &server.replication {
+        if let Some(replication) = &server.set.replication {
             if member.is_none() {
                 check_without_member(server, request, spec)?;
             } else if replication.is_standby() {
@@ -272,7 +272,7 @@ impl SharedFields {
 
     /// What a new transaction reads, if it asks for a time in the past.
     pub fn transaction_moment(&self, server: &Server) -> Result<Option<SnapshotReads>> {
-        match (&server.replication, self.read_concern.at) {
+        match (&server.set.replication, self.read_concern.at) {
             (Some(set), Some(at)) => Ok(Some(set.snapshot(Some(at), None)?.0)),
             _ => Ok(None),
         }
@@ -281,7 +281,7 @@ impl SharedFields {
     /// What the command reads, if it asks for a snapshot outside of transactions.
     pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
         let concern = self.read_concern;
-        match &server.replication {
+        match &server.set.replication {
             Some(set) if concern.level == Some(Level::Snapshot) => {
                 let (reads, time) = set.snapshot(concern.at, concern.after)?;
                 let store = server.store.at(&reads);

@@ -46,7 +46,7 @@ impl Command for Compact {
             let estimate = store.estimate_compaction(&namespace)?;
             return Ok(doc! {"estimatedBytesFreed": long(estimate.freed_bytes)});
         }
-        let set = cx.server.replication.as_ref();
+        let set = cx.server.set.replication.as_ref();
         let is_primary = set.is_some_and(|set| set.member().is_some() && !set.is_standby());
         if is_primary && !force.unwrap_or(false) {
             return Err(Error::new(

@@ -39,6 +39,7 @@ impl Command for SetQuerySettings {
             .doc_field("settings")?
             .ok_or_else(|| args.missing("settings"))?;
         cx.server
+            .execution
             .query_settings
             .set(&cx.server.store, &target, settings)
     }
@@ -63,7 +64,10 @@ impl Command for RemoveQuerySettings {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let target = cx.body.get(cx.name).unwrap_or(Value::Null);
-        cx.server.query_settings.remove(&cx.server.store, &target)?;
+        cx.server
+            .execution
+            .query_settings
+            .remove(&cx.server.store, &target)?;
         Ok(DocBuf::new())
     }
 }

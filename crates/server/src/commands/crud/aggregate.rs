@@ -307,13 +307,15 @@ fn server_documents(
                 "the option 'transformIdentifiers' of $queryStats",
             ));
         }
-        return Ok(Some(cx.server.query_stats.to_docs()));
+        return Ok(Some(cx.server.records.query_stats.to_docs()));
     }
     if name == "$querySettings" {
         let args = Arguments::new(name, spec);
         args.only(&["showDebugQueryShape"])?;
         let shows_shape = args.bool("showDebugQueryShape")?.unwrap_or(false);
-        return Ok(Some(cx.server.query_settings.to_docs(shows_shape)));
+        return Ok(Some(
+            cx.server.execution.query_settings.to_docs(shows_shape),
+        ));
     }
     if name == "$currentOp" {
         return current_op::stage(cx.server, cx.caller, spec).map(Some);
@@ -337,7 +339,7 @@ fn list_sessions(cx: &Context<'_>, stage: &str, spec: &Doc) -> Result<Vec<DocBuf
         }
         _ => cx.caller.owns(*session),
     };
-    let mut shown = cx.server.sessions.list();
+    let mut shown = cx.server.clients.sessions.list();
     shown.retain(is_shown);
     Ok(shown
         .into_iter()

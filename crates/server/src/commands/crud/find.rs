@@ -44,7 +44,7 @@ impl Command for Find {
         if of_buckets.is_some() {
             find.request.filter = of_buckets.as_deref();
         }
-        if !cx.server.fail_points.is_on()
+        if !cx.server.execution.fail_points.is_on()
             && let Some(reply) = find.by_id(cx, &namespace)?
         {
             return Ok(reply);
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
         let reply = server.run("test", doc! {"find": "c", "limit": 101});
         assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
-        let open = server.server.cursors.list();
+        let open = server.server.clients.cursors.list();
         assert_eq!((open.len(), open[0].no_timeout), (1, true));
     }
 

@@ -106,7 +106,7 @@ impl Command for MapReduce {
 
 /// The collection that is read.
 fn source(cx: &Context<'_>) -> Result<Namespace> {
-    if cx.server.javascript.is_none() {
+    if cx.server.execution.javascript.is_none() {
         return Err(scripts_disabled());
     }
     let namespace = cx.namespace()?;
@@ -131,7 +131,7 @@ pub fn explained(
     args: &Arguments<'_>,
     name: &Value<'_>,
 ) -> Result<(Namespace, ArrayBuf)> {
-    if cx.server.javascript.is_none() {
+    if cx.server.execution.javascript.is_none() {
         return Err(scripts_disabled());
     }
     let pipeline = pipeline(args, cx.db, &Output::parse(args)?)?;

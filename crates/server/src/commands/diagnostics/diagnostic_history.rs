@@ -53,7 +53,7 @@ impl Command for GetDiagnosticHistory {
         let seconds = i64::try_from(points).unwrap_or(i64::MAX);
         let after =
             date(cx, "after")?.unwrap_or(until.saturating_sub(seconds.saturating_mul(1000)));
-        let history = &cx.server.history;
+        let history = &cx.server.records.history;
         let samples = history.between(after, until, points);
         let mut reply = DocBuf::new();
         reply.push("now", Value::DateTime(now_ms()));
@@ -107,7 +107,11 @@ mod tests {
         let now = now_ms();
         let add = |server: &TestServer, time| {
             let shared = &server.server;
-            shared.history.add(sample(time, &shared.sources())).unwrap();
+            shared
+                .records
+                .history
+                .add(sample(time, &shared.sources()))
+                .unwrap();
         };
         add(&server, now - 2000);
         server.run(

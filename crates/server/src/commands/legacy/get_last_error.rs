@@ -41,7 +41,12 @@ impl Command for GetLastError {
         cx.state.last_error.write_reply(&mut reply);
         reply.push("syncMillis", 0);
         reply.push("writtenTo", None::<i32>);
-        let member = cx.server.replication.as_ref().and_then(|set| set.member());
+        let member = cx
+            .server
+            .set
+            .replication
+            .as_ref()
+            .and_then(|set| set.member());
         let set = member.as_ref().map(|member| &member.config);
         let parsed = WriteConcern::parse(&concern, cx.server.settings.journal, set);
         let parsed = parsed.and_then(|parsed| {

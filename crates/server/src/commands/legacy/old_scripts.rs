@@ -33,7 +33,7 @@ fn check(cx: &Context<'_>) -> Result<()> {
             ),
         ));
     }
-    match cx.server.javascript {
+    match cx.server.execution.javascript {
         Some(_) => Ok(()),
         None => Err(scripts_disabled()),
     }

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::replication::Replication;
 
 fn replica_set<'a>(cx: &Context<'a>) -> Result<&'a Replication> {
-    cx.server.replication.as_ref().ok_or_else(|| {
+    cx.server.set.replication.as_ref().ok_or_else(|| {
         Error::new(
             ErrorCode::IllegalOperation,
             format!("'{}' is not supported on a standalone server", cx.name),
@@ -176,6 +176,7 @@ mod tests {
         assert_eq!(defaults.get_str("defaultReadConcernSource"), Some("global"));
         let parsed = server
             .server
+            .set
             .replication
             .as_ref()
             .unwrap()

@@ -21,7 +21,11 @@ const CHANGES: Spec = Spec {
 
 /// The replica set, or the error of a standalone server.
 pub fn replica_set(server: &Server) -> Result<&Replication> {
-    let set = server.replication.as_ref().filter(|set| !set.is_router());
+    let set = server
+        .set
+        .replication
+        .as_ref()
+        .filter(|set| !set.is_router());
     set.ok_or_else(|| {
         Error::new(
             ErrorCode::NoReplicationEnabled,

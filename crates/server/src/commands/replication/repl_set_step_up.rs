@@ -45,7 +45,7 @@ impl Command for ReplSetStepUp {
         set.initiated()?;
         // A dry run of an election does not exist here.
         cx.args().flag("skipDryRun")?;
-        match &cx.server.standby {
+        match &cx.server.set.standby {
             Some(standby) => standby.step_up(|| step_up(cx.server, standby)),
             // This server is a primary already.
             None => Ok(DocBuf::new()),
@@ -84,7 +84,7 @@ fn step_up(server: &Server, standby: &Standby) -> Result<DocBuf> {
          begins with an empty data directory",
         &reply,
     );
-    server.ttl.wake();
+    server.upkeep.ttl.wake();
     Ok(reply)
 }
 

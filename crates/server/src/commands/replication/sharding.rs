@@ -36,7 +36,7 @@ pub static IS_DB_GRID: Sharding = Sharding {
         ..Spec::CHEAP
     },
     needs: |_| Ok(Needs::LoggedIn),
-    run: |cx| Ok(doc! {"isdbgrid": 1, "hostname": &*cx.server.host}),
+    run: |cx| Ok(doc! {"isdbgrid": 1, "hostname": &*cx.server.instance.host}),
 };
 
 pub static LIST_SHARDS: Sharding = Sharding {
@@ -291,7 +291,7 @@ fn check_key(key: &Doc, unique: bool) -> Result<()> {
 
 /// Refuses the command where there is no cluster, as a command that is not there.
 fn check_cluster(server: &Server, name: &str) -> Result<()> {
-    let set = server.replication.as_ref();
+    let set = server.set.replication.as_ref();
     if set.is_some_and(|set| set.is_router()) {
         Ok(())
     } else {

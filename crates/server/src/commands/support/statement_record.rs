@@ -58,7 +58,7 @@ pub fn profiled<T: Outcome>(
     statement: &Doc,
     run: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    let (server, profiler) = (cx.server, &cx.server.profiler);
+    let (server, profiler) = (cx.server, &cx.server.records.profiler);
     let began = Instant::now();
     let cpu_at_begin = cpu::at_begin(began, cx.operation.profile_level());
     let (outcome, figures) = watch_part(run);

@@ -73,8 +73,12 @@ impl Legacy<'_, '_> {
             db,
             &doc! {"find": collection, "filter": filter},
         )?;
-        let _ticket = server.executor.ticket(AdmissionClass::Read, &None).await;
-        let all = server.executor.run(Work::Short, || {
+        let _ticket = server
+            .execution
+            .executor
+            .ticket(AdmissionClass::Read, &None)
+            .await;
+        let all = server.execution.executor.run(Work::Short, || {
             super::virtual_collections::documents(server, db, collection, filter)
         })?;
         let skip = usize::try_from(query.skip).unwrap_or(0);
@@ -92,7 +96,7 @@ impl Legacy<'_, '_> {
             0
         } else {
             server.metrics.cursors_opened.add(1);
-            server.cursors.insert(cursor)
+            server.clients.cursors.insert(cursor)
         };
         let documents: Vec<&Doc> = (batch.as_doc().values())
             .filter_map(|value| value.as_doc())

@@ -24,13 +24,13 @@ pub static TOOLING: &[Parameter] = &[
     },
     Parameter {
         name: "notablescan",
-        get: |server| owned(server.no_collection_scans.load(Relaxed)),
+        get: |server| owned(server.execution.no_collection_scans.load(Relaxed)),
         set: Some(|server, value| {
             let on = match value {
                 value if value.is_number() => value.truthy(),
                 value => boolean("notablescan", value)?,
             };
-            server.no_collection_scans.store(on, Relaxed);
+            server.execution.no_collection_scans.store(on, Relaxed);
             Ok(())
         }),
     },
@@ -44,10 +44,11 @@ pub static TOOLING: &[Parameter] = &[
     ),
     Parameter {
         name: "syncdelay",
-        get: |server| owned(server.checkpoint_secs.load(Relaxed) as f64),
+        get: |server| owned(server.upkeep.checkpoint_secs.load(Relaxed) as f64),
         set: Some(|server, value| {
             let seconds = number("syncdelay", value, 0, 9_000_000)?;
             server
+                .upkeep
                 .checkpoint_secs
                 .store(seconds.unsigned_abs(), Relaxed);
             Ok(())
