@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("console", &["auth", "bson"]),
     ("telemetry", &["bson"]),
     ("query", &["bson", "error"]),
+    ("runtime", &["auth", "error"]),
     ("javascript", &["bson", "error", "query"]),
     ("store", &["bson", "error", "query", "tikv", "tree"]),
     (
@@ -38,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "files",
             "javascript",
             "query",
+            "runtime",
             "store",
             "telemetry",
             "tls",

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use frond_console::history::{Figure, Kind, Sample};
 use frond_store::{DocumentStore, EngineStats, MemoryBudget, MemoryUse};
 
-use crate::admission::{AdmissionClass, Executor};
 use crate::connection::Connections;
 use crate::cursors::Cursors;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Metrics, Op};
 use crate::sessions::Sessions;
+use frond_runtime::{AdmissionClass, Executor};
 
 /// The source of the figures.
 pub struct Sources<'a> {

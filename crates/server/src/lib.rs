@@ -5,7 +5,6 @@
 
 mod access;
 mod addresses;
-mod admission;
 mod arguments;
 mod authentication;
 mod authorization;
@@ -51,7 +50,6 @@ mod op_record;
 mod operation;
 mod oplog;
 mod outcome;
-mod pool;
 mod profiler;
 mod query_settings;
 mod query_stats;

@@ -16,7 +16,6 @@ use frond_store::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admission::panic_text;
 use crate::background;
 use crate::commands::COMMANDS;
 use crate::commands::diagnostics::build_info::COMPATIBLE_VERSION;
@@ -35,6 +34,7 @@ use crate::startup_log;
 use crate::startup_warnings;
 use crate::state::{Server, StartError};
 use crate::tls::Tls;
+use frond_runtime::panic_text;
 
 /// Exit codes, those of mongod.
 mod exit {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frond_error::{Error, ErrorCode, Result};
+use frond_runtime::{MEMORY_WAITS_MAX, Waiting};
 use frond_store::{MemoryBudget, MemoryUse, OpContext, Reservation};
 use frond_wire::MAX_MESSAGE_BYTES;
 use tokio::sync::Semaphore;
@@ -22,9 +23,6 @@ const UNIT: usize = 4 << 10;
 
 /// The interval at which a waiting thread tries again.
 const CHECK: Duration = Duration::from_millis(5);
-
-/// The most threads that wait at a time. They hold no ticket.
-pub const WAITING_MAX: usize = 128;
 
 /// The longest wait of a command for a reply that cannot be made smaller.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -140,7 +138,7 @@ impl MemoryQuota {
         }
         let _waiting = Waiting::begin(&self.waiting);
         let until = Instant::now() + WAIT_MAX;
-        while self.waiting.load(Ordering::Relaxed) <= WAITING_MAX && Instant::now() < until {
+        while self.waiting.load(Ordering::Relaxed) <= MEMORY_WAITS_MAX && Instant::now() < until {
             limits.check()?;
             std::thread::sleep(CHECK);
             if let Some(grant) = self.try_acquire(bytes) {
@@ -157,12 +155,12 @@ impl MemoryQuota {
         ))
     }
 
-    /// Counts what exists already, whether or not there is room.
+    /// Counts memory that exists already, whether or not the quota allows it.
     pub fn count(&self, bytes: usize) -> Reservation {
         self.memory.reserve(self.purpose, bytes)
     }
 
-    /// Whether somebody waits, had to do with less, or more is counted than there is room for.
+    /// Whether a client waits, a request for memory was refused lately, or more is counted than the quota allows.
     pub fn is_short(&self) -> bool {
         let short_until = self.short_until.load(Ordering::Relaxed);
         self.waiting.load(Ordering::Relaxed) > 0
@@ -171,24 +169,7 @@ impl MemoryQuota {
     }
 }
 
-/// Counts someone who waits.
-pub struct Waiting<'a>(&'a AtomicUsize);
-
-impl Waiting<'_> {
-    /// Counts one more, until it is dropped.
-    pub fn begin(count: &AtomicUsize) -> Waiting<'_> {
-        count.fetch_add(1, Ordering::Relaxed);
-        Waiting(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A part of a room, given back on drop.
+/// A part of a quota, given back on drop.
 pub struct Permit {
     room: Arc<MemoryQuota>,
     units: u32,

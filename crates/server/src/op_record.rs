@@ -8,8 +8,8 @@ use frond_error::Error;
 use frond_store::{Figures, UsedPlan};
 
 use crate::access::User;
-use crate::admission::AdmissionClass;
 use crate::connection::{Peer, short_command};
+use frond_runtime::AdmissionClass;
 
 /// Times that an operation has waited, by what it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use frond_bson::{DocBuf, Timestamp};
 use frond_store::{Figures, LastWritten};
 
-use crate::admission::HeldTicket;
 use crate::memory_quota::Permit;
 use crate::op_record::Waited;
 use crate::profiler::ProfileLevel;
 use crate::query_stats::ShapeHash;
+use frond_runtime::HeldTicket;
 
 /// The shared resources that an operation holds.
 #[derive(Default)]

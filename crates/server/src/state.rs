@@ -14,7 +14,6 @@ use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use tokio::sync::watch;
 
 use crate::access::Access;
-use crate::admission::Executor;
 use crate::backups::Backups;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
@@ -40,6 +39,7 @@ use crate::standby::Standby;
 use crate::tail_throttle::TailThrottle;
 use crate::tls::Tls;
 use crate::ttl::Ttl;
+use frond_runtime::Executor;
 
 /// A running server.
 pub struct Server {

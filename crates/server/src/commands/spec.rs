@@ -3,11 +3,11 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
 use crate::metrics::{Class, Op};
 use crate::outcome::{Outcome, Wait};
+use frond_runtime::{AdmissionClass, Work};
 
 /// The behaviour of a command.
 pub trait Command: Send + Sync {

@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 use crate::access::User;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::net::serve::{OpenConnection, converse_from};
-use crate::pool::Socket;
 use crate::state::Server;
+use frond_runtime::Socket;
 
 /// The name by which `currentOp` shows the console.
 const APPLICATION: &str = "Frond console";

@@ -22,10 +22,10 @@ use tokio_rustls::server::TlsStream;
 use crate::connection::{Connection, Peer};
 use crate::log::{Component, Severity};
 use crate::net::serve::{OpenConnection, converse, stopped};
-use crate::pool::Socket;
 use crate::settings::TlsMode;
 use crate::state::Server;
 use crate::tls::Tls;
+use frond_runtime::Socket;
 
 /// Time limit of the client's part of a handshake, and of its first bytes if TLS is required.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);

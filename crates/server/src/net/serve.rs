@@ -20,12 +20,12 @@ use crate::connection::{ClientState, Connection, Peer};
 use crate::log::{Component, Severity};
 use crate::memory_quota::{MemoryQuota, STALLED};
 use crate::net::frames::{Ended, Frames};
-use crate::pool::yield_to_queued_tasks;
 use crate::request::{
     Exchange, Handled, Inflated, Stopping, inflate, log_malformed, message_bytes_max, pack, until,
     wants_reply,
 };
 use crate::state::Server;
+use frond_runtime::yield_to_queued_tasks;
 
 /// How long a client may take to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);

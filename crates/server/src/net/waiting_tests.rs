@@ -13,12 +13,12 @@ use frond_store::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use frond_wire::{Flags, MAX_MESSAGE_BYTES, MsgBuilder, Reply, read_message};
 use parking_lot::{Condvar, Mutex};
 
-use crate::admission::AdmissionClass;
 use crate::connection::Peer;
 use crate::file_handles::HandleLimit;
 use crate::net::serve::serve;
 use crate::sessions::SessionId;
 use crate::testing::{PATIENCE, TestServer, wait_for, wait_until};
+use frond_runtime::AdmissionClass;
 
 /// The files whose writes and syncs wait.
 #[derive(Default)]

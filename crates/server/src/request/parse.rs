@@ -4,9 +4,9 @@ use frond_bson::{Doc, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_wire::{DocIter, Flags, Header, Msg, OpCode, peek_flags};
 
-use crate::admission::AdmissionClass;
 use crate::commands::aggregate::{Reach, reach};
 use crate::commands::{Command, Spec, find};
+use frond_runtime::AdmissionClass;
 
 /// A command of the table.
 #[derive(Clone, Copy)]

@@ -25,7 +25,6 @@ use super::limits::Limits;
 use super::parse::{Known, Request};
 use super::shared_fields::SharedFields;
 use super::{Stopping, gate, record, tracing};
-use crate::admission::{AdmissionClass, Owner, Ticket, set_held};
 use crate::authorization::Caller;
 use crate::client::Client;
 use crate::commands;
@@ -42,6 +41,7 @@ use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::tail_throttle::TailPermit;
 use crate::transactions::Statement;
+use frond_runtime::{AdmissionClass, Owner, Ticket, set_held};
 
 /// Runs a command to its answer. A failure is an answer, too.
 ///

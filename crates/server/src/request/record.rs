@@ -9,7 +9,6 @@ use frond_store::UsedPlan;
 
 use super::parse::{Known, Request};
 use super::secrets::secrets;
-use crate::admission::Work;
 use crate::client::Client;
 use crate::clock::now_ms;
 use crate::cpu;
@@ -20,6 +19,7 @@ use crate::op_record::{Changed, OpRecord, Waited};
 use crate::operation::Operation;
 use crate::profiler::Profiler;
 use crate::query_stats;
+use frond_runtime::Work;
 
 /// Bytes of `ok: 1.0`, which a reply gets at its end.
 const OK_BYTES: usize = 12;

@@ -8,7 +8,6 @@ use frond_store::{Durability, SnapshotReads, check_database_name};
 
 use super::parse::{Known, Request};
 use super::transaction_fields::Fields;
-use crate::admission::AdmissionClass;
 use crate::arguments::{Arguments, declines, name_bit, whole};
 use crate::authorization::{Action, Caller, Needs};
 use crate::commands::Spec;
@@ -18,6 +17,7 @@ use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::transactions::Asked;
+use frond_runtime::AdmissionClass;
 
 /// The arguments that all commands share.
 pub struct SharedFields {

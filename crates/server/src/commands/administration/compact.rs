@@ -3,10 +3,10 @@ use std::sync::Arc;
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::{AdmissionClass, Work};
 
 pub struct Compact;
 

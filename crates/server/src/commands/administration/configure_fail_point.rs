@@ -3,12 +3,12 @@ use std::time::Duration;
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::admission::Work;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::fail_points::{Mode, SwitchName};
 use crate::reply::push_count;
+use frond_runtime::Work;
 
 pub struct ConfigureFailPoint;
 

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, Result};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::backup_directory;
 use crate::commands::crud::backup_stream;
 use crate::commands::spec::{Command, Spec};
 use crate::context::{Context, unsupported_option};
+use frond_runtime::{AdmissionClass, Work};
 
 const COPIES: Spec = Spec {
     work: Work::Long,

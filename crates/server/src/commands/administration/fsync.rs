@@ -3,10 +3,10 @@ use std::time::Duration;
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
-use crate::admission::Work;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::Work;
 
 /// The default limit of the wait for writes that had begun before a lock.
 const LOCK_WAIT_MS: i64 = 90_000;

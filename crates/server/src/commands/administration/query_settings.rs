@@ -1,10 +1,10 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::{AdmissionClass, Work};
 
 const CHANGES: Spec = Spec {
     work: Work::Long,

@@ -1,12 +1,12 @@
 use frond_bson::{DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::admission::Work;
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::log::Component;
+use frond_runtime::Work;
 
 pub struct RotateCertificates;
 

@@ -4,11 +4,11 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DeleteRequest, Durability, FindRequest, Namespace};
 
-use crate::admission::AdmissionClass;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::administration::configure_fail_point::check_test_commands;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::AdmissionClass;
 
 const TRUNCATES: Spec = Spec {
     admission: Some(AdmissionClass::Write),

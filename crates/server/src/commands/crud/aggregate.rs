@@ -365,9 +365,9 @@ mod tests {
 
     use frond_bson::{DocBuf, doc};
 
-    use crate::admission::AdmissionClass;
     use crate::request::Request;
     use crate::testing::TestServer;
+    use frond_runtime::AdmissionClass;
 
     fn aggregate(server: &mut TestServer, mut command: DocBuf) -> Vec<DocBuf> {
         command.push("cursor", &doc! {});

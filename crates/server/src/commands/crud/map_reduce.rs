@@ -9,7 +9,6 @@ use frond_store::{
     AggregateRequest, Durability, Namespace, allow_internal_stages, scripts_disabled,
 };
 
-use crate::admission::Work;
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
@@ -18,6 +17,7 @@ use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::metrics::Op;
 use crate::reply_quota::ReplyQuota;
+use frond_runtime::Work;
 
 /// Makes keys and values of documents by a function, and one value of the values of each key by another one.
 pub struct MapReduce;

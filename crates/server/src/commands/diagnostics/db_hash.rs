@@ -3,10 +3,10 @@ use std::time::Instant;
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
-use crate::admission::AdmissionClass;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::AdmissionClass;
 
 pub struct DbHash;
 

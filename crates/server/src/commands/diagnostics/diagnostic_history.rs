@@ -4,11 +4,11 @@ use frond_bson::{DocBuf, Value};
 use frond_console::history::{Kind, Sample};
 use frond_error::{Error, Result};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::{AdmissionClass, Work};
 
 /// The default number of samples in a reply.
 const POINTS: usize = 600;

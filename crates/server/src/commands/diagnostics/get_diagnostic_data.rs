@@ -4,11 +4,11 @@ use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
 use super::server_status;
-use crate::admission::Work;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::Work;
 
 pub struct GetDiagnosticData;
 

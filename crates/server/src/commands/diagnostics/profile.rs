@@ -4,12 +4,12 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::log::Component;
 use crate::profiler::{ProfileFilter, ProfileLevel};
+use frond_runtime::{AdmissionClass, Work};
 
 pub struct Profile;
 

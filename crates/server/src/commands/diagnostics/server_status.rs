@@ -8,7 +8,6 @@ use frond_javascript::JavaScript;
 
 use super::build_info::COMPATIBLE_VERSION;
 use super::hello::describe_role;
-use crate::admission::Work;
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
@@ -17,6 +16,7 @@ use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
 use crate::outcome::TOPOLOGY_WAIT;
 use crate::state::Server;
+use frond_runtime::Work;
 
 pub struct ServerStatus;
 

@@ -1,10 +1,10 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::Result;
 
-use crate::admission::AdmissionClass;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::AdmissionClass;
 
 const NON_COMPLIANT: &str = "Detected one or more documents not compliant with the collection's \
                              schema. A find with {$nor: [<the validator>]} returns them.";

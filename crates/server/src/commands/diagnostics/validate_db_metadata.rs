@@ -4,11 +4,11 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{CollectionInfo, CollectionKind, Namespace};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::{AdmissionClass, Work};
 
 /// The most bytes of errors in a reply.
 const ERRORS_BYTES_MAX: usize = 12 << 20;

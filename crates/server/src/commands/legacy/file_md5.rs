@@ -5,11 +5,11 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_query::Md5;
 use frond_store::{FindRequest, Namespace};
 
-use crate::admission::Work;
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::Work;
 
 pub struct FileMd5;
 

@@ -1,10 +1,10 @@
 use frond_bson::{DocBuf, Value, doc};
 use frond_error::Result;
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::{AdmissionClass, Work};
 use frond_store::Durability;
 
 use crate::concern::WriteConcern;

@@ -7,13 +7,13 @@ use frond_store::{
     AggregateRequest, Durability, Namespace, QueryCursor, allow_internal_stages, scripts_disabled,
 };
 
-use crate::admission::{AdmissionClass, Work};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::crud::map_reduce::code;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::limits::DOCUMENT_BYTES_MAX;
+use frond_runtime::{AdmissionClass, Work};
 
 /// Groups that a `group` may have, as in MongoDB.
 const GROUPS_MAX: usize = 20_000;

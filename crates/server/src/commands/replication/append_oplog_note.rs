@@ -1,10 +1,10 @@
 use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::admission::AdmissionClass;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::AdmissionClass;
 
 pub struct AppendOplogNote;
 

@@ -3,12 +3,12 @@
 use frond_bson::{Doc, DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::Context;
 use crate::replication::Replication;
+use frond_runtime::{AdmissionClass, Work};
 
 fn replica_set<'a>(cx: &Context<'a>) -> Result<&'a Replication> {
     cx.server.set.replication.as_ref().ok_or_else(|| {

@@ -2,10 +2,10 @@ use frond_bson::{DocBuf, Value};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::OplogSettings;
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::{AdmissionClass, Work};
 
 /// Bounds of `size`, in MiB, as in MongoDB: 990 MiB and a pebibyte.
 const MIB_MIN: f64 = 990.0;

@@ -3,13 +3,13 @@
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::oplog;
 use crate::replication::{Config, Replication};
 use crate::state::Server;
+use frond_runtime::{AdmissionClass, Work};
 
 /// Reads and writes the stored configuration.
 const CHANGES: Spec = Spec {

@@ -6,13 +6,13 @@ use frond_bson::{DocBuf, doc};
 use frond_error::{Error, Result};
 
 use super::repl_set_config::replica_set;
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::log::Component;
 use crate::standby::{Directory, DirectoryState, Phase, Source, Standby};
 use crate::state::Server;
+use frond_runtime::{AdmissionClass, Work};
 
 /// The limit of the wait for the last entries of a primary that can be reached.
 const CATCH_UP: Duration = Duration::from_secs(10);

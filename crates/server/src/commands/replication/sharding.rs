@@ -5,12 +5,12 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::Namespace;
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
 use crate::sharding;
 use crate::state::Server;
+use frond_runtime::{AdmissionClass, Work};
 
 /// One command of sharded clusters.
 pub struct Sharding {

@@ -1,10 +1,10 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
+use frond_runtime::{AdmissionClass, Work};
 
 pub struct CommitTransaction;
 

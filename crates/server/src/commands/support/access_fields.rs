@@ -5,10 +5,10 @@ use frond_bson::{ArrayBuf, DocBuf, Value};
 use frond_error::{Error, Result};
 
 use crate::access::stored::{self, ROLES, USERS};
-use crate::admission::{AdmissionClass, Work};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::Spec;
+use frond_runtime::{AdmissionClass, Work};
 
 /// A command that changes users or roles.
 pub const CHANGES: Spec = Spec {

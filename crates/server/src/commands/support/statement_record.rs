@@ -6,13 +6,13 @@ use frond_bson::Doc;
 use frond_error::Result;
 use frond_store::watch_part;
 
-use crate::admission::AdmissionClass;
 use crate::clock::now_ms;
 use crate::connection::without_secrets;
 use crate::context::Context;
 use crate::cpu;
 use crate::op_record::{Changed, OpRecord, Waited};
 use crate::sessions::Updated;
+use frond_runtime::AdmissionClass;
 
 /// The longest statement that is recorded whole.
 const STATEMENT_BYTES_MAX: usize = 50 << 10;

@@ -3,11 +3,11 @@
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
-use crate::admission::Work;
 use crate::authentication::{get_nonce, log_in_by_certificate, log_in_by_cr};
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::Work;
 
 pub struct Authenticate;
 

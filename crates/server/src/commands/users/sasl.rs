@@ -3,11 +3,11 @@
 use frond_bson::DocBuf;
 use frond_error::Result;
 
-use crate::admission::Work;
 use crate::authentication::{sasl_continue, sasl_start};
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
+use frond_runtime::Work;
 
 /// A login reads the user, and derives no key.
 const LOGIN: Spec = Spec {

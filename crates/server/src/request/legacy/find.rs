@@ -7,12 +7,12 @@ use frond_wire::Query;
 
 use super::super::gate::{current_caller, require};
 use super::{Failure, Legacy, batch_of};
-use crate::admission::{AdmissionClass, Work};
 use crate::authorization::{Action, Needs, Place};
 use crate::cursors::Cursor;
 use crate::operation::Permits;
 use crate::reply::BatchOptions;
 use crate::reply_quota::ReplyQuota;
+use frond_runtime::{AdmissionClass, Work};
 
 /// Modifiers of the wrapper `{$query: …, $orderby: …}` and the fields of `find` that they become.
 const MODIFIERS: &[(&str, &str)] = &[

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Parameter, boolean, number, owned};
-use crate::admission::AdmissionClass;
+use frond_runtime::AdmissionClass;
 
 /// The tickets of an admission class.
 macro_rules! tickets {

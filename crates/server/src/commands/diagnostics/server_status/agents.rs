@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use frond_bson::{Doc, DocBuf, doc};
 use frond_store::MemoryUse;
 
-use crate::admission::AdmissionClass;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
 use crate::state::Server;
 use crate::tls::TlsCounts;
+use frond_runtime::AdmissionClass;
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)

@@ -27,8 +27,10 @@ use tokio::task::JoinHandle;
 
 use frond_error::{Error, ErrorCode, Result};
 
-use crate::memory_quota::{WAITING_MAX, Waiting};
 use crate::pool::Pool;
+
+/// The most commands that wait on their threads for memory, without a ticket.
+pub const MEMORY_WAITS_MAX: usize = 128;
 
 /// How long a command may keep its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +107,7 @@ const FUNCTIONS_MAX: usize = 128;
 
 /// The most tickets of a class that are held, with those of long commands and of those that wait for room for a reply or for a
 /// function.
-const SLOTS: usize = 80 + 80 + WAITING_MAX + FUNCTIONS_MAX;
+const SLOTS: usize = 80 + 80 + MEMORY_WAITS_MAX + FUNCTIONS_MAX;
 
 /// States of a slot.
 mod slot {
@@ -270,6 +272,23 @@ impl Tickets {
     }
 }
 
+/// Counts a command that waits.
+pub struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    /// Counts one more, until it is dropped.
+    pub fn begin(count: &AtomicUsize) -> Waiting<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The tickets of all classes.
 struct AdmissionClasses {
     tickets: [Tickets; AdmissionClass::ALL.len()],
@@ -417,7 +436,10 @@ impl Executor {
             functions: Semaphore::new(FUNCTIONS_MAX),
             wanted: Notify::new(),
         });
-        let pool = Pool::new(helpers, tickets + WAITING_MAX + FUNCTIONS_MAX + helpers)?;
+        let pool = Pool::new(
+            helpers,
+            tickets + MEMORY_WAITS_MAX + FUNCTIONS_MAX + helpers,
+        )?;
         let watched = classes.clone();
         Ok(Executor {
             pool,
