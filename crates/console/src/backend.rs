@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf};
 
-use crate::http::Ends;
+use frond_http::Ends;
 
 /// A server that runs commands.
 pub trait Backend: Send + Sync + 'static {

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, ORIGIN};
 
-use crate::http::{Call, Refusal};
+use frond_http::{Call, Refusal};
 
 /// Checks the host and the origin of a request.
 ///

@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::http::{Refusal, network};
+use frond_http::{Refusal, network};
 
 /// Logins of an account from an address that may fail without a pause.
 const FREE_OF_ACCOUNT: u32 = 10;

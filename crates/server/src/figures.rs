@@ -3,8 +3,8 @@
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 
-use frond_console::history::{Figure, Kind, Sample};
 use frond_store::{DocumentStore, EngineStats, MemoryBudget, MemoryUse};
+use frond_telemetry::history::{Figure, Kind, Sample};
 
 use crate::connection::Connections;
 use crate::cursors::Cursors;

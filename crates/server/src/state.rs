@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use frond_auth::NoRandomness;
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
-use frond_console::history::History;
 use frond_error::Error;
 use frond_javascript::JavaScript;
 use frond_store::{DocumentStore, Namespace};
+use frond_telemetry::history::History;
 use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use tokio::sync::watch;
 

@@ -13,13 +13,13 @@ use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use crate::backend::{Backend, Broken, Link};
-use crate::http::{Body, Call, Refusal, Reply, Router, bytes, json};
 use crate::login::{Login, LoginError, log_in};
 use crate::origin;
 use crate::page::{FILES, file};
 use crate::room::{Room, SMALL_BYTES, WAIT_MAX, keep_for_text};
 use crate::sessions::{AGE_MAX, Session, Sessions};
 use crate::throttle::LoginThrottle;
+use frond_http::{Body, Call, Refusal, Reply, Router, bytes, json};
 
 /// The header with the token.
 pub const TOKEN: HeaderName = HeaderName::from_static("x-frond-token");

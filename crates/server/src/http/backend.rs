@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, doc};
-use frond_console::http::Ends;
 use frond_console::{Backend, Broken, Link};
+use frond_http::Ends;
 use frond_wire::{Flags, HEADER_BYTES, Header, MAX_MESSAGE_BYTES, Reply, msg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::doc;
-use frond_console::http::{CONNECTIONS_MAX, Ends, Place, Places, Router, serve_connection};
+use frond_http::{CONNECTIONS_MAX, Ends, Place, Places, Router, serve_connection};
 use frond_wire::TLS_HANDSHAKE;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};

@@ -1,8 +1,8 @@
 //! `getDiagnosticHistory`: the recorded samples of the server's counters.
 
 use frond_bson::{DocBuf, Value};
-use frond_console::history::{Kind, Sample};
 use frond_error::{Error, Result};
+use frond_telemetry::history::{Kind, Sample};
 
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;

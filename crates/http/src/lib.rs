@@ -1,4 +1,5 @@
-//! HTTP/1.1: requests, replies, routes, and connections with limits.
+//! A bounded HTTP/1.1 server over hyper: requests, replies, routes, and connections with limits.
+#![forbid(unsafe_code)]
 
 mod call;
 mod places;
