@@ -84,6 +84,12 @@ const ENGINE_FORBIDDEN: &[&str] = &["tokio", "async-std", "smol", "futures", "se
 
 const FILE_LINES_MAX: usize = 800;
 
+/// Lines of the README of a crate.
+const README_LINES_MAX: usize = 250;
+
+/// Lines of the README of the repository, which has to fit on a screen or two.
+const FRONT_PAGE_LINES_MAX: usize = 80;
+
 /// Folders that hold no source of ours.
 const SKIPPED_FOLDERS: &[&str] = &[
     ".cache",
@@ -311,24 +317,57 @@ fn sources_below<'a>(sources: &'a BTreeMap<String, String>, folder: &str) -> lay
 }
 
 #[test]
-fn walks_in_the_architecture_name_files_that_exist_and_go_down_only() {
-    let sources = sources();
-    let page = &sources["ARCHITECTURE.md"];
-    let mut problems: Vec<String> = walks::paths(page)
+fn paths_on_the_page_of_the_architecture_exist() {
+    let page = &sources()["ARCHITECTURE.md"];
+    let problems = walks::paths(page)
         .into_iter()
         .filter(|path| !walks::exists(&root(), path))
         .map(|path| format!("{path} does not exist"))
         .collect();
+    assert_none(problems, "ARCHITECTURE.md and the sources differ");
+}
+
+#[test]
+fn walks_in_readmes_name_files_that_exist_and_go_down_only() {
+    let sources = sources();
     let crates = ["server", "store", "tree"].map(|name| {
         let of_crate = sources_below(&sources, &format!("crates/{name}/src/"));
         (name, layers::arrows(&of_crate).unwrap())
     });
-    let walks = walks::walks(page);
+    let readmes = ARROWS
+        .iter()
+        .map(|(name, _)| &sources[&format!("crates/{name}/README.md")]);
+    let walks: Vec<Vec<&str>> = readmes.flat_map(|page| walks::walks(page)).collect();
     assert!(walks.len() > 1 && walks.iter().all(|walk| walk.len() > 3));
+    let mut problems = Vec::new();
     for walk in &walks {
+        let missing = walk.iter().filter(|path| !walks::exists(&root(), path));
+        problems.extend(missing.map(|path| format!("{path} does not exist")));
         problems.extend(walks::steps_up(walk, &crates));
     }
-    assert_none(problems, "ARCHITECTURE.md and the sources differ");
+    assert_none(problems, "the walks and the sources differ");
+}
+
+#[test]
+fn readmes_are_short() {
+    let mut problems = Vec::new();
+    for (path, text) in &sources() {
+        let most = match path.as_str() {
+            "README.md" => FRONT_PAGE_LINES_MAX,
+            path if path.starts_with("crates/") && path.ends_with("/README.md") => {
+                README_LINES_MAX
+            }
+            _ => continue,
+        };
+        let lines = text.lines().count();
+        if lines > most {
+            problems.push(format!("{path}: {lines} lines, at most {most}"));
+        }
+    }
+    assert_none(
+        problems,
+        "move rules to the documentation of the modules that they govern",
+    );
 }
 
 #[test]
