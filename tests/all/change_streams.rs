@@ -61,7 +61,6 @@ impl Stream {
         }
     }
 
-    /// Reads once.
     fn read(&mut self, wait: Duration) {
         let wait = i64::try_from(wait.as_millis()).unwrap();
         let command = doc! {"getMore": self.id, "collection": "c", "maxTimeMS": wait};
@@ -69,7 +68,6 @@ impl Stream {
         self.take(&reply, "nextBatch");
     }
 
-    /// The next event.
     fn next(&mut self) -> DocBuf {
         wait_for("an event", || {
             if self.events.is_empty() {

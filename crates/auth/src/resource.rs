@@ -23,9 +23,7 @@ pub enum Resource {
     Cluster,
     /// `{db: "d", system_buckets: "c"}`: the buckets of time series. An empty name stands for all.
     SystemBuckets {
-        /// The database.
         db: String,
-        /// The time series.
         collection: String,
     },
 }

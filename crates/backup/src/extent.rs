@@ -7,7 +7,6 @@ use std::collections::HashSet;
 pub struct Extent {
     /// Its place in the data file.
     pub offset: u64,
-    /// Its bytes.
     pub len: u64,
     /// When its content was written, as a number of the store.
     pub birth: u64,

@@ -125,7 +125,6 @@ impl LogWriter {
         }
     }
 
-    /// Makes it durable.
     pub fn sync(&mut self) -> Result<()> {
         if let Some((open, path, _)) = &mut self.open
             && self.is_dirty

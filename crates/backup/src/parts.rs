@@ -23,7 +23,6 @@ pub fn part_name(number: usize) -> String {
 
 /// The destination of a backup.
 pub trait Sink {
-    /// Appends a record.
     fn put(&mut self, kind: Kind, numbers: [u64; 3], body: &[u8]) -> Result<()>;
 
     /// Makes it durable and complete. The description has all but the parts.

@@ -18,7 +18,6 @@ const MARKS_APART_MS: i64 = 5_000;
 /// A piece of the archived log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its file.
     pub path: PathBuf,
     /// The offset of its record.
     pub at: u64,

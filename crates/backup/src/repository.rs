@@ -42,20 +42,16 @@ pub struct Lock(#[allow(dead_code)] File);
 /// The writers of a repository. Backups and one archive can run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// A backup.
     Backup,
     /// The archive of the log.
     Archive,
 }
 
-/// An interrupted backup.
 #[derive(Debug)]
 pub struct Partial {
-    /// Its folder.
     pub folder: PathBuf,
     /// Its name when it is complete.
     pub id: String,
-    /// Its files.
     pub parts: Vec<Part>,
     /// The extents that are there.
     pub extents: HashSet<Extent>,

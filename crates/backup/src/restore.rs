@@ -23,7 +23,6 @@ use crate::repository::Repository;
 /// The result of a restore.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The backup.
     pub backup: Description,
     /// The moment: everything before its `time`, nothing behind its `until`.
     pub mark: Mark,

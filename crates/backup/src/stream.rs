@@ -29,13 +29,11 @@ pub struct Request {
 /// How a stream begins.
 #[derive(Clone, Debug)]
 pub struct Begin {
-    /// The store.
     pub store_id: StoreId,
     /// The number of the checkpoint; 0 without a copy.
     pub generation: u64,
     /// The number of all extents that the checkpoint needs.
     pub extents: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Bytes of those that are sent.
     pub copy_bytes: u64,
@@ -46,17 +44,13 @@ pub struct Begin {
 /// A document of the stream.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The first one.
     Begin(Begin),
     /// A part of the list of all extents, packed.
     Extents(&'a [u8]),
-    /// The superblocks.
     Head(&'a [u8]),
     /// The next bytes of the data file.
     Data {
-        /// Their offset.
         offset: u64,
-        /// The bytes.
         bytes: &'a [u8],
     },
     /// Whole groups of the log.
@@ -68,9 +62,7 @@ pub enum Event<'a> {
         /// The groups as they are stored.
         bytes: &'a [u8],
     },
-    /// A mark.
     Mark(Mark),
-    /// The last one.
     End,
 }
 

@@ -23,7 +23,6 @@ use crate::stream::{BackupStream, Begin, Event, Request};
 /// The server, and how to talk to it.
 #[derive(Clone)]
 pub struct Source {
-    /// Its connection string.
     pub uri: Uri,
     /// Set when the user asks to stop.
     pub stop: Arc<AtomicBool>,

@@ -93,7 +93,6 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds.
 type Times = Histogram<u64>;
 
 /// The longest time that is told from longer ones.
@@ -154,7 +153,6 @@ struct Logins<'a> {
     is_over: AtomicBool,
 }
 
-/// What they took.
 struct Taken {
     seconds: f64,
     times: Times,

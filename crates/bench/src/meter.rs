@@ -74,7 +74,6 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Documents that the server took.
     pub documents: u64,
-    /// Documents over time.
     pub timeline: Timeline,
     /// Latencies of all batches.
     pub latencies: Latencies,
@@ -193,7 +192,6 @@ impl Meter {
         self.state().error.take()
     }
 
-    /// Stops the clock.
     #[must_use]
     pub fn end(self) -> Outcome {
         let elapsed = self.elapsed();
@@ -230,7 +228,6 @@ pub struct Percentiles {
     pub p99_ms: f64,
     /// 999 of 1000 were faster.
     pub p999_ms: f64,
-    /// The slowest.
     pub max_ms: f64,
 }
 

@@ -12,11 +12,9 @@ use frond_client::Result;
 
 /// A load that is looked at. Its meter counts from one look to the next, also over several turns.
 pub struct Sampler<'a> {
-    /// The run.
     pub run: &'a Run,
     /// How the trace calls it.
     pub name: &'a str,
-    /// The server's name.
     pub label: &'a str,
     /// Asks the server how it is.
     pub watcher: &'a mut dyn Session,

@@ -37,7 +37,6 @@ impl Error {
         Self { kind, offset }
     }
 
-    /// What is wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -28,7 +28,6 @@ impl Encryption {
         }
     }
 
-    /// The options.
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.options

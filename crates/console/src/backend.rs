@@ -11,7 +11,6 @@ use crate::http::Ends;
 pub trait Backend: Send + Sync + 'static {
     /// A user who has logged in, for further connections.
     type User: Clone + Send + Sync + 'static;
-    /// A connection.
     type Link: Link<User = Self::User>;
 
     /// Whether commands need a user who has logged in.

@@ -10,11 +10,9 @@ use crate::backend::{Broken, Link};
 
 /// A name and a password.
 pub struct Login {
-    /// The user.
     pub user: String,
     /// The database that has the user.
     pub db: String,
-    /// The password.
     pub password: Zeroizing<String>,
 }
 

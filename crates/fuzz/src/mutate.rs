@@ -34,7 +34,6 @@ impl Mutator {
         }
     }
 
-    /// A new input.
     pub fn input(&mut self) -> Vec<u8> {
         let pick = self.random.random_range(0..self.inputs.len().max(1));
         let mut input = self.inputs.get(pick).cloned().unwrap_or_default();

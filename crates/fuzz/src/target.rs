@@ -7,7 +7,6 @@ use crate::panics;
 /// How the inputs of a target are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Any bytes.
     Bytes,
     /// A value in extended JSON.
     Json,
@@ -15,7 +14,6 @@ pub enum Format {
 
 /// Something that takes any bytes.
 pub struct Target {
-    /// Its name.
     pub name: &'static str,
     /// A description of the code that it tests.
     pub about: &'static str,

@@ -45,7 +45,7 @@ pub enum Placement {
     Workers(WorkerProgram),
 }
 
-/// Runs JavaScript.
+/// Runs functions in the engines of this process, or in workers.
 #[derive(Clone)]
 pub struct JavaScript {
     shared: Arc<Shared>,

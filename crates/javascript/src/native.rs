@@ -29,7 +29,6 @@ pub struct Emitting {
 }
 
 impl Emitting {
-    /// Nothing so far.
     pub fn new(sink: Sink) -> Emitting {
         Emitting { sink, bytes: 0 }
     }

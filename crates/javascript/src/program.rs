@@ -20,7 +20,6 @@ use crate::values::read::{self, Bytes};
 use crate::values::write::{Error, Writer};
 use crate::values::{Document, Types};
 
-/// A function.
 pub struct Program {
     code: Code,
     /// Whether the code may use the variable `obj`.

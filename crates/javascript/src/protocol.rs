@@ -11,7 +11,6 @@ use frond_bson::Doc;
 /// Bytes before the body of a message.
 const HEADER_BYTES: usize = 5;
 
-/// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Memory for messages that is kept from one to the next.

@@ -51,7 +51,6 @@ pub trait Supervisor: Sync {
 }
 
 thread_local! {
-    /// Bytes reserved.
     static HELD: Cell<usize> = const { Cell::new(0) };
     /// Bytes that may be reserved without asking the shared memory.
     static GRANTED: Cell<usize> = const { Cell::new(FREE_BYTES) };

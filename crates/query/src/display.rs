@@ -13,7 +13,6 @@ pub(crate) fn element(name: &str, value: &Value<'_>) -> String {
     out
 }
 
-/// A value.
 pub(crate) fn value(value: &Value<'_>) -> String {
     let mut out = String::new();
     write_value(&mut out, value);

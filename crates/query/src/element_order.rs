@@ -7,7 +7,6 @@ use crate::bounds;
 use frond_bson::{Collator, Doc, Value};
 use std::cmp::Ordering;
 
-/// A parsed order.
 #[derive(Debug)]
 pub(crate) enum ElementOrder {
     Whole { descending: bool },
@@ -26,7 +25,6 @@ pub(crate) enum OrderFault {
 }
 
 impl OrderFault {
-    /// MongoDB's message.
     pub(crate) fn message(self) -> String {
         match self {
             OrderFault::Fields(message) => message,

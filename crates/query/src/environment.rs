@@ -13,7 +13,6 @@ pub struct Environment<'a> {
     pub now_ms: i64,
     /// `$$CLUSTER_TIME`; `None` on a server that is no member of a replica set.
     pub cluster_time: Option<Timestamp>,
-    /// How strings compare.
     pub collator: &'a Collator,
     /// Makes the functions of `$where`, `$function` and `$accumulator`.
     pub scripts: &'static dyn ScriptHost,

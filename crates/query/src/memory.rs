@@ -23,14 +23,12 @@ pub trait MemoryShare: Send {
     /// Takes more, whatever is left.
     fn grow(&mut self, bytes: usize);
 
-    /// Gives some back.
     fn shrink(&mut self, bytes: usize);
 }
 
 /// Whether what a stage holds is within its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It is.
     Fits,
     /// It is beyond the limit of the stage.
     OverLimit,
@@ -69,7 +67,6 @@ impl Held {
         }
     }
 
-    /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -113,7 +110,6 @@ impl Held {
         }
     }
 
-    /// Counts fewer bytes.
     #[inline]
     pub fn remove(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);

@@ -130,7 +130,6 @@ impl Number {
         }
     }
 
-    /// The nearest double.
     pub(crate) fn to_f64(self) -> f64 {
         match self {
             Int32(v) => f64::from(v),

@@ -92,7 +92,6 @@ impl SortSpec {
         }
     }
 
-    /// How strings compare.
     pub fn collator(&self) -> &Collator {
         &self.collator
     }

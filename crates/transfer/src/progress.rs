@@ -52,7 +52,6 @@ impl Progress {
         }
     }
 
-    /// Counts documents.
     pub fn add(&self, documents: u64) {
         self.bar.inc(documents);
         if !self.lines {

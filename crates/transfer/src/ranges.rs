@@ -113,7 +113,6 @@ impl Range {
         }
     }
 
-    /// Reads it again.
     pub fn from_doc(stored: &Doc) -> Option<Range> {
         match stored.get_str("kind")? {
             "all" => Some(Range::All),
@@ -140,7 +139,6 @@ pub fn push_opaque(out: &mut DocBuf, name: &str, value: &Value<'_>) {
     );
 }
 
-/// Reads it again.
 pub fn opaque(stored: &Doc, name: &str) -> Option<OwnedValue> {
     let wrapped = Doc::validate(stored.get_binary(name)?).ok()?;
     Some(wrapped.get("v")?.to_owned())

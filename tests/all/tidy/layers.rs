@@ -10,7 +10,6 @@ pub type Sources<'a> = BTreeMap<&'a str, &'a str>;
 pub struct Arrow {
     pub from: String,
     pub to: String,
-    /// File and line.
     pub place: String,
 }
 
@@ -101,13 +100,13 @@ fn depth(path: &str) -> usize {
 }
 
 /// Whether a file holds tests only.
-fn is_test(path: &str) -> bool {
+pub fn is_test(path: &str) -> bool {
     let mut parts = path.split('/');
     parts.any(|part| matches!(part, "tests" | "tests.rs" | "testing" | "testing.rs"))
 }
 
 /// The text without comments, line by line.
-fn without_comments(text: &str) -> String {
+pub fn without_comments(text: &str) -> String {
     let lines = text.lines().map(|line| match line.find("//") {
         // `https://` in a text is no comment, and no path either.
         Some(at) => line.get(..at).unwrap_or_default(),
@@ -118,7 +117,7 @@ fn without_comments(text: &str) -> String {
 
 /// The text without what is compiled for tests only: modules and items behind `#[cfg(test)]`, each up to the brace at
 /// the beginning of a line, or the semicolon, that ends it.
-fn without_tests(code: &str) -> String {
+pub fn without_tests(code: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut in_test = false;
     for line in code.lines() {

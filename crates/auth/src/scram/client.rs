@@ -101,7 +101,6 @@ impl ClientPassword {
     }
 }
 
-/// Without the password.
 impl std::fmt::Debug for ClientPassword {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientPassword")

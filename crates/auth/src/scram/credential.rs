@@ -160,7 +160,6 @@ impl Credential {
         out
     }
 
-    /// Its mechanism.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
     }
@@ -170,13 +169,11 @@ impl Credential {
         self.iterations
     }
 
-    /// Its salt.
     pub fn salt(&self) -> &[u8] {
         &self.salt
     }
 }
 
-/// Without the keys.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential")

@@ -90,7 +90,6 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Derives them.
     pub fn of(mechanism: Mechanism, salted_password: &[u8]) -> Keys {
         let client = mechanism.hmac(salted_password, b"Client Key");
         Keys {

@@ -56,7 +56,6 @@ impl ServerConversation {
         (conversation, reply)
     }
 
-    /// Its mechanism.
     pub fn mechanism(&self) -> Mechanism {
         self.credential.mechanism
     }

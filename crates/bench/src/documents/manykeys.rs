@@ -64,7 +64,6 @@ pub enum Purpose {
     Value,
     /// The keys of an update.
     Keys,
-    /// Orders and samples.
     Order,
     /// Which documents are read.
     Reads,
@@ -107,9 +106,7 @@ pub struct Group {
 
 /// The documents of one schema and seed.
 pub struct Documents {
-    /// Plain or bucketed.
     pub schema: Schema,
-    /// The seed.
     pub seed: u64,
     /// Names of the keys.
     pub names: Vec<String>,
@@ -131,7 +128,6 @@ struct Places {
     guid: usize,
     timeslice: [usize; 5],
     random: usize,
-    /// By key.
     values: Vec<usize>,
     events: usize,
 }

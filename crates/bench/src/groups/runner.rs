@@ -60,7 +60,6 @@ fn groups(sums: Sums) -> Groups {
 /// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
     /// Documents that went in.
     pub documents: u64,

@@ -55,7 +55,6 @@ pub struct Target {
 pub struct Run {
     /// The targets in the order of the command line. Ratios are relative to the first.
     pub targets: Vec<Target>,
-    /// The settings.
     pub options: CommonOptions,
     /// Set when the user asked to stop.
     pub stop: Arc<AtomicBool>,
@@ -245,12 +244,10 @@ impl Target {
         self.server.description.null
     }
 
-    /// Opens a connection.
     pub fn connect(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Session>> {
         self.system.connect(stop)
     }
 
-    /// Opens several.
     pub fn connect_all(
         &self,
         count: usize,

@@ -39,7 +39,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Documents a second.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         let seconds = self.elapsed.as_secs_f64();
@@ -50,7 +49,6 @@ impl Batch {
 /// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
     /// Whether inserts were acknowledged.
     pub acknowledged: bool,

@@ -74,7 +74,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// Documents to insert.
     #[must_use]
     pub fn documents(&self) -> u64 {
         let original = match self.elements {

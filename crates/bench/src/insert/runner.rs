@@ -29,7 +29,6 @@ pub struct InsertRunner<'a> {
     work: &'a Work,
     source: &'a Generator,
     collection: Collection,
-    /// Samples and counts.
     watcher: Box<dyn Session>,
     workers: Vec<Worker>,
     meter: Meter,
@@ -56,13 +55,9 @@ struct Worker {
 
 /// The results of a target.
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
-    /// Documents, times, latencies.
     pub outcome: Outcome,
-    /// Finds beside them.
     pub finds: Outcome,
-    /// The trace.
     pub rows: Vec<Row>,
     /// What the collection takes.
     pub sizes: Sizes,

@@ -114,7 +114,6 @@ pub enum WriteConcerns {
 /// How many documents are compared at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Every one.
     All,
     /// So many, picked at random.
     Some(u64),
@@ -134,7 +133,6 @@ impl std::str::FromStr for Verify {
 }
 
 impl Work {
-    /// Documents to load.
     #[must_use]
     pub fn documents(&self) -> u64 {
         self.documents.unwrap_or_else(|| self.scaled(DOCUMENTS))

@@ -27,7 +27,6 @@ const SPEEDS: u32 = 40;
 
 /// A collection of a run, with its expected documents.
 pub struct Dataset<'a> {
-    /// Where it is.
     pub collection: Collection,
     /// What it was loaded with.
     pub documents: &'a Documents,
@@ -36,7 +35,6 @@ pub struct Dataset<'a> {
 }
 
 impl Dataset<'_> {
-    /// Its schema.
     #[must_use]
     pub fn schema(&self) -> Schema {
         self.documents.schema
@@ -45,15 +43,11 @@ impl Dataset<'_> {
 
 /// The connections to a server, and what all phases share.
 pub struct Phases<'a> {
-    /// The run.
     pub run: &'a Run,
-    /// The settings.
     pub work: &'a Work,
-    /// The server.
     pub target: &'a Target,
     /// Samples, reads and compares.
     pub watcher: Box<dyn Session>,
-    /// Load and update.
     pub workers: Vec<Box<dyn Session>>,
 }
 

@@ -62,7 +62,6 @@ fn number_at(doc: &Doc, path: &[&str]) -> Option<f64> {
 pub struct ServerFacts {
     /// Its own name and version.
     pub name: String,
-    /// It stores nothing.
     pub null: bool,
     /// The version of MongoDB that it says it is, or is compatible with.
     pub version: String,

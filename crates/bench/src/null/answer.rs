@@ -27,7 +27,6 @@ const DISTINCT: usize = 100;
 pub struct Command<'a> {
     /// The database; `None` if the message names none.
     pub database: Option<&'a str>,
-    /// The command's document.
     pub body: &'a Doc,
     /// Document sequences of the message.
     pub sequences: &'a [(&'a str, DocIter<'a>)],
@@ -78,7 +77,6 @@ impl<'s> Answers<'s> {
         }
     }
 
-    /// Appends the answer.
     pub fn answer(&mut self, command: Command<'_>, out: &mut Vec<u8>) {
         let at = out.len();
         self.reply.clear();
@@ -155,7 +153,6 @@ impl<'s> Answers<'s> {
         Ok(())
     }
 
-    /// Counts documents in.
     pub fn inserted(&mut self, database: &str, collection: &str, n: usize) -> Result<(), Failure> {
         let counts = &self.shared.counts;
         if self.counter.add(counts, database, collection, n as u64) {

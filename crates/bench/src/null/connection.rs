@@ -98,7 +98,6 @@ impl<'s> Connection<'s> {
         sent
     }
 
-    /// Takes one message.
     fn message(&mut self, message: &[u8]) -> Result<(), Bad> {
         if Header::parse(message)?.op()? != OpCode::Compressed {
             return self.request(message, None);
@@ -258,7 +257,6 @@ impl<'s> Connection<'s> {
     }
 }
 
-/// Database and collection.
 fn split(namespace: &str) -> Result<(&str, &str), Bad> {
     match namespace.split_once('.') {
         Some((database, collection)) if !database.is_empty() && !collection.is_empty() => {

@@ -69,7 +69,6 @@ impl Failure {
         }
     }
 
-    /// Writes the answer.
     pub fn write(&self, reply: &mut DocBuf) {
         reply.clear();
         reply.push("ok", 0.0);

@@ -135,7 +135,6 @@ impl Batch {
         batch
     }
 
-    /// Appends one element.
     fn push(&self, index: u32, id: i64, out: &mut Vec<u8>) -> Option<usize> {
         out.push(tag::DOCUMENT);
         push_index(out, index);

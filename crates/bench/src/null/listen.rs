@@ -104,12 +104,9 @@ fn remove_left_behind(path: &Path) {
     }
 }
 
-/// What connections share.
 #[derive(Default)]
 pub struct Shared {
-    /// Documents by collection.
     pub counts: Counts,
-    /// Answers to finds.
     pub prepared: Prepared,
     stop: AtomicBool,
     connections: Mutex<HashMap<i32, Arc<Socket>>>,
@@ -149,7 +146,6 @@ pub fn start(address: &Address) -> Result<NullServer> {
 }
 
 impl NullServer {
-    /// Where it listens.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address

@@ -45,7 +45,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Where to listen.
     fn address(&self) -> Result<Address> {
         if self.bind.contains('/') {
             return Ok(Address::Unix(PathBuf::from(&self.bind)));

@@ -15,7 +15,6 @@ pub struct Traces<'a> {
     pub title: String,
     /// What is counted, such as "documents".
     pub unit: &'static str,
-    /// The servers.
     pub columns: &'a Columns,
     /// The rows of each server.
     pub rows: Vec<&'a [Row]>,

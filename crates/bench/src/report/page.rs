@@ -81,7 +81,6 @@ impl Table {
         out
     }
 
-    /// As HTML.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut out = format!(
@@ -124,7 +123,6 @@ pub fn open_section(id: &str, title: &str, about: &str) -> String {
     out
 }
 
-/// A list.
 #[must_use]
 pub fn list(items: &[String]) -> String {
     let mut out = String::from("<ul>\n");
@@ -134,7 +132,6 @@ pub fn list(items: &[String]) -> String {
     out + "</ul>\n"
 }
 
-/// A chart.
 #[must_use]
 pub fn figure(svg: &str) -> String {
     format!("<figure>{svg}</figure>\n")

@@ -21,7 +21,6 @@ const COLORS: [RGBColor; 6] = [
 
 /// The first of two strong colours.
 pub const FIRST: RGBColor = RGBColor(16, 88, 148);
-/// The second one.
 pub const SECOND: RGBColor = RGBColor(196, 92, 22);
 const TEXT: RGBColor = RGBColor(60, 60, 60);
 
@@ -38,14 +37,11 @@ pub fn pale(color: RGBColor) -> RGBColor {
     RGBColor(mix(color.0), mix(color.1), mix(color.2))
 }
 
-/// A curve.
 #[derive(Clone)]
 pub struct Curve {
     /// Its name in the legend.
     pub name: String,
-    /// Its colour.
     pub color: RGBColor,
-    /// Its width.
     pub width: u32,
     /// Drawn dashed, over the axis on the right: a null server, which may be far above the others.
     pub dashed: bool,
@@ -56,7 +52,6 @@ pub struct Curve {
 /// Curves over one axis.
 #[derive(Clone)]
 pub struct Panel {
-    /// Height in pixels.
     pub height: u32,
     /// What stands above it.
     pub title: String,
@@ -69,7 +64,6 @@ pub struct Panel {
 /// The scale of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Axis {
-    /// Linear.
     #[default]
     Linear,
     /// Logarithmic to the base 2: positions are exponents, so 3 is 8.

@@ -7,7 +7,6 @@ use crate::format::{show, show_ratio, show_with_unit};
 /// Which values of a figure are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// A rate.
     Higher,
     /// A time or a size.
     Lower,
@@ -18,7 +17,6 @@ pub enum Better {
 /// A number that each server has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is.
     pub name: String,
     /// Its unit, such as "documents/s"; may be empty.
     pub unit: &'static str,
@@ -29,7 +27,6 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A rate.
     #[must_use]
     pub fn higher(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Figure {
         Figure {
@@ -110,7 +107,6 @@ impl Figure {
 /// A drawing: panels over one axis.
 #[derive(Clone)]
 pub struct Chart {
-    /// The panels.
     pub panels: Vec<Panel>,
     /// The axis ends here.
     pub x_max: f64,
@@ -125,11 +121,9 @@ pub struct Chart {
 pub struct Section {
     /// Name on the command line.
     pub workload: &'static str,
-    /// Its heading.
     pub title: String,
     /// What it does, in a sentence or two.
     pub about: String,
-    /// Settings by name.
     pub settings: Vec<(&'static str, String)>,
     /// How it ended, by server.
     pub endings: Vec<String>,
@@ -139,16 +133,13 @@ pub struct Section {
     pub headline: String,
     /// Further figures, for programs: people see them in tables.
     pub details: Vec<Figure>,
-    /// More detail.
     pub tables: Vec<Table>,
-    /// Drawings.
     pub charts: Vec<Chart>,
 }
 
 /// The servers, as the columns of tables.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    /// Their names.
     pub labels: Vec<String>,
     /// Whether each is a null server.
     pub nulls: Vec<bool>,
@@ -218,7 +209,6 @@ impl Columns {
 }
 
 impl Section {
-    /// An empty one.
     #[must_use]
     pub fn new(
         workload: &'static str,

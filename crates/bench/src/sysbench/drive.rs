@@ -20,7 +20,6 @@ pub struct Slice<'a> {
     pub dataset: &'a Dataset,
     /// Where they are counted.
     pub tally: &'a Tally,
-    /// How long.
     pub time: Duration,
     /// Random numbers are those of this seed …
     pub seed: u64,

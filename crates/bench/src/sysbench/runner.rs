@@ -29,7 +29,6 @@ const INDEX: Index = Index {
 /// A part of the work, done in one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Makes the collections.
     Create,
     /// Loads some of them, from this one on.
     Load(usize),
@@ -75,7 +74,6 @@ pub struct Size {
     pub sizes: Sizes,
 }
 
-/// A load.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The compression that was asked for.
@@ -84,27 +82,21 @@ pub struct Loaded {
     pub documents: u64,
     /// How long it took.
     pub elapsed: Duration,
-    /// Latencies of inserts.
     pub latency: Percentiles,
 }
 
-/// A thread level.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// The compression that was asked for.
     pub compression: Option<Compression>,
-    /// Threads.
     pub threads: u16,
-    /// What they did.
     pub level: Level,
 }
 
 /// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
-    /// Loads, by compression.
     pub loads: Vec<Loaded>,
     /// Thread levels, by compression.
     pub levels: Vec<Ran>,
@@ -131,7 +123,6 @@ pub struct SysbenchRunner<'a> {
     compression: Option<Compression>,
     /// Of load and transactions.
     own_time: Duration,
-    /// Of transactions.
     run_time: Duration,
     /// `run_time` when the progress bar started.
     shown_from: Duration,

@@ -62,11 +62,8 @@ pub fn of(run: &Run, work: &Work, results: &[Results]) -> Section {
 
 /// The data of the section.
 pub(super) struct SectionBuilder<'a> {
-    /// The settings.
     pub(super) work: &'a Work,
-    /// By server.
     pub(super) results: &'a [Results],
-    /// The servers.
     pub(super) columns: &'a Columns,
 }
 

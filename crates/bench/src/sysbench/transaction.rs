@@ -45,7 +45,6 @@ pub struct Races {
 }
 
 impl Races {
-    /// As (what, count).
     #[must_use]
     pub fn pairs(&self) -> [(&'static str, u64); 5] {
         [
@@ -66,7 +65,6 @@ impl Races {
         self.inserts += other.inserts;
     }
 
-    /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.pairs().iter().map(|(_, count)| count).sum()
@@ -76,7 +74,6 @@ impl Races {
 /// How long a transaction and its operations took, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
-    /// In their order.
     pub operations: [(Kind, u64); OPERATIONS],
     /// From the first byte sent to the last one received.
     pub whole: u64,
@@ -84,7 +81,6 @@ pub struct Timings {
     pub races: Races,
 }
 
-/// One thread's state.
 pub struct Worker<'a> {
     dataset: &'a Dataset,
     random: SplitMix64,
@@ -104,7 +100,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs a transaction.
     pub fn transaction<T: Transactions + ?Sized>(&mut self, session: &mut T) -> Result<Timings> {
         let dataset = self.dataset;
         let chosen = self.random.below(dataset.collections.len() as u64) as usize;

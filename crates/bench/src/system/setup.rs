@@ -42,10 +42,8 @@ impl Compression {
     }
 }
 
-/// An ascending index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// Its fields.
     pub fields: &'static [&'static str],
     /// Each element of an array in its field makes an entry.
     pub multikey: bool,
@@ -63,7 +61,6 @@ pub struct Definition {
 /// The sizes of a collection. `None` where the system does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sizes {
-    /// Documents in it.
     pub documents: Option<u64>,
     /// Bytes of its documents, not compressed.
     pub logical_bytes: Option<u64>,

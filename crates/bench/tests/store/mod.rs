@@ -48,7 +48,6 @@ pub struct Version {
 #[derive(Default)]
 pub struct State {
     pub collections: BTreeMap<String, Vec<DocBuf>>,
-    /// (collection, description)
     pub indexes: Vec<(String, DocBuf)>,
     /// `create` commands.
     pub creates: Vec<DocBuf>,

@@ -10,16 +10,13 @@ use super::{
     COEFFICIENT_MAX, Class, DIGITS_MAX, Decimal128, EXPONENT_MAX, Parts, SIGN, digit_count,
 };
 
-/// How to round.
+/// Rounding modes of IEEE 754.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     /// To the nearest; ties to even.
     HalfEven,
-    /// Toward zero.
     TowardZero,
-    /// Toward minus infinity.
     Floor,
-    /// Toward plus infinity.
     Ceiling,
 }
 
@@ -254,7 +251,6 @@ fn drop_digits(n: u128, drop: u32, negative: bool, rounding: Rounding) -> u128 {
 }
 
 impl Decimal128 {
-    /// The magnitude.
     pub fn abs(self) -> Decimal128 {
         Decimal128::from_bits(self.bits() & !SIGN)
     }

@@ -23,7 +23,6 @@ pub use type_bits::{TypeBits, TypeBitsReader};
 /// The order in which a field is encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// Least first.
     #[default]
     Ascending,
     /// Greatest first: all bytes inverted.

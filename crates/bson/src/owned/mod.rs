@@ -53,7 +53,6 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
-    /// Borrows the value.
     #[inline]
     pub fn as_value(&self) -> Value<'_> {
         match self {
@@ -106,7 +105,6 @@ impl OwnedValue {
 }
 
 impl Value<'_> {
-    /// An owned copy.
     pub fn to_owned(&self) -> OwnedValue {
         OwnedValue::from(*self)
     }

@@ -30,9 +30,7 @@ pub enum Kind {
 /// A figure of each sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Its name.
     pub name: &'static str,
-    /// Its kind.
     pub kind: Kind,
 }
 
@@ -94,7 +92,6 @@ impl History {
         }
     }
 
-    /// The newest sample.
     pub fn newest(&self) -> Option<Sample> {
         self.recent.lock().back().cloned()
     }

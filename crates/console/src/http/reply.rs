@@ -12,7 +12,6 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::places::Busy;
 
-/// A reply.
 pub type Reply = Response<Body>;
 
 /// The body of a reply: bytes in memory.

@@ -36,7 +36,6 @@ impl<'js> Trace<'js> for Document<'js> {
 }
 
 impl<'js> Document<'js> {
-    /// A document.
     pub fn whole(bytes: Bytes) -> Document<'js> {
         let len = bytes.len();
         Document::part(bytes, 0, len)

@@ -45,7 +45,6 @@ impl Hasher for Number {
 }
 
 impl<'js> Names<'js> {
-    /// No names yet.
     pub fn new() -> Names<'js> {
         let mut slots = Vec::new();
         slots.resize_with(SLOTS, || None);

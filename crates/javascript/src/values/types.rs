@@ -77,7 +77,6 @@ impl<'js> Types<'js> {
         self.date.construct((milliseconds as f64,))
     }
 
-    /// A regular expression.
     pub fn new_reg_exp(&self, pattern: &str, options: &str) -> Result<Value<'js>> {
         let flags: String = options.chars().filter(|c| "ims".contains(*c)).collect();
         self.reg_exp.construct((pattern, flags))

@@ -60,7 +60,6 @@ impl<'js> Writer<'js> {
         })
     }
 
-    /// A value.
     pub fn value(&self, value: Value<'js>) -> Result<OwnedValue> {
         if let Some(number) = value.as_number() {
             return Ok(OwnedValue::Double(number));

@@ -25,7 +25,6 @@ pub(super) const OPERATORS: &[Operator] = &[
     },
 ];
 
-/// Which documents count.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) sort: std::sync::Arc<SortSpec>,

@@ -144,9 +144,7 @@ pub struct ExecContext<E> {
     pub memory: Option<Arc<dyn SharedMemory>>,
     /// Where stages write what they may not hold; `None` if they may not write.
     pub space: Option<Arc<dyn SpillSpace>>,
-    /// What was written.
     pub spilled: Arc<Spilled>,
-    /// Other collections.
     pub host: Arc<dyn Host<E>>,
 }
 

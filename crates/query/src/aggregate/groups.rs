@@ -71,7 +71,6 @@ impl Group {
 /// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Input {
-    /// A constant.
     Constant,
     /// The field with this number of [`Simple::names`].
     Field(usize),
@@ -172,7 +171,6 @@ pub struct GroupParts {
 }
 
 impl GroupParts {
-    /// Empty groups.
     pub fn begin(&self) -> Groups {
         Groups::new(self.stage.clone(), self.budget.clone(), self.now_ms)
     }

@@ -38,7 +38,6 @@ pub const MAX_STAGES: usize = 1000;
 /// Pipelines inside pipelines are followed this deep, as in MongoDB.
 const MAX_NESTED_PIPELINES: usize = 20;
 
-/// A parsed pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     stages: Vec<Stage>,

@@ -12,7 +12,6 @@ use frond_error::{Error, Result};
 pub(crate) enum Node {
     /// An optional argument that was not given.
     Absent,
-    /// A literal.
     Constant(OwnedValue),
     /// `$$NOW`.
     Now,

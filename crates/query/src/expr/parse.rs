@@ -373,7 +373,6 @@ fn named_codes(operator: &str) -> NamedCodes {
     }
 }
 
-/// A named argument.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) name: &'static str,

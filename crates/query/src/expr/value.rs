@@ -12,7 +12,6 @@ pub enum Val<'a> {
     Missing,
     /// A scalar, or a part of the document, the expression or a variable.
     Ref(Value<'a>),
-    /// A computed value.
     Owned(OwnedValue),
 }
 
@@ -23,7 +22,6 @@ impl From<Number> for Val<'_> {
 }
 
 impl<'a> Val<'a> {
-    /// The null value.
     pub(crate) const NULL: Val<'static> = Val::Ref(Value::Null);
 
     /// The value, or `None` if it is missing.

@@ -4,7 +4,6 @@ use frond_error::{Error, Result};
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
-/// A time zone.
 #[derive(Clone, Debug)]
 pub(crate) enum Zone {
     /// A fixed offset from UTC in milliseconds.

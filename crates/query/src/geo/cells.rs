@@ -30,9 +30,7 @@ pub const LEVEL_MAX: u8 = 30;
 /// The levels of cells that an index uses: `coarsestIndexedLevel` and `finestIndexedLevel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// The largest cells.
     pub coarsest: u8,
-    /// The smallest cells.
     pub finest: u8,
 }
 

@@ -5,9 +5,7 @@ use std::cmp::Ordering;
 /// A point in the plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlatPoint {
-    /// The first number.
     pub x: f64,
-    /// The second number.
     pub y: f64,
 }
 

@@ -23,7 +23,6 @@ pub struct Near {
     geojson: bool,
     /// The least distance, in the unit of [`Near::distance`].
     min: f64,
-    /// The greatest distance.
     max: f64,
 }
 

@@ -18,7 +18,6 @@ pub enum Predicate {
     Intersects,
 }
 
-/// An area.
 #[derive(Clone, Debug)]
 pub(crate) enum Region {
     /// `$geometry`.
@@ -93,7 +92,6 @@ impl GeoQuery {
         self.region.is_spherical()
     }
 
-    /// The predicate.
     pub fn predicate(&self) -> Predicate {
         self.predicate
     }

@@ -48,7 +48,6 @@ pub enum Expr {
     And(Vec<Expr>),
     /// At least one holds.
     Or(Vec<Expr>),
-    /// None holds.
     Nor(Vec<Expr>),
     /// The condition does not hold: `$not`, `$ne`, `$nin`, `$exists: false`.
     Not(Box<Expr>),
@@ -80,7 +79,6 @@ pub enum Text {
 pub struct Leaf {
     /// The path. In the value form of `$elemMatch` it is empty: the condition is on the element.
     pub path: Path,
-    /// The condition.
     pub op: Op,
 }
 

@@ -58,7 +58,6 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A compiled pattern.
 #[derive(Clone)]
 pub(super) struct Engine(Arc<Program>);
 

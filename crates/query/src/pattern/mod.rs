@@ -42,7 +42,6 @@ enum Search {
 /// The text that every string matched by a pattern starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// The text.
     pub text: String,
     /// Whether every string with this prefix matches, so that index bounds alone decide.
     pub exact: bool,

@@ -25,7 +25,6 @@ use frond_error::Result;
 use node::{Node, Rule};
 use parse::{Dialect, Parser};
 
-/// A parsed projection.
 #[derive(Clone, Debug)]
 pub struct Projection {
     kind: Kind,
@@ -41,7 +40,6 @@ pub struct Projection {
 enum Kind {
     /// They are left out.
     Inclusion,
-    /// They are kept.
     Exclusion,
 }
 

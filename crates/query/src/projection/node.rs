@@ -13,7 +13,6 @@ const LINEAR_FIELDS_MAX: usize = 8;
 /// What happens to one field.
 #[derive(Clone, Debug)]
 pub(super) enum Rule {
-    /// It is copied.
     Include,
     /// It is left out.
     Exclude,

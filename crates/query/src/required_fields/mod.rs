@@ -37,12 +37,10 @@ pub enum Requirement {
     None,
     /// Of a document its presence and the paths of [`RequiredFields::below`]; of other values everything.
     Part,
-    /// Everything.
     Whole,
 }
 
 impl RequiredFields {
-    /// Nothing is required.
     pub fn none() -> RequiredFields {
         RequiredFields::default()
     }

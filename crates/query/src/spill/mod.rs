@@ -136,7 +136,6 @@ impl Budget {
         }
     }
 
-    /// Counts a spill.
     fn note(&self, bytes: usize) {
         self.spilled.times.fetch_add(1, Ordering::Relaxed);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);

@@ -431,7 +431,6 @@ impl RunReader {
     }
 }
 
-/// Records in order.
 pub struct Sorted<T>(Arc<SharedResult<T>>);
 
 /// Sorted records that go to disk while their reader is idle. The lock is free unless that happens.
@@ -439,7 +438,6 @@ struct SharedResult<T>(Mutex<Inner<T>>);
 
 struct Inner<T> {
     records: Records<T>,
-    /// Records to return.
     left: usize,
     held: Held,
     budget: Budget,

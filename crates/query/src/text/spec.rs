@@ -48,7 +48,6 @@ impl TextVersion {
         }
     }
 
-    /// Its number.
     pub fn number(self) -> i32 {
         match self {
             TextVersion::One => 1,
@@ -87,7 +86,6 @@ impl TextSpec {
         self
     }
 
-    /// The version.
     pub fn version(&self) -> TextVersion {
         self.version
     }

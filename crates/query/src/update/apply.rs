@@ -69,7 +69,6 @@ struct Way<'w> {
 }
 
 impl Way<'_> {
-    /// The whole document.
     const ROOT: &'static Way<'static> = &Way {
         above: None,
         name: "",

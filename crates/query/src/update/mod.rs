@@ -79,7 +79,6 @@ pub struct Applied<'a> {
     pub paths_touched: Touched<'a>,
 }
 
-/// A parsed update.
 #[derive(Debug)]
 pub struct Update {
     kind: Kind,

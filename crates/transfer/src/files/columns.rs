@@ -27,7 +27,6 @@ enum Encoding {
     Hex,
 }
 
-/// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
     /// Its name, with dots.

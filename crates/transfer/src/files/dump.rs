@@ -47,7 +47,6 @@ impl Metadata {
         extjson::to_canonical(&out)
     }
 
-    /// Reads it again.
     pub fn parse(text: &str, name: &str) -> Result<(Metadata, Option<String>)> {
         if text.trim().is_empty() {
             return Ok((Metadata::default(), None));
@@ -99,7 +98,6 @@ fn escape(name: &str) -> String {
     out
 }
 
-/// The name again.
 fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -205,7 +203,6 @@ pub struct Part {
 /// A folder of a dump, or of one of its databases.
 #[derive(Debug, Default)]
 pub struct Folder {
-    /// Collections and views.
     pub parts: Vec<Part>,
     /// The oplog of the time in which the dump was made.
     pub oplog: Option<PathBuf>,

@@ -16,9 +16,7 @@ const BUFFER: usize = 1 << 20;
 
 /// A file that is written. [`Output::finish`] must be called, so that errors at the end are seen.
 pub enum Output {
-    /// As it is.
     Plain(BufWriter<Box<dyn Write>>),
-    /// Compressed.
     Gzip(GzEncoder<BufWriter<Box<dyn Write>>>),
 }
 
@@ -65,7 +63,6 @@ impl Output {
         done.map_err(writing)
     }
 
-    /// Writes bytes.
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.write_all(bytes).map_err(writing)
     }

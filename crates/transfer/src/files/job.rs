@@ -7,13 +7,9 @@ use crate::node::Node;
 use crate::progress::Progress;
 use crate::stop::Signals;
 
-/// An import.
 pub struct Job<'a> {
-    /// The options.
     pub options: &'a ImportOptions,
-    /// Requests to stop.
     pub signals: &'a Signals,
-    /// The server.
     pub node: &'a Node,
     /// How documents are written.
     pub how: How,

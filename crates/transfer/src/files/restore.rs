@@ -31,7 +31,6 @@ const NOT_REPLAYED: &str = "changes from while the dump was made; --oplogReplay 
 /// What came of a dump.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// Documents.
     pub written: Written,
     /// Entries of the oplog that were applied.
     pub replayed: u64,
@@ -96,7 +95,6 @@ impl<'a> Restore<'a> {
         }
     }
 
-    /// A folder.
     pub fn dump(mut self, progress: &Progress) -> Result<Done> {
         let folder = dump::read(&self.job.options.file, self.database)?;
         if self.chooser.takes_whole_databases() {
@@ -258,7 +256,6 @@ impl<'a> Restore<'a> {
         ))
     }
 
-    /// An archive.
     pub fn archive(mut self, progress: &Progress) -> Result<Done> {
         let job = self.job;
         let (mut reader, listed) = archive::Reader::begin(files_of::open(&job.options.file)?)?;

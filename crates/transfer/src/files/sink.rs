@@ -31,7 +31,6 @@ pub struct How {
     pub key: Vec<String>,
     /// End at the first refusal.
     pub stop_on_error: bool,
-    /// Skip validators.
     pub bypass_validation: bool,
 }
 
@@ -45,7 +44,6 @@ struct Batch {
 /// The counts of written documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Documents.
     pub documents: u64,
     /// Documents that the server refused.
     pub refused: u64,

@@ -157,7 +157,6 @@ impl<W: Write> Table<W> {
         })
     }
 
-    /// Writes a row.
     pub fn put(&mut self, document: &Doc) -> Result<()> {
         for field in &self.fields {
             let text = document

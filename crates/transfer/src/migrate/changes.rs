@@ -3,7 +3,6 @@
 use frond_bson::DocBuf;
 use frond_client::Collection;
 
-/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A document is now this one.
@@ -20,9 +19,7 @@ pub enum Change {
     DropDatabase(String),
     /// A collection has another name.
     Rename {
-        /// The old name.
         from: Collection,
-        /// The new one.
         to: Collection,
     },
     /// Users or roles have changed.

@@ -146,7 +146,6 @@ fn read_all(
     }
 }
 
-/// Compares one range.
 fn compare_range(
     source: &mut Client,
     target: &mut Client,
@@ -207,15 +206,11 @@ pub enum Then {
 
 /// Both sides, by several threads.
 pub struct Comparison<'a> {
-    /// The source.
     pub source: &'a Node,
-    /// The target.
     pub target: &'a Node,
     /// The options of the user.
     pub signals: Option<&'a Signals>,
-    /// The progress bars.
     pub progress: &'a Progress,
-    /// Threads.
     pub jobs: usize,
 }
 

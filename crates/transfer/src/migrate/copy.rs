@@ -32,9 +32,7 @@ pub const PAUSE: Duration = Duration::from_secs(1);
 
 /// A collection that is copied.
 pub struct Task {
-    /// The collection.
     pub listed: Listed,
-    /// Its indexes.
     pub indexes: Vec<DocBuf>,
     /// Documents that it has about.
     pub documents: u64,
@@ -49,15 +47,12 @@ struct Job {
 
 /// The state that all threads share.
 pub struct Copier<'a> {
-    /// The source.
     pub source: &'a Node,
-    /// The target.
     pub target: &'a Node,
     /// How far it is.
     pub state: &'a State,
     /// The options of the user.
     pub signals: &'a Signals,
-    /// The progress bars.
     pub progress: &'a Progress,
 }
 
@@ -174,7 +169,6 @@ impl Copier<'_> {
         Ok(state)
     }
 
-    /// Builds the indexes.
     fn finish(&self, target: &mut Client, task: &Task) -> Result<Vec<Refusal>> {
         let collection = &task.listed.collection;
         let refused = schema::create_indexes(target, collection, &task.indexes)?;
@@ -186,7 +180,6 @@ impl Copier<'_> {
     }
 }
 
-/// One thread.
 struct Worker<'a> {
     copier: &'a Copier<'a>,
     connections: Option<(Client, Client)>,

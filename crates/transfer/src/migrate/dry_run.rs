@@ -16,9 +16,7 @@ use crate::users;
 /// How long documents are read to estimate how fast it goes.
 const SAMPLE_TIME: Duration = Duration::from_secs(2);
 
-/// Both servers.
 pub struct Plan<'a> {
-    /// The source.
     pub source: &'a Node,
     /// All that is moved, with its indexes and size.
     pub all: &'a [(Listed, Vec<DocBuf>, Size)],

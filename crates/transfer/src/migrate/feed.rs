@@ -22,9 +22,7 @@ pub enum Position {
     Oplog(Timestamp),
     /// A change stream: its token.
     Stream(DocBuf),
-    /// Comparing in passes.
     Passes,
-    /// Nothing is followed.
     None,
 }
 
@@ -64,7 +62,6 @@ impl Position {
         })
     }
 
-    /// In words.
     pub fn describe(&self) -> &'static str {
         match self {
             Position::Oplog(_) => "the oplog",
@@ -84,7 +81,6 @@ impl Position {
         }
     }
 
-    /// Reads it again.
     pub fn from_doc(stored: &Doc) -> Position {
         match stored.first() {
             Some(("oplog", Value::Timestamp(time))) => Position::Oplog(time),
@@ -173,7 +169,6 @@ fn stream_now(client: &mut Client) -> Result<DocBuf> {
     })
 }
 
-/// An open feed.
 pub struct Feed {
     client: Client,
     cursor: Cursor,

@@ -37,21 +37,17 @@ const TAKEN_LIMIT: Duration = Duration::from_secs(10);
 
 /// The context of following.
 pub struct Follower<'a> {
-    /// The source.
     pub source: &'a Node,
-    /// The target.
     pub target: &'a Node,
     /// How far it is.
     pub state: &'a State,
     /// The options of the user.
     pub signals: &'a Signals,
-    /// Which namespaces.
     pub filter: &'a Filter,
     /// End when the target has caught up.
     pub cutover: bool,
     /// Threads of a pass.
     pub jobs: usize,
-    /// Say nothing.
     pub quiet: bool,
 }
 

@@ -21,20 +21,17 @@ pub enum Phase {
 /// A range and how far it is.
 #[derive(Clone, Debug)]
 pub struct RangeState {
-    /// The range.
     pub range: Range,
     /// The `_id` up to which it is copied.
     pub last: Option<OwnedValue>,
     /// Whether all of it is copied.
     pub done: bool,
-    /// Documents copied.
     pub copied: u64,
 }
 
 /// A collection and how far it is.
 #[derive(Clone, Debug)]
 pub struct CollectionState {
-    /// Its ranges.
     pub ranges: Vec<RangeState>,
     /// Whether its indexes are built, too.
     pub done: bool,

@@ -120,7 +120,6 @@ pub(crate) enum Position {
     Last,
 }
 
-/// One stage operator.
 #[derive(Debug)]
 pub(crate) struct Operator {
     pub(crate) name: &'static str,

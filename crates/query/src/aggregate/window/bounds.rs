@@ -29,7 +29,6 @@ pub(super) enum End<T> {
 }
 
 impl Bounds {
-    /// The whole partition.
     pub(super) const ALL: Bounds = Bounds::Documents {
         lower: End::Unbounded,
         upper: End::Unbounded,

@@ -8,7 +8,6 @@ use crate::expr::{Context, FieldPath, Node, Parser};
 use frond_bson::{Decimal128, Doc, OwnedValue, Value};
 use frond_error::{Error, Result};
 
-/// One window function.
 #[derive(Debug)]
 pub(super) enum Function {
     /// An accumulator of `$group`.

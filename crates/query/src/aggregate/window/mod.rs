@@ -44,7 +44,6 @@ pub(super) struct Order {
     pub(super) ascending: bool,
 }
 
-/// One computed field.
 #[derive(Debug)]
 struct Output {
     function: Function,

@@ -232,7 +232,6 @@ struct Window {
 }
 
 enum State {
-    /// Documents only enter.
     Growing(Box<dyn Accumulator>),
     Sliding(Box<dyn Sliding>),
     Area(Area),

@@ -17,7 +17,6 @@ pub(super) trait Sliding: Send {
     /// Removes the oldest document.
     fn pop(&mut self);
 
-    /// The result.
     fn result(&self) -> OwnedValue;
 }
 
@@ -527,7 +526,6 @@ impl Sliding for Ordered {
     }
 }
 
-/// Numbers in order.
 struct Numbers {
     percentiles: Arc<Percentiles>,
     sorted: Vec<f64>,

@@ -64,7 +64,6 @@ fn to_uuid<'a>(value: Val<'a>) -> Result<Val<'a>> {
 #[derive(Clone, Copy, Debug)]
 struct Target {
     code: u8,
-    /// Of binData.
     subtype: u8,
 }
 

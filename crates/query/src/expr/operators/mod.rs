@@ -42,7 +42,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-/// One expression operator.
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
     pub(crate) arguments: Arguments,
@@ -55,7 +54,6 @@ pub(crate) enum Arguments {
     Count { min: usize, max: usize },
     /// A document of named arguments.
     Named(&'static [Named]),
-    /// A custom form.
     CustomOperator(ParseSpecial),
 }
 
@@ -70,9 +68,7 @@ impl Arguments {
 /// How an operator is evaluated.
 #[derive(Clone, Copy)]
 pub(crate) enum Eval {
-    /// One argument.
     One(for<'a> fn(Val<'a>) -> Result<Val<'a>>),
-    /// Two arguments.
     Two(for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>),
     /// Any number; of a list, those that were given. Named ones that were not given are missing.
     Many(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),

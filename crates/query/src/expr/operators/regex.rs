@@ -46,7 +46,6 @@ enum Mode {
 struct Search {
     name: &'static str,
     mode: Mode,
-    /// Input, regex, options.
     nodes: Vec<Node>,
     /// Compiled once where regex and options are literals.
     pattern: Option<Pattern>,

@@ -28,7 +28,6 @@ pub struct BitTest {
 }
 
 impl BitTest {
-    /// What is tested.
     pub fn kind(&self) -> BitTestKind {
         self.kind
     }

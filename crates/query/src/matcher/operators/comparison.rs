@@ -58,17 +58,14 @@ impl Comparison {
         }
     }
 
-    /// The relation.
     pub fn relation(&self) -> Relation {
         self.relation
     }
 
-    /// The constant.
     pub fn value(&self) -> Value<'_> {
         self.operand.as_value()
     }
 
-    /// How strings compare.
     pub fn collator(&self) -> &Collator {
         &self.collator
     }

@@ -30,7 +30,6 @@ impl InSet {
         &self.patterns
     }
 
-    /// How strings compare.
     pub fn collator(&self) -> &Collator {
         &self.collator
     }

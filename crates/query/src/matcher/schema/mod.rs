@@ -19,7 +19,6 @@ use super::{Comparison, Pattern, TypeSet};
 use crate::characters::code_points;
 use crate::number::Number;
 
-/// A parsed schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
     /// The keywords as written, for explanations.
