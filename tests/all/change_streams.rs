@@ -384,7 +384,7 @@ fn streams_that_wait_use_no_processor_time() {
     }
     wait_until_reading(&server, STREAMS);
     server.wait_until_idle();
-    // All of them are told of a write.
+    // The write wakes every stream.
     insert(&mut writer, 1);
     for stream in &mut streams {
         let (_, _, reply) = stream.client.receive_msg();
@@ -454,7 +454,7 @@ fn old_drivers_tail_the_oplog() {
     assert_eq!(kinds, [Some("i"), Some("d")]);
 }
 
-/// What `rs.printReplicationInfo()` and old checks for an oplog read.
+/// `rs.printReplicationInfo()` and old checks for an oplog read these fields.
 #[test]
 fn shells_find_the_oplog() {
     let directory = tempfile::tempdir().unwrap();

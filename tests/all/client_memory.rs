@@ -1,4 +1,4 @@
-//! What clients make the server hold, in a control group of 512 MiB with default settings.
+//! Memory that clients make the server hold, in a control group of 512 MiB with default settings.
 
 #![allow(clippy::unwrap_used)]
 

@@ -59,7 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the binary may name: it joins the server and the benchmarks.
+/// Crates that the binary may name: it joins the server and the benchmarks.
 const BINARY_ARROWS: &[&str] = &["server", "backup", "bench", "files", "transfer"];
 
 /// Further crates that the binary's own tests may name.

@@ -23,7 +23,7 @@ pub struct Piece {
     pub at: u64,
 }
 
-/// How a moment is restored.
+/// The files and the log that restore a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The backup and its parents, the backup first.

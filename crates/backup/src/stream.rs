@@ -26,7 +26,6 @@ pub struct Request {
     pub begin_only: bool,
 }
 
-/// How a stream begins.
 #[derive(Clone, Debug)]
 pub struct Begin {
     pub store_id: StoreId,

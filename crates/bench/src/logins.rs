@@ -177,7 +177,7 @@ impl<'a> Logins<'a> {
     }
 
     fn log_in(&self) -> Result<Taken> {
-        // Nobody begins before all threads are there.
+        // The gate opens once all threads have started.
         let gate = RwLock::new(());
         thread::scope(|scope| {
             let closed = gate.write();

@@ -13,12 +13,12 @@ use frond_client::Result;
 /// A load that is looked at. Its meter counts from one look to the next, also over several turns.
 pub struct Sampler<'a> {
     pub run: &'a Run,
-    /// How the trace calls it.
+    /// Name of the workload in the trace.
     pub name: &'a str,
     pub label: &'a str,
     /// Asks the server how it is.
     pub watcher: &'a mut dyn Session,
-    /// What the user sees.
+    /// The progress bar that the user sees.
     pub progress: &'a mut Progress,
     /// The server's own time so far.
     pub own_time: Duration,

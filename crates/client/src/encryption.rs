@@ -1,4 +1,4 @@
-//! How connections are encrypted.
+//! TLS of connections.
 
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};

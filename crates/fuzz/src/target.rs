@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::panics;
 
-/// How the inputs of a target are changed.
+/// Structure of the inputs, which decides how they are mutated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Bytes,
@@ -17,7 +17,6 @@ pub struct Target {
     pub name: &'static str,
     /// A description of the code that it tests.
     pub about: &'static str,
-    /// How its inputs are changed.
     pub format: Format,
     /// Inputs that the code makes, besides those of the corpus.
     pub seeds: fn() -> Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Chance: numbers that nobody can tell from random ones by looking, and no more than that.
+//! Pseudo-random numbers: statistically random, but predictable.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,6 @@ use crate::{accumulators, aggregate, expr, matcher, update};
 
 /// One family of names.
 pub struct Family {
-    /// What the names are.
     pub title: &'static str,
     /// Those that work, in order.
     pub names: Vec<&'static str>,

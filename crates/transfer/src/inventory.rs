@@ -196,7 +196,7 @@ fn direction(value: Value<'_>) -> Value<'_> {
     }
 }
 
-/// How much a collection holds. Of a view, or where the server does not say, nothing.
+/// Number of documents and bytes of a collection; nothing for a view, or where the server does not report it.
 pub fn size(client: &mut Client, collection: &Collection) -> Result<Size> {
     let command = doc! { "collStats": collection.name.as_str() };
     let number = |reply: &Doc, name: &str| {

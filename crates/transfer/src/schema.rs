@@ -13,10 +13,10 @@ const NAMESPACE_EXISTS: i32 = 48;
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const INDEX_NOT_FOUND: i32 = 27;
 
-/// MongoDB's code for an index that somebody else is building, such as a migration that was killed.
+/// MongoDB's code for an index that another client is building, such as a migration that was killed.
 const INDEX_BUILD_IN_PROGRESS: i32 = 285;
 
-/// How long to wait before asking again.
+/// Pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Something that the target does not take.

@@ -13,7 +13,7 @@ pub struct Arrow {
     pub place: String,
 }
 
-/// What `crate::NAME` means.
+/// The meaning of `crate::NAME`.
 struct Root {
     /// The module behind each name: the modules themselves, names that the root exports, exported macros.
     modules: BTreeMap<String, String>,

@@ -1,6 +1,6 @@
 //! Looks for conditions that mix `&&` and `||` without parentheses. Clippy's `precedence` knows arithmetic and bits only.
 
-/// What is read of a source at once.
+/// A unit of source text.
 enum Token<'s> {
     /// Code that matters here: an operator, a bracket, a separator, or a word.
     Code(&'s str),
@@ -8,7 +8,7 @@ enum Token<'s> {
     Other(&'s str),
 }
 
-/// How long the string literal is that begins the text; none if it begins with none.
+/// Length of the string literal at the beginning of the text; none if it begins with no literal.
 fn literal_len(text: &str) -> Option<usize> {
     let raw = text.strip_prefix('b').unwrap_or(text);
     let prefix = text.len() - raw.len();

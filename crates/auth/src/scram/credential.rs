@@ -12,7 +12,7 @@ use super::{Mechanism, ScramError};
 use crate::name::UserName;
 use crate::random::random_bytes;
 
-/// The stored SCRAM credential of a password. A server can verify a proof with it, but nobody can log in with it.
+/// The stored SCRAM credential of a password. It suffices to verify a proof, but not to log in.
 #[derive(Clone)]
 pub struct Credential {
     pub(super) mechanism: Mechanism,

@@ -60,7 +60,7 @@ impl Mechanism {
         key
     }
 
-    /// What the key of a user is derived from.
+    /// The password that enters the key derivation.
     ///
     /// # Errors
     /// If SASLprep prohibits the password of SCRAM-SHA-256.

@@ -63,7 +63,7 @@ impl ClientFirst {
                 "mandatory extensions are not supported",
             ));
         }
-        // What follows the nonce are extensions, which may be ignored.
+        // Fields after the nonce are extensions, which may be ignored.
         let mut fields = bare.split(',');
         let user = fields.next().and_then(|field| field.strip_prefix("n="));
         let user = user.and_then(unescape).filter(|user| !user.is_empty());

@@ -63,7 +63,7 @@ pub struct Results {
     pub ending: Ending,
     /// Documents that went in.
     pub documents: u64,
-    /// How long that took.
+    /// Duration of the load.
     pub load: Duration,
     /// The times of each query, in the order of [`Query::ALL`].
     pub times: [Vec<Duration>; 3],

@@ -201,7 +201,7 @@ impl Run {
         }
     }
 
-    /// How reports call the systems.
+    /// Labels of all targets, as reports show them.
     #[must_use]
     pub fn labels(&self) -> Vec<String> {
         self.targets
@@ -232,7 +232,7 @@ impl Target {
         })
     }
 
-    /// How reports call it: its name, with a number if another target has the same.
+    /// The name in reports, with a number if another target has the same one.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.server.label

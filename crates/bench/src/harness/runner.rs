@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use frond_client::{Error, Result};
 
-/// What a runner has left to do after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     More,
@@ -14,7 +13,6 @@ pub enum Turn {
     TimeUp,
 }
 
-/// How a runner ended.
 #[derive(Debug, Default)]
 pub enum Ending {
     /// It has not ended yet.

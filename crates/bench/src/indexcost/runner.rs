@@ -30,11 +30,11 @@ pub struct Batch {
     pub documents: u64,
     /// Until the server had worked on all of them.
     pub elapsed: Duration,
-    /// How long each find took; none in a batch that was cut off.
+    /// Duration of each find; empty in a batch that was cut off.
     pub finds: Vec<Duration>,
     /// Documents that each of them found.
     pub found: u64,
-    /// What the collection takes after it.
+    /// Size of the collection after the batch.
     pub sizes: Sizes,
 }
 

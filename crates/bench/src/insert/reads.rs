@@ -15,7 +15,7 @@ use crate::system::{Find, From, Session};
 /// Documents that a find asks for.
 const LIMIT: u32 = 10;
 
-/// What the reading connections share.
+/// State that the reading connections share.
 pub struct Reads<'a> {
     pub source: &'a Generator,
     pub collection: &'a Collection,

@@ -59,9 +59,9 @@ pub struct Results {
     pub outcome: Outcome,
     pub finds: Outcome,
     pub rows: Vec<Row>,
-    /// What the collection takes.
+    /// Size of the collection.
     pub sizes: Sizes,
-    /// What the server counted before and after.
+    /// Counters of the server before and after.
     pub status: [Status; 2],
 }
 

@@ -28,9 +28,9 @@ const SPEEDS: u32 = 40;
 /// A collection of a run, with its expected documents.
 pub struct Dataset<'a> {
     pub collection: Collection,
-    /// What it was loaded with.
+    /// Generator of the documents that were loaded.
     pub documents: &'a Documents,
-    /// What was done to it.
+    /// Expected state after the updates.
     pub model: Model,
 }
 
@@ -163,7 +163,7 @@ impl Phases<'_> {
         let result = with_each(&mut self.workers, meter, work, |all_done| {
             watch.until(meter, all_done)
         });
-        // What counts is when the last connection was done.
+        // The clock stops when the last connection is done.
         meter.pause();
         progress.finish();
         result

@@ -1,4 +1,4 @@
-//! What `serverStatus`, `buildInfo` and `hostInfo` report.
+//! Reads `serverStatus`, `buildInfo` and `hostInfo`.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_client::{Client, Result};

@@ -32,7 +32,7 @@ pub struct Command<'a> {
     pub sequences: &'a [(&'a str, DocIter<'a>)],
 }
 
-/// What a command is to, once its parts are known to be there.
+/// A command and its target, after its required parts were found.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     name: &'a str,
@@ -40,7 +40,7 @@ struct Target<'a> {
     collection: &'a str,
 }
 
-/// What the last legacy write did, for `getLastError`.
+/// Result of the last legacy write, for `getLastError`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastWrite {
     /// Documents, 0 after an insert.
@@ -49,7 +49,7 @@ pub struct LastWrite {
     pub update: bool,
 }
 
-/// What answering needs from one message to the next.
+/// State of a connection that outlives one message.
 pub struct Answers<'s> {
     shared: &'s Shared,
     connection: i32,
@@ -59,7 +59,7 @@ pub struct Answers<'s> {
     reply: DocBuf,
     /// The result of the last legacy write.
     pub last: LastWrite,
-    /// What the client may compress with.
+    /// Compressors that the client accepts.
     pub compressors: Vec<Compressor>,
 }
 
@@ -233,7 +233,7 @@ impl<'s> Answers<'s> {
         Ok(())
     }
 
-    /// What a legacy find finds, as an array.
+    /// Answers a legacy find with an array of documents.
     pub fn find_legacy(&mut self, query: &Doc, skip: i32, count: i32, projection: &Doc) -> DocBuf {
         // A client wraps the filter when it has something to say beside it.
         let filter = query.get_doc("$query").or_else(|| query.get_doc("query"));

@@ -72,7 +72,7 @@ impl<'s> Connection<'s> {
                     return;
                 }
                 if handled.is_err() {
-                    // What was asked before is answered.
+                    // Earlier requests are answered first.
                     self.flush(socket);
                     return;
                 }

@@ -5,7 +5,6 @@ use std::fmt::Write;
 /// A table with its heading.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What stands above it.
     pub title: String,
     /// The first row names the columns.
     pub rows: Vec<Vec<String>>,

@@ -53,9 +53,8 @@ pub struct Curve {
 #[derive(Clone)]
 pub struct Panel {
     pub height: u32,
-    /// What stands above it.
     pub title: String,
-    /// What its vertical axis counts.
+    /// Unit of the vertical axis.
     pub unit: &'static str,
     /// The curves, drawn in this order.
     pub curves: Vec<Curve>,

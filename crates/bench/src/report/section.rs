@@ -20,7 +20,6 @@ pub struct Figure {
     pub name: String,
     /// Its unit, such as "documents/s"; may be empty.
     pub unit: &'static str,
-    /// How to compare it.
     pub better: Better,
     /// By server. `None` where there is none.
     pub values: Vec<Option<f64>>,
@@ -59,7 +58,7 @@ impl Figure {
         }
     }
 
-    /// How many times better one server is than another one.
+    /// Ratio by which one server is better than another one.
     #[must_use]
     pub fn times_better(&self, server: usize, than: usize) -> Option<f64> {
         let (one, other) = ((*self.values.get(server)?)?, (*self.values.get(than)?)?);
@@ -110,9 +109,9 @@ pub struct Chart {
     pub panels: Vec<Panel>,
     /// The axis ends here.
     pub x_max: f64,
-    /// What the axis counts.
+    /// Unit of the horizontal axis.
     pub x_unit: String,
-    /// What its places mean.
+    /// Scale of the horizontal axis.
     pub axis: Axis,
 }
 
@@ -122,10 +121,10 @@ pub struct Section {
     /// Name on the command line.
     pub workload: &'static str,
     pub title: String,
-    /// What it does, in a sentence or two.
+    /// Description of the workload in a sentence or two.
     pub about: String,
     pub settings: Vec<(&'static str, String)>,
-    /// How it ended, by server.
+    /// The ending of the workload on each server.
     pub endings: Vec<String>,
     /// The servers' numbers, most important first.
     pub figures: Vec<Figure>,

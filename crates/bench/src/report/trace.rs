@@ -12,7 +12,7 @@ use frond_client::Result;
 pub struct Row {
     /// End of the interval, in seconds of this server's own time since the start.
     pub elapsed_s: f64,
-    /// What is done at its end: documents, updates, transactions.
+    /// Documents, updates or transactions done at the end of the interval.
     pub count: u64,
     pub per_s: f64,
     /// Median latency, in milliseconds.

@@ -16,7 +16,7 @@ const STACK_BYTES: usize = 512 * 1024;
 
 /// A slice of a level.
 pub struct Slice<'a> {
-    /// What transactions run over.
+    /// The collections that transactions use.
     pub dataset: &'a Dataset,
     /// Where they are counted.
     pub tally: &'a Tally,
@@ -29,7 +29,7 @@ pub struct Slice<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What the threads of a slice share.
+/// State that the threads of a slice share.
 struct Shared<'a> {
     slice: &'a Slice<'a>,
     started: Instant,

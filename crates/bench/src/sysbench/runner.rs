@@ -63,14 +63,14 @@ fn steps(work: &Work, turns: u32) -> Vec<(usize, Step)> {
     steps
 }
 
-/// What the collections take, all together.
+/// Size of all collections together.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The compression that was asked for.
     pub compression: Option<Compression>,
     /// After the run, or after the load.
     pub after_run: bool,
-    /// What the server says.
+    /// Sizes that the server reports.
     pub sizes: Sizes,
 }
 
@@ -80,7 +80,6 @@ pub struct Loaded {
     pub compression: Option<Compression>,
     /// Documents that went in.
     pub documents: u64,
-    /// How long it took.
     pub elapsed: Duration,
     pub latency: Percentiles,
 }
@@ -331,7 +330,7 @@ impl<'a> SysbenchRunner<'a> {
                 memory: memory.unwrap_or_default(),
             };
             self.run.trace.add(&name, self.target.label(), &row)?;
-            // What is left of an interval when all threads are done says little about speed.
+            // The rest of an interval after all threads are done says little about speed.
             if seconds > self.run.options.report_every / 2.0 {
                 let elapsed_s = (run_before + elapsed).as_secs_f64();
                 self.results.rows.push(Row { elapsed_s, ..row });
@@ -425,7 +424,7 @@ impl Runner for SysbenchRunner<'_> {
         if !self.run.time_left(self.own_time).is_zero() {
             return Ok(Turn::More);
         }
-        // What was run without its last slices still has its sizes.
+        // A run without its last slices still has its sizes.
         if self.tally.is_some() {
             self.step(compression, Step::Ran)?;
         }

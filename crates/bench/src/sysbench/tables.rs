@@ -78,7 +78,6 @@ impl SectionBuilder<'_> {
         })
     }
 
-    /// What the collections take.
     pub(super) fn sizes(&self) -> Table {
         let head = [
             "compression",
@@ -117,7 +116,7 @@ impl SectionBuilder<'_> {
         })
     }
 
-    /// What threads lost to each other, where they did.
+    /// Conflicts between threads, where there were any.
     pub(super) fn losses(&self) -> Table {
         let head = ["compression", "threads", "what found nothing", "times"];
         let title = "Documents that another thread was replacing at the moment";

@@ -31,12 +31,12 @@ pub struct Interval {
 #[derive(Clone, Debug)]
 pub struct Level {
     pub transactions: u64,
-    /// How long a thread was at work, on average.
+    /// Working time of a thread, on average.
     pub elapsed: Duration,
     /// Latencies of each kind, in the order of [`KINDS`].
     pub kinds: [Percentiles; KINDS.len()],
     pub whole: Percentiles,
-    /// What threads lost to each other.
+    /// Conflicts between threads.
     pub races: Races,
 }
 

@@ -71,13 +71,13 @@ impl Races {
     }
 }
 
-/// How long a transaction and its operations took, in microseconds.
+/// Durations of a transaction and its operations, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
     pub operations: [(Kind, u64); OPERATIONS],
     /// From the first byte sent to the last one received.
     pub whole: u64,
-    /// What it lost to other threads.
+    /// Conflicts with other threads.
     pub races: Races,
 }
 
@@ -172,7 +172,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// How many of the one document are missing.
+/// Number of missing documents where one was expected.
 fn one(dataset: &Dataset, kind: Kind, found: u64) -> Result<u64> {
     match dataset.missing_allowed {
         None => Ok(0),
@@ -181,7 +181,7 @@ fn one(dataset: &Dataset, kind: Kind, found: u64) -> Result<u64> {
     }
 }
 
-/// How many documents of a range are missing.
+/// Number of missing documents of a range.
 fn missing(dataset: &Dataset, kind: Kind, expected: u64, found: u64) -> Result<u64> {
     match dataset.missing_allowed {
         None => Ok(0),

@@ -13,7 +13,6 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// How many they are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / self.each.max(1)

@@ -26,7 +26,7 @@ use frond_client::Result;
 
 /// A kind of connection string.
 pub trait Scheme: Sync {
-    /// What it begins with, such as `mongodb://`.
+    /// Prefix of the URI, such as `mongodb://`.
     fn prefix(&self) -> &'static str;
 
     /// Reads a connection string. Nothing is connected yet.

@@ -1,4 +1,4 @@
-//! What a system reports about itself.
+//! Status that a system reports about itself.
 
 /// The memory that a system uses at one moment. `None` where it does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -178,7 +178,7 @@ impl Div for Decimal128 {
 
 fn divide_finite(negative: bool, a: Parts, b: Parts) -> Decimal128 {
     let preferred = i64::from(a.exponent) - i64::from(b.exponent);
-    // So many zeros that the quotient has 36 or 37 digits; with up to 70 digits it fits.
+    // With these zeros the quotient has 36 or 37 digits; with up to 70 digits it fits.
     let zeros = (DIGITS_MAX + 2 + digit_count(b.coefficient) - digit_count(a.coefficient)).max(0);
     let mut quotient = Wide256::new(a.coefficient);
     quotient.multiply_by_power_of_ten(zeros.unsigned_abs());

@@ -116,7 +116,7 @@ impl<R: Rules> Encoder<'_, R> {
         self.body(value, depth);
     }
 
-    /// What follows the first byte.
+    /// Encodes the bytes after the type byte.
     fn body(&mut self, value: &Value<'_>, depth: usize) {
         match *value {
             Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Decimal128(_) => {

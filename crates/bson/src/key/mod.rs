@@ -30,7 +30,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// What the bytes of the ascending encoding are XORed with.
+    /// XOR mask that turns the ascending encoding into this one.
     pub(crate) fn mask(self) -> u8 {
         match self {
             Direction::Ascending => 0,

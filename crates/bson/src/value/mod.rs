@@ -200,7 +200,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How many bytes the value takes in a document, without type byte and name.
+    /// Length of the value in a document, without type byte and name.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         match self {

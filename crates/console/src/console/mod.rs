@@ -39,7 +39,7 @@ const REPLY_BYTES_MAX: usize = 8 << 20;
 /// Time in which the server has to take a command.
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How often sessions are looked at.
+/// Interval at which sessions are checked for expiry.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Why a command does not run.

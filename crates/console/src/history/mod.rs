@@ -85,7 +85,7 @@ impl History {
         drop(recent);
         let mut files = self.files.lock();
         let due = files.last_ms().saturating_add(COARSE_MS);
-        // A clock that was set back begins anew.
+        // After the clock was set back, samples continue at the new time.
         match sample.time_ms >= due || sample.time_ms < files.last_ms() {
             true => files.write(&sample),
             false => Ok(()),

@@ -22,7 +22,7 @@ pub(super) const OPERATORS: &[Operator] = &[
 const BATCH_VALUES_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// How a group begins whose state functions make.
+/// Operators whose group state is kept by JavaScript functions.
 #[derive(Debug)]
 pub(crate) enum Scripted {
     /// `$accumulator`.

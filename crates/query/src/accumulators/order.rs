@@ -29,7 +29,7 @@ pub(super) const OPERATORS: &[Operator] = &[
 pub(crate) struct Order {
     pub(crate) sort: std::sync::Arc<SortSpec>,
     pub(crate) bottom: bool,
-    /// How many; without it the result is no array.
+    /// Number of results to keep; without it the result is a single value instead of an array.
     pub(crate) n: Option<Count>,
 }
 

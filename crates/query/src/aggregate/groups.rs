@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(super) id: Node,
-    /// How the `_id` and the arguments are found, if simply.
+    /// Fast paths for an `_id` and arguments that are plain fields or constants.
     simple: Simple,
     /// Ids that are equal so are one group.
     pub(super) collator: Collator,
@@ -195,7 +195,7 @@ impl Groups {
         }
     }
 
-    /// What makes parts of these groups. `None` if an accumulator needs all documents in their order.
+    /// Builds parts of these groups on other threads. `None` if an accumulator needs all documents in their order.
     pub fn parts(&self) -> Option<GroupParts> {
         let mut fields = self.stage.fields.iter();
         let can_merge = fields.all(|(_, plan)| plan.start.can_merge());
@@ -301,7 +301,7 @@ impl Groups {
     /// From here on documents are sorted by their groups.
     #[cold]
     fn begin_later(&mut self, fit: Fit) -> Result<()> {
-        // What goes to disk loses its metadata.
+        // Spilled documents lose their metadata.
         if self.budget.space.is_none() || !self.stage.meta().is_empty() {
             return Err(self.budget.refused(fit));
         }
@@ -427,7 +427,7 @@ impl Default for FoldedState {
     }
 }
 
-/// Hashes bytes by products that are folded, as wyhash does (Wang Yi). Without the secret numbers nobody can choose values
+/// Hashes bytes by folded products, as wyhash does (Wang Yi). The random seed prevents a client from choosing values
 /// that collide.
 struct Folded {
     hash: u64,

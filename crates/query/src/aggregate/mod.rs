@@ -147,7 +147,6 @@ impl Pipeline {
         })
     }
 
-    /// How the stages compare strings.
     pub fn collator(&self) -> &Collator {
         &self.collator
     }

@@ -7,8 +7,8 @@ use crate::paths::is_reserved;
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-/// How a variable without a value is held among the values of `let`. Nothing else needs this old
-/// type there: drivers no longer send it.
+/// Marks a variable without a value among the values of `let`. No other code uses this deprecated type there: drivers
+/// no longer send it.
 pub(crate) const MISSING: Value<'static> = Value::Undefined;
 
 /// Reads expressions; knows the variables that are bound around the current place.
@@ -33,7 +33,7 @@ impl<'v> Parser<'v> {
         }
     }
 
-    /// How strings compare, for operators and accumulators that compare values.
+    /// Collator of the operators and accumulators that compare values.
     pub(crate) fn collator(&self) -> &'v Collator {
         self.environment.collator
     }

@@ -5,7 +5,7 @@ use crate::number::Number;
 use frond_bson::{ArrayBuf, Decimal128, Doc, DocBuf, OwnedValue, Value};
 use frond_error::Result;
 
-/// What an expression evaluates to.
+/// The result of an expression.
 #[derive(Clone, Debug)]
 pub enum Val<'a> {
     /// Nothing: the field is absent, or `$$REMOVE`.

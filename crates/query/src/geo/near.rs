@@ -26,7 +26,7 @@ pub struct Near {
     max: f64,
 }
 
-/// What was found at a path.
+/// The nearest point at a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Nearest<'a> {
     /// The distance: metres for a GeoJSON point, radians for a legacy pair on the sphere, and the
@@ -96,7 +96,7 @@ impl Near {
         (self.min / unit, (self.max / unit).min(farthest))
     }
 
-    /// How much one radian on the sphere, or one of the plane, is in the distances of results.
+    /// Length of one radian (on the sphere) or one unit (in the plane) in the distances of results.
     pub fn unit(&self) -> f64 {
         if self.geojson {
             EARTH_RADIUS_METRES
@@ -105,7 +105,7 @@ impl Near {
         }
     }
 
-    /// How far the farthest corner of a grid is from the point, in the plane.
+    /// Distance from the point to the farthest corner of a grid, in the plane.
     pub fn distance_to_corner(&self, grid: &Grid) -> f64 {
         let reach = |x: f64| (x - grid.min).abs().max((grid.max - x).abs());
         reach(self.at.x).hypot(reach(self.at.y))

@@ -12,7 +12,7 @@ use super::exact::{Crossing, crossing};
 use super::ring::Ring;
 use super::sphere::{TOLERANCE, arc_distance, arcs_cross, middle, moved};
 
-/// How far beside an arc to look for the side that is inside.
+/// Distance from an arc at which a probe point decides which side is inside.
 const BESIDE: f64 = 1e-8;
 
 /// A shell and its holes.

@@ -22,7 +22,7 @@ pub(crate) struct Ring {
     reference: Reference,
 }
 
-/// What is known to be inside or outside.
+/// A point that is known to be inside or outside.
 #[derive(Clone, Copy, Debug)]
 enum Reference {
     /// Everything farther from the middle than this angle is outside.

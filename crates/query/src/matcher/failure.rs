@@ -17,7 +17,7 @@ use crate::paths::{LeafArrays, Path, walk};
 use crate::raw;
 use frond_error::Result;
 
-/// How many values an explanation lists; MongoDB's limit.
+/// Most values that an explanation lists; MongoDB's limit.
 const MAX_CONSIDERED: usize = 10;
 
 /// An explanation larger than this leaves out values and what was specified; MongoDB's limit.
@@ -428,7 +428,7 @@ const CONSTANT: Reasons = [
     "expression always evaluates to true",
 ];
 
-/// What to say of an operator.
+/// Words that explain an operator.
 struct Kind {
     reasons: Reasons,
     expected: &'static [u8],

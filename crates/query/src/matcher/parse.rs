@@ -22,7 +22,6 @@ pub(crate) struct Context<'e> {
     pub(crate) in_pipeline: bool,
     /// The environment of `$expr`; without it the operator is refused.
     pub(crate) environment: Option<&'e Environment<'e>>,
-    /// How conditions compare strings.
     pub(crate) collator: &'e Collator,
 }
 

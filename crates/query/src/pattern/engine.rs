@@ -182,7 +182,7 @@ impl Program {
     }
 }
 
-/// How the time of a search grows with the text, at most.
+/// Upper bound on the time of a search as a function of the length of the text.
 struct Effort {
     factor: f64,
     /// The loops that can be inside each other, as far as the text shows.

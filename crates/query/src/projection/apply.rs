@@ -21,7 +21,7 @@ pub(super) enum Element<'a> {
 pub(super) struct Run<'a> {
     pub(super) kind: Kind,
     pub(super) element: Element<'a>,
-    /// What expressions are evaluated over.
+    /// Variables and documents that expressions read.
     pub(super) context: Context<'a>,
 }
 

@@ -35,7 +35,7 @@ pub struct Projection {
     now_ms: i64,
 }
 
-/// What happens to the fields that a projection does not name.
+/// Treatment of the fields that a projection does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// They are left out.
@@ -214,7 +214,7 @@ impl Projection {
                             paths.push(path);
                         });
                         if !prefix.is_empty() {
-                            // What it is in may be a document, an array or neither.
+                            // Its parent may be a document, an array or neither.
                             paths.push(path);
                         }
                         !whole

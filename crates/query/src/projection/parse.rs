@@ -42,7 +42,7 @@ pub(super) struct Parser<'e> {
 /// A field of a projection: its name as written, where that starts, and the rules it goes to.
 struct Field<'n, 'a> {
     parent: &'n mut Node,
-    /// How many components lead to the parent.
+    /// Number of components that lead to the parent.
     depth: usize,
     name: &'a str,
 }

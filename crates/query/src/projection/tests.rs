@@ -574,7 +574,7 @@ fn computed_fields_below_arrays() {
             "{a: [{b: {c: 3, d: 3}}, {b: [{c: 3, d: 3}, [{c: 3, d: 3}]]}, {b: {c: 3, d: 3}}]}",
         ),
         ("{'a.b': '$missing'}", "{a: [1, {b: 2}]}", "{a: [{}, {}]}"),
-        // What has no computed field below it is dropped as before.
+        // A field without a computed field below it is dropped as before.
         (
             "{'a.b': 1, d: '$c'}",
             "{a: [1, {b: 2}], c: 3}",

@@ -47,7 +47,7 @@ pub struct Budget {
     pub stage: &'static str,
     /// Bytes that the stage may hold in memory.
     pub bytes_max: usize,
-    /// What it shares with other operations; `None` for no bound but its own.
+    /// Memory budget shared with other operations; `None` if only the own limit counts.
     pub memory: Option<Arc<dyn SharedMemory>>,
     /// Where to spill; `None` if that is not allowed.
     pub space: Option<Arc<dyn SpillSpace>>,

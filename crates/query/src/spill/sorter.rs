@@ -129,7 +129,7 @@ pub struct Sorter<T> {
     runs: Runs,
 }
 
-/// What is in memory: a list, or the first records seen so far, the last of them on top.
+/// Records in memory: a list, or the first records so far as a heap with the last of them on top.
 enum Entries<T> {
     All(Vec<Entry<T>>),
     First(BinaryHeap<Entry<T>>),
@@ -230,7 +230,7 @@ impl<T: Record> Sorter<T> {
         Ok(())
     }
 
-    /// How many runs can be merged at once.
+    /// Number of runs that can be merged at once.
     fn fan_in(&mut self) -> usize {
         let each = BLOCK_BYTES + 2 * self.largest;
         let most = self.budget.bytes_max.max(FAN_IN * BLOCK_BYTES) / each;

@@ -90,7 +90,6 @@ impl TextSpec {
         self.version
     }
 
-    /// How the texts of documents are folded.
     pub(super) fn fold(&self) -> Fold {
         Fold {
             is_of_ascii: self.version != TextVersion::Three,
@@ -243,12 +242,12 @@ impl TextSpec {
     }
 }
 
-/// What is counted of a term within one text.
+/// Statistics of a term within one text.
 #[derive(Default)]
 struct Count {
     count: f64,
     frequency: f64,
-    /// What the next occurrence adds: each counts half of the one before.
+    /// Weight of the next occurrence: each counts half of the one before.
     next: f64,
 }
 

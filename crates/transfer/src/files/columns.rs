@@ -178,7 +178,7 @@ impl Encoding {
     }
 }
 
-/// How rows become documents.
+/// The conversion of rows into documents.
 #[derive(Clone, Debug)]
 pub struct Columns {
     columns: Vec<Column>,

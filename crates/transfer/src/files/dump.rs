@@ -384,7 +384,7 @@ fn name_of(path: &Path, stem: &str, described: &Described) -> Result<String> {
         })
 }
 
-/// MongoDB had the indexes of a database in a collection, which is what tells of them where a dump has no metadata.
+/// Takes the indexes of a dump without metadata from `system.indexes`, the collection in which old servers kept them.
 fn take_old_indexes(parts: &mut Vec<Part>) -> Result<()> {
     let Some(at) = parts
         .iter()

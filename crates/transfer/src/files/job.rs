@@ -1,4 +1,4 @@
-//! What imports of every format need.
+//! State that imports of every format share.
 
 use super::options::ImportOptions;
 use super::sink::{self, How, Sink, Written};
@@ -11,7 +11,7 @@ pub struct Job<'a> {
     pub options: &'a ImportOptions,
     pub signals: &'a Signals,
     pub node: &'a Node,
-    /// How documents are written.
+    /// Options of the writes.
     pub how: How,
 }
 

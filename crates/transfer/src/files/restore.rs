@@ -28,7 +28,7 @@ const ACCOUNT_BYTES_MAX: usize = 256 << 20;
 /// Why the oplog of a dump is left out.
 const NOT_REPLAYED: &str = "changes from while the dump was made; --oplogReplay applies them";
 
-/// What came of a dump.
+/// Result of restoring a dump.
 #[derive(Debug, Default)]
 pub struct Done {
     pub written: Written,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::inventory::in_database;
 use crate::node::Node;
 
-/// How long one wait for changes takes.
+/// Longest single wait for changes.
 const WAIT: Duration = Duration::from_millis(300);
 
 /// The kind of a feed, and the position at which it continues.

@@ -1,4 +1,4 @@
-//! How far a migration is, in documents of the target, so that it goes on after a kill.
+//! Progress of a migration, in documents of the target, so that it continues after a kill.
 
 use frond_bson::{Doc, DocBuf, OwnedValue, doc};
 use frond_client::{BulkOptions, Client, Collection};
@@ -139,7 +139,7 @@ impl State {
         self.put(client, &document, true)
     }
 
-    /// How a collection is divided, and how far its ranges are.
+    /// The ranges of a collection and their progress.
     pub fn read_collection(
         &self,
         client: &mut Client,

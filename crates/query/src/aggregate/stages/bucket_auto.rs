@@ -272,7 +272,7 @@ impl Buckets {
         }
     }
 
-    /// What is shown as the bounds of a bucket with these values.
+    /// The `_id` of a bucket: its bounds as they are shown.
     fn bounds(&mut self, first: OwnedValue, last: OwnedValue) -> (OwnedValue, OwnedValue) {
         let next = self.next.as_ref().map(|(value, _)| value);
         let Some(granularity) = self.stage.granularity else {

@@ -50,7 +50,7 @@ pub(super) fn parse(
     Ok(())
 }
 
-/// What documents are told apart by.
+/// The expression whose value separates partitions.
 fn partition(options: &Options<'_>) -> Result<Option<frond_bson::OwnedValue>> {
     let by = options.optional("partitionBy", Type::Any)?;
     let fields = options.strings("partitionByFields")?;

@@ -332,7 +332,6 @@ impl Lookup {
         self.into.first().map_or("", |name| name)
     }
 
-    /// What is found for a document.
     fn search<E: Fault>(&self, doc: &Doc, context: &ExecContext<E>) -> Result<Source<E>, E> {
         let pipeline = bounds::parsing(|| self.pipeline_for(doc, context.now_ms))?;
         match &self.collection {
@@ -344,7 +343,7 @@ impl Lookup {
         }
     }
 
-    /// What to run over the other collection for one document.
+    /// The pipeline that runs over the other collection for one document.
     fn pipeline_for(&self, doc: &Doc, now_ms: i64) -> Result<Pipeline> {
         let mut pipeline = match self.bindings.is_empty() {
             true => self.pipeline.clone(),

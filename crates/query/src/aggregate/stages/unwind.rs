@@ -203,7 +203,7 @@ impl<E: Fault> DocSource<E> for Unwinding<E> {
                         return Ok(Some(self.stage.indexed(doc, None)));
                     }
                 }
-                // What is no array counts as its only element.
+                // A value that is not an array counts as an array of one element.
                 Some(_) => return Ok(Some(self.stage.indexed(doc, None))),
             }
         }

@@ -69,7 +69,7 @@ impl SetWindowFields {
         Ok(key)
     }
 
-    /// How many bytes of a key are those of the partition.
+    /// Length of the partition's part of a key.
     fn partition_bytes(&self, key: &[u8]) -> usize {
         match &self.partition {
             None => 0,
@@ -426,7 +426,7 @@ impl Window {
             }
             self.low += 1;
         }
-        // What left takes its share with it.
+        // A document that leaves the window releases its share of the memory.
         if held > 0 && !matches!(self.state, State::Growing(_)) {
             self.bytes = self.bytes / held * (self.high - self.low);
         }

@@ -234,7 +234,7 @@ fn comparable(value: &Val<'_>) -> Option<OwnedValue> {
     value.map(|value| value.to_owned())
 }
 
-/// How two numbers vary together, by Welford's method, with decimals where one of the numbers is one.
+/// Covariance by Welford's method, in decimals once one of the numbers is a decimal.
 #[derive(Clone)]
 pub(super) struct Covariance<const SAMPLE: bool> {
     count: i64,
@@ -433,7 +433,7 @@ impl Sliding for Distinct {
 
 /// Values by their rank: the lowest or the highest few.
 struct Ranked {
-    /// How many; without it the result is no array.
+    /// Number of results to keep; without it the result is a single value instead of an array.
     n: Option<usize>,
     highest: bool,
     /// In order of rank in the result, whichever end it is.

@@ -65,7 +65,6 @@ impl Arguments {
     pub(crate) const MANY: usize = usize::MAX;
 }
 
-/// How an operator is evaluated.
 #[derive(Clone, Copy)]
 pub(crate) enum Eval {
     One(for<'a> fn(Val<'a>) -> Result<Val<'a>>),

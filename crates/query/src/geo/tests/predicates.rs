@@ -1,4 +1,4 @@
-//! What lies in what, on the sphere and in the plane.
+//! Containment and intersection, on the sphere and in the plane.
 
 use super::geo;
 use crate::matcher::Filter;

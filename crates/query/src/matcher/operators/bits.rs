@@ -7,7 +7,7 @@ use super::super::{Expr, Op};
 use super::integer;
 use frond_error::{Error, Result};
 
-/// What must be true of the bits at the positions of a mask.
+/// Condition on the bits at the positions of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitTestKind {
     /// All are 1.

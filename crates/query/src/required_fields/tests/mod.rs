@@ -1,4 +1,4 @@
-//! What is needed, as tables; as a property in [`random`].
+//! Required fields, as tables; [`random`] checks them as a property.
 
 #![allow(clippy::unwrap_used)]
 

@@ -17,7 +17,7 @@ pub(super) const MUL: Operator = Operator {
     parse: |argument| parse(argument, &MUL_RULE),
 };
 
-/// What differs between the two.
+/// The differences between `$inc` and `$mul`.
 #[derive(Debug)]
 struct Rule {
     name: &'static str,
