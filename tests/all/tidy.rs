@@ -364,9 +364,7 @@ fn readmes_are_short() {
     for (path, text) in &sources() {
         let most = match path.as_str() {
             "README.md" => FRONT_PAGE_LINES_MAX,
-            path if path.starts_with("crates/") && path.ends_with("/README.md") => {
-                README_LINES_MAX
-            }
+            path if path.starts_with("crates/") && path.ends_with("/README.md") => README_LINES_MAX,
             _ => continue,
         };
         let lines = text.lines().count();
@@ -544,7 +542,9 @@ fn conditions_that_mix_and_with_or_have_parentheses() {
 fn counted(sources: &BTreeMap<String, String>) -> BTreeMap<(String, String), Vec<String>> {
     let mut found: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     let is_ours = |path: &str| {
-        ["crates/", "src/", "tests/"].iter().any(|top| path.starts_with(top))
+        ["crates/", "src/", "tests/"]
+            .iter()
+            .any(|top| path.starts_with(top))
             && path.ends_with(".rs")
             && path != LANGUAGE_FILE
     };
@@ -558,7 +558,10 @@ fn counted(sources: &BTreeMap<String, String>) -> BTreeMap<(String, String), Vec
         let folder = format!("crates/{name}/src/");
         for cycle in cycles::cycles(&sources_below(sources, &folder)) {
             let key = ("file-cycle".to_owned(), (*name).to_owned());
-            found.entry(key).or_default().push(format!("{folder}: {}", cycle.join(", ")));
+            found
+                .entry(key)
+                .or_default()
+                .push(format!("{folder}: {}", cycle.join(", ")));
         }
     }
     found
@@ -578,7 +581,11 @@ fn findings_stay_at_the_baseline() {
         // Without a baseline all counts are taken as they are.
         let lowest = counts.iter().map(|(key, count)| {
             let before = baseline.get(key).copied().unwrap_or_default();
-            let new = if baseline.is_empty() { *count } else { before.min(*count) };
+            let new = if baseline.is_empty() {
+                *count
+            } else {
+                before.min(*count)
+            };
             (key.clone(), new)
         });
         baseline = lowest.filter(|(_, count)| *count > 0).collect();
@@ -596,8 +603,13 @@ fn findings_stay_at_the_baseline() {
             ));
         } else if count > allowed {
             let advice = language::KINDS.iter().find(|(name, _)| name == kind);
-            let advice = advice.map_or("give the files a common module below both", |(_, advice)| advice);
-            problems.push(format!("{kind} {part}: {count}, at most {allowed}: {advice}"));
+            let advice = advice.map_or(
+                "give the files a common module below both",
+                |(_, advice)| advice,
+            );
+            problems.push(format!(
+                "{kind} {part}: {count}, at most {allowed}: {advice}"
+            ));
             problems.extend(places[key].iter().map(|place| format!("  {place}")));
         }
     }
@@ -614,7 +626,10 @@ fn items_of_crate_roots_are_documented() {
             problems.push(format!("{folder}{item}"));
         }
     }
-    assert_none(problems, "what a crate exports at its root needs a doc comment");
+    assert_none(
+        problems,
+        "what a crate exports at its root needs a doc comment",
+    );
 }
 
 #[test]

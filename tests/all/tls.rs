@@ -370,9 +370,10 @@ fn bench_logins(uri: &str, password: &str) -> String {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (said, failed) = (text(output.stdout), text(output.stderr));
     assert!(!said.contains(password) && !failed.contains(password));
-    match output.status.success() {
-        true => said,
-        false => failed,
+    if output.status.success() {
+        said
+    } else {
+        failed
     }
 }
 

@@ -47,9 +47,10 @@ pub fn unpack(bytes: &[u8]) -> Result<Vec<Extent>, String> {
         }
     });
     let extents: Vec<Extent> = extents.collect();
-    match rest.is_empty() && extents.iter().all(Extent::is_possible) {
-        true => Ok(extents),
-        false => Err("the list of extents is no list of parts of a data file".to_owned()),
+    if rest.is_empty() && extents.iter().all(Extent::is_possible) {
+        Ok(extents)
+    } else {
+        Err("the list of extents is no list of parts of a data file".to_owned())
     }
 }
 

@@ -119,9 +119,10 @@ impl LogWriter {
 
     /// Makes it durable if that was long ago.
     pub fn tick(&mut self) -> Result<()> {
-        match self.is_dirty && self.synced.elapsed() >= SYNC {
-            true => self.sync(),
-            false => Ok(()),
+        if self.is_dirty && self.synced.elapsed() >= SYNC {
+            self.sync()
+        } else {
+            Ok(())
         }
     }
 

@@ -34,9 +34,10 @@ pub struct Outcome {
 type Place = (usize, u64);
 
 fn check_stop(stop: &AtomicBool) -> Result<()> {
-    match stop.load(Ordering::Relaxed) {
-        true => Err(Error::Stopped),
-        false => Ok(()),
+    if stop.load(Ordering::Relaxed) {
+        Err(Error::Stopped)
+    } else {
+        Ok(())
     }
 }
 

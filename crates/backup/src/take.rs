@@ -70,9 +70,10 @@ pub fn to_repository(
 ) -> Result<Description> {
     let _lock = repository.lock(Writer::Backup)?;
     let store_id = source.store_id()?;
-    let parent = match is_incremental {
-        true => newest_whole(repository, store_id)?,
-        false => None,
+    let parent = if is_incremental {
+        newest_whole(repository, store_id)?
+    } else {
+        None
     };
     let mut have: HashSet<Extent> = HashSet::new();
     if let Some(parent) = &parent {

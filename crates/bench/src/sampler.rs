@@ -48,7 +48,7 @@ impl Sampler<'_> {
             let seconds = interval.elapsed.saturating_sub(last.0).as_secs_f64();
             let per_s = (interval.documents - last.1) as f64 / seconds.max(1e-9);
             let own_time = self.own_time + interval.elapsed.saturating_sub(started);
-            let latency = Percentiles::of(&interval.latencies);
+            let latency = Percentiles::from_latencies(&interval.latencies);
             let status = if done {
                 None
             } else {

@@ -275,11 +275,12 @@ impl Security {
         }
         let is_x509 = self.mechanism == Some(LoginMechanism::X509);
         if self.user.is_none() && !is_x509 {
-            return match self.mechanism.is_some() || self.source.is_some() {
-                true => Err(bad(
+            return if self.mechanism.is_some() || self.source.is_some() {
+                Err(bad(
                     "authSource and authMechanism need a user: mongodb://user:password@host",
-                )),
-                false => Ok(()),
+                ))
+            } else {
+                Ok(())
             };
         }
         if is_x509 && (self.password.is_some() || uri.encryption.is_none()) {

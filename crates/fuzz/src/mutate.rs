@@ -23,7 +23,7 @@ impl Mutator {
     /// A mutator of these inputs.
     pub fn new(format: Format, inputs: Vec<Vec<u8>>, seed: u64) -> Mutator {
         let words = match format {
-            Format::Json => tree::Words::of(&inputs),
+            Format::Json => tree::Words::collect(&inputs),
             Format::Bytes => tree::Words::default(),
         };
         Mutator {

@@ -328,9 +328,10 @@ pub(crate) fn reserve_value(bytes: usize) -> Result<()> {
 /// As [`reserve`].
 #[inline]
 pub(crate) fn reserve_large(bytes: usize) -> Result<()> {
-    match bytes < SMALL_BYTES {
-        true => Ok(()),
-        false => reserve(bytes),
+    if bytes < SMALL_BYTES {
+        Ok(())
+    } else {
+        reserve(bytes)
     }
 }
 

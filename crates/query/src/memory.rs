@@ -186,7 +186,7 @@ pub(crate) mod testing {
     struct Part(Pool, usize);
 
     impl Pool {
-        pub(crate) fn of(bytes: usize) -> Pool {
+        pub(crate) fn with_bytes(bytes: usize) -> Pool {
             Pool {
                 left: Arc::new(AtomicUsize::new(bytes)),
             }
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_stage_holds_what_its_limit_and_the_others_leave() {
-        let pool = Pool::of(1 << 20);
+        let pool = Pool::with_bytes(1 << 20);
         let left = || pool.left.load(Ordering::Relaxed);
         let mut small = Held::new(1000, Some(&pool));
         assert_eq!((small.add(1000), small.add(1)), (Fit::Fits, Fit::OverLimit));

@@ -18,7 +18,8 @@ type Module = Vec<String>;
 const DEPTH_MAX: usize = 8;
 
 static USE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?m)^\s*(?P<public>pub(?:\([^)]*\))?\s+)?use\s+(?P<tree>[^;]+);").expect("a pattern")
+    Regex::new(r"(?m)^\s*(?P<public>pub(?:\([^)]*\))?\s+)?use\s+(?P<tree>[^;]+);")
+        .expect("a pattern")
 });
 
 static PATH: LazyLock<Regex> =
@@ -140,7 +141,10 @@ impl Crate {
                 rest = &rest[1..];
             }
             "self" | "super" => {
-                while let Some(first) = rest.first().filter(|name| matches!(name.as_str(), "self" | "super")) {
+                while let Some(first) = rest
+                    .first()
+                    .filter(|name| matches!(name.as_str(), "self" | "super"))
+                {
                     if first == "super" {
                         start.pop()?;
                     }
@@ -192,7 +196,9 @@ impl Crate {
             names.map(str::to_owned).collect::<Vec<_>>()
         });
         let paths: BTreeSet<Vec<String>> = used.chain(inline).collect();
-        let targets = paths.iter().filter_map(|path| self.resolve(module, path, 0));
+        let targets = paths
+            .iter()
+            .filter_map(|path| self.resolve(module, path, 0));
         targets
             .filter(|target| !target.starts_with(module) && !module.starts_with(target))
             .collect()
@@ -200,7 +206,10 @@ impl Crate {
 }
 
 /// The modules that can be reached from one.
-fn reached<'g>(graph: &'g BTreeMap<&Module, BTreeSet<Module>>, start: &'g Module) -> BTreeSet<&'g Module> {
+fn reached<'g>(
+    graph: &'g BTreeMap<&Module, BTreeSet<Module>>,
+    start: &'g Module,
+) -> BTreeSet<&'g Module> {
     let mut seen = BTreeSet::new();
     let mut open = vec![start];
     while let Some(module) = open.pop() {
@@ -227,22 +236,31 @@ pub fn cycles(sources: &Sources<'_>) -> Vec<Vec<String>> {
         if grouped.contains(module) || !from_here.contains(module) {
             continue;
         }
-        let members = from_here.iter().filter(|other| reach[*other].contains(module));
+        let members = from_here
+            .iter()
+            .filter(|other| reach[*other].contains(module));
         let members: Vec<&Module> = members.copied().collect();
         grouped.extend(&members);
-        found.push(members.iter().map(|member| files.0[*member].path.clone()).collect());
+        found.push(
+            members
+                .iter()
+                .map(|member| files.0[*member].path.clone())
+                .collect(),
+        );
     }
     found
 }
 
 #[test]
 fn cycles_of_files_are_seen() {
-    let check = |sources: &[(&'static str, &'static str)]| {
-        cycles(&sources.iter().copied().collect())
-    };
+    let check =
+        |sources: &[(&'static str, &'static str)]| cycles(&sources.iter().copied().collect());
     let base = [
         ("lib.rs", "mod a;\nmod b;"),
-        ("a/mod.rs", "mod x;\nmod y;\npub use x::{X, Z as W};\npub struct A;"),
+        (
+            "a/mod.rs",
+            "mod x;\nmod y;\npub use x::{X, Z as W};\npub struct A;",
+        ),
     ];
     let with = |x: &'static str, y: &'static str, b: &'static str| {
         check(&[base[0], base[1], ("a/x.rs", x), ("a/y.rs", y), ("b.rs", b)])
@@ -251,11 +269,20 @@ fn cycles_of_files_are_seen() {
     let (x, y) = ("pub struct X;\nuse super::y::Y;", "pub struct Y;");
     assert_eq!(with(x, y, ""), none);
     // Directly, and through a re-export of the module above.
-    for back in ["use super::x::X;", "use super::X;", "use crate::a::{W, X};", "fn f() { super::x::f() }"] {
+    for back in [
+        "use super::x::X;",
+        "use super::X;",
+        "use crate::a::{W, X};",
+        "fn f() { super::x::f() }",
+    ] {
         assert_eq!(with(x, back, ""), [["a/x.rs", "a/y.rs"]], "{back}");
     }
     // The module above is no cycle, and neither are tests and comments.
-    for fine in ["use super::A;", "#[cfg(test)]\nmod tests {\n    use super::super::x::X;\n}", "// super::x::X"] {
+    for fine in [
+        "use super::A;",
+        "#[cfg(test)]\nmod tests {\n    use super::super::x::X;\n}",
+        "// super::x::X",
+    ] {
         assert_eq!(with(x, fine, ""), none, "{fine}");
     }
     // Over another folder.

@@ -24,12 +24,16 @@ pub const KINDS: &[(&str, &str)] = &[
 ];
 
 /// First words that make a noun clause of a comment.
-const OPENINGS: &[&str] = &[
-    "What", "Who", "Whose", "Whom", "How", "So many", "So much",
-];
+const OPENINGS: &[&str] = &["What", "Who", "Whose", "Whom", "How", "So many", "So much"];
 
 const IDIOMS: &[&str] = &[
-    "tell of", "tells of", "told of", "telling of", "somebody", "nobody", "anew",
+    "tell of",
+    "tells of",
+    "told of",
+    "telling of",
+    "somebody",
+    "nobody",
+    "anew",
 ];
 
 /// A doc comment of as many words says no more than the name, unless it has code or a number.
@@ -161,7 +165,10 @@ pub fn read_baseline(text: &str) -> Counts {
         .filter_map(|line| {
             let mut cells = line.split_whitespace();
             let (kind, part) = (cells.next()?, cells.next()?);
-            Some(((kind.to_owned(), part.to_owned()), cells.next()?.parse().ok()?))
+            Some((
+                (kind.to_owned(), part.to_owned()),
+                cells.next()?.parse().ok()?,
+            ))
         })
         .collect()
 }
@@ -182,7 +189,10 @@ pub fn write_baseline(counts: &Counts) -> String {
 fn findings_are_seen() {
     for (source, expected) in [
         ("/// What it is for.", &[("opening", 1)][..]),
-        ("//! Text.\n//!\n//! - How much it takes.", &[("opening", 3)]),
+        (
+            "//! Text.\n//!\n//! - How much it takes.",
+            &[("opening", 3)],
+        ),
         ("// Whether it is.\n// However.\n// Whatever.", &[]),
         ("// The bytes are\n// What was left.", &[]),
         ("let a = 1; // So many of them", &[("opening", 1)]),
@@ -196,7 +206,10 @@ fn findings_are_seen() {
         ("// Plain remark.", &[]),
         ("//! Of a module.", &[]),
         ("match a {\n    true => 1,", &[("match-bool", 1)]),
-        ("let a = match b(c) {\n    // d\n    false if e => 1,", &[("match-bool", 1)]),
+        (
+            "let a = match b(c) {\n    // d\n    false if e => 1,",
+            &[("match-bool", 1)],
+        ),
         ("match a {\n    truest => 1,", &[]),
         ("match a {\n    (true, _) => 1,", &[]),
         ("pub fn of(a: u8) {}\nfn of_all() {}", &[("fn-of", 1)]),

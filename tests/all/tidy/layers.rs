@@ -54,7 +54,7 @@ pub fn reaches(arrows: &[Arrow], from: &str, to: &str) -> bool {
 /// # Errors
 /// A module names an item that the root defines itself.
 pub fn arrows(sources: &Sources<'_>) -> Result<Vec<Arrow>, String> {
-    let root = Root::of(sources);
+    let root = Root::read(sources);
     let mut found: BTreeMap<(String, String), Arrow> = BTreeMap::new();
     for (path, text) in sources {
         let Some(module) = top_module(path).filter(|_| !is_test(path)) else {
@@ -93,9 +93,10 @@ fn top_module(path: &str) -> Option<&str> {
 /// The number of modules around the code of a file: 1 for a top-level module.
 fn depth(path: &str) -> usize {
     let folders = path.matches('/').count();
-    match path.ends_with("/mod.rs") {
-        true => folders,
-        false => folders + 1,
+    if path.ends_with("/mod.rs") {
+        folders
+    } else {
+        folders + 1
     }
 }
 
@@ -187,7 +188,7 @@ fn first_names(path: &str) -> Vec<String> {
 }
 
 impl Root {
-    fn of(sources: &Sources<'_>) -> Root {
+    fn read(sources: &Sources<'_>) -> Root {
         let mut modules = BTreeMap::new();
         for path in sources.keys() {
             let Some(module) = top_module(path) else {

@@ -59,9 +59,10 @@ fn token(text: &str) -> Token<'_> {
         }
     }
     let first = text.chars().next().map_or(1, char::len_utf8);
-    match text.starts_with(char::is_whitespace) {
-        true => Token::Other(&text[..first]),
-        false => Token::Code(&text[..first]),
+    if text.starts_with(char::is_whitespace) {
+        Token::Other(&text[..first])
+    } else {
+        Token::Code(&text[..first])
     }
 }
 

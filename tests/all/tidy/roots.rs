@@ -91,13 +91,23 @@ fn undocumented_exports_are_seen() {
         undocumented(&Sources::from([("lib.rs", root), ("a.rs", a)]))
     };
     let none: Vec<String> = Vec::new();
-    assert_eq!(check("//! A.\npub mod a;\n/// Runs.\npub fn f() {}", "//! B.\npub fn g() {}"), none);
-    assert_eq!(check("//! A.\npub mod a;", "pub fn g() {}"), ["lib.rs:2: a"]);
+    assert_eq!(
+        check(
+            "//! A.\npub mod a;\n/// Runs.\npub fn f() {}",
+            "//! B.\npub fn g() {}"
+        ),
+        none
+    );
+    assert_eq!(
+        check("//! A.\npub mod a;", "pub fn g() {}"),
+        ["lib.rs:2: a"]
+    );
     assert_eq!(
         check("pub fn f() {}", ""),
         ["lib.rs:1: the crate", "lib.rs:1: f"]
     );
     let root = "//! A.\nmod a;\npub use a::{B, C as D};";
-    let a = "pub struct B;\n/// E.\n#[derive(Clone)]\npub struct C;\nimpl B {\n    pub fn f() {}\n}";
+    let a =
+        "pub struct B;\n/// E.\n#[derive(Clone)]\npub struct C;\nimpl B {\n    pub fn f() {}\n}";
     assert_eq!(check(root, a), ["a.rs:1: B"]);
 }

@@ -65,7 +65,7 @@ impl Credential {
         iterations: u32,
     ) -> Credential {
         let salted = mechanism.salted_password(prepared, salt, iterations);
-        let keys = Keys::of(mechanism, &salted);
+        let keys = Keys::derive(mechanism, &salted);
         Credential {
             mechanism,
             iterations,
@@ -118,9 +118,10 @@ impl Credential {
         };
         let key = |field| {
             let key = Zeroizing::new(bytes(field)?);
-            match key.len() == mechanism.key_bytes() {
-                true => Ok(key),
-                false => Err(ScramError::Credential(field)),
+            if key.len() == mechanism.key_bytes() {
+                Ok(key)
+            } else {
+                Err(ScramError::Credential(field))
             }
         };
         let iterations = stored

@@ -77,9 +77,10 @@ impl Run {
         for uri in options.uris() {
             targets.push(Target::open(&uri, schemes, &stop)?);
         }
-        let null = match options.null {
-            true => Some(null::start(&null::any_port())?),
-            false => None,
+        let null = if options.null {
+            Some(null::start(&null::any_port())?)
+        } else {
+            None
         };
         if let Some(null) = &null {
             let mut target = Target::open(&null.uri(), schemes, &stop)?;

@@ -121,7 +121,7 @@ impl Phases<'_> {
             elapsed: outcome.elapsed,
             latency: concern
                 .acknowledged
-                .then(|| Percentiles::of(&outcome.latencies)),
+                .then(|| Percentiles::from_latencies(&outcome.latencies)),
             speeds: Vec::new(),
         };
         round.speeds = if concern.acknowledged {
@@ -208,7 +208,7 @@ impl Phases<'_> {
             schema: dataset.schema(),
             when,
             whole,
-            latency: Percentiles::of(&times),
+            latency: Percentiles::from_latencies(&times),
             bytes: bytes / work.reads.max(1),
         })
     }

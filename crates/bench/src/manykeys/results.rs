@@ -52,7 +52,7 @@ impl Loaded {
             bytes: outcome.documents * each as u64,
             elapsed_s: outcome.elapsed.as_secs_f64(),
             exit_per_s: outcome.timeline.speed_of_part(0.95, 1.0),
-            latency: Percentiles::of(&outcome.latencies),
+            latency: Percentiles::from_latencies(&outcome.latencies),
             written: Written::default(),
         }
     }

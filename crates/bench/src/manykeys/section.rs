@@ -19,7 +19,7 @@ const UPDATES: usize = 2;
 
 /// The section of a run.
 #[must_use]
-pub fn of(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> Section {
+pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> Section {
     let mut section = Section::new(
         super::NAME,
         "W3: documents with very many keys",

@@ -185,9 +185,10 @@ impl<'s> Answers<'s> {
 
     fn update(&mut self, to: Target<'_>, command: Command<'_>) -> Result<(), Failure> {
         let count = statements(to.name, "updates", command, |statement| {
-            match statement.contains_key("q") && statement.contains_key("u") {
-                true => Ok(()),
-                false => Err(Failure::missing("update.updates", "q")),
+            if statement.contains_key("q") && statement.contains_key("u") {
+                Ok(())
+            } else {
+                Err(Failure::missing("update.updates", "q"))
             }
         })?;
         self.reply.push("n", count as i32);

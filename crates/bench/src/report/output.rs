@@ -330,9 +330,10 @@ fn command_line(words: impl IntoIterator<Item = String>) -> String {
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
     let quoted = words.map(|word| {
-        let word = match word.contains("://") {
-            true => without_passwords(&word),
-            false => word,
+        let word = if word.contains("://") {
+            without_passwords(&word)
+        } else {
+            word
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
         if !word.is_empty() && word.chars().all(plain) {

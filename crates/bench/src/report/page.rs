@@ -65,9 +65,10 @@ impl Table {
         for (index, row) in self.rows.iter().enumerate() {
             let cell = |(column, cell): (usize, &String)| {
                 let text = cell.replace('|', "\\|");
-                match self.bold.contains(&(index, column)) {
-                    true => format!("**{text}**"),
-                    false => text,
+                if self.bold.contains(&(index, column)) {
+                    format!("**{text}**")
+                } else {
+                    text
                 }
             };
             let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
@@ -95,9 +96,10 @@ impl Table {
             for (column, cell) in row.iter().enumerate() {
                 let tag = if head || column == 0 { "th" } else { "td" };
                 let text = escape(cell);
-                let _ = match self.bold.contains(&(index, column)) {
-                    true => write!(out, "<{tag}><b>{text}</b></{tag}>"),
-                    false => write!(out, "<{tag}>{text}</{tag}>"),
+                let _ = if self.bold.contains(&(index, column)) {
+                    write!(out, "<{tag}><b>{text}</b></{tag}>")
+                } else {
+                    write!(out, "<{tag}>{text}</{tag}>")
                 };
             }
             out.push_str("</tr>");

@@ -121,9 +121,12 @@ fn draw(
         .build_cartesian_2d(0.0..x_max, 0.0..y_max(false))
         .map_err(drawing)?
         .set_secondary_coord(0.0..x_max, 0.0..y_max(true));
-    let label = |y: &f64| match *y >= 1000.0 {
-        true => thousands(*y),
-        false => trim_number(*y),
+    let label = |y: &f64| {
+        if *y >= 1000.0 {
+            thousands(*y)
+        } else {
+            trim_number(*y)
+        }
     };
     chart
         .configure_mesh()
@@ -227,9 +230,10 @@ fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, rows: &[Vec<&Curve>]) -> Re
                 .map_err(drawing)?;
             x -= LINE + 6;
             let style = curve.color.stroke_width(curve.width);
-            let mut dashes = match curve.dashed {
-                true => vec![(x, x + 5), (x + 7, x + 11), (x + 13, x + LINE)],
-                false => vec![(x, x + LINE)],
+            let mut dashes = if curve.dashed {
+                vec![(x, x + 5), (x + 7, x + 11), (x + 13, x + LINE)]
+            } else {
+                vec![(x, x + LINE)]
             };
             for (from, to) in dashes.drain(..) {
                 area.draw(&PathElement::new([(from, y), (to, y)], style))

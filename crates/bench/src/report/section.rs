@@ -81,10 +81,10 @@ impl Figure {
         let second = measured.clone().next()?;
         self.times_better(first, second)?;
         let better = |one: usize, than: usize| self.times_better(one, than) > Some(1.0);
-        let best = measured.fold(first, |best, server| match better(server, best) {
-            true => server,
-            false => best,
-        });
+        let best = measured.fold(
+            first,
+            |best, server| if better(server, best) { server } else { best },
+        );
         let values = servers
             .iter()
             .map(|server| self.values.get(*server).copied().flatten());

@@ -35,7 +35,10 @@ enum Step {
     /// Takes sizes after the load.
     Loaded,
     /// Runs transactions at a thread level.
-    Run { level: usize, slice: u32 },
+    Run {
+        level: usize,
+        slice: u32,
+    },
     /// Takes sizes after the run.
     Ran,
 }
@@ -262,7 +265,7 @@ impl<'a> SysbenchRunner<'a> {
             compression: self.compression,
             documents: outcome.documents,
             elapsed: outcome.elapsed,
-            latency: Percentiles::of(&outcome.latencies),
+            latency: Percentiles::from_latencies(&outcome.latencies),
         });
     }
 

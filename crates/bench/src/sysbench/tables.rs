@@ -91,7 +91,7 @@ impl SectionBuilder<'_> {
         ];
         self.table("Sizes", &head, |target| {
             let row = |size: &Size| {
-                let each = PerDocument::of(size);
+                let each = PerDocument::new(size);
                 let ratio = each
                     .on_disk()
                     .zip(each.logical)

@@ -100,7 +100,7 @@ impl Tally {
         drop(state);
         Interval {
             transactions: interval.len(),
-            latency: Percentiles::of(&interval),
+            latency: Percentiles::from_latencies(&interval),
         }
     }
 
@@ -120,10 +120,10 @@ impl Tally {
                 state
                     .kinds
                     .get(index)
-                    .map(Percentiles::of)
+                    .map(Percentiles::from_latencies)
                     .unwrap_or_default()
             }),
-            whole: Percentiles::of(&state.whole),
+            whole: Percentiles::from_latencies(&state.whole),
             races: state.races,
         }
     }

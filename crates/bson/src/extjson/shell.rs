@@ -131,9 +131,10 @@ fn number(s: &mut Scanner<'_>) -> Result<OwnedValue, ParseError> {
     s.at += usize::from(matches!(s.byte(), Some(b'+' | b'-')));
     let whole = s.at;
     match s.byte() {
-        Some(b'I') if s.word("Infinity") => Ok(OwnedValue::Double(match is_negative {
-            true => f64::NEG_INFINITY,
-            false => f64::INFINITY,
+        Some(b'I') if s.word("Infinity") => Ok(OwnedValue::Double(if is_negative {
+            f64::NEG_INFINITY
+        } else {
+            f64::INFINITY
         })),
         Some(b'0') if s.word("0x") || s.word("0X") => {
             let digits = s.run(|byte| byte.is_ascii_hexdigit());

@@ -34,10 +34,7 @@ pub enum Text<'a> {
         id: ObjectId,
     },
     /// Of code with variables.
-    Scoped {
-        code: &'a [u8],
-        scope: &'a Doc,
-    },
+    Scoped { code: &'a [u8], scope: &'a Doc },
 }
 
 impl<'a> NotUtf8<'a> {

@@ -86,9 +86,10 @@ impl History {
         let mut files = self.files.lock();
         let due = files.last_ms().saturating_add(COARSE_MS);
         // After the clock was set back, samples continue at the new time.
-        match sample.time_ms >= due || sample.time_ms < files.last_ms() {
-            true => files.write(&sample),
-            false => Ok(()),
+        if sample.time_ms >= due || sample.time_ms < files.last_ms() {
+            files.write(&sample)
+        } else {
+            Ok(())
         }
     }
 

@@ -54,7 +54,7 @@ impl<'js> Names<'js> {
     }
 
     /// The name of a property. `None` if no field can have it.
-    pub fn of(&self, atom: &Atom<'js>) -> Result<Option<Rc<String>>> {
+    pub fn get(&self, atom: &Atom<'js>) -> Result<Option<Rc<String>>> {
         let mut number = Number::default();
         atom.hash(&mut number);
         let place = number.0 as usize % SLOTS;

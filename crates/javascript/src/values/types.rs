@@ -56,7 +56,7 @@ impl<'js> Types<'js> {
     }
 
     /// The types of the engine that runs.
-    pub fn of(ctx: &Ctx<'js>) -> Result<Rc<Types<'js>>> {
+    pub fn get(ctx: &Ctx<'js>) -> Result<Rc<Types<'js>>> {
         ctx.userdata::<Rc<Types>>()
             .map(|types| Rc::clone(&types))
             .ok_or(rquickjs::Error::Unknown)

@@ -33,7 +33,7 @@ impl Group {
         counts: bool,
     ) -> Group {
         Group {
-            simple: Simple::of(&id, &fields),
+            simple: Simple::new(&id, &fields),
             id,
             collator,
             fields,
@@ -87,7 +87,7 @@ struct Simple {
 }
 
 impl Simple {
-    fn of(id: &Node, fields: &[(Box<str>, Plan)]) -> Simple {
+    fn new(id: &Node, fields: &[(Box<str>, Plan)]) -> Simple {
         let mut simple = Simple::default();
         simple.id = Some(simple.input(id));
         simple.arguments = fields

@@ -260,9 +260,10 @@ impl<'v> Parser<'v> {
             // Without users there are no roles.
             "USER_ROLES" => return Ok(Node::Constant(OwnedValue::Array(DocBuf::new()))),
             "CLUSTER_TIME" if let Some(time) = self.environment.cluster_time => {
-                return Ok(match below.0.is_empty() {
-                    true => Node::Constant(OwnedValue::Timestamp(time)),
-                    false => Node::Remove,
+                return Ok(if below.0.is_empty() {
+                    Node::Constant(OwnedValue::Timestamp(time))
+                } else {
+                    Node::Remove
                 });
             }
             "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR" => {

@@ -331,7 +331,7 @@ impl Explainer<'_> {
             out.push("reason", pick(inverted, CONSTANT));
             return out;
         }
-        let kind = Kind::of(leaf.name);
+        let kind = Kind::by_name(leaf.name);
         if leaf.name == "$exists" {
             out.push("reason", pick(inverted, kind.reasons));
             return out;
@@ -438,7 +438,7 @@ struct Kind {
 }
 
 impl Kind {
-    fn of(name: &str) -> Kind {
+    fn by_name(name: &str) -> Kind {
         const BITS: [u8; 5] = [
             tag::BINARY,
             tag::DECIMAL128,

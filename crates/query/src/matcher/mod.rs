@@ -354,7 +354,7 @@ impl Filter {
 
     /// Finds in documents that pass the array element that the positional operator `$` stands for.
     pub fn matched_element(&self) -> MatchedElement {
-        MatchedElement::of(&self.root)
+        MatchedElement::from_filter(&self.root)
     }
 
     /// The value that `path` must equal in every document that passes, if the filter says so at its

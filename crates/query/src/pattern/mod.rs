@@ -101,7 +101,7 @@ impl Pattern {
             return Err(invalid("regular expression is too large"));
         }
         bounds::reserve(COMPILED_BYTES + 2 * source.len())?;
-        let search = match Literal::of(source, options) {
+        let search = match Literal::extract(source, options) {
             Some(literal) => Search::Literal(Box::new(literal)),
             None => {
                 let engine = Engine::new(source, options).map_err(|reason| invalid(&reason))?;
@@ -119,7 +119,7 @@ impl Pattern {
     /// Compiles a regular expression or the text of one.
     ///
     /// Fails as [`Pattern::new`], with code 51091 for one that is not UTF-8.
-    pub(crate) fn of(value: &Value<'_>) -> Result<Pattern> {
+    pub(crate) fn from_value(value: &Value<'_>) -> Result<Pattern> {
         match *value {
             Value::Regex { pattern, options } => Pattern::new(pattern, options),
             Value::String(pattern) => Pattern::new(pattern, ""),

@@ -640,7 +640,7 @@ mod tests {
             .collect();
         let mut expected = records.clone();
         expected.sort_by(|a, b| a.0.cmp(&b.0));
-        let pool = Pool::of(3 << 20);
+        let pool = Pool::with_bytes(3 << 20);
         let left = || pool.left.load(Ordering::Relaxed);
         let files = Arc::new(Files::default());
         let budget = |files: &Arc<Files>| Budget {
@@ -693,7 +693,7 @@ mod tests {
         for (bytes_max, pauses) in [(1 << 20, 1), (1 << 20, 5), (20_000, 7)] {
             records.reverse();
             let files = Arc::new(Files::default());
-            let pool = Pool::of(2 << 20);
+            let pool = Pool::with_bytes(2 << 20);
             let budget = Budget {
                 memory: Some(Arc::new(pool.clone())),
                 ..files.budget("$sort", bytes_max)

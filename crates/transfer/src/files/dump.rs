@@ -161,11 +161,12 @@ pub fn check_names(collection: &Collection) -> Result<()> {
 /// The name of a database as the name of a folder. No database has a period, and `oplog.bson` means something else here.
 fn folder_name(database: &str) -> Result<&str> {
     let name = frond_files::component(database).map_err(unsafe_name)?;
-    match name.contains('.') {
-        true => Err(Error::Data(format!(
+    if name.contains('.') {
+        Err(Error::Data(format!(
             "{name:?} is no name of a database: it has a period; --exclude leaves it out"
-        ))),
-        false => Ok(name),
+        )))
+    } else {
+        Ok(name)
     }
 }
 

@@ -48,9 +48,10 @@ impl Output {
 
     fn over(file: Box<dyn Write>, gzip: bool) -> Output {
         let file = BufWriter::with_capacity(BUFFER, file);
-        match gzip {
-            true => Output::Gzip(GzEncoder::new(file, Compression::fast())),
-            false => Output::Plain(file),
+        if gzip {
+            Output::Gzip(GzEncoder::new(file, Compression::fast()))
+        } else {
+            Output::Plain(file)
         }
     }
 

@@ -18,9 +18,10 @@ pub struct Job<'a> {
 impl Job<'_> {
     /// The file in words.
     pub fn name(&self) -> String {
-        match self.options.file.as_os_str() == "-" {
-            true => "standard input".to_owned(),
-            false => self.options.file.display().to_string(),
+        if self.options.file.as_os_str() == "-" {
+            "standard input".to_owned()
+        } else {
+            self.options.file.display().to_string()
         }
     }
 

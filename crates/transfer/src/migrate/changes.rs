@@ -18,10 +18,7 @@ pub enum Change {
     /// A database is dropped.
     DropDatabase(String),
     /// A collection has another name.
-    Rename {
-        from: Collection,
-        to: Collection,
-    },
+    Rename { from: Collection, to: Collection },
     /// Users or roles have changed.
     Users,
 }

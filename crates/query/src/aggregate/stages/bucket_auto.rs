@@ -283,7 +283,7 @@ impl Buckets {
             Some(lower) => lower,
             None => granularity.down(&first.as_value()).to_owned(),
         };
-        let is_zero = Number::of(&last.as_value()).is_some_and(Number::is_zero);
+        let is_zero = Number::from_value(&last.as_value()).is_some_and(Number::is_zero);
         let max = match next {
             // Nothing rounds zero up.
             Some(next) if is_zero => granularity.down(&next.as_value()).to_owned(),

@@ -435,7 +435,7 @@ impl Densify {
                 let next = unit.add(ms, amount, &Zone::UTC)?;
                 Ok(OwnedValue::DateTime(next))
             }
-            (number, _) => match (Number::of(&number), Number::of(&step)) {
+            (number, _) => match (Number::from_value(&number), Number::from_value(&step)) {
                 (Some(number), Some(step)) => Ok(Value::from(number.add(step)).to_owned()),
                 _ => Err(Error::internal("$densify steps over what is no number")),
             },

@@ -237,7 +237,10 @@ pub(super) fn shifted(
             5429413,
             "For windows that involve date or time ranges, a unit must be provided.",
         )),
-        (number, None) => match (Number::of(number), Number::of(&by.as_value())) {
+        (number, None) => match (
+            Number::from_value(number),
+            Number::from_value(&by.as_value()),
+        ) {
             (Some(number), Some(by)) => Ok(Value::from(number.add(by)).to_owned()),
             _ => Err(Error::location(
                 5429414,

@@ -561,7 +561,7 @@ impl Window {
 fn coordinate(value: &OwnedValue) -> Option<Number> {
     match value {
         OwnedValue::DateTime(ms) => Some(Number::Int64(*ms)),
-        other => Number::of(&other.as_value()),
+        other => Number::from_value(&other.as_value()),
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn of_accumulator(name: &str, plan: &Plan, now_ms: i64) -> Result<Box
 /// A result of several documents that is made of the results of its parts.
 pub(super) trait Fold: Clone + Default + Send {
     /// The result of one document.
-    fn of(value: &Val<'_>) -> Self;
+    fn from_value(value: &Val<'_>) -> Self;
 
     /// Puts what comes behind to it.
     fn merge(&mut self, behind: &Self);
@@ -118,7 +118,7 @@ impl<F: Fold> Folded<F> {
 
 impl<F: Fold> Sliding for Folded<F> {
     fn push(&mut self, value: &Val<'_>, _context: &Context<'_>) -> Result<usize> {
-        self.push_fold(F::of(value));
+        self.push_fold(F::from_value(value));
         Ok(size_of::<F>())
     }
 
@@ -148,7 +148,7 @@ impl<F: Fold> Sliding for Folded<F> {
 }
 
 impl Fold for Sum {
-    fn of(value: &Val<'_>) -> Sum {
+    fn from_value(value: &Val<'_>) -> Sum {
         let mut sum = Sum::default();
         if let Some(value) = value.get() {
             sum.add(&value);
@@ -166,7 +166,7 @@ impl Fold for Sum {
 }
 
 impl Fold for Average {
-    fn of(value: &Val<'_>) -> Average {
+    fn from_value(value: &Val<'_>) -> Average {
         let mut average = Average::default();
         if let Some(value) = value.get() {
             average.add(&value);
@@ -201,7 +201,7 @@ fn double(number: Option<f64>) -> OwnedValue {
 }
 
 impl Fold for Population {
-    fn of(value: &Val<'_>) -> Population {
+    fn from_value(value: &Val<'_>) -> Population {
         Population(deviation(value))
     }
 
@@ -215,7 +215,7 @@ impl Fold for Population {
 }
 
 impl Fold for Sample {
-    fn of(value: &Val<'_>) -> Sample {
+    fn from_value(value: &Val<'_>) -> Sample {
         Sample(deviation(value))
     }
 
@@ -258,7 +258,7 @@ impl<const SAMPLE: bool> Default for Covariance<SAMPLE> {
 
 /// A number that is a decimal or a double.
 fn real(value: &Value<'_>) -> Option<Number> {
-    Some(match Number::of(value)? {
+    Some(match Number::from_value(value)? {
         Number::Decimal(v) => Number::Decimal(v),
         other => Number::Double(other.to_f64()),
     })
@@ -270,7 +270,7 @@ fn divided(number: Number, count: i64) -> Number {
 }
 
 impl<const SAMPLE: bool> Fold for Covariance<SAMPLE> {
-    fn of(value: &Val<'_>) -> Covariance<SAMPLE> {
+    fn from_value(value: &Val<'_>) -> Covariance<SAMPLE> {
         let mut pair = value.as_array().into_iter().flat_map(Doc::values);
         let (Some(x), Some(y), None) = (pair.next(), pair.next(), pair.next()) else {
             return Covariance::default();
@@ -314,9 +314,10 @@ impl<const SAMPLE: bool> Fold for Covariance<SAMPLE> {
             return OwnedValue::Null;
         }
         let result = divided(self.products, divisor);
-        let result = match self.is_decimal {
-            true => Number::Decimal(result.to_decimal()),
-            false => result,
+        let result = if self.is_decimal {
+            Number::Decimal(result.to_decimal())
+        } else {
+            result
         };
         Value::from(result).to_owned()
     }
@@ -579,7 +580,7 @@ impl Area {
 
     /// A point enters. Errors 5423900 to 5423902 for values of wrong types.
     pub(super) fn push_point(&mut self, x: &Value<'_>, y: &Val<'_>) -> Result<usize> {
-        let y = y.get().and_then(|y| Number::of(&y));
+        let y = y.get().and_then(|y| Number::from_value(&y));
         let x = match x {
             Value::DateTime(ms) => {
                 if self.unit_ms.is_none() {
@@ -596,7 +597,7 @@ impl Area {
                     "$integral with 'unit' expects the sortBy field to be a Date",
                 ));
             }
-            number => Number::of(number),
+            number => Number::from_value(number),
         };
         let (Some(x), Some(y)) = (x, y) else {
             return Err(Error::location(
@@ -607,7 +608,8 @@ impl Area {
         };
         if let Some((before_x, before_y)) = self.last.filter(|_| self.points > 0) {
             let area = x.sub(before_x).mul(y.add(before_y));
-            self.areas.push_fold(Sum::of(&divided(area, 2).into()));
+            self.areas
+                .push_fold(Sum::from_value(&divided(area, 2).into()));
         }
         self.last = Some((x, y));
         self.points += 1;
@@ -626,7 +628,7 @@ impl Area {
             return OwnedValue::Null;
         }
         let area = Sliding::result(&self.areas);
-        match (self.unit_ms, Number::of(&area.as_value())) {
+        match (self.unit_ms, Number::from_value(&area.as_value())) {
             (Some(unit), Some(area)) => Value::from(divided(area, unit)).to_owned(),
             _ => area,
         }
@@ -635,7 +637,7 @@ impl Area {
 
 /// A number as a decimal.
 pub(super) fn decimal(value: &Value<'_>) -> Decimal128 {
-    match Number::of(value) {
+    match Number::from_value(value) {
         Some(Number::Int32(v)) => v.into(),
         Some(Number::Int64(v)) => v.into(),
         Some(Number::Double(v)) => Decimal128::from_f64(v),

@@ -51,7 +51,10 @@ pub(crate) struct Operator {
 /// The form of an operator's argument.
 pub(crate) enum Arguments {
     /// A list; one argument may be given without a list.
-    Count { min: usize, max: usize },
+    Count {
+        min: usize,
+        max: usize,
+    },
     /// A document of named arguments.
     Named(&'static [Named]),
     CustomOperator(ParseSpecial),
