@@ -10,7 +10,7 @@ use super::counts::{COLLECTIONS_MAX, Counter};
 use super::documents::text;
 use super::failure::Failure;
 use super::find::{Finds, Selection};
-use super::listen::Shared;
+use super::shared::Shared;
 use super::{BUILD_INFO_FIELD, ENGINE, VERSION};
 
 /// Statements in one write.

@@ -9,7 +9,7 @@ use frond_wire::{
 };
 
 use super::answer::{Answers, Command, LastWrite};
-use super::listen::{Shared, Socket};
+use super::shared::{Shared, Socket};
 
 /// Answers wait for each other until the client has nothing more to say, or they are this many bytes.
 const FLUSH_BYTES: usize = 64 << 10;

@@ -12,6 +12,7 @@ mod documents;
 mod failure;
 mod find;
 mod listen;
+mod shared;
 
 pub use listen::{NullServer, start};
 

@@ -1,6 +1,6 @@
 //! Encoding of keys.
 
-use super::number::put_number;
+use super::number::{invert_from, put_number};
 use super::type_bits::TypeBits;
 use super::{Direction, tags};
 use crate::collate::{Bytes, Foreign, Rules};
@@ -89,13 +89,6 @@ fn directed<R: Rules>(
     Encoder { out, lost, rules }.value(value, 0);
     if direction == Direction::Descending {
         invert_from(out, start);
-    }
-}
-
-/// Inverts all bytes from `start` on.
-pub(super) fn invert_from(out: &mut [u8], start: usize) {
-    for byte in out.get_mut(start..).unwrap_or_default() {
-        *byte = !*byte;
     }
 }
 

@@ -222,6 +222,14 @@ pub fn query_spans(query: &GeoQuery, grid: &Grid) -> Option<Vec<KeySpan>> {
     Some(grid.cover(&*relation))
 }
 
+impl Near {
+    /// Distance from the point to the farthest corner of a grid, in the plane.
+    pub fn distance_to_corner(&self, grid: &Grid) -> f64 {
+        let reach = |x: f64| (x - grid.min).abs().max((grid.max - x).abs());
+        reach(self.at.x).hypot(reach(self.at.y))
+    }
+}
+
 /// The keys of a `2d` index for what is between two distances from the point of a query.
 pub fn ring_spans(near: &Near, from: f64, to: f64, grid: &Grid) -> Vec<KeySpan> {
     let at = near.at;

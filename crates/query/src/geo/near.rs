@@ -5,7 +5,6 @@ use s2::point::Point;
 use std::ops::ControlFlow;
 
 use super::flat::FlatPoint;
-use super::grid::Grid;
 use super::parse::{Geometry, Parsed, flat_point};
 use super::sphere::{EARTH_RADIUS_METRES, from_lng_lat, is_lng_lat};
 use crate::display;
@@ -103,12 +102,6 @@ impl Near {
         } else {
             1.0
         }
-    }
-
-    /// Distance from the point to the farthest corner of a grid, in the plane.
-    pub fn distance_to_corner(&self, grid: &Grid) -> f64 {
-        let reach = |x: f64| (x - grid.min).abs().max((grid.max - x).abs());
-        reach(self.at.x).hypot(reach(self.at.y))
     }
 
     /// The distance of the document's geometry at `path`; of several the nearest. `None` if there is none.
