@@ -199,7 +199,7 @@ fn an_event_wakes_a_stream_that_waits_for_long() {
     assert_eq!(stream.events.len(), 1);
 }
 
-/// Waits until so many streams read.
+/// Waits until this many streams read.
 fn wait_until_reading(server: &Running, streams: usize) {
     wait_until("streams that read", || {
         let operations = server.operations("test.c");

@@ -138,7 +138,7 @@ impl LogWriter {
     }
 }
 
-/// Cuts off what is no whole record. Returns the position behind the last piece, and the length.
+/// Cuts off an incomplete record. Returns the position behind the last piece, and the length.
 fn cut_torn_end(path: &Path) -> Result<(Option<u64>, u64)> {
     let mut records = Records::open(path)?;
     let (mut end, mut body) = (None, Vec::new());

@@ -202,7 +202,7 @@ impl BackupStream {
         Ok(cursor.get_i64("id") != Some(0))
     }
 
-    /// Tells the server that the stream is not needed any more.
+    /// Cancels the stream on the server.
     pub fn close(self) {
         match self.batches {
             Batches::InTurn(fetcher) => fetcher.close(),

@@ -95,7 +95,7 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
 
 type Times = Histogram<u64>;
 
-/// The longest time that is told from longer ones.
+/// Longer times are recorded as this one.
 const LONGEST: Duration = Duration::from_secs(600);
 
 fn times() -> Result<Times> {

@@ -155,7 +155,7 @@ impl<U, L> Sessions<U, L> {
         }
     }
 
-    /// Lets all sessions look so much older.
+    /// Moves the last use of all sessions back in time.
     #[cfg(test)]
     pub fn shift(&self, by: Duration) {
         for entry in self.0.lock().values_mut() {

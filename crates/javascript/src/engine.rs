@@ -24,7 +24,7 @@ const PRELUDE: &str = include_str!("prelude.js");
 /// The share of the thread's stack for nested calls.
 const STACK_BYTES: usize = 512 << 10;
 
-/// The most characters of an exception that an error tells.
+/// Longest part of an exception in an error, in characters.
 const MESSAGE_CHARS_MAX: usize = 4096;
 
 thread_local! {

@@ -174,7 +174,7 @@ fn lock(idle: &Idle) -> std::sync::MutexGuard<'_, Vec<(Worker, Instant)>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The work of the keeper, until there is no pool any more.
+/// The work of the keeper, until the pool is dropped.
 fn keep(program: &WorkerProgram, idle: &Idle, counters: &Arc<Counters>, ordered: &Receiver<Order>) {
     loop {
         match ordered.recv_timeout(IDLE_TIME / 4) {

@@ -69,7 +69,7 @@ kinds! {
     Printed = 70,
     /// `{code: number, message: text}`.
     Failed = 71,
-    /// `{resident: bytes}`: the engine is gone, and the process has so much memory.
+    /// `{resident: bytes}`: the engine is gone, and the process has this much resident memory.
     Ended = 72,
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum ElementOrder {
     Fields(Vec<(String, bool)>),
 }
 
-/// A specification that is no order. Each operator has its own codes for these.
+/// An invalid specification. Each operator has its own codes for these.
 #[derive(Debug)]
 pub(crate) enum OrderFault {
     /// In the fields of a document.

@@ -35,7 +35,7 @@ impl MetaField {
     /// Reads the argument of `$meta`.
     ///
     /// # Errors
-    /// 17307 if it is no string, 17308 for an unknown name.
+    /// 17307 if it is not a string, 17308 for an unknown name.
     pub fn parse(argument: &Value<'_>) -> Result<MetaField> {
         let Value::String(name) = argument else {
             return Err(Error::location(

@@ -92,7 +92,7 @@ impl Range {
         filter
     }
 
-    /// Whether the documents come in the order of their `_id`s, so that a part of the range can be told by the last one.
+    /// Whether the documents come in the order of their `_id`s, so that a part of the range can be recognized by the last one.
     pub fn is_by_id(&self) -> bool {
         matches!(self, Range::Ids { .. })
     }

@@ -109,7 +109,7 @@ pub fn is_test(path: &str) -> bool {
 /// The text without comments, line by line.
 pub fn without_comments(text: &str) -> String {
     let lines = text.lines().map(|line| match line.find("//") {
-        // `https://` in a text is no comment, and no path either.
+        // `https://` in a text is neither a comment nor a path.
         Some(at) => line.get(..at).unwrap_or_default(),
         None => line,
     });

@@ -287,7 +287,7 @@ impl Runner for IndexcostRunner<'_> {
 
     fn ended(&mut self, ending: Ending) {
         self.results.ending = ending;
-        // Connections are not needed any more, and the server may want their memory.
+        // Connections are not needed any more, and the server can reuse their memory.
         self.workers.clear();
         self.progress.finish();
         let collections = self.sides.iter().map(|side| &side.collection);

@@ -231,7 +231,7 @@ impl Runner for InsertRunner<'_> {
 
     fn ended(&mut self, ending: Ending) {
         self.ending = ending;
-        // Connections are not needed any more, and the server may want their memory.
+        // Connections are not needed any more, and the server can reuse their memory.
         self.workers.clear();
         self.run
             .drop_collections(self.target, self.watcher.as_mut(), [&self.collection]);

@@ -333,7 +333,7 @@ impl Runner for ManykeysRunner<'_> {
         if let Some(statistics) = self.statistics.take() {
             self.results.statistics = statistics.end();
         }
-        // Connections are not needed any more, and the server may want their memory.
+        // Connections are not needed any more, and the server can reuse their memory.
         self.phases.workers.clear();
     }
 }

@@ -436,7 +436,7 @@ impl Runner for SysbenchRunner<'_> {
 
     fn ended(&mut self, ending: Ending) {
         self.results.ending = ending;
-        // Connections are not needed any more, and the server may want their memory.
+        // Connections are not needed any more, and the server can reuse their memory.
         self.loaders.clear();
         self.threads.clear();
         if let Some(progress) = self.progress.take() {
@@ -448,7 +448,7 @@ impl Runner for SysbenchRunner<'_> {
     }
 }
 
-/// Sizes of two, where both tell.
+/// Total of two sizes, if both are known.
 fn add(one: &Sizes, other: &Sizes) -> Sizes {
     let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
     Sizes {

@@ -72,7 +72,7 @@ impl SectionBuilder<'_> {
         self.results.iter().map(value).collect()
     }
 
-    /// Levels of the run by their numbers, each with the words that tell it from others.
+    /// Levels of the run by their numbers, each with a label that distinguishes it.
     fn runs(&self) -> Vec<(Option<Compression>, u16, String)> {
         let mut compressions = self.work.compressions();
         if !self.work.run_each {

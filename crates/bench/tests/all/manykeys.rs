@@ -22,7 +22,7 @@ use store::{command_of, listen};
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
-    /// One increment in so many is lost.
+    /// One of this many increments is lost.
     Loses(u32),
     /// Updates say that they changed nothing.
     ChangesNothing,

@@ -235,7 +235,7 @@ impl Rem for Decimal128 {
     }
 }
 
-/// Divides by `10^drop`, rounding as told.
+/// Divides by `10^drop`, with the given rounding.
 fn drop_digits(n: u128, drop: u32, negative: bool, rounding: Rounding) -> u128 {
     let (quotient, rest, half) = match 10u128.checked_pow(drop) {
         Some(power) => (n / power, n % power, power / 2),

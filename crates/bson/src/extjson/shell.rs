@@ -53,7 +53,7 @@ pub(super) fn name(s: &mut Scanner<'_>) -> Result<String, ParseError> {
     }
 }
 
-/// A value that is no document, no array and no string in double quotes.
+/// A value other than a document, an array or a string in double quotes.
 pub(super) fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
     match s.peek() {
         Some(b'\'') => Ok(OwnedValue::String(s.quoted('\'')?)),

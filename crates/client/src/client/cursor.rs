@@ -166,7 +166,7 @@ impl Client {
         self.resume_token.as_deref()
     }
 
-    /// Tells the server that no more is wanted of a cursor.
+    /// Closes a cursor on the server.
     pub fn close(&mut self, cursor: Cursor) -> Result<()> {
         if cursor.id == 0 {
             return Ok(());

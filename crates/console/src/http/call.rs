@@ -122,7 +122,7 @@ impl Call {
     }
 }
 
-/// Text of a query with its escapes replaced. What is no escape stays as it is.
+/// Text of a query with its escapes replaced. Other text stays as it is.
 fn percent_decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

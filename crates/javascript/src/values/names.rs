@@ -12,7 +12,7 @@ const SLOTS: usize = 64;
 /// Longer names are not kept: their memory is outside of the engine's limit.
 const BYTES_MAX: usize = 256;
 
-/// The names of properties that were read lately. The engine has a number for each name, and needs a copy of the text to tell it.
+/// The names of properties that were read lately. The engine has a number for each name, and must copy the text to return it.
 #[derive(JsLifetime)]
 pub struct Names<'js> {
     slots: RefCell<Vec<Option<Name<'js>>>>,

@@ -82,7 +82,7 @@ impl<'js> Types<'js> {
         self.reg_exp.construct((pattern, flags))
     }
 
-    /// The milliseconds of a date. `None` if the object is no date.
+    /// The milliseconds of a date. `None` if the object is not a date.
     pub fn milliseconds(&self, object: &Object<'js>) -> Result<Option<f64>> {
         if !has_prototype(object, &self.date_prototype) {
             return Ok(None);

@@ -18,7 +18,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     },
 ];
 
-/// Values are passed to a function together. So many at most, or of so many bytes.
+/// Most values, and most bytes of values, that are passed to a function together.
 const BATCH_VALUES_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 

@@ -126,7 +126,7 @@ impl Pipeline {
         self
     }
 
-    /// Tells each `$sort` how many documents the `$skip` and `$limit` behind it leave, so that it
+    /// Passes to each `$sort` how many documents the `$skip` and `$limit` behind it leave, so that it
     /// keeps no more. [`Pipeline::split_front`] does this too.
     pub fn limited_sorts(mut self) -> Pipeline {
         for at in 0..self.stages.len() {

@@ -313,7 +313,7 @@ impl<'v> Parser<'v> {
 
 /// The codes of errors in the named arguments of an operator.
 struct NamedCodes {
-    /// The argument is no document.
+    /// The argument is not a document.
     object: i32,
     /// It has a name that is not known.
     unknown: i32,

@@ -44,7 +44,7 @@ pub(crate) fn is_near(name: &str) -> bool {
 
 impl Near {
     /// A query for what is near a point, which is a legacy pair or GeoJSON. Fails with 17444 if a pair
-    /// is no longitude and latitude and the distances are those on the sphere, with 2 if it is no
+    /// is not a longitude and latitude and the distances are those on the sphere, with 2 if it is no
     /// point.
     pub fn new(point: &Value<'_>, on_sphere: bool, min: f64, max: f64) -> Result<Near> {
         let (at, geojson) = query_point(point).map_err(Error::bad_value)?;

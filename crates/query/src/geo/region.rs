@@ -110,7 +110,7 @@ impl GeoQuery {
         }
     }
 
-    /// Whether a stored value satisfies the query. What is no geometry does not.
+    /// Whether a stored value satisfies the query. A value other than a geometry does not.
     pub(crate) fn matches(&self, value: &Value<'_>) -> bool {
         if !matches!(value, Value::Document(_) | Value::Array(_)) {
             return false;

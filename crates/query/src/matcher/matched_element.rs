@@ -121,7 +121,7 @@ fn alternatives<'e>(branches: &'e [Expr], found: &mut Vec<&'e Expr>) {
                 let mut possible = Vec::new();
                 alternatives(inner, &mut possible);
                 if possible.len() > 1 && membership(&possible).is_some() {
-                    // An `$in` is no part of a larger one.
+                    // An `$in` is not part of a larger one.
                     found.push(branch)
                 } else {
                     found.append(&mut possible)

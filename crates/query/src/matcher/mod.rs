@@ -341,7 +341,7 @@ impl Filter {
         eval::matches_document(&self.root, doc, &mut state) && state.error.is_none()
     }
 
-    /// Whether `doc` passes, or why that cannot be told: a regular expression that needs too many
+    /// Whether `doc` passes, or why that is unknown: a regular expression that needs too many
     /// steps (code 5073414), or an expression that fails for this document.
     pub fn try_matches(&self, doc: &Doc) -> Result<bool> {
         let mut state = State::default();

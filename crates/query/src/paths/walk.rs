@@ -9,7 +9,7 @@ use super::{Component, Path};
 /// Treatment of an array at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafArrays {
-    /// Visit its elements, then the array itself: what most conditions want.
+    /// Visit its elements, then the array itself: as most conditions need.
     Expand,
     /// Visit only the array itself: `$size`, `$elemMatch`.
     Whole,

@@ -224,7 +224,7 @@ impl<'e> Parser<'e> {
         self.set_kind(Kind::Inclusion, name)
     }
 
-    /// `name: "$field"`, `name: "text"`, `name: […]`: an expression that is no document.
+    /// `name: "$field"`, `name: "text"`, `name: […]`: an expression other than a document.
     fn literal(&mut self, field: Field<'_, '_>, value: Value<'_>) -> Result<()> {
         if self.kind == Some(Kind::Exclusion) {
             let shown = display::element(field.name, &value);

@@ -510,7 +510,7 @@ impl Runs {
 }
 
 impl<T: Record> Merge<T> {
-    /// Lets go of the blocks, which are read again when they are needed. Returns about how many bytes it still holds.
+    /// Drops the blocks, which are read again when they are needed. Returns about how many bytes it still holds.
     fn release_blocks(&mut self) -> usize {
         for reader in &mut self.readers {
             reader.block = Vec::new();

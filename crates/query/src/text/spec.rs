@@ -122,7 +122,7 @@ impl TextSpec {
     /// The terms of a document with their scores, in order.
     ///
     /// # Errors
-    /// 17261 and 17262 if a document names a language that is no string or not known.
+    /// 17261 and 17262 if a document names a language that is not a string or not known.
     pub fn scores(&self, doc: &Doc) -> Result<BTreeMap<String, f64>> {
         let mut scores = BTreeMap::new();
         self.for_each_text(doc, &mut |text, language, weight| {

@@ -570,7 +570,7 @@ mod tests {
             let error = read(folder.path(), None).unwrap_err().to_string();
             assert!(error.contains("symbolic link"), "{name}: {error}");
         }
-        // A hidden link is no part of the dump, and the folder that is named may be a link.
+        // A hidden link is not part of the dump, and the folder that is named may be a link.
         let folder = written(&[("d/a.bson", b"")]);
         symlink(elsewhere.path().join("x"), folder.path().join(".x")).unwrap();
         let link = elsewhere.path().join("link");

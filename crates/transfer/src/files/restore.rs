@@ -444,7 +444,7 @@ enum Target {
 /// The documents of an archive come in any order of their collections.
 struct Sorter {
     client: Client,
-    /// Time series that are created when their first document shows that it is no bucket.
+    /// Time series that are created when their first document shows that it is not a bucket.
     unmade: HashSet<Collection>,
     /// Each target, and the number of documents.
     targets: HashMap<Collection, (Target, u64)>,

@@ -287,7 +287,7 @@ impl Feed {
         &self.position
     }
 
-    /// Seconds that the changes shown are behind the source, if that can be told.
+    /// Seconds that the changes shown are behind the source, if that is known.
     pub fn lag(&mut self, asking: &mut Client) -> Result<u64> {
         match &self.position {
             Position::Oplog(last) => {

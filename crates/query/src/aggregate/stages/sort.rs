@@ -1,4 +1,4 @@
-//! `$sort`; with a limit behind it only so many documents are kept.
+//! `$sort`; with a limit behind it only the first documents are kept.
 
 use super::Stage;
 use crate::aggregate::ParseContext;

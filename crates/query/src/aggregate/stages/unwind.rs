@@ -257,7 +257,7 @@ fn at_path<'d>(doc: &'d Doc, names: &[Box<str>]) -> Option<Value<'d>> {
 }
 
 /// A copy of the document with another value at the path, or without one. Missing documents on the
-/// way are made, and what is no document there is replaced.
+/// way are made, and other values there are replaced.
 pub(super) fn with_value(doc: &Doc, names: &[Box<str>], value: Option<Value<'_>>) -> DocBuf {
     let mut out = DocBuf::with_capacity(doc.len_bytes() + 16);
     let Some((name, below)) = names.split_first() else {

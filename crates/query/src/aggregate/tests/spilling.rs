@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A context in which every stage may hold so many bytes.
+/// A context in which every stage may hold `bytes` bytes.
 fn limited(bytes: usize) -> ExecContext<Error> {
     ExecContext {
         limits: StageLimits {

@@ -203,7 +203,7 @@ pub(super) fn parse(
         },
         "$derivative" | "$integral" => {
             if window.is_none() && *name == "$derivative" {
-                // Told after what is wrong with the rest.
+                // Checked last, so that other errors come first.
                 parse_with_unit(parser, name, argument, order)?;
                 return Err(Error::failed_to_parse(
                     "$derivative requires explicit window bounds",

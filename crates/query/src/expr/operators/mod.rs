@@ -158,7 +158,7 @@ const fn named(
     }
 }
 
-/// As `named`, for functions that tell arguments that were not given from missing ones.
+/// As `named`, for functions that distinguish arguments that were not given from missing ones.
 const fn given(
     name: &'static str,
     names: &'static [Named],
