@@ -38,7 +38,7 @@ pub fn families() -> Vec<Family> {
     );
     let (stages, windows) = (
         aggregate::stages::names(),
-        aggregate::window::function::names(),
+        aggregate::stages::window::function::names(),
     );
     let not_stages = aggregate::stages::UNSUPPORTED;
     vec![

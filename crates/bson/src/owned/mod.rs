@@ -12,7 +12,6 @@ use crate::{Decimal128, ObjectId, Timestamp, Value};
 
 /// The owned form of [`Value`], variant by variant.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // Documented at `Value`.
 pub enum OwnedValue {
     Double(f64),
     String(String),

@@ -153,7 +153,6 @@ pub const STAGE_MEMORY_BYTES_MAX: usize = 100 * 1024 * 1024;
 
 /// Limits of single stages; of memory in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // each is named after its stage
 pub struct StageLimits {
     pub sort: usize,
     pub group: usize,

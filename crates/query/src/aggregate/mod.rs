@@ -12,7 +12,6 @@ mod groups;
 mod optimize;
 pub(crate) mod stages;
 mod update;
-pub(crate) mod window;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@
 
 use super::Stage;
 use super::transform;
-use crate::aggregate::{ParseContext, window};
+use super::window;
+use crate::aggregate::ParseContext;
 use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use frond_error::{Error, Result};
