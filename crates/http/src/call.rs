@@ -20,7 +20,6 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(20);
 /// The two ends of the connection that a request came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The client.
     pub client: SocketAddr,
     /// The address of the server that the client connected to.
     pub server: SocketAddr,
@@ -28,9 +27,7 @@ pub struct Ends {
     pub is_secure: bool,
 }
 
-/// A request.
 pub struct Call {
-    /// The connection.
     pub ends: Ends,
     head: Parts,
     body: Incoming,
@@ -48,7 +45,6 @@ impl Call {
         }
     }
 
-    /// The method.
     pub fn method(&self) -> &Method {
         &self.head.method
     }
@@ -89,7 +85,6 @@ impl Call {
         }
     }
 
-    /// A cookie.
     pub fn cookie(&self, name: &str) -> Option<&str> {
         let all = self.head.headers.get_all(COOKIE);
         let texts = all.iter().filter_map(|value| value.to_str().ok());
@@ -127,7 +122,7 @@ impl Call {
     }
 }
 
-/// Text of a query with its escapes replaced. What is no escape stays as it is.
+/// Text of a query with its escapes replaced. Other text stays as it is.
 fn percent_decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

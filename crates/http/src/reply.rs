@@ -12,7 +12,6 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::places::Busy;
 
-/// A reply.
 pub type Reply = Response<Body>;
 
 /// The body of a reply: bytes in memory.
@@ -56,9 +55,10 @@ impl hyper::body::Body for Body {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let bytes = std::mem::take(&mut self.bytes);
-        match bytes.is_empty() {
-            true => Poll::Ready(None),
-            false => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+        if bytes.is_empty() {
+            Poll::Ready(None)
+        } else {
+            Poll::Ready(Some(Ok(Frame::data(bytes))))
         }
     }
 

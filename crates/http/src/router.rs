@@ -23,7 +23,6 @@ pub struct Router {
 }
 
 impl Router {
-    /// Without routes.
     #[must_use]
     pub fn new() -> Router {
         Router::default()
@@ -62,7 +61,6 @@ impl Router {
         self
     }
 
-    /// Answers a request.
     pub async fn answer(&self, call: Call) -> Reply {
         let method = match *call.method() {
             // The connection leaves out the body.

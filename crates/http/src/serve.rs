@@ -36,7 +36,7 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes per second that a client has to read, so that a large reply does not stay in memory for long.
 const READ_RATE_MIN: u64 = 64 << 10;
 
-/// How long a reply may still take when the server stops.
+/// Time left for a reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
 
 /// Headers of each reply. Pages of other origins can neither frame, embed nor guess at what is served here.
@@ -82,7 +82,7 @@ pub async fn serve_connection<S>(
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(Timed::new(stream)), service);
     let mut connection = pin!(connection);
-    // How it ended matters to its client only.
+    // Only the client needs to know the result.
     tokio::select! {
         _ = connection.as_mut() => {}
         () = lost.lost() => {}

@@ -28,7 +28,7 @@ fn router() -> Arc<Router> {
     Arc::new(router)
 }
 
-/// A place that no other connection wants.
+/// A slot without competing connections.
 async fn place() -> Arc<Place> {
     Places::new(1, 1)
         .enter([127, 0, 0, 1].into())

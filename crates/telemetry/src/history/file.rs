@@ -60,7 +60,6 @@ impl Files {
         self.last_ms
     }
 
-    /// Writes a sample.
     pub fn write(&mut self, sample: &Sample) -> io::Result<()> {
         // A write that fails is not tried again at once, and leaves a torn segment behind.
         self.last_ms = sample.time_ms;

@@ -30,9 +30,7 @@ pub enum Kind {
 /// A figure of each sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Its name.
     pub name: &'static str,
-    /// Its kind.
     pub kind: Kind,
 }
 
@@ -87,14 +85,14 @@ impl History {
         drop(recent);
         let mut files = self.files.lock();
         let due = files.last_ms().saturating_add(COARSE_MS);
-        // A clock that was set back begins anew.
-        match sample.time_ms >= due || sample.time_ms < files.last_ms() {
-            true => files.write(&sample),
-            false => Ok(()),
+        // After the clock was set back, samples continue at the new time.
+        if sample.time_ms >= due || sample.time_ms < files.last_ms() {
+            files.write(&sample)
+        } else {
+            Ok(())
         }
     }
 
-    /// The newest sample.
     pub fn newest(&self) -> Option<Sample> {
         self.recent.lock().back().cloned()
     }

@@ -97,7 +97,7 @@ fn a_torn_or_damaged_end_is_left_out() {
         let rest = read();
         assert_eq!(rest, all[..rest.len()], "{at}");
     }
-    // A file of somebody else.
+    // A foreign file.
     fs::write(folder.join("history.other"), vec![0xff; 1 << 20]).unwrap();
     fs::write(path.path(), &whole).unwrap();
     assert_eq!(read(), all);
