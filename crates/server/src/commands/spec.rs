@@ -24,7 +24,7 @@ pub trait Command: Send + Sync {
 }
 
 /// The constant facts about a command. Each specification names its differences from one of the bases, such as [`Spec::READ`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Spec {
     /// Its names, the proper one first. Names are compared exactly, so the other spellings that MongoDB accepts (`ismaster`,
     /// `findandmodify`) are listed.
@@ -173,12 +173,12 @@ impl Spec {
 }
 
 /// The name by which the request path knows a specification.
-pub type Traits = Spec;
+pub type Traits = &'static Spec;
 
 /// Parts of the specification, for the request path.
 impl dyn Command + '_ {
     pub fn traits(&self) -> Traits {
-        *self.spec()
+        self.spec()
     }
 
     pub fn doc(&self) -> &'static str {
