@@ -27,6 +27,7 @@ pub struct Ends {
     pub is_secure: bool,
 }
 
+/// A request, whose body is read when its handler wants it.
 pub struct Call {
     pub ends: Ends,
     head: Parts,

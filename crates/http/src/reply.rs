@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::places::Busy;
 
+/// A reply with its body in memory.
 pub type Reply = Response<Body>;
 
 /// The body of a reply: bytes in memory.

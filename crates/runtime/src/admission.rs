@@ -32,7 +32,7 @@ use crate::pool::Pool;
 /// The most commands that wait on their threads for memory, without a ticket.
 pub const MEMORY_WAITS_MAX: usize = 128;
 
-/// How long a command may keep its thread.
+/// The expected time for which a command keeps its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// It reads memory only, or the document of one user for a login.
@@ -46,13 +46,11 @@ pub enum Work {
 /// Commands that share their tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionClass {
-    /// They read documents.
     Read,
-    /// They write documents.
     Write,
-    /// They read or change the catalog, or are a part of maintenance.
+    /// Commands that read or change the catalog, or are a part of maintenance.
     Maintenance,
-    /// They are statements of transactions, and found no ticket of another class: it may be held by writers that wait for
+    /// Statements of transactions that found no ticket of another class: it may be held by writers that wait for
     /// these very transactions.
     Transaction,
 }
@@ -87,7 +85,7 @@ impl AdmissionClass {
         tickets / 5 * 4
     }
 
-    /// What a command waits for that has no ticket, for `currentOp`.
+    /// The description in `currentOp` of a wait for a ticket.
     pub fn ticket_name(self) -> &'static str {
         match self {
             AdmissionClass::Read => "a read ticket",
@@ -98,8 +96,8 @@ impl AdmissionClass {
     }
 }
 
-/// While somebody waits for a ticket, those who hold one are looked at this often. Who holds it the second time, has held
-/// it for long.
+/// While a command waits for a ticket, the held tickets are inspected at this interval. A ticket that is held at two inspections
+/// belongs to a long command.
 const DEMOTE_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Commands that may wait for functions without a ticket at a time.
@@ -111,15 +109,14 @@ const SLOTS: usize = 80 + 80 + MEMORY_WAITS_MAX + FUNCTIONS_MAX;
 
 /// States of a slot.
 mod slot {
-    /// No ticket.
     pub const FREE: u8 = 0;
-    /// A ticket that was taken since the last look.
+    /// A ticket that was taken since the last inspection.
     pub const NEW: u8 = 1;
-    /// A ticket that was there at the last look.
+    /// A ticket that was held at the last inspection.
     pub const SEEN: u8 = 2;
     /// A ticket for long commands.
     pub const LONG: u8 = 3;
-    /// What was a ticket before its command gave it back.
+    /// The ticket was given back, and its command still runs.
     pub const GIVEN_BACK: u8 = 4;
     /// A ticket was here before its command began to wait for a function.
     pub const FUNCTION: u8 = 5;
@@ -148,12 +145,11 @@ impl UserTickets {
         }
     }
 
-    /// The user.
     pub fn name(&self) -> &UserName {
         &self.name
     }
 
-    fn of(&self, class: AdmissionClass) -> &UserClass {
+    fn class(&self, class: AdmissionClass) -> &UserClass {
         let [read, write, maintenance, transaction] = &self.classes;
         match class {
             AdmissionClass::Read => read,
@@ -239,7 +235,7 @@ impl Tickets {
 
     fn release(&self, owner: Owner, of_user: fn(&UserClass) -> &Semaphore, tickets: &Semaphore) {
         if let Some(owner) = owner {
-            of_user(owner.of(self.class)).add_permits(1);
+            of_user(owner.class(self.class)).add_permits(1);
         }
         tickets.add_permits(1);
     }
@@ -254,7 +250,7 @@ impl Tickets {
             }
             // Its command cannot give it back meanwhile.
             let owner = slot.owner.lock();
-            let of_user = owner.as_ref().map(|owner| owner.of(self.class));
+            let of_user = owner.as_ref().map(|owner| owner.class(self.class));
             if !of_user.is_none_or(|class| try_take(&class.long)) {
                 continue;
             }
@@ -294,20 +290,19 @@ struct AdmissionClasses {
     tickets: [Tickets; AdmissionClass::ALL.len()],
     /// Rights to wait for a function without a ticket.
     functions: Semaphore,
-    /// Somebody waits.
     wanted: Notify,
 }
 
 impl AdmissionClasses {
     /// Gives back the ticket in a slot, if it has one.
     fn give_back(&self, held: HeldTicket, then: u8) {
-        let tickets = self.of(held.class);
+        let tickets = self.tickets(held.class);
         if let Some(slot) = held.slot.and_then(|at| tickets.slots.get(at)) {
             tickets.give_back(slot, then, &self.functions);
         }
     }
 
-    fn of(&self, class: AdmissionClass) -> &Tickets {
+    fn tickets(&self, class: AdmissionClass) -> &Tickets {
         let [read, write, maintenance, transaction] = &self.tickets;
         match class {
             AdmissionClass::Read => read,
@@ -349,7 +344,7 @@ pub struct HeldTicket {
 }
 
 impl Ticket<'_> {
-    /// What its command may give back.
+    /// Identifies the ticket to its command, which may give it back.
     pub fn held(&self) -> HeldTicket {
         self.held
     }
@@ -357,7 +352,7 @@ impl Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        let tickets = self.classes.of(self.held.class);
+        let tickets = self.classes.tickets(self.held.class);
         if self.held.slot.is_some() {
             self.classes.give_back(self.held, slot::FREE);
         } else {
@@ -387,7 +382,7 @@ impl Sharing {
         let Some(held) = HELD.get().filter(|held| held.slot.is_some()) else {
             return;
         };
-        let tickets = self.0.of(held.class);
+        let tickets = self.0.tickets(held.class);
         if tickets.waiting.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -395,7 +390,7 @@ impl Sharing {
         let slot = held.slot.and_then(|at| tickets.slots.get(at));
         let of_user = slot.is_some_and(|slot| {
             let owner = slot.owner.lock();
-            (owner.as_ref()).is_some_and(|owner| has_none(&owner.of(held.class).usual))
+            (owner.as_ref()).is_some_and(|owner| has_none(&owner.class(held.class).usual))
         });
         if !of_user && !has_none(&tickets.usual) {
             return;
@@ -408,9 +403,8 @@ impl Sharing {
     }
 }
 
-/// Runs commands.
+/// Runs commands on its threads, as many at once as there are tickets.
 pub struct Executor {
-    /// The threads.
     pub pool: Pool,
     classes: Arc<AdmissionClasses>,
     /// Those of the users whose connections are open.
@@ -456,12 +450,12 @@ impl Executor {
 
     /// Commands that wait for a ticket of a class.
     pub fn waiting(&self, class: AdmissionClass) -> usize {
-        self.classes.of(class).waiting.load(Ordering::Relaxed)
+        self.classes.tickets(class).waiting.load(Ordering::Relaxed)
     }
 
-    /// Tickets of a class that nobody holds.
+    /// Free tickets of a class.
     pub fn available(&self, class: AdmissionClass) -> usize {
-        self.classes.of(class).usual.available_permits()
+        self.classes.tickets(class).usual.available_permits()
     }
 
     /// The tickets of a user.
@@ -477,7 +471,7 @@ impl Executor {
     }
 
     fn taken(&self, class: AdmissionClass, owner: Owner) -> Ticket<'_> {
-        let tickets = self.classes.of(class);
+        let tickets = self.classes.tickets(class);
         let at = tickets.slot();
         let owner = match at.and_then(|at| tickets.slots.get(at)) {
             Some(slot) => {
@@ -495,25 +489,25 @@ impl Executor {
 
     /// A ticket for a command of `owner`, if there is one.
     pub fn try_ticket(&self, class: AdmissionClass, owner: &Owner) -> Option<Ticket<'_>> {
-        let of_user = owner.as_ref().map(|owner| &owner.of(class).usual);
+        let of_user = owner.as_ref().map(|owner| &owner.class(class).usual);
         if !of_user.is_none_or(try_take) {
             return None;
         }
-        if !try_take(&self.classes.of(class).usual) {
+        if !try_take(&self.classes.tickets(class).usual) {
             of_user.inspect(|tickets| tickets.add_permits(1));
             return None;
         }
         Some(self.taken(class, owner.clone()))
     }
 
-    /// Waits for a ticket for a command of `owner`. Those who wait get theirs in their order.
+    /// Waits for a ticket for a command of `owner`. Waiting commands get tickets in their order.
     pub async fn ticket(&self, class: AdmissionClass, owner: &Owner) -> Option<Ticket<'_>> {
-        let tickets = self.classes.of(class);
+        let tickets = self.classes.tickets(class);
         let _waiting = Waiting::begin(&tickets.waiting);
         self.classes.wanted.notify_one();
         // They are never closed, so there is one.
         let of_user = match owner {
-            Some(owner) => Some(owner.of(class).usual.acquire().await.ok()?),
+            Some(owner) => Some(owner.class(class).usual.acquire().await.ok()?),
             None => None,
         };
         tickets.usual.acquire().await.ok()?.forget();

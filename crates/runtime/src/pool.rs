@@ -1,23 +1,23 @@
 //! The threads that run the tasks of connections, and wait for their sockets.
 //!
-//! One thread polls: it waits at an epoll instance. It reads the request of the first event, runs the command and writes the
-//! reply itself, and then looks for the next event. So the commands of one client run on one thread without a context
-//! switch, as long as its next request is there in time. Of several events the others are queued, and as many resting
-//! threads are woken as there are processors for them. A thread that finds the queue empty polls, if no other does, or rests.
+//! One thread polls an epoll instance. It reads the request of the first event, runs the command, writes the reply, and then
+//! waits for the next event. So the commands of one client run on one thread without a context switch, as long as its next
+//! request arrives in time. Further events are queued, and resting threads are woken for them, as many as there are free
+//! processors. A thread that finds the queue empty polls, if no other thread does, or rests.
 //!
-//! While the polling thread runs a command nobody polls. Work that is known to be long lets another thread do so before it
-//! begins. When nobody polls for a tick and no thread has got on, the monitor wakes or adds a thread, so commands may
-//! block or take as long as they need.
+//! While the polling thread runs a command, no thread polls. Before work that is known to be long, another thread takes over the
+//! polling. When no thread has polled for a tick and none has made progress, the monitor wakes or adds a thread, so commands
+//! may block or take as long as they need.
 //!
-//! While one connection alone is busy, the polling thread looks for its next request again and again for a moment before it
-//! sleeps: to wake a sleeping thread, often on a processor that sleeps too, takes longer than most requests. It lets other
-//! threads run meanwhile, and sleeps at once when requests are rare ([`BusyPoll`]).
+//! While only one connection is busy, the polling thread busy-polls for its next request for a moment before it sleeps: waking a
+//! sleeping thread, often on a processor that sleeps too, takes longer than most requests. It yields the processor meanwhile,
+//! and sleeps at once when requests are rare ([`BusyPoll`]).
 //!
 //! A task that has its reply ready lets queued tasks go first while these are short ([`yield_to_queued_tasks`]), so that the
 //! clients are woken one after the other, and not each in the middle of the next request.
 //!
-//! Timers, signals and listeners belong to the Tokio runtime. What wakes a task from there or from another task goes
-//! through a queue, whose event is one more of the epoll instance.
+//! Timers, signals and listeners belong to the Tokio runtime. A task that is woken from there, or by another task, passes through
+//! a queue, whose event is registered at the same epoll instance.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -45,7 +45,7 @@ use busy_poll::BusyPoll;
 pub use yield_state::yield_to_queued_tasks;
 use yield_state::{YIELD_STATE, YieldState};
 
-/// How long all threads may be busy without taking an event before another thread is added.
+/// A thread is added when no thread has taken an event for this time.
 const TICK: Duration = Duration::from_millis(1);
 
 /// The most threads that are added in a tick.
@@ -57,7 +57,7 @@ const TICKS_AWAKE: u32 = 100;
 /// A thread that is not needed ends after this time.
 const SPARE_TIME: Duration = Duration::from_secs(10);
 
-/// How long the polling thread looks for an event before it sleeps.
+/// The longest busy poll.
 const AWAKE: Duration = Duration::from_micros(60);
 
 /// The token of the queue's event.
@@ -83,11 +83,11 @@ struct Shared {
     /// Whether a thread polls.
     is_polled: AtomicBool,
     patience: BusyPoll,
-    /// How long a task ran on average, in nanoseconds.
+    /// The average run time of a task, in nanoseconds.
     run_ns: AtomicU32,
     /// Threads that the queue may keep busy, and that rest for as long as the pool lives.
     helpers: usize,
-    /// How often a thread has looked for work: it changes while threads get on.
+    /// Counts the searches for work. It changes while threads make progress.
     looks: AtomicUsize,
     threads: Mutex<Threads>,
     threads_max: usize,
@@ -100,9 +100,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Threads {
-    /// All of them.
     all: usize,
-    /// Those that are not needed now.
+    /// Threads that are not needed now.
     spare: usize,
     /// Spare threads that are asked to go on.
     wanted: usize,
@@ -273,7 +272,7 @@ impl Shared {
         Some(task)
     }
 
-    /// What a thread does until it is not needed any more.
+    /// The loop of a thread, which ends when the thread is not needed.
     fn work(self: &Arc<Shared>) {
         let _timers = self.runtime.enter();
         loop {
@@ -380,7 +379,7 @@ impl Shared {
         });
     }
 
-    /// Nobody polls any more. The monitor must know.
+    /// Notes that no thread polls, and wakes the monitor.
     fn end_polling(&self) {
         self.is_polled.store(false, Ordering::SeqCst);
         if self.monitor_sleeps.load(Ordering::SeqCst)
@@ -525,9 +524,10 @@ fn watch(shared: &Arc<Shared>) {
             added = 0;
         } else {
             idle_ticks = 0;
-            added = match looks.wrapping_sub(before) <= added {
-                true => (2 * added).clamp(1, ADDED_MAX),
-                false => 0,
+            added = if looks.wrapping_sub(before) <= added {
+                (2 * added).clamp(1, ADDED_MAX)
+            } else {
+                0
             };
             (0..added).for_each(|_| shared.add_thread());
         }
@@ -547,15 +547,11 @@ fn watch(shared: &Arc<Shared>) {
     }
 }
 
-/// It waits.
+// States of a task. A woken one is run once more when it stops running.
 const WAITING: u8 = 0;
-/// It is in the queue.
 const QUEUED: u8 = 1;
-/// A thread runs it.
 const RUNNING: u8 = 2;
-/// A thread runs it, and has to run it once more.
 const WOKEN: u8 = 3;
-/// It is over.
 const ENDED: u8 = 4;
 
 /// A future with its socket's state.
@@ -607,8 +603,7 @@ impl Wake for Task {
     }
 }
 
-/// What a socket may be ready for. A bit is cleared before the call that finds out, so that an event during that call is
-/// not lost.
+/// The readiness of a socket. A bit is cleared before the call that tests it, so that an event during the call is not lost.
 #[derive(Default)]
 struct Ready {
     bits: AtomicU8,

@@ -40,9 +40,10 @@ impl BusyPoll {
         if !is_same {
             self.token.store(token, Ordering::Relaxed);
         }
-        let waits = match was_short && is_same {
-            true => (self.waits.load(Ordering::Relaxed) + 1).min(BusyPoll::ENOUGH),
-            false => 0,
+        let waits = if was_short && is_same {
+            (self.waits.load(Ordering::Relaxed) + 1).min(BusyPoll::ENOUGH)
+        } else {
+            0
         };
         self.waits.store(waits, Ordering::Relaxed);
     }

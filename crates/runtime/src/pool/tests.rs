@@ -60,7 +60,6 @@ impl Gate {
 const AT_ONCE: u8 = 0;
 const HELD: u8 = 1;
 
-/// Returns each byte.
 async fn echo(mut socket: Socket<TcpStream>, gate: Arc<Gate>) {
     let mut byte = [0];
     while socket.read_exact(&mut byte).await.is_ok() {
@@ -136,8 +135,8 @@ fn the_number_of_threads_is_bounded() {
     clients.iter_mut().for_each(ask);
 }
 
-/// What does not fit into the buffers of the sockets is read and written piece by piece, timers and other tasks wake
-/// a task, and a panic ends only its own.
+/// Messages that exceed the buffers of the sockets are read and written piece by piece, timers and other tasks wake a task, and
+/// a panic ends only its own task.
 #[test]
 fn tasks_read_write_sleep_and_wake_each_other() {
     let runtime = runtime();

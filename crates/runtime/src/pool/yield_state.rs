@@ -1,4 +1,4 @@
-//! Whether a task goes on at once, or after those that are queued.
+//! Whether a task continues at once, or after the queued tasks.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -8,7 +8,7 @@ thread_local! {
     pub(super) static YIELD_STATE: Cell<YieldState> = const { Cell::new(YieldState::NoTask) };
 }
 
-/// What the task of this thread does next.
+/// The next step of the task of this thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum YieldState {
     /// The thread runs no task.
@@ -19,8 +19,8 @@ pub(super) enum YieldState {
     AfterOthers,
 }
 
-/// Lets the tasks go first that are queued, if they are short. For a task that is about to wake its client: on a busy machine
-/// the client would take the processor from this thread, while other clients wait.
+/// Continues after the queued tasks, if they are short. A task calls it before it wakes its client: on a busy machine the client
+/// would take the processor from this thread, while other clients wait.
 pub async fn yield_to_queued_tasks() {
     let mut is_back = false;
     poll_fn(|_| {

@@ -1,4 +1,29 @@
 //! The specification of a command: the constant facts on which the dispatcher acts. A command itself is behaviour only.
+//!
+//! ```ignore
+//! pub struct Ping;
+//!
+//! const SPEC: Spec = Spec {
+//!     names: &["ping"],
+//!     doc: "Replies, to show that the server is running.",
+//!     stable_api: true,
+//!     ..Spec::CHEAP
+//! };
+//!
+//! impl Command for Ping {
+//!     fn spec(&self) -> &'static Spec {
+//!         &SPEC
+//!     }
+//!
+//!     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+//!         Ok(Needs::Anyone)
+//!     }
+//!
+//!     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+//!         Ok(DocBuf::new())
+//!     }
+//! }
+//! ```
 
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};

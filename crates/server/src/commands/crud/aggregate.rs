@@ -16,26 +16,23 @@ use crate::reply::{BatchOptions, first_batch};
 use crate::reply_quota::ReplyQuota;
 use crate::sessions::SessionId;
 
-/// Fields of `aggregate`, also inside `explain`.
-const FIELDS: &[&str] = &[
-    "collectionUUID",
-    "pipeline",
-    "cursor",
-    "explain",
-    "allowDiskUse",
-    "bypassDocumentValidation",
-    "hint",
-    "collation",
-    "let",
-    "writeConcern",
-];
-
 pub struct Aggregate;
 
 const SPEC: Spec = Spec {
     names: &["aggregate"],
     doc: "Runs a pipeline of stages over documents.",
-    fields: FIELDS,
+    fields: &[
+        "collectionUUID",
+        "pipeline",
+        "cursor",
+        "explain",
+        "allowDiskUse",
+        "bypassDocumentValidation",
+        "hint",
+        "collation",
+        "let",
+        "writeConcern",
+    ],
     unsupported_fields: &["needsMerge", "fromMongos", "exchange", "passthroughToShard"],
     counts_shapes: true,
     in_transactions: InTransactions::Always,

@@ -18,8 +18,39 @@ pub struct Find;
 const SPEC: Spec = Spec {
     names: &["find"],
     doc: "Finds documents.",
-    fields: FIELDS,
-    unsupported_fields: UNSUPPORTED_FIELDS,
+    fields: &[
+        "collectionUUID",
+        "filter",
+        "sort",
+        "projection",
+        "hint",
+        "skip",
+        "limit",
+        "batchSize",
+        "singleBatch",
+        "max",
+        "min",
+        "returnKey",
+        "noCursorTimeout",
+        "allowPartialResults",
+        "allowDiskUse",
+        "showRecordId",
+        "tailable",
+        "awaitData",
+        "oplogReplay",
+        "let",
+        "collation",
+    ],
+    unsupported_fields: &[
+        "ntoreturn",
+        "snapshot",
+        "maxScan",
+        "requestResumeToken",
+        "resumeAfter",
+        "readOnce",
+        "term",
+        "allowSpeculativeMajorityRead",
+    ],
     kind: "query",
     counts_shapes: true,
     in_transactions: InTransactions::Always,
@@ -57,43 +88,6 @@ impl Command for Find {
         first_batch(cx, cursor, find.batch)
     }
 }
-
-/// Fields of `find`, also inside `explain`.
-pub const FIELDS: &[&str] = &[
-    "collectionUUID",
-    "filter",
-    "sort",
-    "projection",
-    "hint",
-    "skip",
-    "limit",
-    "batchSize",
-    "singleBatch",
-    "max",
-    "min",
-    "returnKey",
-    "noCursorTimeout",
-    "allowPartialResults",
-    "allowDiskUse",
-    "showRecordId",
-    "tailable",
-    "awaitData",
-    "oplogReplay",
-    "let",
-    "collation",
-];
-
-/// Fields of MongoDB's `find` that are not supported.
-pub const UNSUPPORTED_FIELDS: &[&str] = &[
-    "ntoreturn",
-    "snapshot",
-    "maxScan",
-    "requestResumeToken",
-    "resumeAfter",
-    "readOnce",
-    "term",
-    "allowSpeculativeMajorityRead",
-];
 
 /// A parsed `find` command.
 pub struct FindCommand<'a> {
