@@ -597,7 +597,7 @@ mod tests {
         executor.give_back(held[0].held());
         let extra = executor.ticket(AdmissionClass::Read, &None).await.unwrap();
         drop((held, extra));
-        let tickets = executor.classes.of(AdmissionClass::Read);
+        let tickets = executor.classes.tickets(AdmissionClass::Read);
         assert_eq!(
             executor.available(AdmissionClass::Read),
             AdmissionClass::Read.tickets()
@@ -648,7 +648,7 @@ mod tests {
             executor.available(AdmissionClass::Read),
             AdmissionClass::Read.tickets()
         );
-        let class = greedy.as_ref().unwrap().of(AdmissionClass::Read);
+        let class = greedy.as_ref().unwrap().class(AdmissionClass::Read);
         let free = (
             class.usual.available_permits(),
             class.long.available_permits(),
@@ -708,7 +708,7 @@ mod tests {
             AdmissionClass::Read.tickets()
         );
         let classes = &executor.classes;
-        let long = classes.of(AdmissionClass::Read).long.available_permits();
+        let long = classes.tickets(AdmissionClass::Read).long.available_permits();
         assert_eq!(long, AdmissionClass::Read.long_tickets());
         assert_eq!(classes.functions.available_permits(), FUNCTIONS_MAX);
     }
