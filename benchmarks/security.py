@@ -17,21 +17,14 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+from oplog import TICKS_PER_SECOND, ticks  # noqa: E402
 from transactions import row  # noqa: E402  (it also finds the harness)
 
 from harness.certificates import Certificates  # noqa: E402
 from harness.server import Server, ServerError  # noqa: E402
 
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 DOCUMENTS = 20_000
 USER, PASSWORD = "measured", "correct horse"
-
-
-def ticks(server):
-    """Processor time of a server so far, in ticks."""
-    with open(f"/proc/{server.pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def bench(options, *arguments):

@@ -108,7 +108,7 @@ fn wait(process: &mut Child) -> ExitStatus {
     wait_for("the end of the process", || process.try_wait().unwrap())
 }
 
-/// What `summary.json` says of one workload on this server.
+/// One workload on this server, as `summary.json` reports it.
 struct Report {
     ended: String,
     figures: DocBuf,

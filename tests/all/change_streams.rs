@@ -61,7 +61,6 @@ impl Stream {
         }
     }
 
-    /// Reads once.
     fn read(&mut self, wait: Duration) {
         let wait = i64::try_from(wait.as_millis()).unwrap();
         let command = doc! {"getMore": self.id, "collection": "c", "maxTimeMS": wait};
@@ -69,7 +68,6 @@ impl Stream {
         self.take(&reply, "nextBatch");
     }
 
-    /// The next event.
     fn next(&mut self) -> DocBuf {
         wait_for("an event", || {
             if self.events.is_empty() {
@@ -201,7 +199,7 @@ fn an_event_wakes_a_stream_that_waits_for_long() {
     assert_eq!(stream.events.len(), 1);
 }
 
-/// Waits until so many streams read.
+/// Waits until this many streams read.
 fn wait_until_reading(server: &Running, streams: usize) {
     wait_until("streams that read", || {
         let operations = server.operations("test.c");
@@ -386,7 +384,7 @@ fn streams_that_wait_use_no_processor_time() {
     }
     wait_until_reading(&server, STREAMS);
     server.wait_until_idle();
-    // All of them are told of a write.
+    // The write wakes every stream.
     insert(&mut writer, 1);
     for stream in &mut streams {
         let (_, _, reply) = stream.client.receive_msg();
@@ -456,7 +454,7 @@ fn old_drivers_tail_the_oplog() {
     assert_eq!(kinds, [Some("i"), Some("d")]);
 }
 
-/// What `rs.printReplicationInfo()` and old checks for an oplog read.
+/// `rs.printReplicationInfo()` and old checks for an oplog read these fields.
 #[test]
 fn shells_find_the_oplog() {
     let directory = tempfile::tempdir().unwrap();

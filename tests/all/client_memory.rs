@@ -1,4 +1,4 @@
-//! What clients make the server hold, in a control group of 512 MiB with default settings.
+//! Memory that clients make the server hold, in a control group of 512 MiB with default settings.
 
 #![allow(clippy::unwrap_used)]
 
@@ -80,7 +80,7 @@ fn clients_that_do_not_read_15_mib_replies_do_not_get_the_server_killed() {
         others_are_served(server);
         let (most, now) = resident(server.pid());
         assert!(most <= RESIDENT_MAX, "{name}: {most} bytes, now {now}");
-        // A client that reads gets its documents, unless so many wait for that much that it is refused at once.
+        // A client that reads gets its documents, unless the waiting clients need so much memory that it is refused at once.
         let mut reader = server.connect();
         let mut reply = reader.reply("test", &find);
         let mut found = 0;

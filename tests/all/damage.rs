@@ -145,7 +145,6 @@ fn damage(data: &Path) -> BTreeMap<u64, String> {
     blocks_in(&verify(data))
 }
 
-/// Fills the collections.
 fn fill(data: &Path) {
     let server = Running::start(data, &[]);
     let mut client = server.connect();

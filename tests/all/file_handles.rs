@@ -56,9 +56,10 @@ fn few_file_handles_limit_connections_and_not_the_engine() {
     let mut refused = 0;
     for _ in 0..100 {
         let mut client = server.connect();
-        match is_served(&mut client) {
-            true => others.push(client),
-            false => refused += 1,
+        if is_served(&mut client) {
+            others.push(client)
+        } else {
+            refused += 1
         }
     }
     assert_eq!(others.len() as i64 + 1, most);
@@ -112,9 +113,10 @@ fn clients_are_refused_when_no_handle_is_left_to_accept_them() {
     let mut refused = 0;
     for _ in 0..20 {
         let mut client = server.connect();
-        match is_served(&mut client) {
-            true => others.push(client),
-            false => refused += 1,
+        if is_served(&mut client) {
+            others.push(client)
+        } else {
+            refused += 1
         }
     }
     assert!(refused >= 10 && !others.is_empty(), "{refused} refused");

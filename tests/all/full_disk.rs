@@ -109,8 +109,8 @@ fn insert(
     (reply.get_i32("n").unwrap(), error)
 }
 
-/// How many refused writes in sequence prove that the disk stays full, with an idle server before each: what is in memory
-/// becomes smaller when it is flushed, and then there may be room again.
+/// Consecutive refused writes that prove that the disk stays full. Before each the server is idle: flushed data is
+/// smaller, so there may be room again.
 const REFUSED: u32 = 3;
 
 /// Inserts until the disk is full and stays so; how many documents there are then.
@@ -203,7 +203,7 @@ fn a_full_disk_passes() {
         );
     }
 
-    // What was acknowledged survives a kill, and the server starts on the full disk.
+    // Acknowledged writes survive a kill, and the server starts on the full disk.
     server.signal("KILL");
     server.wait();
     let server = disk.serve();

@@ -98,12 +98,13 @@ fn a_write_is_applied_once_over_kill_9() {
             let message = client.build(Flags::NONE, "test", &writer.command, &[]);
             client.send(&message);
         }
-        let first: Vec<_> = match round == ROUNDS {
-            true => clients
+        let first: Vec<_> = if round == ROUNDS {
+            clients
                 .iter_mut()
                 .map(|client| client.receive_msg().2)
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         std::thread::sleep(Duration::from_millis((round as u64 - 1) * 3));
         server.signal("KILL");

@@ -157,7 +157,7 @@ fn an_operator_is_warned_of_an_open_server() {
     assert!(says(&local, open) && says(&local, bound));
     let chosen = startup_warnings(&["--bind_ip", "0.0.0.0"]);
     assert!(says(&chosen, open) && !says(&chosen, bound));
-    // With authorization nobody may ask, so the log tells.
+    // With authorization no client may ask, so the test reads the log.
     let data = tempfile::tempdir().unwrap();
     let log = data.path().join("log");
     let path = log.to_str().unwrap();

@@ -1,13 +1,17 @@
 //! Checks the house rules: arrows between crates and modules go down, no stubs, `unsafe` only where listed, short
-//! files, no absolute paths of a machine, no conditions that mix `&&` and `||` without parentheses, a README beside each crate, paths in ARCHITECTURE.md exist.
+//! files, no absolute paths of a machine, no conditions that mix `&&` and `||` without parentheses, a README beside each crate, paths in
+//! ARCHITECTURE.md exist, and what a baseline counts does not rise.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod cycles;
+mod language;
 mod layers;
 mod operators;
+mod roots;
 mod walks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,9 +26,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("auth", &["bson", "error"]),
     ("tls", &[]),
     ("client", &["auth", "bson", "tls", "wire"]),
-    ("console", &["auth", "bson"]),
+    ("http", &["bson"]),
+    ("console", &["auth", "bson", "http"]),
     ("telemetry", &["bson"]),
     ("query", &["bson", "error"]),
+    ("runtime", &["auth", "error"]),
     ("javascript", &["bson", "error", "query"]),
     ("store", &["bson", "error", "query", "tikv", "tree"]),
     (
@@ -36,8 +42,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "console",
             "error",
             "files",
+            "http",
             "javascript",
             "query",
+            "runtime",
             "store",
             "telemetry",
             "tls",
@@ -55,7 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the binary may name: it joins the server and the benchmarks.
+/// Crates that the binary may name: it joins the server and the benchmarks.
 const BINARY_ARROWS: &[&str] = &["server", "backup", "bench", "files", "transfer"];
 
 /// Further crates that the binary's own tests may name.
@@ -83,6 +91,18 @@ const ENGINE_DEPENDENCIES_MAX: usize = 10;
 const ENGINE_FORBIDDEN: &[&str] = &["tokio", "async-std", "smol", "futures", "serde", "bincode"];
 
 const FILE_LINES_MAX: usize = 800;
+
+/// Counts of findings that may only fall.
+const BASELINE_FILE: &str = "tests/all/tidy/baseline.txt";
+
+/// Quotes the findings that it looks for.
+const LANGUAGE_FILE: &str = "tests/all/tidy/language.rs";
+
+/// Lines of the README of a crate.
+const README_LINES_MAX: usize = 250;
+
+/// Lines of the README of the repository, which has to fit on a screen or two.
+const FRONT_PAGE_LINES_MAX: usize = 80;
 
 /// Folders that hold no source of ours.
 const SKIPPED_FOLDERS: &[&str] = &[
@@ -311,24 +331,55 @@ fn sources_below<'a>(sources: &'a BTreeMap<String, String>, folder: &str) -> lay
 }
 
 #[test]
-fn walks_in_the_architecture_name_files_that_exist_and_go_down_only() {
-    let sources = sources();
-    let page = &sources["ARCHITECTURE.md"];
-    let mut problems: Vec<String> = walks::paths(page)
+fn paths_on_the_page_of_the_architecture_exist() {
+    let page = &sources()["ARCHITECTURE.md"];
+    let problems = walks::paths(page)
         .into_iter()
         .filter(|path| !walks::exists(&root(), path))
         .map(|path| format!("{path} does not exist"))
         .collect();
+    assert_none(problems, "ARCHITECTURE.md and the sources differ");
+}
+
+#[test]
+fn walks_in_readmes_name_files_that_exist_and_go_down_only() {
+    let sources = sources();
     let crates = ["server", "store", "tree"].map(|name| {
         let of_crate = sources_below(&sources, &format!("crates/{name}/src/"));
         (name, layers::arrows(&of_crate).unwrap())
     });
-    let walks = walks::walks(page);
+    let readmes = ARROWS
+        .iter()
+        .map(|(name, _)| &sources[&format!("crates/{name}/README.md")]);
+    let walks: Vec<Vec<&str>> = readmes.flat_map(|page| walks::walks(page)).collect();
     assert!(walks.len() > 1 && walks.iter().all(|walk| walk.len() > 3));
+    let mut problems = Vec::new();
     for walk in &walks {
+        let missing = walk.iter().filter(|path| !walks::exists(&root(), path));
+        problems.extend(missing.map(|path| format!("{path} does not exist")));
         problems.extend(walks::steps_up(walk, &crates));
     }
-    assert_none(problems, "ARCHITECTURE.md and the sources differ");
+    assert_none(problems, "the walks and the sources differ");
+}
+
+#[test]
+fn readmes_are_short() {
+    let mut problems = Vec::new();
+    for (path, text) in &sources() {
+        let most = match path.as_str() {
+            "README.md" => FRONT_PAGE_LINES_MAX,
+            path if path.starts_with("crates/") && path.ends_with("/README.md") => README_LINES_MAX,
+            _ => continue,
+        };
+        let lines = text.lines().count();
+        if lines > most {
+            problems.push(format!("{path}: {lines} lines, at most {most}"));
+        }
+    }
+    assert_none(
+        problems,
+        "move rules to the documentation of the modules that they govern",
+    );
 }
 
 #[test]
@@ -489,6 +540,100 @@ fn conditions_that_mix_and_with_or_have_parentheses() {
         problems.extend(lines.iter().map(|line| format!("{name}:{line}")));
     }
     assert_none(problems, "put parentheses around `&&` inside of `||`");
+}
+
+/// The counts that a baseline bounds, with the places of each finding.
+fn counted(sources: &BTreeMap<String, String>) -> BTreeMap<(String, String), Vec<String>> {
+    let mut found: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    let is_ours = |path: &str| {
+        ["crates/", "src/", "tests/"]
+            .iter()
+            .any(|top| path.starts_with(top))
+            && path.ends_with(".rs")
+            && path != LANGUAGE_FILE
+    };
+    for (path, text) in sources.iter().filter(|(path, _)| is_ours(path)) {
+        for (kind, line) in language::findings(text) {
+            let key = (kind.to_owned(), language::part(path).to_owned());
+            found.entry(key).or_default().push(format!("{path}:{line}"));
+        }
+    }
+    for (name, _) in ARROWS {
+        let folder = format!("crates/{name}/src/");
+        for cycle in cycles::cycles(&sources_below(sources, &folder)) {
+            let key = ("file-cycle".to_owned(), (*name).to_owned());
+            found
+                .entry(key)
+                .or_default()
+                .push(format!("{folder}: {}", cycle.join(", ")));
+        }
+    }
+    found
+}
+
+/// A count that falls has to be lowered in the baseline, so that it cannot rise again.
+#[test]
+fn findings_stay_at_the_baseline() {
+    let places = counted(&sources());
+    let counts: language::Counts = places
+        .iter()
+        .map(|(key, places)| (key.clone(), places.len()))
+        .collect();
+    let path = root().join(BASELINE_FILE);
+    let mut baseline = language::read_baseline(&fs::read_to_string(&path).unwrap_or_default());
+    if std::env::var_os("FROND_WRITE_BASELINES").is_some() {
+        // Without a baseline all counts are taken as they are.
+        let lowest = counts.iter().map(|(key, count)| {
+            let before = baseline.get(key).copied().unwrap_or_default();
+            let new = if baseline.is_empty() {
+                *count
+            } else {
+                before.min(*count)
+            };
+            (key.clone(), new)
+        });
+        baseline = lowest.filter(|(_, count)| *count > 0).collect();
+        fs::write(&path, language::write_baseline(&baseline)).unwrap();
+    }
+    let keys: BTreeSet<_> = counts.keys().chain(baseline.keys()).collect();
+    let mut problems = Vec::new();
+    for key in keys {
+        let (kind, part) = key;
+        let count = counts.get(key).copied().unwrap_or_default();
+        let allowed = baseline.get(key).copied().unwrap_or_default();
+        if count < allowed {
+            problems.push(format!(
+                "{kind} {part}: {count} are left of {allowed}; lower {BASELINE_FILE} (FROND_WRITE_BASELINES=1 does)"
+            ));
+        } else if count > allowed {
+            let advice = language::KINDS.iter().find(|(name, _)| name == kind);
+            let advice = advice.map_or(
+                "give the files a common module below both",
+                |(_, advice)| advice,
+            );
+            problems.push(format!(
+                "{kind} {part}: {count}, at most {allowed}: {advice}"
+            ));
+            problems.extend(places[key].iter().map(|place| format!("  {place}")));
+        }
+    }
+    assert_none(problems, "findings differ from the baseline");
+}
+
+#[test]
+fn items_of_crate_roots_are_documented() {
+    let sources = sources();
+    let mut problems = Vec::new();
+    for (name, _) in ARROWS {
+        let folder = format!("crates/{name}/src/");
+        for item in roots::undocumented(&sources_below(&sources, &folder)) {
+            problems.push(format!("{folder}{item}"));
+        }
+    }
+    assert_none(
+        problems,
+        "what a crate exports at its root needs a doc comment",
+    );
 }
 
 #[test]

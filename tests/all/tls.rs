@@ -145,7 +145,7 @@ fn each_mode_serves_the_clients_that_it_names() {
         .line_with("SSL handshake received but server is started without SSL support");
 }
 
-/// A health check that connects and closes is no broken message.
+/// A health check that connects and closes is not a broken message.
 #[test]
 fn a_client_that_sends_nothing_is_not_counted() {
     let setup = Setup::start("requireTLS", &[WITHOUT]);
@@ -370,9 +370,10 @@ fn bench_logins(uri: &str, password: &str) -> String {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (said, failed) = (text(output.stdout), text(output.stderr));
     assert!(!said.contains(password) && !failed.contains(password));
-    match output.status.success() {
-        true => said,
-        false => failed,
+    if output.status.success() {
+        said
+    } else {
+        failed
     }
 }
 

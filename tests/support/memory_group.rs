@@ -32,17 +32,19 @@ impl MemoryGroup {
             if !is_v2 && !controllers.split(',').any(|name| name == "memory") {
                 return None;
             }
-            let parent = match is_v2 {
-                true => root.to_owned(),
-                false => root.join("memory"),
+            let parent = if is_v2 {
+                root.to_owned()
+            } else {
+                root.join("memory")
             };
             let name = format!("frond-{test}-{}", std::process::id());
             let path = parent.join(path.trim_start_matches('/')).join(name);
             fs::create_dir(&path).ok()?;
             let group = MemoryGroup { path, is_v2 };
-            let limit = match is_v2 {
-                true => "memory.max",
-                false => "memory.limit_in_bytes",
+            let limit = if is_v2 {
+                "memory.max"
+            } else {
+                "memory.limit_in_bytes"
             };
             fs::write(group.path.join(limit), bytes.to_string()).ok()?;
             Some(group)

@@ -26,7 +26,6 @@ pub fn frond(arguments: &[&str]) -> Command {
 /// A server that is ready. Dropping it kills it.
 pub struct Running {
     child: Child,
-    /// Its TCP port.
     pub port: u16,
     /// Lines of its standard output.
     pub lines: Receiver<String>,
@@ -87,7 +86,6 @@ impl Running {
         }
     }
 
-    /// A new connection.
     pub fn connect(&self) -> Client<TcpStream> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -98,7 +96,6 @@ impl Running {
         }
     }
 
-    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -187,7 +184,6 @@ pub struct Client<S> {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }

@@ -18,7 +18,6 @@ macro_rules! actions {
             /// Every action, in the order of their names.
             pub const ALL: &'static [Action] = &[$(Action::$variant,)*];
 
-            /// MongoDB's name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Action::$variant => $name,)*
@@ -221,7 +220,6 @@ const _: () = assert!(Action::ALL.len() <= WORDS * 64);
 pub struct ActionSet([u64; WORDS]);
 
 impl ActionSet {
-    /// The empty set.
     pub const fn new() -> ActionSet {
         ActionSet([0; WORDS])
     }
@@ -237,7 +235,6 @@ impl ActionSet {
         set
     }
 
-    /// Every action.
     pub const fn any() -> ActionSet {
         let mut set = ActionSet::new();
         let mut at = 0;
@@ -260,7 +257,6 @@ impl ActionSet {
         self
     }
 
-    /// Adds an action.
     pub fn insert(&mut self, action: Action) {
         *self = self.with(action);
     }

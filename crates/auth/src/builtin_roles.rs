@@ -14,7 +14,6 @@ const ADMIN: &str = "admin";
 /// The database of users that another authority vouches for. It has no roles.
 const EXTERNAL: &str = "$external";
 
-/// A role.
 struct Definition {
     name: &'static str,
     admin_only: bool,
@@ -37,7 +36,6 @@ enum On {
     OwnCollection(&'static str),
     /// The normal collections of a database.
     Database(&'static str),
-    /// A collection.
     Collection(&'static str, &'static str),
     /// A collection in any database.
     InAnyDatabase(&'static str),

@@ -1,5 +1,5 @@
-//! Who may do what, without sockets and without storage: names of users, the SCRAM mechanisms for both sides, actions,
-//! resources, privileges and the built-in roles.
+//! Authentication and authorization without sockets and storage: names of users, the SCRAM mechanisms for both sides,
+//! actions, resources, privileges and the built-in roles.
 #![forbid(unsafe_code)]
 
 mod action;

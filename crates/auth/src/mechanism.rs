@@ -31,7 +31,6 @@ impl LoginMechanism {
         LoginMechanism::Scram(scram::Mechanism::Sha256),
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             LoginMechanism::MongoCr => "MONGODB-CR",

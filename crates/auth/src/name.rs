@@ -5,7 +5,6 @@ use std::fmt;
 /// The name of a user or of a role: unique in its database.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserName {
-    /// The name.
     pub name: String,
     /// The database that defines it; `$external` for users that another authority vouches for.
     pub db: String,

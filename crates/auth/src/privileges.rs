@@ -11,9 +11,7 @@ use crate::resource::{Kind, Resource, Target, is_normal_database, kind};
 /// Actions that are allowed on a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Privilege {
-    /// On what.
     pub resource: Resource,
-    /// The allowed actions.
     pub actions: ActionSet,
 }
 

@@ -17,7 +17,7 @@ impl fmt::Display for NoRandomness {
 
 impl std::error::Error for NoRandomness {}
 
-/// Fills an array with random bytes that nobody can predict.
+/// Fills an array with unpredictable random bytes.
 ///
 /// # Errors
 /// If the operating system gives none.

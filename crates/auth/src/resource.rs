@@ -22,12 +22,7 @@ pub enum Resource {
     /// `{cluster: true}`: the server as a whole.
     Cluster,
     /// `{db: "d", system_buckets: "c"}`: the buckets of time series. An empty name stands for all.
-    SystemBuckets {
-        /// The database.
-        db: String,
-        /// The time series.
-        collection: String,
-    },
+    SystemBuckets { db: String, collection: String },
 }
 
 /// The resource that a command uses.

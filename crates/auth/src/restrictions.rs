@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(restrictions.to_array().as_doc(), shown.as_doc());
         let none = Restrictions::parse(Doc::empty()).unwrap();
         assert!(none.is_empty() && none.allow(&Ends::default()));
-        // A list without ranges is met by nobody.
+        // No client meets a list without ranges.
         let nobody = Restrictions::parse(&array![{"clientSource": []}].into_docbuf()).unwrap();
         assert!(!nobody.allow(&ends("127.0.0.1", "127.0.0.1")));
     }

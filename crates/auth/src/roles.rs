@@ -14,7 +14,6 @@ use crate::restrictions::Restrictions;
 pub struct Role {
     /// The roles that it inherits from.
     pub roles: Vec<UserName>,
-    /// Its own privileges.
     pub privileges: Vec<Privilege>,
     /// Its own restrictions, if it has any.
     pub restrictions: Option<Restrictions>,

@@ -395,9 +395,10 @@ fn restored(arguments: &ArgMatches) -> Result<bool> {
         }
     };
     report(&outcome, dbpath);
-    match arguments.get_flag("noVerify") {
-        true => Ok(true),
-        false => verified(dbpath, &mut meter),
+    if arguments.get_flag("noVerify") {
+        Ok(true)
+    } else {
+        verified(dbpath, &mut meter)
     }
 }
 

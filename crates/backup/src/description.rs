@@ -44,9 +44,7 @@ impl std::fmt::Display for StoreId {
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its name.
     pub name: String,
-    /// Its length.
     pub bytes: u64,
 }
 
@@ -57,7 +55,6 @@ pub struct Description {
     pub id: String,
     /// The backup that has the extents which this one lacks; none for a full backup.
     pub parent: Option<String>,
-    /// The store.
     pub store_id: StoreId,
     /// The number of the checkpoint.
     pub generation: u64,
@@ -86,7 +83,6 @@ impl Description {
         parts.fold(0, u64::saturating_add)
     }
 
-    /// As text.
     pub fn to_json(&self) -> String {
         let mut doc = DocBuf::new();
         doc.push("version", FORMAT_VERSION);

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 pub struct Extent {
     /// Its place in the data file.
     pub offset: u64,
-    /// Its bytes.
     pub len: u64,
     /// When its content was written, as a number of the store.
     pub birth: u64,
@@ -48,9 +47,10 @@ pub fn unpack(bytes: &[u8]) -> Result<Vec<Extent>, String> {
         }
     });
     let extents: Vec<Extent> = extents.collect();
-    match rest.is_empty() && extents.iter().all(Extent::is_possible) {
-        true => Ok(extents),
-        false => Err("the list of extents is no list of parts of a data file".to_owned()),
+    if rest.is_empty() && extents.iter().all(Extent::is_possible) {
+        Ok(extents)
+    } else {
+        Err("the list of extents is no list of parts of a data file".to_owned())
     }
 }
 

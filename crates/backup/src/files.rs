@@ -56,9 +56,10 @@ pub fn create_root(path: &Path) -> Result<()> {
 
 /// Creates a folder inside of one that exists; one that is there is fine.
 pub fn create_folder(path: &Path) -> Result<()> {
-    match frond_files::create_folder(path).map_err(Error::io("creating", path))? {
-        true => sync_parent(path),
-        false => Ok(()),
+    if frond_files::create_folder(path).map_err(Error::io("creating", path))? {
+        sync_parent(path)
+    } else {
+        Ok(())
     }
 }
 

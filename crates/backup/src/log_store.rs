@@ -119,13 +119,13 @@ impl LogWriter {
 
     /// Makes it durable if that was long ago.
     pub fn tick(&mut self) -> Result<()> {
-        match self.is_dirty && self.synced.elapsed() >= SYNC {
-            true => self.sync(),
-            false => Ok(()),
+        if self.is_dirty && self.synced.elapsed() >= SYNC {
+            self.sync()
+        } else {
+            Ok(())
         }
     }
 
-    /// Makes it durable.
     pub fn sync(&mut self) -> Result<()> {
         if let Some((open, path, _)) = &mut self.open
             && self.is_dirty
@@ -138,7 +138,7 @@ impl LogWriter {
     }
 }
 
-/// Cuts off what is no whole record. Returns the position behind the last piece, and the length.
+/// Cuts off an incomplete record. Returns the position behind the last piece, and the length.
 fn cut_torn_end(path: &Path) -> Result<(Option<u64>, u64)> {
     let mut records = Records::open(path)?;
     let (mut end, mut body) = (None, Vec::new());

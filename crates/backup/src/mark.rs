@@ -31,7 +31,6 @@ impl Mark {
         }
     }
 
-    /// Its record.
     pub fn record(&self) -> (Header, Vec<u8>) {
         let body = self.stamp.map(|stamp| stamp.to_le_bytes().to_vec());
         let body = body.unwrap_or_default();

@@ -2,7 +2,6 @@
 
 use frond_bson::{Timestamp, extjson};
 
-/// A moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// The end of what the repository has.

@@ -23,7 +23,6 @@ pub fn part_name(number: usize) -> String {
 
 /// The destination of a backup.
 pub trait Sink {
-    /// Appends a record.
     fn put(&mut self, kind: Kind, numbers: [u64; 3], body: &[u8]) -> Result<()>;
 
     /// Makes it durable and complete. The description has all but the parts.
@@ -32,8 +31,7 @@ pub trait Sink {
 
 /// A part in a folder is closed when it is this long.
 const PART_BYTES: u64 = 1 << 30;
-/// So much is written before it is made durable, so that the system never has much to write at once, and so that an
-/// interrupted backup loses little.
+/// Bytes written between two syncs: few enough that a sync is short, and that an interrupted backup loses little.
 const SYNC_BYTES: u64 = 64 << 20;
 
 /// A folder, which is renamed at the end.

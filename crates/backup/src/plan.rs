@@ -18,13 +18,12 @@ const MARKS_APART_MS: i64 = 5_000;
 /// A piece of the archived log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its file.
     pub path: PathBuf,
     /// The offset of its record.
     pub at: u64,
 }
 
-/// How a moment is restored.
+/// The files and the log that restore a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The backup and its parents, the backup first.

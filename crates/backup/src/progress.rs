@@ -38,7 +38,6 @@ impl Meter {
         }
     }
 
-    /// All are done.
     pub fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

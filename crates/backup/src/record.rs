@@ -88,7 +88,6 @@ impl Kind {
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Its kind.
     pub kind: Kind,
     /// The numbers of its kind.
     pub numbers: [u64; 3],
@@ -125,7 +124,6 @@ impl Header {
         crc32c::crc32c_append(crc32c::crc32c(&self.fields()[..40]), body)
     }
 
-    /// Its bytes.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = self.fields();
         out[40..44].copy_from_slice(&self.checksum.to_le_bytes());
@@ -182,7 +180,6 @@ pub struct Records<R> {
 }
 
 impl Records<BufReader<File>> {
-    /// Opens a file.
     pub fn open(path: &Path) -> Result<Records<BufReader<File>>> {
         let file = frond_files::open(path).map_err(Error::io("opening", path))?;
         let len = file.metadata().map_err(Error::io("reading", path))?.len();

@@ -42,20 +42,16 @@ pub struct Lock(#[allow(dead_code)] File);
 /// The writers of a repository. Backups and one archive can run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// A backup.
     Backup,
     /// The archive of the log.
     Archive,
 }
 
-/// An interrupted backup.
 #[derive(Debug)]
 pub struct Partial {
-    /// Its folder.
     pub folder: PathBuf,
     /// Its name when it is complete.
     pub id: String,
-    /// Its files.
     pub parts: Vec<Part>,
     /// The extents that are there.
     pub extents: HashSet<Extent>,
@@ -215,14 +211,15 @@ impl Repository {
                 }
             }
         }
-        match all.len() as u64 == backup.extents {
-            true => Ok(all),
-            false => Err(Error::Refused(format!(
+        if all.len() as u64 == backup.extents {
+            Ok(all)
+        } else {
+            Err(Error::Refused(format!(
                 "the backup {} lists {} extents and should list {}: a part of it is missing",
                 backup.id,
                 all.len(),
                 backup.extents
-            ))),
+            )))
         }
     }
 
@@ -316,9 +313,12 @@ fn read_description(folder: &Path, name: &str) -> Result<Description> {
     let path = folder.join(DESCRIPTION);
     let text = files::read_text(&path, DESCRIPTION_BYTES_MAX);
     let parsed = Description::parse(&text.map_err(Error::io("reading", &path))?);
-    let of_folder = parsed.and_then(|found| match found.id == name {
-        true => Ok(found),
-        false => Err(format!("it describes the backup {:?}", found.id)),
+    let of_folder = parsed.and_then(|found| {
+        if found.id == name {
+            Ok(found)
+        } else {
+            Err(format!("it describes the backup {:?}", found.id))
+        }
     });
     of_folder.map_err(|what| Error::Damaged(path, 0, what))
 }
@@ -459,12 +459,11 @@ mod tests {
             assert_eq!(mode(&folder), 0o700, "{}", folder.display());
             for entry in fs::read_dir(&folder).unwrap() {
                 let path = entry.unwrap().path();
-                match path.is_dir() {
-                    true => folders.push(path),
-                    false => {
-                        assert_eq!(mode(&path), 0o600, "{}", path.display());
-                        files += 1;
-                    }
+                if path.is_dir() {
+                    folders.push(path)
+                } else {
+                    assert_eq!(mode(&path), 0o600, "{}", path.display());
+                    files += 1;
                 }
             }
         }

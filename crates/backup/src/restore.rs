@@ -23,7 +23,6 @@ use crate::repository::Repository;
 /// The result of a restore.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The backup.
     pub backup: Description,
     /// The moment: everything before its `time`, nothing behind its `until`.
     pub mark: Mark,
@@ -35,9 +34,10 @@ pub struct Outcome {
 type Place = (usize, u64);
 
 fn check_stop(stop: &AtomicBool) -> Result<()> {
-    match stop.load(Ordering::Relaxed) {
-        true => Err(Error::Stopped),
-        false => Ok(()),
+    if stop.load(Ordering::Relaxed) {
+        Err(Error::Stopped)
+    } else {
+        Ok(())
     }
 }
 

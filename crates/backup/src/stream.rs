@@ -26,16 +26,13 @@ pub struct Request {
     pub begin_only: bool,
 }
 
-/// How a stream begins.
 #[derive(Clone, Debug)]
 pub struct Begin {
-    /// The store.
     pub store_id: StoreId,
     /// The number of the checkpoint; 0 without a copy.
     pub generation: u64,
     /// The number of all extents that the checkpoint needs.
     pub extents: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Bytes of those that are sent.
     pub copy_bytes: u64,
@@ -46,17 +43,13 @@ pub struct Begin {
 /// A document of the stream.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The first one.
     Begin(Begin),
     /// A part of the list of all extents, packed.
     Extents(&'a [u8]),
-    /// The superblocks.
     Head(&'a [u8]),
     /// The next bytes of the data file.
     Data {
-        /// Their offset.
         offset: u64,
-        /// The bytes.
         bytes: &'a [u8],
     },
     /// Whole groups of the log.
@@ -68,9 +61,7 @@ pub enum Event<'a> {
         /// The groups as they are stored.
         bytes: &'a [u8],
     },
-    /// A mark.
     Mark(Mark),
-    /// The last one.
     End,
 }
 
@@ -211,7 +202,7 @@ impl BackupStream {
         Ok(cursor.get_i64("id") != Some(0))
     }
 
-    /// Tells the server that the stream is not needed any more.
+    /// Cancels the stream on the server.
     pub fn close(self) {
         match self.batches {
             Batches::InTurn(fetcher) => fetcher.close(),

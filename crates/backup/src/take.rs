@@ -23,7 +23,6 @@ use crate::stream::{BackupStream, Begin, Event, Request};
 /// The server, and how to talk to it.
 #[derive(Clone)]
 pub struct Source {
-    /// Its connection string.
     pub uri: Uri,
     /// Set when the user asks to stop.
     pub stop: Arc<AtomicBool>,
@@ -71,9 +70,10 @@ pub fn to_repository(
 ) -> Result<Description> {
     let _lock = repository.lock(Writer::Backup)?;
     let store_id = source.store_id()?;
-    let parent = match is_incremental {
-        true => newest_whole(repository, store_id)?,
-        false => None,
+    let parent = if is_incremental {
+        newest_whole(repository, store_id)?
+    } else {
+        None
     };
     let mut have: HashSet<Extent> = HashSet::new();
     if let Some(parent) = &parent {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use frond_client::{Error, Result};
 
-/// A CSV file.
 pub struct CsvFile {
     writer: csv::Writer<File>,
     path: PathBuf,

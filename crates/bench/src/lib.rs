@@ -50,7 +50,7 @@ pub use system::{MemoryUsage, Status};
 use harness::{Run, Workload};
 use system::Scheme;
 
-/// What `frond bench` can run.
+/// The subcommands of `frond bench`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Insert documents into a collection with secondary indexes, until they outgrow memory

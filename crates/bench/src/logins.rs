@@ -93,10 +93,9 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds.
 type Times = Histogram<u64>;
 
-/// The longest time that is told from longer ones.
+/// Longer times are recorded as this one.
 const LONGEST: Duration = Duration::from_secs(600);
 
 fn times() -> Result<Times> {
@@ -154,7 +153,6 @@ struct Logins<'a> {
     is_over: AtomicBool,
 }
 
-/// What they took.
 struct Taken {
     seconds: f64,
     times: Times,
@@ -179,7 +177,7 @@ impl<'a> Logins<'a> {
     }
 
     fn log_in(&self) -> Result<Taken> {
-        // Nobody begins before all threads are there.
+        // The gate opens once all threads have started.
         let gate = RwLock::new(());
         thread::scope(|scope| {
             let closed = gate.write();

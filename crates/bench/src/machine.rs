@@ -5,7 +5,6 @@ use std::fs;
 /// Facts for a report. What cannot be read is "unknown" or 0.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The processor's name.
     pub cpu: String,
     /// Cores that this process may use.
     pub cores: usize,
@@ -16,7 +15,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Asks the system.
     #[must_use]
     pub fn read() -> Machine {
         let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -74,7 +74,6 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Documents that the server took.
     pub documents: u64,
-    /// Documents over time.
     pub timeline: Timeline,
     /// Latencies of all batches.
     pub latencies: Latencies,
@@ -193,7 +192,6 @@ impl Meter {
         self.state().error.take()
     }
 
-    /// Stops the clock.
     #[must_use]
     pub fn end(self) -> Outcome {
         let elapsed = self.elapsed();
@@ -230,14 +228,13 @@ pub struct Percentiles {
     pub p99_ms: f64,
     /// 999 of 1000 were faster.
     pub p999_ms: f64,
-    /// The slowest.
     pub max_ms: f64,
 }
 
 impl Percentiles {
     /// Reads them off a histogram of microseconds; zeros if it is empty.
     #[must_use]
-    pub fn of(latencies: &Latencies) -> Self {
+    pub fn from_latencies(latencies: &Latencies) -> Self {
         let at = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
         Percentiles {
             p50_ms: at(0.50),
@@ -257,11 +254,14 @@ mod tests {
     #[test]
     fn percentiles_of_known_latencies() {
         let mut histogram = latencies();
-        assert_eq!(Percentiles::of(&histogram), Percentiles::default());
+        assert_eq!(
+            Percentiles::from_latencies(&histogram),
+            Percentiles::default()
+        );
         for ms in 1..=1000_u64 {
             histogram.record(ms * 1000).unwrap();
         }
-        let got = Percentiles::of(&histogram);
+        let got = Percentiles::from_latencies(&histogram);
         for (value, expected) in [
             (got.p50_ms, 500.0),
             (got.p95_ms, 950.0),
@@ -283,7 +283,7 @@ mod tests {
         meter.batch(60, Duration::from_millis(4));
         let second = meter.take_interval();
         assert_eq!((second.documents, second.latencies.len()), (100, 1));
-        let interval = Percentiles::of(&second.latencies);
+        let interval = Percentiles::from_latencies(&second.latencies);
         assert!((3.99..4.01).contains(&interval.p50_ms), "{interval:?}");
         assert!(!meter.stopping());
         meter.fail(Error::Settings("first".to_owned()));
@@ -292,7 +292,7 @@ mod tests {
         let outcome = meter.end();
         assert_eq!(outcome.documents, 100);
         assert_eq!(outcome.latencies.len(), 2);
-        let percentiles = Percentiles::of(&outcome.latencies);
+        let percentiles = Percentiles::from_latencies(&outcome.latencies);
         assert!(
             (1.99..2.01).contains(&percentiles.p50_ms),
             "{percentiles:?}"

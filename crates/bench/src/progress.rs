@@ -83,7 +83,6 @@ impl Progress {
         self.bar.set_message(text.to_owned());
     }
 
-    /// Clears the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -14,7 +14,6 @@ impl SplitMix64 {
         SplitMix64(of_seed.next() ^ SplitMix64(number).next().rotate_left(32))
     }
 
-    /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -12,15 +12,13 @@ use frond_client::Result;
 
 /// A load that is looked at. Its meter counts from one look to the next, also over several turns.
 pub struct Sampler<'a> {
-    /// The run.
     pub run: &'a Run,
-    /// How the trace calls it.
+    /// Name of the workload in the trace.
     pub name: &'a str,
-    /// The server's name.
     pub label: &'a str,
     /// Asks the server how it is.
     pub watcher: &'a mut dyn Session,
-    /// What the user sees.
+    /// The progress bar that the user sees.
     pub progress: &'a mut Progress,
     /// The server's own time so far.
     pub own_time: Duration,
@@ -50,7 +48,7 @@ impl Sampler<'_> {
             let seconds = interval.elapsed.saturating_sub(last.0).as_secs_f64();
             let per_s = (interval.documents - last.1) as f64 / seconds.max(1e-9);
             let own_time = self.own_time + interval.elapsed.saturating_sub(started);
-            let latency = Percentiles::of(&interval.latencies);
+            let latency = Percentiles::from_latencies(&interval.latencies);
             let status = if done {
                 None
             } else {

@@ -79,7 +79,7 @@ impl Row {
         columns
     }
 
-    /// The values of the columns, empty where the server does not tell.
+    /// The values of the columns, empty where the server does not report them.
     fn values(&self) -> Vec<String> {
         let number = |value: Option<f64>| value.map_or_else(String::new, |n| format!("{n:.0}"));
         let mut values = vec![format!("{:.3}", self.elapsed_s), self.phase.to_string()];

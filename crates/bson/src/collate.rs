@@ -11,7 +11,7 @@ use crate::{Doc, Value};
 /// `compare` must be a total preorder, and the bytes of `sort_key` must compare as `compare` does:
 /// strings that are equal have equal keys. Strings that are not UTF-8 are passed with U+FFFD for each invalid sequence.
 pub trait Collate: Send + Sync + fmt::Debug {
-    /// How two strings compare.
+    /// The order of two strings.
     fn compare(&self, a: &str, b: &str) -> Ordering;
 
     /// Appends bytes that compare as the string does.
@@ -22,8 +22,8 @@ pub trait Collate: Send + Sync + fmt::Debug {
     fn spec(&self) -> &Doc;
 }
 
-/// How strings in values compare: by their bytes, which is the default and has no overhead, or by the rules of a
-/// language. Cloning is cheap.
+/// Order of strings in values: by their bytes, which is the default and has no overhead, or by the rules of a language.
+/// Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct Collator(Option<Arc<dyn Collate>>);
 

@@ -47,8 +47,8 @@ pub fn compare_docs(a: &Doc, b: &Doc) -> Ordering {
 }
 
 impl Collator {
-    /// How two values compare, strings inside documents and arrays included. Names of fields always
-    /// compare by their bytes.
+    /// The order of two values. Strings inside documents and arrays are compared by the collator, names of fields by
+    /// their bytes.
     pub fn compare(&self, a: &Value<'_>, b: &Value<'_>) -> Ordering {
         match self.rules() {
             None => compare(a, b),

@@ -63,7 +63,6 @@ impl<'a> From<&Value<'a>> for Value<'a> {
 
 /// Types that convert to a value; accepted by the [`doc!`](crate::doc) macro.
 pub trait ToValue {
-    /// The value, borrowed.
     fn to_value(&self) -> Value<'_>;
 }
 

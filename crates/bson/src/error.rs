@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is wrong with the bytes.
+/// The fault of malformed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The bytes end before the document does, or a length points outside of its document.
@@ -37,7 +37,6 @@ impl Error {
         Self { kind, offset }
     }
 
-    /// What is wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

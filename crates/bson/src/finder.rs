@@ -131,10 +131,7 @@ impl FieldFinder {
                     .iter()
                     .all(|step| step.head.first() != Some(&tag::ELSEWHERE));
             self.ends = missing > 0;
-            self.layout = match is_usable {
-                true => layout,
-                false => Vec::new(),
-            };
+            self.layout = if is_usable { layout } else { Vec::new() };
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{Decimal128, Value};
 
 /// Compares two numbers by value; `None` when one is not a number.
 pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
-    let (a, b) = (Number::of(a)?, Number::of(b)?);
+    let (a, b) = (Number::from_value(a)?, Number::from_value(b)?);
     Some(match (a, b) {
         (Number::Int(a), Number::Int(b)) => a.cmp(&b),
         (Number::Double(a), Number::Double(b)) => doubles(a, b),
@@ -28,7 +28,7 @@ enum Number {
 }
 
 impl Number {
-    fn of(value: &Value<'_>) -> Option<Number> {
+    fn from_value(value: &Value<'_>) -> Option<Number> {
         Some(match *value {
             Value::Int32(i) => Number::Int(i64::from(i)),
             Value::Int64(i) => Number::Int(i),

@@ -60,7 +60,6 @@ impl ObjectId {
         Self([t0, t1, t2, t3, r0, r1, r2, r3, r4, c0, c1, c2])
     }
 
-    /// The twelve bytes.
     pub fn bytes(&self) -> [u8; 12] {
         self.0
     }

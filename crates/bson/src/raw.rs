@@ -101,8 +101,8 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(b.try_into().ok()?) as usize)
 }
 
-/// How many bytes the value of type `tag` takes at the start of `bytes`; `None` for unknown types and corrupt
-/// bytes. The length may exceed `bytes`.
+/// Length of the value of type `tag` at the start of `bytes`; `None` for unknown types and corrupt bytes. The length
+/// may exceed `bytes`.
 #[inline]
 pub fn value_len(tag: u8, bytes: &[u8]) -> Option<usize> {
     Some(match tag {

@@ -1,5 +1,4 @@
 //! The BSON type bytes, as in the BSON specification (bsonspec.org), and their names in MongoDB.
-#![allow(missing_docs)]
 
 pub const DOUBLE: u8 = 0x01;
 pub const STRING: u8 = 0x02;

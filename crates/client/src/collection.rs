@@ -7,9 +7,7 @@ use crate::error::{Error, Result};
 /// A database and a collection in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Collection {
-    /// Database name.
     pub database: String,
-    /// Collection name.
     pub name: String,
 }
 

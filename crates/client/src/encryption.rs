@@ -1,4 +1,4 @@
-//! How connections are encrypted.
+//! TLS of connections.
 
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,6 @@ impl Encryption {
         }
     }
 
-    /// The options.
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.options

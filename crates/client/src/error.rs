@@ -20,7 +20,6 @@ pub enum Error {
         command: String,
         /// MongoDB's error code; 0 if the server gave none.
         code: i32,
-        /// The server's message.
         message: String,
     },
     /// The server holds something else than it should.

@@ -22,7 +22,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// A user of a database. Without a mechanism the server tells what the user has.
+    /// A user of a database. Without a mechanism the server reports those of the user.
     #[must_use]
     pub fn new(
         mechanism: Option<LoginMechanism>,
@@ -43,7 +43,7 @@ impl Login {
         }
     }
 
-    /// The user; none if the certificate tells it.
+    /// The user; none if the certificate names it.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()

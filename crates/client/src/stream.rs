@@ -11,10 +11,10 @@ use crate::encryption::Encrypted;
 use crate::error::{Error, Result};
 use crate::uri::{Address, Uri};
 
-/// How often a wait looks whether it should end.
+/// Interval at which a wait checks whether it should end.
 const POLL: Duration = Duration::from_millis(250);
 
-/// How long an answer that is under way may still take once the user asked to stop.
+/// Time left for a pending answer once the user asked to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 enum Socket {

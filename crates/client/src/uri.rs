@@ -19,7 +19,7 @@ use crate::login::Login;
 /// The port of a server when the connection string names none.
 pub const DEFAULT_PORT: u16 = 27017;
 
-/// How long connecting may take when the connection string does not say.
+/// Connect timeout if the connection string names none.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a server listens.
@@ -81,7 +81,7 @@ pub struct Uri {
     pub encryption: Option<Encryption>,
 }
 
-/// What an option says about the login or the encryption. They are put together when all are known.
+/// Options of the login and the encryption. They are combined when all are known.
 #[derive(Default)]
 struct Security {
     user: Option<String>,
@@ -275,11 +275,12 @@ impl Security {
         }
         let is_x509 = self.mechanism == Some(LoginMechanism::X509);
         if self.user.is_none() && !is_x509 {
-            return match self.mechanism.is_some() || self.source.is_some() {
-                true => Err(bad(
+            return if self.mechanism.is_some() || self.source.is_some() {
+                Err(bad(
                     "authSource and authMechanism need a user: mongodb://user:password@host",
-                )),
-                false => Ok(()),
+                ))
+            } else {
+                Ok(())
             };
         }
         if is_x509 && (self.password.is_some() || uri.encryption.is_none()) {
@@ -302,7 +303,7 @@ impl Security {
 #[must_use]
 pub fn without_passwords(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
-        // Nobody knows what it is.
+        // Without a scheme, everything before the last `@` may be a password.
         return text.split('@').next_back().unwrap_or_default().to_owned();
     };
     let (place, options) = match rest.split_once('?') {

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf};
 
-use crate::http::Ends;
+use frond_http::Ends;
 
 /// A server that runs commands.
 pub trait Backend: Send + Sync + 'static {
     /// A user who has logged in, for further connections.
     type User: Clone + Send + Sync + 'static;
-    /// A connection.
     type Link: Link<User = Self::User>;
 
     /// Whether commands need a user who has logged in.
@@ -23,7 +22,7 @@ pub trait Backend: Send + Sync + 'static {
     /// The delay of the answer to a failed login. Zero turns off pauses between logins, too.
     fn failed_login_delay(&self) -> Duration;
 
-    /// Opens a connection, as a driver at the client's address would, for a user or for nobody.
+    /// Opens a connection, as a driver at the client's address would, for a user or without one.
     fn open(
         &self,
         ends: &Ends,

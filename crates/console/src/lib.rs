@@ -1,13 +1,11 @@
-//! The console of Frond: a bounded HTTP server, the page that it serves, and the history of the server's figures.
+//! The console of Frond: its page and its API over HTTP.
 //!
-//! It knows HTTP and the trait [`Backend`], by which the server runs database commands for a user. It never checks a privilege itself: each
+//! It knows `frond-http` and the trait [`Backend`], by which the server runs database commands for a user. It never checks a privilege itself: each
 //! command passes the gate of the server.
 #![forbid(unsafe_code)]
 
 mod backend;
 mod console;
-pub mod history;
-pub mod http;
 mod login;
 mod origin;
 mod page;

@@ -10,11 +10,9 @@ use crate::backend::{Broken, Link};
 
 /// A name and a password.
 pub struct Login {
-    /// The user.
     pub user: String,
     /// The database that has the user.
     pub db: String,
-    /// The password.
     pub password: Zeroizing<String>,
 }
 
@@ -71,9 +69,10 @@ async fn converse<L: Link>(link: &mut L, login: Login) -> Result<L::User, LoginE
         mechanisms.is_some_and(|all| all.values().any(|one| one.as_str() == Some(name)))
     };
     // The server names no mechanism for a user who does not exist.
-    let mechanism = match has("SCRAM-SHA-1") && !has("SCRAM-SHA-256") {
-        true => Mechanism::Sha1,
-        false => Mechanism::Sha256,
+    let mechanism = if has("SCRAM-SHA-1") && !has("SCRAM-SHA-256") {
+        Mechanism::Sha1
+    } else {
+        Mechanism::Sha256
     };
     let refused = |error: &dyn std::fmt::Display| LoginError::Refused(error.to_string());
     let password = ClientPassword::new(mechanism, &user, &password).map_err(|e| refused(&e))?;

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, ORIGIN};
 
-use crate::http::{Call, Refusal};
+use frond_http::{Call, Refusal};
 
 /// Checks the host and the origin of a request.
 ///
@@ -48,7 +48,7 @@ fn name_of(host: &str) -> &str {
     }
 }
 
-/// Whether a name is one of this server. An address is: nobody else can point it at this server.
+/// Whether a name is one of this server. An address always is: no attacker can make it resolve to this server.
 fn is_own(name: &str, names: &[String]) -> bool {
     let name = name.to_ascii_lowercase();
     name.parse::<IpAddr>().is_ok() || name == "localhost" || names.contains(&name)

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
 
-use crate::http::{Reply, bytes};
+use frond_http::{Reply, bytes};
 
 /// The page loads nothing from elsewhere, and runs no script but its own files.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \

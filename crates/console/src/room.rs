@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::http::Refusal;
+use frond_http::Refusal;
 
 /// Kibibytes of all requests and replies that are read, converted and sent at the same time.
 const ROOM_KIB: u32 = 32 << 10;

@@ -23,7 +23,7 @@ const LINKS_MAX: usize = 4;
 /// A connection that is not used for this time is closed.
 const LINK_IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// 128 random bits that nobody can guess, in hexadecimal.
+/// 128 unpredictable bits, in hexadecimal.
 pub fn secret() -> Result<String, NoRandomness> {
     Ok(frond_bson::hex(&random_bytes::<16>()?))
 }
@@ -155,7 +155,7 @@ impl<U, L> Sessions<U, L> {
         }
     }
 
-    /// Lets all sessions look so much older.
+    /// Moves the last use of all sessions back in time.
     #[cfg(test)]
     pub fn shift(&self, by: Duration) {
         for entry in self.0.lock().values_mut() {

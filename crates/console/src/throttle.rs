@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::http::{Refusal, network};
+use frond_http::{Refusal, network};
 
 /// Logins of an account from an address that may fail without a pause.
 const FREE_OF_ACCOUNT: u32 = 10;
@@ -17,7 +17,6 @@ const FREE_OF_ACCOUNT: u32 = 10;
 /// Logins of all accounts from an address that may fail without a pause.
 const FREE_OF_ADDRESS: u32 = 50;
 
-/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Failures are forgotten after this time without another one.

@@ -23,7 +23,7 @@ impl Mutator {
     /// A mutator of these inputs.
     pub fn new(format: Format, inputs: Vec<Vec<u8>>, seed: u64) -> Mutator {
         let words = match format {
-            Format::Json => tree::Words::of(&inputs),
+            Format::Json => tree::Words::collect(&inputs),
             Format::Bytes => tree::Words::default(),
         };
         Mutator {
@@ -34,7 +34,6 @@ impl Mutator {
         }
     }
 
-    /// A new input.
     pub fn input(&mut self) -> Vec<u8> {
         let pick = self.random.random_range(0..self.inputs.len().max(1));
         let mut input = self.inputs.get(pick).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Panics on any thread, also those that somebody catches.
+//! Panics on any thread, also those that are caught.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::panics;
 
-/// How the inputs of a target are changed.
+/// Structure of the inputs, which decides how they are mutated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Any bytes.
     Bytes,
     /// A value in extended JSON.
     Json,
@@ -15,11 +14,9 @@ pub enum Format {
 
 /// Something that takes any bytes.
 pub struct Target {
-    /// Its name.
     pub name: &'static str,
     /// A description of the code that it tests.
     pub about: &'static str,
-    /// How its inputs are changed.
     pub format: Format,
     /// Inputs that the code makes, besides those of the corpus.
     pub seeds: fn() -> Vec<Vec<u8>>,

@@ -10,7 +10,7 @@ pub type SourceKey = (String, Option<Vec<u8>>);
 /// A function, as engines compile it.
 #[derive(Clone)]
 pub struct Code {
-    /// Tells functions apart, in all engines.
+    /// Identity of a function, in all engines.
     pub id: u64,
     /// The code and its variables.
     pub source: Arc<ScriptSource>,

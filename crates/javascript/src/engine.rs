@@ -24,7 +24,7 @@ const PRELUDE: &str = include_str!("prelude.js");
 /// The share of the thread's stack for nested calls.
 const STACK_BYTES: usize = 512 << 10;
 
-/// The most characters of an exception that an error tells.
+/// Longest part of an exception in an error, in characters.
 const MESSAGE_CHARS_MAX: usize = 4096;
 
 thread_local! {
@@ -168,7 +168,7 @@ impl Engine {
         Ok(function)
     }
 
-    /// Makes the stored functions visible. One that cannot be compiled is left out, and the log tells of it.
+    /// Makes the stored functions visible. One that cannot be compiled is left out and logged.
     fn store(&mut self, stored: &StoredFunctions) -> Result<(), Fault> {
         for (name, value) in stored.iter() {
             let mut variable = DocBuf::new();
@@ -248,7 +248,7 @@ fn function<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Function<'js>, Error> {
     })))
 }
 
-/// The text that tells of an error.
+/// The message of an error.
 fn failure(ctx: &Ctx<'_>, error: Error) -> Fault {
     let thrown = match error {
         Error::Refused(fault) => return fault,

@@ -1,7 +1,7 @@
 //! JavaScript in the server: the functions of `$where`, `$function`, `$accumulator` and `mapReduce`, on QuickJS.
 //!
 //! [`JavaScript`] implements [`ScriptEngine`]. It knows BSON and JavaScript, and neither storage nor what a query does. Functions run in
-//! processes of their own, the workers, because one that works inside of the language's library can be ended in no other way.
+//! processes of their own, the workers, because one that works inside of the language's library cannot be ended in another way.
 #![forbid(unsafe_code)]
 
 mod code;
@@ -45,7 +45,7 @@ pub enum Placement {
     Workers(WorkerProgram),
 }
 
-/// Runs JavaScript.
+/// Runs functions in the engines of this process, or in workers.
 #[derive(Clone)]
 pub struct JavaScript {
     shared: Arc<Shared>,

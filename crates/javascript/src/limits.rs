@@ -1,4 +1,4 @@
-//! How much memory engines may have, together and each.
+//! Memory limits of engines, together and each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

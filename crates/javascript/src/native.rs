@@ -29,7 +29,6 @@ pub struct Emitting {
 }
 
 impl Emitting {
-    /// Nothing so far.
     pub fn new(sink: Sink) -> Emitting {
         Emitting { sink, bytes: 0 }
     }
@@ -75,10 +74,11 @@ fn emit<'js>(
             return Err(Fault::location(31220, "emit takes 2 args").into());
         };
         let writer = Writer::new(&ctx)?;
-        let key = match key.is_undefined() {
+        let key = if key.is_undefined() {
             // MongoDB counts a missing key as null.
-            true => OwnedValue::Null,
-            false => writer.value(key)?,
+            OwnedValue::Null
+        } else {
+            writer.value(key)?
         };
         let value = writer.value(value)?;
         EMITTING.with_borrow_mut(|emitting| {

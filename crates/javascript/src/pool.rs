@@ -17,7 +17,7 @@ const IDLE_MAX: usize = 4;
 /// A worker ends that has waited for a request for so long.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// Figures on workers.
+/// Counts of worker processes, now and since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerFigures {
     /// Processes that there are, those that wait among them.
@@ -32,7 +32,6 @@ pub struct WorkerFigures {
     pub lost: u64,
 }
 
-/// Counters of workers.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Processes that there are.
@@ -154,7 +153,6 @@ impl Pool {
         Ok(Keeper { orders, thread })
     }
 
-    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -176,7 +174,7 @@ fn lock(idle: &Idle) -> std::sync::MutexGuard<'_, Vec<(Worker, Instant)>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The work of the keeper, until there is no pool any more.
+/// The work of the keeper, until the pool is dropped.
 fn keep(program: &WorkerProgram, idle: &Idle, counters: &Arc<Counters>, ordered: &Receiver<Order>) {
     loop {
         match ordered.recv_timeout(IDLE_TIME / 4) {

@@ -23,9 +23,7 @@ const VARIABLES: [&str; 2] = ["TZ", "TZDIR"];
 /// The program of a worker, which calls [`run_worker`](crate::run_worker).
 #[derive(Clone, Debug)]
 pub struct WorkerProgram {
-    /// Its path.
     pub path: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
     /// Variables of its environment, which has no others but the time zone.
     pub variables: Vec<(OsString, OsString)>,

@@ -20,7 +20,6 @@ use crate::values::read::{self, Bytes};
 use crate::values::write::{Error, Writer};
 use crate::values::{Document, Types};
 
-/// A function.
 pub struct Program {
     code: Code,
     /// Whether the code may use the variable `obj`.
@@ -73,7 +72,7 @@ impl Program {
         native::set_emitting(Some(Emitting::new(sink)));
         let called = engine::with(&self.shared, |engine| {
             engine.call(&self.code, |ctx, function| {
-                let types = Types::of(ctx)?;
+                let types = Types::get(ctx)?;
                 let doc = Document::whole(doc.as_bytes().into()).object(&types)?;
                 function.call::<_, Value>((This(doc),))?;
                 Ok::<(), Error>(())
@@ -98,7 +97,7 @@ impl Script for Program {
     fn test(&self, doc: &Doc) -> Result<bool> {
         engine::with(&self.shared, |engine| {
             engine.call(&self.code, |ctx, function| {
-                let types = Types::of(ctx)?;
+                let types = Types::get(ctx)?;
                 let doc = Document::whole(doc.as_bytes().into()).object(&types)?;
                 if self.uses_obj {
                     ctx.globals().set("obj", doc.clone())?;
@@ -115,7 +114,7 @@ impl Script for Program {
     fn call(&self, arguments: &Doc) -> Result<OwnedValue> {
         engine::with(&self.shared, |engine| {
             engine.call(&self.code, |ctx, function| {
-                let types = Types::of(ctx)?;
+                let types = Types::get(ctx)?;
                 let mut args = Args::new_unsized(ctx.clone());
                 push_all(&mut args, arguments, &types)?;
                 let result: Value = function.call_arg(args)?;
@@ -127,7 +126,7 @@ impl Script for Program {
     fn fold(&self, state: Bson<'_>, batch: &Doc) -> Result<OwnedValue> {
         engine::with(&self.shared, |engine| {
             engine.call(&self.code, |ctx, function| {
-                let types = Types::of(ctx)?;
+                let types = Types::get(ctx)?;
                 let mut first = frond_bson::DocBuf::new();
                 first.push_value("", &state);
                 let bytes: Bytes = first.as_bytes().into();

@@ -11,7 +11,6 @@ use frond_bson::Doc;
 /// Bytes before the body of a message.
 const HEADER_BYTES: usize = 5;
 
-/// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Memory for messages that is kept from one to the next.
@@ -27,7 +26,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            fn of(number: u8) -> Option<Kind> {
+            fn from_number(number: u8) -> Option<Kind> {
                 match number {
                     $($number => Some(Kind::$name),)+
                     _ => None,
@@ -70,7 +69,7 @@ kinds! {
     Printed = 70,
     /// `{code: number, message: text}`.
     Failed = 71,
-    /// `{resident: bytes}`: the engine is gone, and the process has so much memory.
+    /// `{resident: bytes}`: the engine is gone, and the process has this much resident memory.
     Ended = 72,
 }
 
@@ -104,9 +103,10 @@ impl Inbox {
             return Ok(None);
         };
         let len = usize::try_from(u32::from_le_bytes(*len)).map_err(|_| Malformed)?;
-        match (1..=MESSAGE_BYTES_MAX).contains(&len) {
-            true => Ok(Some(4 + len)),
-            false => Err(Malformed),
+        if (1..=MESSAGE_BYTES_MAX).contains(&len) {
+            Ok(Some(4 + len))
+        } else {
+            Err(Malformed)
         }
     }
 
@@ -118,7 +118,7 @@ impl Inbox {
         let Some(len) = self.next_len()?.filter(|len| *len <= self.arrived().len()) else {
             return Ok(None);
         };
-        let kind = self.arrived().get(4).copied().and_then(Kind::of);
+        let kind = self.arrived().get(4).copied().and_then(Kind::from_number);
         let body = self.start + HEADER_BYTES..self.start + len;
         self.start += len;
         Ok(Some((kind.ok_or(Malformed)?, body)))

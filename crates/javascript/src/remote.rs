@@ -43,7 +43,6 @@ thread_local! {
 pub struct Site {
     /// Their memory, what ends them, where their lines go.
     pub shared: Arc<Shared>,
-    /// The workers.
     pub pool: Arc<Pool>,
 }
 

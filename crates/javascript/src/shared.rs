@@ -8,7 +8,6 @@ use crate::limits::Heaps;
 
 /// The state that the engines of all threads share.
 pub struct Shared {
-    /// Their memory.
     pub heaps: Arc<Heaps>,
     /// Fails if the request of this thread has to end.
     pub check: Box<dyn Fn() -> Result<()> + Send + Sync>,

@@ -7,9 +7,10 @@ pub fn readings(code: &str) -> Vec<String> {
     // Comments at the end of the code end with the line.
     let expression = format!("(function() {{ return (\n{code}\n); }})");
     let body = format!("(function() {{ {code}\n}})");
-    match begins_a_function(code) {
-        true => vec![function, expression, body],
-        false => vec![expression, body],
+    if begins_a_function(code) {
+        vec![function, expression, body]
+    } else {
+        vec![expression, body]
     }
 }
 

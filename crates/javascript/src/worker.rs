@@ -198,7 +198,6 @@ impl Session {
     }
 }
 
-/// Answers a request.
 fn handle(
     session: &mut Option<Session>,
     output: &Output,

@@ -51,7 +51,6 @@ pub trait Supervisor: Sync {
 }
 
 thread_local! {
-    /// Bytes reserved.
     static HELD: Cell<usize> = const { Cell::new(0) };
     /// Bytes that may be reserved without asking the shared memory.
     static GRANTED: Cell<usize> = const { Cell::new(FREE_BYTES) };
@@ -329,9 +328,10 @@ pub(crate) fn reserve_value(bytes: usize) -> Result<()> {
 /// As [`reserve`].
 #[inline]
 pub(crate) fn reserve_large(bytes: usize) -> Result<()> {
-    match bytes < SMALL_BYTES {
-        true => Ok(()),
-        false => reserve(bytes),
+    if bytes < SMALL_BYTES {
+        Ok(())
+    } else {
+        reserve(bytes)
     }
 }
 

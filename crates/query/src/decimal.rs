@@ -180,10 +180,12 @@ pub(crate) fn exp(x: Decimal128) -> Decimal128 {
 /// The exponential function without the results that are out of range.
 fn exponential(x: &Repr<10>) -> Decimal128 {
     // ln(10^6145) is 14149.6, ln(10^-6177) is -14223.
-    match first_digit(x) >= 5 {
-        true if is_negative(x) => Decimal128::ZERO.with_all_digits(),
-        true => Decimal128::INFINITY,
-        false => rounded(|context| context.exp(x, None)),
+    if first_digit(x) < 5 {
+        rounded(|context| context.exp(x, None))
+    } else if is_negative(x) {
+        Decimal128::ZERO.with_all_digits()
+    } else {
+        Decimal128::INFINITY
     }
 }
 
@@ -286,9 +288,10 @@ fn finite_power(base: &Repr<10>, exponent: &Repr<10>) -> Decimal128 {
     let is_below = is_negative(log.repr());
     let log = log.to_f64().value();
     if first_digit_is_beyond(log) {
-        return match is_below {
-            true => Decimal128::ZERO,
-            false => Decimal128::INFINITY,
+        return if is_below {
+            Decimal128::ZERO
+        } else {
+            Decimal128::INFINITY
         };
     }
     rounded(|context| context.powf(base, exponent, None))
@@ -301,7 +304,7 @@ fn first_digit_is_beyond(log: f64) -> bool {
 
 /// The sine of a finite number.
 pub(crate) fn sin(x: Decimal128) -> Decimal128 {
-    odd(x, |x| match Quarter::of(&x) {
+    odd(x, |x| match Quarter::new(&x) {
         None => rounded(|context| context.sin(&x, None)),
         Some(quarter) => {
             let sine = quarter.sine_from(0);
@@ -312,7 +315,7 @@ pub(crate) fn sin(x: Decimal128) -> Decimal128 {
 
 /// The cosine of a finite number.
 pub(crate) fn cos(x: Decimal128) -> Decimal128 {
-    even(x, |x| match Quarter::of(&x) {
+    even(x, |x| match Quarter::new(&x) {
         None => rounded(|context| context.cos(&x, None)),
         // The cosine is the sine a quarter later.
         Some(quarter) => quarter.sine_from(1),
@@ -321,7 +324,7 @@ pub(crate) fn cos(x: Decimal128) -> Decimal128 {
 
 /// The tangent of a finite number.
 pub(crate) fn tan(x: Decimal128) -> Decimal128 {
-    odd(x, |x| match Quarter::of(&x) {
+    odd(x, |x| match Quarter::new(&x) {
         None => rounded(|context| context.tan(&x, None)),
         Some(quarter) => {
             let tangent = quarter.tangent();
@@ -352,7 +355,7 @@ static HALF_PI: LazyLock<(IBig, isize)> = LazyLock::new(|| {
 
 impl Quarter {
     /// `None` of a number that is small enough to leave this to the library, which would compute pi for each large one.
-    fn of(x: &Repr<10>) -> Option<Quarter> {
+    fn new(x: &Repr<10>) -> Option<Quarter> {
         let first = usize::try_from(first_digit(x)).ok()?;
         if first < 3 {
             return None;

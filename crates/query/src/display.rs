@@ -13,7 +13,6 @@ pub(crate) fn element(name: &str, value: &Value<'_>) -> String {
     out
 }
 
-/// A value.
 pub(crate) fn value(value: &Value<'_>) -> String {
     let mut out = String::new();
     write_value(&mut out, value);
@@ -87,9 +86,12 @@ fn six_digits(v: f64) -> String {
     let scientific = format!("{v:.5e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let short = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
+    let short = |text: &str| {
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.to_owned()
+        }
     };
     match usize::try_from(5 - exponent) {
         Ok(decimals) if exponent >= -4 => short(&format!("{v:.decimals$}")),

@@ -7,14 +7,13 @@ use crate::bounds;
 use frond_bson::{Collator, Doc, Value};
 use std::cmp::Ordering;
 
-/// A parsed order.
 #[derive(Debug)]
 pub(crate) enum ElementOrder {
     Whole { descending: bool },
     Fields(Vec<(String, bool)>),
 }
 
-/// A specification that is no order. Each operator has its own codes for these.
+/// An invalid specification. Each operator has its own codes for these.
 #[derive(Debug)]
 pub(crate) enum OrderFault {
     /// In the fields of a document.
@@ -26,7 +25,6 @@ pub(crate) enum OrderFault {
 }
 
 impl OrderFault {
-    /// MongoDB's message.
     pub(crate) fn message(self) -> String {
         match self {
             OrderFault::Fields(message) => message,

@@ -11,9 +11,8 @@ pub struct Environment<'a> {
     pub variables: Option<&'a Doc>,
     /// `$$NOW`, in milliseconds since 1970-01-01 UTC.
     pub now_ms: i64,
-    /// `$$CLUSTER_TIME`; `None` on a server that is no member of a replica set.
+    /// `$$CLUSTER_TIME`; `None` on a server outside of replica sets.
     pub cluster_time: Option<Timestamp>,
-    /// How strings compare.
     pub collator: &'a Collator,
     /// Makes the functions of `$where`, `$function` and `$accumulator`.
     pub scripts: &'static dyn ScriptHost,

@@ -19,7 +19,6 @@ impl Default for Md5 {
 }
 
 impl Md5 {
-    /// Adds bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.consume(bytes);
     }

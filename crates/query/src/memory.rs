@@ -23,14 +23,12 @@ pub trait MemoryShare: Send {
     /// Takes more, whatever is left.
     fn grow(&mut self, bytes: usize);
 
-    /// Gives some back.
     fn shrink(&mut self, bytes: usize);
 }
 
 /// Whether what a stage holds is within its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It is.
     Fits,
     /// It is beyond the limit of the stage.
     OverLimit,
@@ -69,7 +67,6 @@ impl Held {
         }
     }
 
-    /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -113,7 +110,6 @@ impl Held {
         }
     }
 
-    /// Counts fewer bytes.
     #[inline]
     pub fn remove(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -190,7 +186,7 @@ pub(crate) mod testing {
     struct Part(Pool, usize);
 
     impl Pool {
-        pub(crate) fn of(bytes: usize) -> Pool {
+        pub(crate) fn with_bytes(bytes: usize) -> Pool {
             Pool {
                 left: Arc::new(AtomicUsize::new(bytes)),
             }
@@ -241,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_stage_holds_what_its_limit_and_the_others_leave() {
-        let pool = Pool::of(1 << 20);
+        let pool = Pool::with_bytes(1 << 20);
         let left = || pool.left.load(Ordering::Relaxed);
         let mut small = Held::new(1000, Some(&pool));
         assert_eq!((small.add(1000), small.add(1)), (Fit::Fits, Fit::OverLimit));

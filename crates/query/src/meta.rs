@@ -9,11 +9,11 @@ use frond_error::{Error, Result};
 /// One kind of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaField {
-    /// How well the document matches `$text`.
+    /// Score of the document for `$text`.
     TextScore,
     /// A random number from 0 to 1.
     RandVal,
-    /// How far the document is from the point of a `$geoNear`.
+    /// Distance of the document from the point of a `$geoNear`.
     GeoNearDistance,
     /// The point of the document that is so near.
     GeoNearPoint,
@@ -21,7 +21,7 @@ pub enum MetaField {
     IndexKey,
     /// The number of the document in its collection.
     RecordId,
-    /// What the document is sorted by.
+    /// The values that the document is sorted by.
     SortKey,
     /// Metadata of search stages, which no document has here.
     Search,
@@ -35,7 +35,7 @@ impl MetaField {
     /// Reads the argument of `$meta`.
     ///
     /// # Errors
-    /// 17307 if it is no string, 17308 for an unknown name.
+    /// 17307 if it is not a string, 17308 for an unknown name.
     pub fn parse(argument: &Value<'_>) -> Result<MetaField> {
         let Value::String(name) = argument else {
             return Err(Error::location(
@@ -130,7 +130,7 @@ impl BitOr for MetaFields {
 /// The metadata of one document, as far as it was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
-    /// How well it matches `$text`.
+    /// Score of the document for `$text`.
     pub text_score: Option<f64>,
     /// A random number from 0 to 1.
     pub rand_val: Option<f64>,
@@ -172,7 +172,7 @@ impl Metadata {
         doc
     }
 
-    /// What [`Metadata::to_doc`] gave.
+    /// The inverse of [`Metadata::to_doc`].
     pub fn from_doc(doc: &Doc) -> Metadata {
         Metadata {
             text_score: doc.get_f64("t"),

@@ -26,7 +26,7 @@ enum Pair {
 
 impl Number {
     /// The number of a value, if it is one.
-    pub(crate) fn of(value: &Value<'_>) -> Option<Number> {
+    pub(crate) fn from_value(value: &Value<'_>) -> Option<Number> {
         match *value {
             Value::Int32(v) => Some(Int32(v)),
             Value::Int64(v) => Some(Int64(v)),
@@ -130,7 +130,6 @@ impl Number {
         }
     }
 
-    /// The nearest double.
     pub(crate) fn to_f64(self) -> f64 {
         match self {
             Int32(v) => f64::from(v),

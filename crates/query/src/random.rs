@@ -1,4 +1,4 @@
-//! Chance: numbers that nobody can tell from random ones by looking, and no more than that.
+//! Pseudo-random numbers: statistically random, but predictable.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,6 @@ impl Random {
         Random::seeded(RandomState::new().build_hasher().finish())
     }
 
-    /// Any number.
     pub(crate) fn next(&self) -> u64 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let state = self.0.fetch_add(STEP, Ordering::Relaxed);

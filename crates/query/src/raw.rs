@@ -49,7 +49,7 @@ pub(crate) fn elements(doc: &Doc) -> impl Iterator<Item = Element<'_>> {
     })
 }
 
-/// How deep documents and arrays nest inside a value: 0 for scalars, 1 for `{}`.
+/// Nesting depth of documents and arrays inside a value: 0 for scalars, 1 for `{}`.
 ///
 /// The recursion ends because validated documents nest at most 200 deep.
 pub(crate) fn depth(value: &Value<'_>) -> usize {

@@ -4,7 +4,6 @@ use crate::{accumulators, aggregate, expr, matcher, update};
 
 /// One family of names.
 pub struct Family {
-    /// What the names are.
     pub title: &'static str,
     /// Those that work, in order.
     pub names: Vec<&'static str>,
@@ -39,7 +38,7 @@ pub fn families() -> Vec<Family> {
     );
     let (stages, windows) = (
         aggregate::stages::names(),
-        aggregate::window::function::names(),
+        aggregate::stages::window::function::names(),
     );
     let not_stages = aggregate::stages::UNSUPPORTED;
     vec![

@@ -21,7 +21,7 @@ pub struct ScriptSource {
 
 /// Makes scripts of functions.
 pub trait ScriptHost: Debug + Send + Sync {
-    /// A function that the query can call. It is compiled here once, so that an error of its syntax is told before any
+    /// A function that the query can call. It is compiled here once, so that an error of its syntax is reported before any
     /// document is read.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ pub struct SortSpec {
 impl SortSpec {
     /// Parses a specification such as `{age: -1, "address.city": 1}`. An empty one sorts nothing.
     ///
-    /// Fails with code 15974 for a direction that is no number, 15975 for another number than 1 and
-    /// -1, 16410, 15998, 40352 and 40353 for a name that is no path, 7472500 for a repeated name,
+    /// Fails with code 15974 for a direction that is not a number, 15975 for another number than 1 and
+    /// -1, 16410, 15998, 40352 and 40353 for a name that is not a path, 7472500 for a repeated name,
     /// 13103 for more than 32 fields, 2 for a misplaced `$natural`.
     pub fn parse(spec: &Doc) -> Result<SortSpec> {
         if let Some(value) = spec.get("$natural") {
@@ -92,7 +92,6 @@ impl SortSpec {
         }
     }
 
-    /// How strings compare.
     pub fn collator(&self) -> &Collator {
         &self.collator
     }

@@ -22,7 +22,7 @@ pub(crate) struct Sum {
 impl Sum {
     /// Adds a value. False if it is not a number.
     pub(crate) fn add(&mut self, value: &Value<'_>) -> bool {
-        let Some(number) = Number::of(value) else {
+        let Some(number) = Number::from_value(value) else {
             return false;
         };
         match number {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use frond_console::http::network;
+use frond_http::network;
 use parking_lot::Mutex;
 
 /// Open connections by the address of their client.

@@ -8,7 +8,7 @@ use frond_store::DocumentStore;
 use parking_lot::RwLock;
 
 use crate::arguments::{Arguments, whole};
-use crate::own_documents::{find_one, replace_one};
+use crate::internal_collections::{find_one, replace_one};
 
 /// Where they are stored, as in MongoDB.
 const COLLECTION: (&str, &str) = ("config", "clusterParameters");

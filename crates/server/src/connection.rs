@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 
 use crate::access::User;
 use crate::addresses::Addresses;
-use crate::exec::Owner;
 use crate::last_error::LastError;
 use crate::logins::Progress;
 use crate::sessions::SessionId;
+use frond_runtime::Owner;
 
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -210,7 +210,7 @@ impl<'a> Context<'a> {
             return Ok(None);
         }
         let wait = SessionWait::new(self.connection, &self.limits);
-        let sessions = &self.server.sessions;
+        let sessions = &self.server.clients.sessions;
         let (write, displaced) =
             sessions.begin_write(id, number, &self.server.store, || wait.check())?;
         if let Some(displaced) = displaced {
@@ -231,7 +231,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// The one that the fail point names.
     pub fn check_fail_point_of_write(&self) -> Result<()> {
-        let Some(effect) = self.server.fail_points.of_write() else {
+        let Some(effect) = self.server.execution.fail_points.of_write() else {
             return Ok(());
         };
         self.connection.closes.fetch_or(effect.close, Relaxed);
@@ -249,12 +249,12 @@ impl<'a> Context<'a> {
     /// # Errors
     /// The limits of the operation, if the fail point says so; `InterruptedAtShutdown` (11600).
     pub fn wait_at(&self, name: SwitchName, namespace: &str) -> Result<()> {
-        let points = &self.server.fail_points;
+        let points = &self.server.execution.fail_points;
         let Some(waits) = points.acts(name, namespace) else {
             return Ok(());
         };
         self.connection.running.lock().waits_for = Some(name.text());
-        self.server.executor.pool.leave();
+        self.server.execution.executor.pool.leave();
         let mut outcome = Ok(());
         while outcome.is_ok() && points.is_still_on(name) {
             std::thread::sleep(Duration::from_millis(5));

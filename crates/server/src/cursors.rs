@@ -19,14 +19,14 @@ use tokio::sync::Notify;
 
 pub use backup::BackupSource;
 use batch::Batch;
-pub use batch::BatchRoom;
+pub use batch::BatchQuota;
 pub use ended::{dropped, renamed};
 use failures::{in_use, not_found, too_old};
 
 use crate::needs::Owner;
 use crate::query_stats::ShapeHash;
 use crate::sessions::SessionId;
-use crate::tail_turns::{Follower, Followers};
+use crate::tail_throttle::{Follower, Followers};
 
 /// Documents in the first batch if the client gives no size.
 pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
@@ -248,7 +248,7 @@ impl Cursor {
 
     /// The next batch: at most `documents` (none: as many as fit) and about [`BATCH_BYTES`], fewer if there is no room.
     /// The error of an event of a change stream is returned with the next batch, if there are events before it.
-    pub fn batch(&mut self, documents: Option<u64>, room: &mut dyn BatchRoom) -> Result<ArrayBuf> {
+    pub fn batch(&mut self, documents: Option<u64>, room: &mut dyn BatchQuota) -> Result<ArrayBuf> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }

@@ -5,8 +5,8 @@ use frond_error::{ErrorCode, Result};
 use frond_store::{DocumentStore, FEATURE_COMPATIBILITY_ID, FEATURE_COMPATIBILITY_VERSION};
 
 use crate::access::stored::VERSION;
+use crate::internal_collections::{find_one, replace_one};
 use crate::log::Component;
-use crate::own_documents::{find_one, replace_one};
 use crate::state::Server;
 
 /// Stores the document at the start. The server starts without it, too: the disk may be full. What follows another server

@@ -3,15 +3,15 @@
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 
-use frond_console::history::{Figure, Kind, Sample};
 use frond_store::{DocumentStore, EngineStats, MemoryBudget, MemoryUse};
+use frond_telemetry::history::{Figure, Kind, Sample};
 
 use crate::connection::Connections;
 use crate::cursors::Cursors;
-use crate::exec::{Executor, Lane};
 use crate::memory::process_memory;
 use crate::metrics::{Class, Metrics, Op};
 use crate::sessions::Sessions;
+use frond_runtime::{AdmissionClass, Executor};
 
 /// The source of the figures.
 pub struct Sources<'a> {
@@ -57,8 +57,8 @@ fn micros(read: &Read<'_>, class: Class) -> u64 {
     whole(read.from.metrics.latency(class).timed.micros.get())
 }
 
-fn held(read: &Read<'_>, lane: Lane) -> u64 {
-    (lane.tickets() as u64).saturating_sub(read.from.executor.available(lane) as u64)
+fn held(read: &Read<'_>, class: AdmissionClass) -> u64 {
+    (class.tickets() as u64).saturating_sub(read.from.executor.available(class) as u64)
 }
 
 /// Names, kinds and sources. The files of the history have the names, so that a figure can be added or removed.
@@ -89,10 +89,10 @@ static ROWS: &[Row] = {
         ("connections", Gauge, |r| r.from.connections.len() as u64),
         ("connections.active", Gauge, |r| whole(r.from.connections.active.load(Relaxed))),
         ("connections.created", Counter, |r| whole(r.from.metrics.connections_created.get())),
-        ("running.read", Gauge, |r| held(r, Lane::Read)),
-        ("running.write", Gauge, |r| held(r, Lane::Write)),
-        ("waiting.read", Gauge, |r| r.from.executor.waiting(Lane::Read) as u64),
-        ("waiting.write", Gauge, |r| r.from.executor.waiting(Lane::Write) as u64),
+        ("running.read", Gauge, |r| held(r, AdmissionClass::Read)),
+        ("running.write", Gauge, |r| held(r, AdmissionClass::Write)),
+        ("waiting.read", Gauge, |r| r.from.executor.waiting(AdmissionClass::Read) as u64),
+        ("waiting.write", Gauge, |r| r.from.executor.waiting(AdmissionClass::Write) as u64),
         ("cursors", Gauge, |r| r.cursors),
         ("transactions", Gauge, |r| r.from.sessions.open_transactions().len() as u64),
         ("cpu.millis", Counter, |r| r.cpu_millis),

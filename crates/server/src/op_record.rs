@@ -9,7 +9,7 @@ use frond_store::{Figures, UsedPlan};
 
 use crate::access::User;
 use crate::connection::{Peer, short_command};
-use crate::exec::Lane;
+use frond_runtime::AdmissionClass;
 
 /// Times that an operation has waited, by what it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub struct OpRecord {
     /// Whether it came by a legacy opcode.
     pub legacy: bool,
     /// The tickets that it needed.
-    pub lane: Option<Lane>,
+    pub admission: Option<AdmissionClass>,
     /// How long it took.
     pub took: Duration,
     /// Its processor time.
@@ -233,7 +233,7 @@ impl OpRecord {
 
     fn push_figures(&self, out: &mut DocBuf) {
         let figures = &self.figures;
-        if self.lane.is_some() && (self.figures.plan.is_some() || self.returns) {
+        if self.admission.is_some() && (self.figures.plan.is_some() || self.returns) {
             out.push_value("keysExamined", &number(figures.keys_examined));
             out.push_value("docsExamined", &number(figures.docs_examined));
         }
@@ -283,11 +283,11 @@ impl OpRecord {
     /// Tickets are the only locks that all operations take; they are shown as MongoDB shows its global lock.
     fn push_locks(&self, out: &mut DocBuf) {
         out.push_doc("locks", |locks| {
-            let mode = match self.lane {
+            let mode = match self.admission {
                 None => return,
-                Some(Lane::Read) => "r",
-                Some(Lane::Write | Lane::Transaction) => "w",
-                Some(Lane::Maintenance) => "W",
+                Some(AdmissionClass::Read) => "r",
+                Some(AdmissionClass::Write | AdmissionClass::Transaction) => "w",
+                Some(AdmissionClass::Maintenance) => "W",
             };
             locks.push_doc("Global", |global| {
                 global.push("acquireCount", &doc! {mode: 1i64});

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use frond_bson::{DocBuf, Timestamp};
 use frond_store::{Figures, LastWritten};
 
-use crate::exec::Held;
+use crate::memory_quota::Permit;
 use crate::op_record::Waited;
 use crate::profiler::ProfileLevel;
 use crate::query_stats::ShapeHash;
-use crate::room::Grant;
+use frond_runtime::HeldTicket;
 
 /// The shared resources that an operation holds.
 #[derive(Default)]
 pub struct Permits {
     /// Its ticket. A command that waits for long takes it out and gives it back.
-    pub ticket: Option<Held>,
+    pub ticket: Option<HeldTicket>,
     /// Memory for its reply, which is held until the reply is sent.
-    pub reply: Option<Grant>,
+    pub reply: Option<Permit>,
 }
 
 /// One command of a client while it runs or waits.

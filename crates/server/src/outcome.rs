@@ -11,7 +11,7 @@ use frond_store::TailSignal;
 use tokio::sync::{Notify, watch};
 
 use crate::metrics::Metrics;
-use crate::tail_turns::{TailTurns, Turn};
+use crate::tail_throttle::{TailPermit, TailThrottle};
 
 /// How long a getMore waits if the client gives no time.
 pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
@@ -141,9 +141,9 @@ impl Tail {
     pub async fn wait<'a>(
         &mut self,
         wake: &Notify,
-        turns: &'a TailTurns,
+        turns: &'a TailThrottle,
         metrics: &'a Metrics,
-    ) -> Option<Turn<'a>> {
+    ) -> Option<TailPermit<'a>> {
         // An interrupted command runs at once, and reports the interruption.
         self.has_turn = true;
         if let Some((signal, seen)) = &self.signal {

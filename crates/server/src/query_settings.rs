@@ -11,7 +11,7 @@ use frond_store::{AllowedIndexes, DocumentStore, PlanRules};
 use parking_lot::RwLock;
 
 use crate::arguments::Arguments;
-use crate::own_documents::{find_one, replace_one};
+use crate::internal_collections::{find_one, replace_one};
 use crate::query_stats::{ShapeHash, query_shape};
 
 /// Where they are stored, as in MongoDB.

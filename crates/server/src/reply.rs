@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::cursors::{Cursor, FIRST_BATCH_DOCUMENTS};
 use crate::errors;
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
 
 /// Options of the first batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,16 +59,18 @@ pub fn open_cursor(
     options: BatchOptions,
 ) -> Result<(ArrayBuf, Option<DocBuf>, i64)> {
     let documents = options.size.unwrap_or(FIRST_BATCH_DOCUMENTS);
-    let mut room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
+    let mut room = ReplyQuota::new(cx.server, &cx.limits, &mut cx.operation.permits);
     if options.single {
         room = room.last();
     }
     let batch = cursor.batch(Some(documents), &mut room);
     if cursor.is_change_stream {
         match &batch {
-            Ok(batch) if cursor.splits_events => cx.server.oplog.count_split_events(batch.as_doc()),
+            Ok(batch) if cursor.splits_events => {
+                cx.server.upkeep.oplog.count_split_events(batch.as_doc())
+            }
             Ok(_) => {}
-            Err(failure) => cx.server.oplog.note_failure(failure),
+            Err(failure) => cx.server.upkeep.oplog.note_failure(failure),
         }
     }
     let batch = batch.map_err(|failure| in_execution(cx, &cursor.namespace, failure))?;
@@ -92,7 +94,11 @@ pub fn open_cursor(
         .filter(|_| !cursor.is_tailable())
         .map(|time| time.saturating_sub(cursor.opened.elapsed()));
     cx.server.metrics.cursors_opened.add(1);
-    Ok((batch, resume_token, cx.server.cursors.insert(cursor)))
+    Ok((
+        batch,
+        resume_token,
+        cx.server.clients.cursors.insert(cursor),
+    ))
 }
 
 /// An error in the execution of the plan of a cursor that is being opened, with MongoDB's prefix.

@@ -8,9 +8,9 @@ use frond_bson::doc;
 use frond_javascript::{JavaScript, WorkerProgram};
 use frond_store::{DocumentStore, check_request};
 
-use crate::exec::Sharing;
 use crate::log::{Component, Log};
 use crate::settings::Settings;
+use frond_runtime::Sharing;
 
 /// The part of the memory of this process that all engines may have together.
 const HEAP_SHARE: u64 = 4;

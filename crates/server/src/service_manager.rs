@@ -74,7 +74,7 @@ pub fn keep_alive(server: &Arc<Server>) {
             match UnixStream::pair() {
                 Ok((stream, _)) => {
                     let alive = |_socket| async { tell("WATCHDOG=1") };
-                    let _ = server.executor.pool.spawn(stream, alive);
+                    let _ = server.execution.executor.pool.spawn(stream, alive);
                 }
                 Err(_) => tell("WATCHDOG=1"),
             }

@@ -20,14 +20,14 @@ use frond_store::{DocumentStore, SnapshotReads, StatementId};
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 mod id;
-mod machine;
 mod open;
 mod records;
+mod txn_state_machine;
 
 pub use id::{SessionId, SessionOwner};
-use machine::Machine;
-pub use machine::{Found, aborted};
 pub use open::{Doom, Open};
+use txn_state_machine::Machine;
+pub use txn_state_machine::{Found, aborted};
 
 /// How often a command that waits for another one of its session looks whether it is interrupted.
 const CHECK: Duration = Duration::from_millis(10);
@@ -134,7 +134,7 @@ impl Session {
         is_open && self.machine.end(false).is_some()
     }
 
-    /// Finds a transaction; see [`machine::Machine::find`].
+    /// Finds a transaction; see [`txn_state_machine::Machine::find`].
     pub fn find(&self, id: SessionId, number: i64, commits: bool) -> Result<Found<'_, Arc<Open>>> {
         self.machine.find(id, number, commits)
     }
@@ -338,7 +338,7 @@ impl Sessions {
     /// open in the session until then, for the caller to abort.
     ///
     /// # Errors
-    /// Those of `check`, and those of [`machine::Machine::write`].
+    /// Those of `check`, and those of [`txn_state_machine::Machine::write`].
     pub fn begin_write(
         &self,
         id: SessionId,
@@ -364,7 +364,7 @@ impl Sessions {
     /// abort.
     ///
     /// # Errors
-    /// Those of [`machine::Machine::start`].
+    /// Those of [`txn_state_machine::Machine::start`].
     pub fn begin_transaction(
         &self,
         session: &mut Used,

@@ -9,7 +9,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::{DocumentStore, FindRequest, Namespace, OpContext};
 
 use crate::clock::now_ms;
-use crate::own_documents::{delete_all, find_one, replace_first};
+use crate::internal_collections::{delete_all, find_one, replace_first};
 
 /// The name of the only shard.
 pub const SHARD: &str = "tikv";

@@ -39,8 +39,8 @@ fn try_write(server: &Server) -> Result<()> {
     }
     let now = now_ms();
     let entry = doc! {
-        "_id": format!("{}-{now}", server.host),
-        "hostname": &server.host,
+        "_id": format!("{}-{now}", server.instance.host),
+        "hostname": &server.instance.host,
         "startTime": Value::DateTime(now / 1000 * 1000),
         "startTimeLocal": iso_ms(now),
         "cmdLine": &parsed(&server.settings),

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use frond_auth::NoRandomness;
 use frond_bson::{Doc, DocBuf, ObjectId, doc};
-use frond_console::history::History;
 use frond_error::Error;
 use frond_javascript::JavaScript;
 use frond_store::{DocumentStore, Namespace};
+use frond_telemetry::history::History;
 use frond_telemetry::{SpanError, Tracing, TracingOptions};
 use tokio::sync::watch;
 
@@ -18,109 +18,126 @@ use crate::backups::Backups;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connections;
 use crate::cursors::Cursors;
-use crate::exec::Executor;
 use crate::fail_points::FailPoints;
 use crate::figures::{self, Sources};
 use crate::fsync_lock::FsyncLock;
 use crate::log::{Component, Log, Severity};
 use crate::logins::Logins;
 use crate::memory::usable_bytes;
+use crate::memory_quota::MemoryQuotas;
 use crate::metrics::Metrics;
 use crate::oplog::{self, OplogUpkeep};
 use crate::profiler::{ProfileFilter, ProfileLevel, Profiler};
 use crate::query_settings::AllQuerySettings;
 use crate::query_stats::QueryStats;
 use crate::replication::{Replication, stored_name};
-use crate::room::Rooms;
 use crate::scripting;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, shown_arguments};
 use crate::sharding;
 use crate::standby::Standby;
-use crate::tail_turns::TailTurns;
+use crate::tail_throttle::TailThrottle;
 use crate::tls::Tls;
 use crate::ttl::Ttl;
+use frond_runtime::Executor;
 
 /// A running server.
 pub struct Server {
-    /// The settings.
     pub settings: Settings,
-    /// The log.
     pub log: Arc<Log>,
-    /// The document store.
     pub store: DocumentStore,
-    /// The same, where functions of requests find those that are stored.
-    pub functions: Arc<DocumentStore>,
-    /// Users and roles.
-    pub access: Access,
-    /// Open cursors.
-    pub cursors: Cursors,
-    /// Backups that are being made.
-    pub backups: Backups,
-    /// The replica set that it is the member of; none for a standalone server.
-    pub replication: Option<Replication>,
-    /// How it follows its primary, if it was started as a standby. One that has stepped up keeps it.
-    pub standby: Option<Arc<Standby>>,
-    /// Parameters that are stored.
-    pub cluster_parameters: ClusterParameters,
-    /// Settings of queries by their shape.
-    pub query_settings: AllQuerySettings,
-    /// Whether queries with conditions must not read whole collections.
-    pub no_collection_scans: AtomicBool,
-    /// Seconds after which a checkpoint is written if there were commits; 0 leaves it to the engine.
-    pub checkpoint_secs: AtomicU64,
-    /// Settings and counters of the upkeep of the oplog.
-    pub oplog: OplogUpkeep,
-    /// Logical sessions.
-    pub sessions: Sessions,
-    /// The mechanisms and the counters of logins.
-    pub logins: Logins,
-    /// Connections.
-    pub connections: Connections,
-    /// Counters.
     pub metrics: Metrics,
-    /// What the server has recorded of itself.
-    pub history: History,
-    /// Figures of queries by their shape.
-    pub query_stats: QueryStats,
-    /// Records operations.
-    pub profiler: Profiler,
-    /// Settings and counters of the TTL monitor.
-    pub ttl: Ttl,
-    /// How connections are encrypted; none if they are not.
-    pub tls: Option<Tls>,
-    /// Sends spans of commands; none if nothing is traced.
-    pub tracing: Option<Tracing>,
-    /// Memory for requests and replies.
-    pub rooms: Rooms,
-    /// Runs JavaScript; none if it is turned off.
-    pub javascript: Option<JavaScript>,
-    /// Runs commands.
-    pub executor: Executor,
-    /// Turns of readers that follow the end of a collection or of the oplog.
-    pub tail_turns: TailTurns,
-    /// The lock of `fsync`.
-    pub fsync_lock: FsyncLock,
-    /// Fail points, for tests.
-    pub fail_points: FailPoints,
-    /// When it started.
+    pub instance: Instance,
+    pub upkeep: Upkeep,
+    pub set: ReplicaSet,
+    pub clients: Clients,
+    pub execution: Execution,
+    pub records: Records,
+}
+
+/// The identity of this run of the server, and its end.
+pub struct Instance {
     pub started: Instant,
     /// Identifies this run of the server, so that clients notice a restart.
     pub process_id: ObjectId,
     /// The TCP port it listens on.
     pub port: u16,
-    /// The host name.
     pub host: String,
     /// The command line, without passwords.
     pub arguments: Vec<String>,
-    /// Microseconds from which an operation is logged as slow.
-    slow_micros: AtomicU64,
-    /// How long a statement of a transaction waits for a lock, in milliseconds. There are no such locks, so it has no effect.
-    pub transaction_lock_wait_ms: AtomicI32,
-    /// Milliseconds until an idle cursor is closed.
-    cursor_timeout_ms: AtomicU64,
     stop: watch::Sender<bool>,
     stopping: AtomicBool,
+}
+
+/// Upkeep of the stored data.
+pub struct Upkeep {
+    /// Backups that are being made.
+    pub backups: Backups,
+    /// The lock of `fsync`.
+    pub fsync_lock: FsyncLock,
+    /// Seconds after which a checkpoint is written if there were commits; 0 leaves it to the engine.
+    pub checkpoint_secs: AtomicU64,
+    pub oplog: OplogUpkeep,
+    pub ttl: Ttl,
+}
+
+/// The replica set of the server.
+pub struct ReplicaSet {
+    /// None for a standalone server.
+    pub replication: Option<Replication>,
+    /// The progress of a standby. A server that has stepped up keeps it.
+    pub standby: Option<Arc<Standby>>,
+    /// Parameters that are stored.
+    pub cluster_parameters: ClusterParameters,
+}
+
+/// The clients, and the state that they leave between their requests.
+pub struct Clients {
+    /// Users and roles.
+    pub access: Access,
+    /// The mechanisms and the counters of logins.
+    pub logins: Logins,
+    pub connections: Connections,
+    pub sessions: Sessions,
+    pub cursors: Cursors,
+    /// Milliseconds until an idle cursor is closed.
+    cursor_timeout_ms: AtomicU64,
+    /// How long a statement of a transaction waits for a lock, in milliseconds. There are no such locks, so it has no effect.
+    pub transaction_lock_wait_ms: AtomicI32,
+    /// None if connections are not encrypted.
+    pub tls: Option<Tls>,
+}
+
+/// The execution of commands: threads, memory, rules.
+pub struct Execution {
+    pub executor: Executor,
+    /// Limits the readers that follow the end of a collection or of the oplog.
+    pub tail_throttle: TailThrottle,
+    /// Memory for requests and replies.
+    pub quotas: MemoryQuotas,
+    /// None if JavaScript is turned off.
+    pub javascript: Option<JavaScript>,
+    /// Store handle through which JavaScript resolves `system.js` functions.
+    pub functions: Arc<DocumentStore>,
+    /// Fail points, for tests.
+    pub fail_points: FailPoints,
+    /// Settings of queries by their shape.
+    pub query_settings: AllQuerySettings,
+    /// Whether queries with conditions must not read whole collections.
+    pub no_collection_scans: AtomicBool,
+}
+
+/// Records of the operations of the server.
+pub struct Records {
+    /// Samples of the metrics of the server.
+    pub history: History,
+    /// Figures of queries by their shape.
+    pub query_stats: QueryStats,
+    pub profiler: Profiler,
+    /// Sends spans of commands; none if nothing is traced.
+    pub tracing: Option<Tracing>,
+    /// Microseconds from which an operation is logged as slow.
+    slow_micros: AtomicU64,
 }
 
 /// Why a server cannot start on its store.
@@ -231,91 +248,101 @@ impl Server {
         let session_timeout = settings.session_timeout;
         let transaction_lifetime = settings.transaction_lifetime;
         let executor = Executor::new().map_err(StartError::Thread)?;
+        let javascript =
+            scripting::start(&settings, &store, &log, executor.sharing(), usable_bytes());
         Ok(Server {
-            javascript: scripting::start(
-                &settings,
-                &store,
-                &log,
-                executor.sharing(),
-                usable_bytes(),
-            ),
-            executor,
-            rooms: Rooms::new(store.memory(), store.memory().client_limit()),
-            slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
-            transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
-            cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
-            ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
-            access: Access::new(store.clone(), settings.security.authorization),
-            history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
+            instance: Instance {
+                started: Instant::now(),
+                process_id: ObjectId::new(),
+                port,
+                host,
+                arguments: shown_arguments(),
+                stop: watch::Sender::new(false),
+                stopping: AtomicBool::new(false),
+            },
+            upkeep: Upkeep {
+                backups: Backups::default(),
+                fsync_lock: FsyncLock::default(),
+                checkpoint_secs: AtomicU64::new(checkpoint_secs),
+                oplog,
+                ttl: Ttl::new(settings.ttl_monitor, settings.ttl_monitor_sleep),
+            },
+            set: ReplicaSet {
+                replication,
+                standby,
+                cluster_parameters,
+            },
+            clients: Clients {
+                access: Access::new(store.clone(), settings.security.authorization),
+                logins,
+                connections: Connections::default(),
+                sessions: Sessions::new(session_timeout, transaction_lifetime),
+                cursors,
+                cursor_timeout_ms: AtomicU64::new(millis(settings.cursor_timeout)),
+                transaction_lock_wait_ms: AtomicI32::new(settings.transaction_lock_wait_ms),
+                tls,
+            },
+            execution: Execution {
+                executor,
+                tail_throttle: TailThrottle::of_this_machine(),
+                quotas: MemoryQuotas::new(store.memory(), store.memory().client_limit()),
+                javascript,
+                functions: Arc::new(store.clone()),
+                fail_points: FailPoints::default(),
+                query_settings,
+                no_collection_scans: AtomicBool::new(no_collection_scans),
+            },
+            records: Records {
+                history: History::new(settings.db_path.join("diagnostic.data"), figures::figures()),
+                query_stats: QueryStats::new(query_stats_rate),
+                profiler: Profiler::new(profiling, sample_rate),
+                tracing,
+                slow_micros: AtomicU64::new(crate::metrics::micros(settings.slow_operation)),
+            },
             settings,
             log,
-            cursors,
-            functions: Arc::new(store.clone()),
             store,
-            replication,
-            standby,
-            cluster_parameters,
-            query_settings,
-            no_collection_scans: AtomicBool::new(no_collection_scans),
-            checkpoint_secs: AtomicU64::new(checkpoint_secs),
-            oplog,
-            logins,
-            sessions: Sessions::new(session_timeout, transaction_lifetime),
-            connections: Connections::default(),
-            backups: Backups::default(),
-            query_stats: QueryStats::new(query_stats_rate),
-            profiler: Profiler::new(profiling, sample_rate),
             metrics,
-            tls,
-            tracing,
-            tail_turns: TailTurns::of_this_machine(),
-            fsync_lock: FsyncLock::default(),
-            fail_points: FailPoints::default(),
-            started: Instant::now(),
-            process_id: ObjectId::new(),
-            port,
-            host,
-            arguments: shown_arguments(),
-            stop: watch::Sender::new(false),
-            stopping: AtomicBool::new(false),
         })
     }
 
     /// `host:port`, as the server names itself.
     pub fn host_and_port(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+        format!("{}:{}", self.instance.host, self.instance.port)
     }
 
     /// The `topologyVersion`. A standalone server never changes its role, so the counter is 0.
     pub fn topology_version(&self) -> DocBuf {
-        doc! {"processId": self.process_id, "counter": self.topology_counter()}
+        doc! {"processId": self.instance.process_id, "counter": self.topology_counter()}
     }
 
     /// The counter of the `topologyVersion`.
     pub fn topology_counter(&self) -> i64 {
-        let set = self.replication.as_ref();
+        let set = self.set.replication.as_ref();
         set.map_or(0, |set| *set.topology().borrow())
     }
 
     /// Operations at least this long are logged.
     pub fn slow_operation(&self) -> Duration {
-        Duration::from_micros(self.slow_micros.load(Ordering::Relaxed))
+        Duration::from_micros(self.records.slow_micros.load(Ordering::Relaxed))
     }
 
     /// Changes [`Server::slow_operation`].
     pub fn set_slow_operation(&self, threshold: Duration) {
-        self.slow_micros
+        self.records
+            .slow_micros
             .store(crate::metrics::micros(threshold), Ordering::Relaxed);
     }
 
     /// An idle cursor is closed after this time.
     pub fn cursor_timeout(&self) -> Duration {
-        Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed))
+        Duration::from_millis(self.clients.cursor_timeout_ms.load(Ordering::Relaxed))
     }
 
     /// Changes [`Server::cursor_timeout`].
     pub fn set_cursor_timeout(&self, timeout: Duration) {
-        self.cursor_timeout_ms
+        self.clients
+            .cursor_timeout_ms
             .store(millis(timeout), Ordering::Relaxed);
     }
 
@@ -324,27 +351,27 @@ impl Server {
         Sources {
             metrics: &self.metrics,
             store: &self.store,
-            connections: &self.connections,
-            cursors: &self.cursors,
-            sessions: &self.sessions,
-            executor: &self.executor,
+            connections: &self.clients.connections,
+            cursors: &self.clients.cursors,
+            sessions: &self.clients.sessions,
+            executor: &self.execution.executor,
         }
     }
 
     /// Asks everything to stop.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.stop.send_replace(true);
+        self.instance.stopping.store(true, Ordering::Relaxed);
+        self.instance.stop.send_replace(true);
     }
 
     /// True once the server was asked to stop.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        self.instance.stopping.load(Ordering::Relaxed)
     }
 
     /// Becomes true when the server is asked to stop.
     pub fn stop_signal(&self) -> watch::Receiver<bool> {
-        self.stop.subscribe()
+        self.instance.stop.subscribe()
     }
 }
 

@@ -23,11 +23,11 @@ use crate::commands::COMMANDS;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::log::Log;
 use crate::memory::usable_bytes;
+use crate::memory_quota::MemoryQuotas;
 use crate::metrics::Metrics;
 use crate::operation::Exhaust;
 use crate::outcome::Wait;
 use crate::request::{Answer, InFlight, Request, Step};
-use crate::room::Rooms;
 use crate::sessions::SessionOwner;
 use crate::settings::Settings;
 use crate::state::Server;
@@ -97,9 +97,10 @@ impl TestServer {
         let tls = Tls::open(&settings.tls).unwrap();
         let mut server = Server::new(settings, log, store, metrics, tls, 27017).unwrap();
         // As large as in a server that has all of the machine, whatever the budget of the store.
-        server.rooms = Rooms::new(server.store.memory(), usable_bytes() / 4);
+        server.execution.quotas = MemoryQuotas::new(server.store.memory(), usable_bytes() / 4);
         let server = Arc::new(server);
         let connection = server
+            .clients
             .connections
             .open(Peer::Unix, 10, Arc::default())
             .unwrap();
@@ -129,7 +130,7 @@ impl TestServer {
             all_roles: Default::default(),
             privileges: Arc::new(privileges.collect()),
             restrictions: Vec::new(),
-            generation: self.server.access.generation(),
+            generation: self.server.clients.access.generation(),
         });
         *self.connection.identity.lock() = Some(user.clone());
         self.state.identity = Some(user);
@@ -137,7 +138,12 @@ impl TestServer {
 
     /// Logs the client in as a user who was created.
     pub fn log_in_as(&mut self, name: &str, db: &str) {
-        let found = self.server.access.find(&UserName::new(name, db)).unwrap();
+        let found = self
+            .server
+            .clients
+            .access
+            .find(&UserName::new(name, db))
+            .unwrap();
         *self.connection.identity.lock() = found.clone();
         self.state.identity = found;
     }
@@ -269,6 +275,7 @@ pub fn on_connection_of(
     command: &DocBuf,
 ) -> DocBuf {
     let connection = server
+        .clients
         .connections
         .open(Peer::Unix, 1000, Arc::default())
         .unwrap();
@@ -290,6 +297,6 @@ pub fn on_connection_of(
             Step::Wait(wait) => panic!("{command:?} waits for {}", wait.description()),
         },
     };
-    server.connections.close(connection.id);
+    server.clients.connections.close(connection.id);
     answer.reply
 }

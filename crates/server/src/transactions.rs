@@ -95,7 +95,7 @@ impl<'s> Statement<'s> {
         limits: &OpContext,
     ) -> Result<Statement<'s>> {
         let wait = SessionWait::new(connection, limits);
-        let mut session = server.sessions.enter(id, || wait.check())?;
+        let mut session = server.clients.sessions.enter(id, || wait.check())?;
         drop(wait);
         // A statement that still waits is not interrupted with the transaction: it finds that it has ended.
         connection.running.lock().transaction = Some(asked.number);
@@ -108,7 +108,7 @@ impl<'s> Statement<'s> {
                 at,
                 client: describe(connection),
             };
-            let sessions = &server.sessions;
+            let sessions = &server.clients.sessions;
             let (open, before) =
                 sessions.begin_transaction(&mut session, id, new, &server.store)?;
             displaced = before;
@@ -162,6 +162,7 @@ impl<'s> Statement<'s> {
     pub fn commit(&mut self) -> Result<Option<Timestamp>> {
         let Some(open) = self.open.clone() else {
             self.server
+                .clients
                 .sessions
                 .counts
                 .retried_commits
@@ -237,7 +238,7 @@ impl<'s> Statement<'s> {
     /// The transaction has ended: lets others use the session.
     fn leave(&mut self, open: &Arc<Open>, is_committed: bool) {
         // While the session is locked, so that no one else ends the transaction a second time.
-        self.server.sessions.forget_open(open);
+        self.server.clients.sessions.forget_open(open);
         if let Some(mut session) = self.session.take() {
             session.end_transaction(is_committed);
             session.used();
@@ -270,14 +271,17 @@ fn describe(connection: &Connection) -> DocBuf {
 /// What is left to do when a transaction has ended and its session knows it.
 fn end(server: &Server, open: &Arc<Open>, is_committed: bool) {
     open.end_statement();
-    server.sessions.forget_open(open);
+    server.clients.sessions.forget_open(open);
     if !is_committed {
         open.transaction.abort();
     }
     if open.has_cursors.load(Relaxed) {
-        server.cursors.kill_transaction(open.session, open.number);
+        server
+            .clients
+            .cursors
+            .kill_transaction(open.session, open.number);
     }
-    let counts = &server.sessions.counts;
+    let counts = &server.clients.sessions.counts;
     let count = match is_committed {
         true => &counts.committed,
         false => &counts.aborted,
@@ -353,13 +357,14 @@ pub fn abort_displaced(server: &Server, displaced: &Arc<Open>) {
 pub fn abort_soon(server: &Server, open: &Arc<Open>, why: Doom) {
     let Some(owner) = open.condemn(why) else {
         // Unless it has ended meanwhile.
-        if server.sessions.forget_open(open) {
+        if server.clients.sessions.forget_open(open) {
             end(server, open, false);
         }
         return;
     };
     let Some(mut session) = owner.try_lock() else {
         server
+            .clients
             .connections
             .kill_transaction(open.session, open.number);
         return;
@@ -383,8 +388,8 @@ pub fn abort_idle(server: &Server, open: &Arc<Open>, why: Doom) -> bool {
 /// Closes the cursors of a session and aborts its open transaction. What it has committed stays known, so that its client may
 /// repeat a commit or a write.
 pub fn clear_session(server: &Server, id: SessionId) {
-    server.cursors.kill_session(id);
-    if let Some(open) = server.sessions.open_transaction(id) {
+    server.clients.cursors.kill_session(id);
+    if let Some(open) = server.clients.sessions.open_transaction(id) {
         abort_soon(server, &open, Doom::Killed);
     }
 }
@@ -392,13 +397,16 @@ pub fn clear_session(server: &Server, id: SessionId) {
 /// Interrupts the operations of the sessions that are chosen, but not those of one connection, and does what
 /// [`clear_session`] does for each.
 pub fn clear_sessions(server: &Server, connection: i64, is_chosen: impl Fn(SessionId) -> bool) {
-    for cursor in server.cursors.list() {
+    for cursor in server.clients.cursors.list() {
         if cursor.session.is_some_and(&is_chosen) {
-            server.cursors.kill(cursor.id);
+            server.clients.cursors.kill(cursor.id);
         }
     }
-    server.connections.kill_sessions(connection, &is_chosen);
-    for open in server.sessions.open_transactions() {
+    server
+        .clients
+        .connections
+        .kill_sessions(connection, &is_chosen);
+    for open in server.clients.sessions.open_transactions() {
         if is_chosen(open.session) {
             abort_soon(server, &open, Doom::Killed);
         }
@@ -409,7 +417,7 @@ pub fn clear_sessions(server: &Server, connection: i64, is_chosen: impl Fn(Sessi
 /// statement ran. Returns how many were open for too long.
 pub fn abort_expired(server: &Server, now: Instant) -> usize {
     let mut expired = 0;
-    for open in server.sessions.open_transactions() {
+    for open in server.clients.sessions.open_transactions() {
         match open.doom() {
             Some(why) => abort_soon(server, &open, why),
             None if open.is_expired(now) => {

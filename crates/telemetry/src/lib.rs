@@ -1,4 +1,4 @@
-//! What monitoring reads: metrics in Prometheus' text format, and traces by OpenTelemetry's protocol.
+//! Metrics in Prometheus' text format, traces by OpenTelemetry's protocol, and the recorded history of a server's metrics.
 //!
 //! The exporter of traces and its HTTP client are the feature `otlp`, because they take long to build.
 //!
@@ -7,6 +7,7 @@
 
 mod exporter;
 mod families;
+pub mod history;
 mod metrics;
 #[cfg(not(feature = "otlp"))]
 mod no_otlp;

@@ -3,7 +3,7 @@
 use frond_bson::{Doc, DocBuf};
 use frond_client::Collection;
 
-/// How deep entries may be nested in `applyOps`.
+/// Deepest nesting of entries in `applyOps`.
 pub const DEPTH_MAX: usize = 10;
 
 /// The two parts of `database.collection`.

@@ -1,4 +1,4 @@
-//! What the fuzz targets of `crates/fuzz` need of the files that are imported. Nothing else uses it.
+//! Entry points for the fuzz targets of `crates/fuzz`, over the files that are imported. No other code uses it.
 
 use std::io::Cursor;
 use std::path::Path;

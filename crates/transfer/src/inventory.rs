@@ -16,7 +16,6 @@ const COMMAND_NOT_SUPPORTED_ON_VIEW: i32 = 166;
 /// A collection or view as the server lists it.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Its name.
     pub collection: Collection,
     /// Its options, as `create` takes them.
     pub options: DocBuf,
@@ -36,7 +35,6 @@ impl Listed {
 /// Documents and bytes of a collection, as its statistics say.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {
-    /// Documents.
     pub documents: u64,
     /// Bytes of the documents.
     pub bytes: u64,
@@ -198,7 +196,7 @@ fn direction(value: Value<'_>) -> Value<'_> {
     }
 }
 
-/// How much a collection holds. Of a view, or where the server does not say, nothing.
+/// Number of documents and bytes of a collection; nothing for a view, or where the server does not report it.
 pub fn size(client: &mut Client, collection: &Collection) -> Result<Size> {
     let command = doc! { "collStats": collection.name.as_str() };
     let number = |reply: &Doc, name: &str| {

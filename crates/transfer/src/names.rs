@@ -5,7 +5,7 @@ use frond_client::Collection;
 /// The database in which a migration keeps its state.
 pub const STATE_DATABASE: &str = "frond_migrate";
 
-/// What the name of a time series has before it where its buckets are kept.
+/// Prefix of the collections that hold the buckets of time series.
 pub const BUCKETS: &str = "system.buckets.";
 
 /// `--include` and `--exclude`. A name is `database`, `database.collection`, or has `*` for any text.

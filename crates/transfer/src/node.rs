@@ -42,7 +42,6 @@ impl Node {
         })
     }
 
-    /// A new connection.
     pub fn connect(&self) -> Result<Client> {
         let mut client = Client::connect(&self.uri, Arc::clone(&self.stop))?;
         if self.oldest {
@@ -51,7 +50,6 @@ impl Node {
         Ok(client)
     }
 
-    /// Host and port.
     pub fn place(&self) -> String {
         self.uri.address.place()
     }
@@ -63,7 +61,6 @@ impl Node {
 }
 
 impl About {
-    /// Asks a server.
     pub fn ask(client: &mut Client) -> Result<About> {
         let info = client.command("admin", &doc! { "buildInfo": 1 })?;
         let mut version = info.get_str("version").unwrap_or("unknown").to_owned();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often a line is written where there is no terminal.
+/// Interval at which a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// A bar, to which all threads add.
@@ -52,7 +52,6 @@ impl Progress {
         }
     }
 
-    /// Counts documents.
     pub fn add(&self, documents: u64) {
         self.bar.inc(documents);
         if !self.lines {

@@ -92,7 +92,7 @@ impl Range {
         filter
     }
 
-    /// Whether the documents come in the order of their `_id`s, so that a part of the range can be told by the last one.
+    /// Whether the documents come in the order of their `_id`s, so that a part of the range can be recognized by the last one.
     pub fn is_by_id(&self) -> bool {
         matches!(self, Range::Ids { .. })
     }
@@ -113,7 +113,6 @@ impl Range {
         }
     }
 
-    /// Reads it again.
     pub fn from_doc(stored: &Doc) -> Option<Range> {
         match stored.get_str("kind")? {
             "all" => Some(Range::All),
@@ -140,7 +139,6 @@ pub fn push_opaque(out: &mut DocBuf, name: &str, value: &Value<'_>) {
     );
 }
 
-/// Reads it again.
 pub fn opaque(stored: &Doc, name: &str) -> Option<OwnedValue> {
     let wrapped = Doc::validate(stored.get_binary(name)?).ok()?;
     Some(wrapped.get("v")?.to_owned())

@@ -13,10 +13,10 @@ const NAMESPACE_EXISTS: i32 = 48;
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const INDEX_NOT_FOUND: i32 = 27;
 
-/// MongoDB's code for an index that somebody else is building, such as a migration that was killed.
+/// MongoDB's code for an index that another client is building, such as a migration that was killed.
 const INDEX_BUILD_IN_PROGRESS: i32 = 285;
 
-/// How long to wait before asking again.
+/// Pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Something that the target does not take.
@@ -24,7 +24,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Refusal {
     /// Its target: a collection, or a part of it.
     pub what: String,
-    /// The target's words.
     pub why: String,
 }
 
@@ -71,7 +70,6 @@ pub fn drop(client: &mut Client, collection: &Collection) -> Result<()> {
     )
 }
 
-/// Drops a database.
 pub fn drop_database(client: &mut Client, database: &str) -> Result<()> {
     run(client, database, &doc! { "dropDatabase": 1 }, &[])
 }
@@ -122,7 +120,6 @@ pub fn create_indexes(
     Ok(refused)
 }
 
-/// Drops an index.
 fn drop_index(client: &mut Client, collection: &Collection, name: &str) -> Result<()> {
     let command = doc! { "dropIndexes": collection.name.as_str(), "index": name };
     run(

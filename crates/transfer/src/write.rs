@@ -17,14 +17,12 @@ pub const DUPLICATE_KEY: i32 = 11000;
 /// Documents one after another, with their places.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// The end of each one.
     pub ends: Vec<usize>,
 }
 
 impl Run {
-    /// Appends a document.
     pub fn push(&mut self, document: &Doc) {
         self.bytes.extend_from_slice(document.as_bytes());
         self.ends.push(self.bytes.len());
@@ -57,7 +55,6 @@ impl Run {
         self.bytes.get(start..end).map(Doc::from_trusted)
     }
 
-    /// All documents.
     pub fn iter(&self) -> impl Iterator<Item = &Doc> {
         (0..self.len()).map_while(|at| self.get(at))
     }

@@ -8,6 +8,10 @@
 //!
 //! The page cache also has what writers do not use. A reservation makes it give way before its caller allocates. It gets
 //! back what was released little by little ([`MemoryBudget::age`]), so that it does not grow and shrink with each memtable.
+//!
+//! A memtable fills slowly, so the cache gives way to it in small steps. Spare blocks of memtables that were not needed for two
+//! seconds are freed. Buffers of evicted pages are reused for the pages read next (`buffers.rs`): an allocator may keep memory that
+//! another thread than the one that allocated it has freed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

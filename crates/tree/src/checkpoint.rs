@@ -16,7 +16,7 @@ use crate::manifest::{
     parse_page, read_superblock,
 };
 use crate::metadata::{Copies, StoredTwice};
-use crate::node::{Decoder, KnownRuns, NodeWriter, Subtree, SubtreeRef};
+use crate::node::{KnownRuns, NodeWriter, Subtree, SubtreeRef};
 use crate::run::RunStore;
 use crate::sweep::{Reach, Sweep};
 use crate::version::{PAGE_BITS, Tree, TreePage, Trees};
@@ -118,8 +118,9 @@ impl Checkpointer {
         }
         let manifest = Manifest {
             position,
-            store_id: Some(self.store_id),
-            free_map: None,
+            store_id: self.store_id,
+            // Known once its blocks are allocated.
+            free_map: Copies::default(),
             is_exact: false,
             pages,
             lost: trees.lost_pages().iter().map(lost_ref).collect(),
@@ -164,7 +165,7 @@ impl Checkpointer {
         let mut failed: Vec<Written> = Vec::new();
         loop {
             let (written, map) = self.capture_free(manifest.encode().len());
-            manifest.free_map = Some(written.map.copies());
+            manifest.free_map = written.map.copies();
             // Asked after the capture, and in this order: who used space at the capture either still does, or has
             // released it since.
             manifest.is_exact = is_alone()
@@ -235,8 +236,6 @@ pub(crate) struct Opened {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) trees: Arc<Trees>,
     pub(crate) position: Position,
-    /// Whether an older version has written it.
-    pub(crate) is_older: bool,
     /// The search for used space that nothing refers to, if there may be some.
     pub(crate) sweep: Option<Sweep>,
 }
@@ -250,7 +249,6 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
             next_tree: 1,
             ..Position::default()
         },
-        is_older: false,
         sweep: None,
     };
     if store.data.len()? < 2 * ALIGNMENT as u64 {
@@ -294,17 +292,10 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
         .space
         .set_generation(opened.checkpointer.generation);
     let (payload, _) = newest.manifest.read(store)?;
-    let manifest =
-        Manifest::parse(&payload, newest.version).ok_or_else(|| malformed(&newest.manifest))?;
+    let manifest = Manifest::parse(&payload).ok_or_else(|| malformed(&newest.manifest))?;
     opened.position = manifest.position;
-    match manifest.store_id {
-        Some(store_id) => opened.checkpointer.store_id = store_id,
-        None => opened.is_older = true,
-    }
-    match manifest.free_map {
-        Some(map) => open_with_map(store, &newest, &manifest, map, &mut opened)?,
-        None => opened.trees = Arc::new(read_older(store, &newest, &manifest)?),
-    }
+    opened.checkpointer.store_id = manifest.store_id;
+    read_trees(store, &newest, &manifest, &mut opened)?;
     Ok(opened)
 }
 
@@ -312,14 +303,14 @@ fn malformed(copies: &Copies) -> Error {
     corrupt(copies.at[0], "the manifest is malformed")
 }
 
-/// Reads the trees of a store that has a map of its free space.
-fn open_with_map(
+/// Reads the map of the free space and the trees, without their nodes.
+fn read_trees(
     store: &Arc<RunStore>,
     newest: &Superblock,
     manifest: &Manifest,
-    map: Copies,
     opened: &mut Opened,
 ) -> Result<()> {
+    let map = manifest.free_map;
     let free = map.read(store).and_then(|(payload, _)| {
         FreeMap::parse(&payload)
             .ok_or_else(|| corrupt(map.at[0], "the map of the free space is malformed"))
@@ -454,28 +445,6 @@ fn walk(
     }
     while !reach.follow(store, usize::MAX)? {}
     Ok(reach.into_map())
-}
-
-/// Reads the trees of a store of an older format. All extents in use are claimed, the rest is free. The next
-/// checkpoint writes everything but runs again.
-fn read_older(store: &Arc<RunStore>, newest: &Superblock, manifest: &Manifest) -> Result<Trees> {
-    let mut trees = Trees::default();
-    let mut decoder = Decoder::new(store);
-    let mut claimed = vec![decoder.claim_block(newest.manifest.at[0], newest.manifest.len)?];
-    for PageRef { copies, .. } in &manifest.pages {
-        claimed.push(decoder.claim_block(copies.at[0], copies.len)?);
-        let (payload, _) = copies.read(store)?;
-        let read = trees_of(copies, &payload, |root| {
-            decoder.subtree(root, copies.at[0], 0)
-        })?;
-        let page = TreePage::new(read, None);
-        if !page.is_some_and(|page| trees.push_page(page)) {
-            return Err(malformed(copies));
-        }
-    }
-    // Only now may these be reused, after the next checkpoint.
-    drop(claimed);
-    Ok(trees)
 }
 
 /// The trees of a page. `follow` makes a handle of a root.

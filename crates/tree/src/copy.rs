@@ -3,6 +3,30 @@
 //! A checkpoint is immutable, and so is the log. A copy pins the checkpoint as a snapshot pins what it sees: what the checkpoint
 //! refers to is not used for anything else while the copy lives. So the extents are read while the store writes to
 //! others. The log that follows brings the copy to any later moment ([`crate::finish_restore`]).
+//!
+//! # Rules
+//!
+//! - **Incremental copies are lists of extents.** Each extent has a birth, the number of the newest checkpoint when it
+//!   was allocated. An extent of a durable checkpoint is used again only after a later checkpoint, so offset, length
+//!   and birth name its content. What the copy before lists is left out. FORMAT.md has the argument in full;
+//!   `tests/simulation/copies.rs` compares the content of every extent that a chain leaves out, over crashes.
+//! - **`Store::store_id` names the history.** Births and positions of the log are compared only where it is the same. A
+//!   restore begins a new history.
+//! - **The log makes it a moment.** `LogTail` reads the log behind the log's thread: whole groups as they are in the
+//!   segments, and only what is durable. A crash of the machine may lose the rest, and its positions are used again.
+//!   `flush` asks for a sync first.
+//! - **A reader holds segments, within a limit.** The log is kept from where the reader is, up to
+//!   `Options::log_hold_bytes` more than the store needs, and not at all while the disk is nearly full. Beyond that the
+//!   hold ends, and the reader gets `Error::LogGone`.
+//! - **`finish_restore` ends the log** at a position, or before the first commit with a stamp above one, replays it,
+//!   and closes a store that has all commits up to there. A damaged or missing group is an error, also at the end: what
+//!   a copy has was durable. A checkpoint may have parts of later commits: the trees that they created or dropped, and
+//!   bulk loads. The manifest says up to which position, and a restore to before it is refused.
+//!   `CheckpointCopy::complete_at` is that position.
+//! - **Bulk loads are not in the log.** A restore that replays the log over the end of a load has trees that wait for
+//!   it; `Restored::loading` lists them.
+//! - A damaged block fails the copy, with file and offset. A damaged block of duplicated metadata is made from its
+//!   other copy.
 
 use std::collections::HashSet;
 use std::sync::Arc;

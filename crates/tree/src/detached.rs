@@ -1,4 +1,11 @@
 //! The size of what is written to disk for single snapshots, see [`crate::retained`].
+//!
+//! A snapshot keeps the memtables of its moment in memory. When flushed ones take more than a quarter of the budget
+//! (`Store::retains_too_much`), `Store::detach` writes what a memtable has for the trees of a snapshot, up to its sequence number,
+//! as runs above their roots, for this snapshot alone. Cursors move there with `Cursor::continue_on`. What is written is at most the
+//! size of the memtable, and often nothing, because other trees are left out. All detached snapshots together have at most six
+//! times the engine's part of the budget on disk; beyond that `detach` fails, and the server closes idle cursors that keep
+//! memtables.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

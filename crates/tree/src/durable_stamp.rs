@@ -1,4 +1,20 @@
 //! The stamps that readers may rely on, and the listener that is told when there are more.
+//!
+//! # Stamped keys
+//!
+//! - **The stamps follow the operations in the log's frame.** So the checksum of the operations is computed before the
+//!   commit lock, and under it only the stamp is added to it. The keys are made when the lock is released, in the write
+//!   set's own buffer, before the insert into the memtable. A replay makes the same keys.
+//! - **Ascending keys are cheap.** The memtable adds them at the end of its order, and a flush writes them to new
+//!   leaves. A range delete at the left end drops whole leaves unread.
+//! - **`Store::durable_stamp`** is the end of what readers of such a log may pass on: everything up to it survives a
+//!   crash of the machine, is in every snapshot taken from then on, and is complete. The log's thread notes the last
+//!   stamp when it takes frames from the buffer; after the sync the publisher raises the durable stamp, at once or when
+//!   this commit becomes visible. The commit path has nothing to do for it.
+//! - `Store::request_sync` asks the log's thread for a sync before its interval is over, at most one in 10 ms. No
+//!   caller waits for it.
+//! - In a transaction, stamped keys belong to the operations that come with the commit. `Transaction::stage` refuses
+//!   them: its reads could not see keys that have no stamp yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

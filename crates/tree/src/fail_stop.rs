@@ -4,6 +4,18 @@
 //! that was taken and will never be published, a frame that is in the log but not in the memtable, a sync of which
 //! nobody knows whether it succeeded. A panic in such a step would leave the store in that state, so it ends the process:
 //! what is on disk is consistent at any moment, and the next start recovers from there.
+//!
+//! # Rules
+//!
+//! - **The process ends** where going on would lie: in a commit from its reservation of memtable space until its
+//!   publication, while a version is replaced or a memtable is sealed, anywhere in the log thread or while the log is
+//!   written, during a sync, and between the write of a superblock and its bookkeeping. Such a panic would leave a
+//!   sequence number that is never published, so that every later commit waits for ever, frames that are in no file, or
+//!   a sync of unknown outcome. The message on stderr says what was interrupted. The next start recovers from the log,
+//!   as after a crash.
+//! - **It is contained** everywhere else: flushes, compactions, bulk loads, checkpoints before their superblock,
+//!   backups and reads build something new and publish it in one step at the end, so a panic before that changes
+//!   nothing. The background thread treats it as a full disk: it notes a stall and tries again after a pause.
 
 use std::cell::Cell;
 use std::process::abort;

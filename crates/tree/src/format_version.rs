@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -10,15 +9,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::bytes::Reader;
 use crate::data_file::DATA_FILE;
 use crate::disk::ALIGNMENT;
-use crate::manifest::{MAGIC, SUPERBLOCK_COPY_BYTES, supported_formats};
+use crate::manifest::{FORMAT_VERSION, MAGIC, SUPERBLOCK_COPY_BYTES};
 
-/// The format of a store, and the formats that this version of the engine reads.
+/// The format of a store, and the one that this version of the engine reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatVersion {
     /// The version in the superblocks; the higher one if they differ. `None` before the first checkpoint.
     pub stored: Option<u32>,
-    /// The versions that can be opened. The last one is what is written.
-    pub supported: RangeInclusive<u32>,
+    /// The version that can be opened.
+    pub supported: u32,
 }
 
 /// The version of the store in a directory. It reads only the superblocks and changes nothing. `None` if there is no store, or its
@@ -48,8 +47,10 @@ pub fn format_version(directory: &Path) -> io::Result<Option<FormatVersion>> {
         }
     }
     let stored = sound.into_iter().max().or(others.into_iter().max());
-    let supported = supported_formats();
-    Ok((stored.is_some() || is_blank).then_some(FormatVersion { stored, supported }))
+    Ok((stored.is_some() || is_blank).then_some(FormatVersion {
+        stored,
+        supported: FORMAT_VERSION,
+    }))
 }
 
 fn has_checksum(copy: &[u8]) -> bool {
@@ -70,22 +71,15 @@ mod tests {
         let path = directory.path();
         assert_eq!(format_version(path).unwrap(), None, "no file");
         Store::open(Options::new(path)).unwrap().close().unwrap();
-        let newest = *supported_formats().end();
         let found = format_version(path).unwrap().unwrap();
-        assert_eq!(found.stored, Some(newest));
+        assert_eq!(found.stored, Some(FORMAT_VERSION));
+        assert_eq!(found.supported, FORMAT_VERSION);
         // One damaged copy counts nothing.
         let mut bytes = std::fs::read(path.join(DATA_FILE)).unwrap();
         bytes[MAGIC.len()..MAGIC.len() + 4].fill(0xff);
         std::fs::write(path.join(DATA_FILE), &bytes).unwrap();
         let found = format_version(path).unwrap().unwrap();
-        assert_eq!(found.stored, Some(newest));
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-        for version in 2..=8 {
-            let found = format_version(&fixtures.join(format!("format-{version}"))).unwrap();
-            let found = found.unwrap();
-            assert_eq!(found.stored, Some(version));
-            assert!(found.supported.contains(&version));
-        }
+        assert_eq!(found.stored, Some(FORMAT_VERSION));
         std::fs::write(path.join(DATA_FILE), b"something else").unwrap();
         assert_eq!(format_version(path).unwrap(), None);
         std::fs::write(path.join(DATA_FILE), [0; 9000]).unwrap();

@@ -9,9 +9,7 @@ use crate::data_file::{BLOCK_HEADER_BYTES, DATA_FILE, decode_block, seal_block};
 use crate::disk::ALIGNMENT;
 use crate::free_map::FreeMap;
 use crate::log;
-use crate::manifest::{
-    FORMAT_VERSION, FORMAT_VERSION_MIN, Manifest, SUPERBLOCK_COPY_BYTES, parse_page,
-};
+use crate::manifest::{Manifest, SUPERBLOCK_COPY_BYTES, parse_page};
 use crate::node::NodeRef;
 use crate::operation;
 use crate::page::Page;
@@ -80,10 +78,7 @@ fn run_index(bytes: &[u8]) {
 }
 
 fn manifest(bytes: &[u8]) {
-    for version in FORMAT_VERSION_MIN..FORMAT_VERSION {
-        Manifest::parse(bytes, version);
-    }
-    if let Some(manifest) = Manifest::parse(bytes, FORMAT_VERSION) {
+    if let Some(manifest) = Manifest::parse(bytes) {
         assert_eq!(manifest.encode(), bytes);
     }
 }

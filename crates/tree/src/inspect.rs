@@ -269,7 +269,7 @@ impl<'a> Inspector<'a> {
 
     pub(crate) fn manifest(&mut self, superblock: &Superblock) -> Option<Manifest> {
         let payload = self.copies(&superblock.manifest)?;
-        let manifest = Manifest::parse(&payload, superblock.version);
+        let manifest = Manifest::parse(&payload);
         let what = "the manifest is malformed";
         self.parsed(superblock.manifest.at[0], manifest, what)
     }

@@ -1,4 +1,31 @@
 //! What the engine does while the disk is nearly full: it refuses writes, and turns deletes into free space.
+//!
+//! # Rules
+//!
+//! They hold on a file system that reports its free space ([`crate::disk_space`]):
+//!
+//! - A reserve is kept: `Options::disk_reserve_bytes`. Memtables are sealed when they have a sixteenth of the room
+//!   above it, so that what is in memory can always be flushed.
+//! - When less is left, what is in memory is flushed and its log deleted. If that does not help, commits get
+//!   `Error::Stalled` at once, and so do bulk loads. Write sets that free space (`WriteSet::set_frees_space`) are
+//!   committed; they wait for the flush of small memtables.
+//! - Meanwhile a flush adds a run to the root and does nothing below it, the log is kept for the last checkpoint only,
+//!   and compaction turns deletes into free space: in small steps, each followed by a checkpoint, holes in the data
+//!   file and its truncation.
+//! - While the room is low, compaction empties the largest buffers first, one tree after the other. A part of a run
+//!   that has 4 KiB ends where its child ends, so that its extent is free as soon as that child has its messages. With
+//!   less than three quarters of the reserve, pending deletes are compacted before more are flushed, with less than
+//!   half of it after each memtable, and the commits of deletes wait. Such a commit fails only after an attempt to make
+//!   room that was without success. A file of the log has at most a 256th of the file system: each new one takes its
+//!   room at once, while a step of compaction is under way.
+//! - A part of the reserve, at most 16 MiB, is held by `reserve.frond`. When a write fails for lack of space in spite
+//!   of all that, because other programs filled the file system or a quota is used up, this file shrinks to a part that
+//!   is only given up when a checkpoint has no room: what was superseded can be freed only after one. Commits are
+//!   accepted again when there is room for the whole file, and a quarter more than the reserve.
+//! - After a kill the store is opened on the full disk: what was in memory before is in memory again until there is
+//!   room. What the log's buffers held goes to a segment. Where there is no room for that either, it stays in their
+//!   file, which is synced; commits get `Error::Stalled` until it could be written (`log/recovered.rs`).
+//! - Where holes cannot be punched, free space inside the data file counts as room, but the log cannot use it.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;

@@ -12,16 +12,9 @@ use crate::version::TreePage;
 use crate::{Result, TreeId, TreeOptions};
 
 pub(crate) const MAGIC: &[u8; 8] = b"FRONDTRE";
-/// Incremented when older code cannot read the format any more.
-/// Version 7 has no long keys. References of version 6 have no births of extents; pages of version 5 have no templates of keys, the log of version 4 has no
-/// stamps.
-pub(crate) const FORMAT_VERSION: u32 = 8;
-/// The oldest version that is read. Pages of version 2 have no templates.
-pub(crate) const FORMAT_VERSION_MIN: u32 = 2;
-/// The first version that stores the free space, and metadata twice.
-const FORMAT_VERSION_COPIES: u32 = 4;
-/// The first version that stores the births of extents, and the name of the store's history.
-const FORMAT_VERSION_BIRTHS: u32 = 7;
+/// Incremented when older code cannot read the format any more, or when this code cannot read what older code wrote. A store with
+/// another version is refused and left as it is.
+pub(crate) const FORMAT_VERSION: u32 = 1;
 /// A superblock is stored twice in its slot, so that one copy may be damaged.
 pub(crate) const SUPERBLOCK_COPY_BYTES: usize = ALIGNMENT / 2;
 
@@ -89,7 +82,7 @@ pub(crate) fn parse_page(payload: &[u8]) -> Option<Vec<TreeRef>> {
 /// A reference to a page of trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageRef {
-    /// The ids of its trees without their low 8 bits. Older formats do not have it.
+    /// The ids of its trees without their low 8 bits.
     pub(crate) number: u32,
     pub(crate) copies: Copies,
 }
@@ -108,10 +101,10 @@ pub(crate) struct LostRef {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) position: Position,
-    /// The name of the store's history; older formats have none.
-    pub(crate) store_id: Option<[u8; 16]>,
-    /// The map of the free space; older formats have none.
-    pub(crate) free_map: Option<Copies>,
+    /// The name of the store's history.
+    pub(crate) store_id: [u8; 16],
+    /// The map of the free space.
+    pub(crate) free_map: Copies,
     /// Whether all that the map has as used is referred to.
     pub(crate) is_exact: bool,
     pub(crate) pages: Vec<PageRef>,
@@ -126,9 +119,9 @@ impl Manifest {
         out.put_u32(self.position.next_tree);
         out.put_u64(self.position.complete_at);
         out.put_u64(self.position.last_stamp);
-        out.extend_from_slice(&self.store_id.unwrap_or_default());
+        out.extend_from_slice(&self.store_id);
         out.push(if self.is_exact { FLAG_EXACT } else { 0 });
-        encode_copies(&self.free_map.unwrap_or_default(), &mut out);
+        encode_copies(&self.free_map, &mut out);
         out.put_u32(self.pages.len() as u32);
         for page in &self.pages {
             out.put_u32(page.number);
@@ -145,42 +138,33 @@ impl Manifest {
         out
     }
 
-    /// The manifest of a format version; `None` if the bytes are malformed.
-    pub(crate) fn parse(payload: &[u8], version: u32) -> Option<Manifest> {
+    /// `None` if the bytes are malformed.
+    pub(crate) fn parse(payload: &[u8]) -> Option<Manifest> {
         let mut reader = Reader(payload);
-        let has_copies = version >= FORMAT_VERSION_COPIES;
-        let has_births = version >= FORMAT_VERSION_BIRTHS;
-        let mut position = Position {
+        let position = Position {
             log_start: reader.u64()?,
             sequence: reader.u64()?,
             next_tree: reader.u32()?,
-            ..Position::default()
+            complete_at: reader.u64()?,
+            last_stamp: reader.u64()?,
         };
-        let mut store_id = None;
-        if has_births {
-            position.complete_at = reader.u64()?;
-            position.last_stamp = reader.u64()?;
-            store_id = reader.bytes(16)?.try_into().ok();
-        }
-        let (mut is_exact, mut free_map) = (false, None);
-        if has_copies {
-            is_exact = match reader.u8()? {
-                0 => false,
-                FLAG_EXACT => true,
-                _ => return None,
-            };
-            free_map = Some(parse_copies(&mut reader, version)?);
-        }
+        let store_id = reader.bytes(16)?.try_into().ok()?;
+        let is_exact = match reader.u8()? {
+            0 => false,
+            FLAG_EXACT => true,
+            _ => return None,
+        };
+        let free_map = parse_copies(&mut reader)?;
         let mut pages = Vec::new();
         for _ in 0..reader.u32()? {
-            let number = if has_copies { reader.u32()? } else { 0 };
-            let copies = parse_copies(&mut reader, version)?;
+            let number = reader.u32()?;
+            let copies = parse_copies(&mut reader)?;
             pages.push(PageRef { number, copies });
         }
         let mut lost = Vec::new();
-        for _ in 0..if has_copies { reader.u32()? } else { 0 } {
+        for _ in 0..reader.u32()? {
             let number = reader.u32()?;
-            let copies = parse_copies(&mut reader, version)?;
+            let copies = parse_copies(&mut reader)?;
             let until = reader.u32()?;
             let mut dropped = Vec::new();
             for _ in 0..reader.u32()? {
@@ -211,19 +195,11 @@ fn encode_copies(copies: &Copies, out: &mut Vec<u8>) {
     out.put_u64(copies.birth);
 }
 
-fn parse_copies(reader: &mut Reader<'_>, version: u32) -> Option<Copies> {
-    let first = reader.u64()?;
-    let second = match version {
-        FORMAT_VERSION_COPIES.. => reader.u64()?,
-        _ => 0,
-    };
+fn parse_copies(reader: &mut Reader<'_>) -> Option<Copies> {
     Some(Copies {
-        at: [first, second],
+        at: [reader.u64()?, reader.u64()?],
         len: reader.u32()?,
-        birth: match version {
-            FORMAT_VERSION_BIRTHS.. => reader.u64()?,
-            _ => 0,
-        },
+        birth: reader.u64()?,
     })
 }
 
@@ -231,8 +207,6 @@ fn parse_copies(reader: &mut Reader<'_>, version: u32) -> Option<Copies> {
 pub(crate) struct Superblock {
     pub(crate) generation: u64,
     pub(crate) manifest: Copies,
-    /// The version of the format.
-    pub(crate) version: u32,
 }
 
 /// The bytes of a superblock's slot.
@@ -252,11 +226,6 @@ pub(crate) fn encode_superblock(generation: u64, manifest: &Copies) -> AlignedBu
     slot
 }
 
-/// The versions of the format that can be read.
-pub(crate) fn supported_formats() -> std::ops::RangeInclusive<u32> {
-    FORMAT_VERSION_MIN..=FORMAT_VERSION
-}
-
 /// Reads one of the superblocks; `None` if both of its copies are damaged.
 pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Superblock>> {
     let mut buffer = AlignedBuf::with_capacity(ALIGNMENT);
@@ -267,7 +236,6 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
         let version = reader.u32()?;
         let len = reader.u32()?;
         let generation = reader.u64()?;
-        // Older formats have a zero as the second offset.
         let at = [reader.u64()?, reader.u64()?];
         let (fields, checksum) = copy.split_at_checked(SUPERBLOCK_COPY_BYTES - 8)?;
         (Reader(checksum).u64()? == xxh3_64(fields) && magic == MAGIC).then_some((
@@ -279,7 +247,6 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
                     len,
                     birth: generation.saturating_sub(1),
                 },
-                version,
             },
         ))
     };
@@ -292,14 +259,14 @@ pub(crate) fn read_superblock(data: &DataFile, slot: u64) -> Result<Option<Super
         Err(corrupt(slot * ALIGNMENT as u64, what))
     };
     match newest {
-        Some((FORMAT_VERSION_MIN..=FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
+        Some((FORMAT_VERSION, superblock)) => Ok(Some(superblock)),
         Some(_) => unknown(),
         None => {
             // Other versions have their checksum elsewhere.
             let mut reader = Reader(&buffer);
             let is_ours = reader.bytes(8) == Some(MAGIC);
             match reader.u32() {
-                Some(FORMAT_VERSION_MIN..=FORMAT_VERSION) | None => Ok(None),
+                Some(FORMAT_VERSION) | None => Ok(None),
                 Some(_) if is_ours => unknown(),
                 Some(_) => Ok(None),
             }

@@ -1,4 +1,18 @@
 //! Update messages: deltas that a merge operator resolves.
+//!
+//! # Rules
+//!
+//! `WriteSet::merge` sends a delta to a key and reads nothing.
+//!
+//! - A reader gathers the messages of a key, from the newest to the oldest, and the operator gets the deltas all at
+//!   once (`apply_all`) when their base is found. Where there is no base in reach, as in a buffer, they are combined
+//!   into one delta (`combine_all`). So k pending messages cost O(k) to read.
+//! - A flush writes a memtable's messages of a key to the tree as one.
+//! - Hot keys: when a key has 16 consecutive update messages in a memtable, the committer folds those that are visible
+//!   (`memtable/hot.rs`). The newest of them is replaced in the index by an entry with the effect of all, at which
+//!   readers stop. The others stay below it, for older snapshots. A large value is folded again only after as many
+//!   bytes of new deltas, so reads cost at most twice the minimum, and so does the memory.
+//! - A cursor skips a few versions of a key one by one; then it seeks to the next key.
 
 use std::sync::Arc;
 

@@ -12,11 +12,11 @@ use crate::{Compression, Error};
 /// The location of a block that is stored twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Copies {
-    /// The offsets of the copies. Older formats have one copy, and a zero here.
+    /// The offsets of the copies; zeros where there is no block.
     pub(crate) at: [u64; 2],
     /// The length of each.
     pub(crate) len: u32,
-    /// The newest durable checkpoint when their extents were allocated; 0 in older formats.
+    /// The newest durable checkpoint when their extents were allocated.
     pub(crate) birth: u64,
 }
 

@@ -1,4 +1,9 @@
 //! Makes commits visible in the order of their sequence numbers.
+//!
+//! A commit of more than 8 MiB gets its numbers only when the previous one is visible, so a small commit waits for at most one of
+//! them. A small commit that is in the memtable before an earlier one returns at once. The next snapshot waits for what is
+//! missing, because it must have all commits that have returned. Without that, a committer that is preempted would stop
+//! all others. A commit that waits for its sync returns when the durable stamp has its stamps.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,24 @@
 //! Ranges of keys, each deleted with one message, and operations on sets of them.
+//!
+//! # Rules
+//!
+//! A range delete is blind: it never conflicts.
+//!
+//! - In the memtable, range deletes are kept beside the entries. Sequence numbers tell which entries they delete.
+//! - Flushes resolve that. The result is a run: range deletes that cover everything older, and messages above them. The
+//!   ranges stay in memory with their node, sorted and joined.
+//! - A child that a range covers becomes empty at once, without regard to older pending messages. So dropping most of a
+//!   tree reads and writes nothing per key, and its extents are free after the next checkpoint and the last snapshot.
+//!   For children that are covered in part the range stays pending. Where it covers a whole leaf further down, it
+//!   reaches that leaf in the same flush.
+//! - An update message above a range delete becomes a put or a delete as soon as the two meet.
+//! - A cursor lets each source seek to the end of a range that a newer source has, and opens no path inside a range
+//!   that a memtable has. It steps through deleted keys only in the memtable that holds the range.
+//! - Appends at the right edge would be hidden by an older range that is still pending above the last leaf. Such a
+//!   range keeps appends on the ordinary path. A range of the same memtable is flushed before them.
+//!
+//! A range delete counts as 4 KiB in write sets, memtables and buffers. That bounds the memory of the ranges, and the
+//! number of them that a read checks.
 
 use std::sync::Arc;
 

@@ -151,7 +151,6 @@ impl Store {
             opened.checkpointer.begin_history(&*disk);
         }
         let position = opened.position;
-        let opened_is_older = opened.is_older;
         let size = options.memtable_size();
         let budget = runs.budget.clone();
         let spare_blocks =
@@ -202,12 +201,9 @@ impl Store {
         }
         let _ = engine.was_log_cut.set(log::was_cut(&*disk)?);
         let recovered = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
-        // An older version may have written parts of later commits.
-        let complete_at = match opened_is_older {
-            true => recovered.end,
-            false => position.complete_at,
-        };
-        engine.loaded_at.store(complete_at, Ordering::Relaxed);
+        engine
+            .loaded_at
+            .store(position.complete_at, Ordering::Relaxed);
         if engine.options.journal {
             let options = &engine.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);

@@ -7,6 +7,30 @@
 //! The first writer of a guarded key wins. When a key is staged, it is looked for among the commits since the snapshot, which
 //! the conflict windows keep ([`crate::ConflictHold`]), and the transaction holds it from then on ([`crate::intents`]). A commit
 //! that changes it nevertheless is noted; the transaction's commit checks that, under the commit lock.
+//!
+//! # Rules
+//!
+//! - **Own writes** go to memtables of the transaction, which come before all others of a `Snapshot` (`OwnWrites`).
+//!   They have sequence numbers of their own, so each memtable is read up to a bound of its own. A snapshot does not
+//!   see what is staged after it was taken, so a cursor is not disturbed. Trees that are created in the transaction are
+//!   in its version of the trees. All kinds of reads work as they do elsewhere: they know only `Snapshot`.
+//! - **Held keys** (`intents.rs`): a table under the commit lock has the guarded keys that open transactions have
+//!   staged. `stage` looks for a conflict with the commits since the snapshot and with the table, and enters its keys,
+//!   under one lock: a commit of others either comes before and is found, or finds the keys. A commit that guards a
+//!   held key gets `Error::Conflict` with `held`, and waits with `Store::await_transaction` for the end of that
+//!   transaction. A transaction never waits, so there are no deadlocks. While the table is empty, this costs a commit
+//!   one branch. A write set without a snapshot is not refused: it is noted at the transaction, which then gets the
+//!   conflict at its commit. That is all the commit has to look for, so it holds the commit lock hardly longer than
+//!   others do. Guards that join at the commit are checked there, as those of every write set.
+//! - **Conflict windows** are held from the transaction's snapshot on (`Store::hold_conflicts`). What they have to
+//!   forget is a conflict, never a lost update.
+//! - **Memory**: the writes are in memory twice, as entries of the memtables and as the payload of the log frame, and
+//!   both are counted (`MemoryUse::Transactions`). All transactions together may take half of the budget; `stage` fails
+//!   with `Error::OutOfMemory` beyond that, and with `Error::TooLarge` beyond the limit of a write set. The first
+//!   memtable has 64 KiB, the next ones as much as those before together. The commit drops them before it takes room in
+//!   the shared memtable.
+//! - **A transaction that is open for long** pins the memtables of its snapshot. `Transaction::detach` writes what they
+//!   have to the data file for it, as `Store::detach` does for cursors.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::data_file::block_extent;
 use crate::disk::{Disk, OverlayDisk};
 use crate::free_map::{DATA_START, FreeMap, unreachable};
 use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
-use crate::node::{Below, BufferRef, DEPTH_MAX, NodeRef, PlaceRef, RunRef, SubtreeRef, Summary};
+use crate::node::{BufferRef, DEPTH_MAX, NodeRef, PlaceRef, RunRef, SubtreeRef, Summary};
 use crate::page::Page;
 use crate::store::Store;
 use crate::{Kind, Options, Result, TreeId, bounds, filter, log, operation};
@@ -137,10 +137,8 @@ impl<'a> Walk<'a> {
             return 0;
         };
         let mut last: Option<TreeId> = None;
-        if let Some(map) = manifest.free_map {
-            self.extents.extend(map.extents());
-            self.free_map = self.inspector.free_map(&map);
-        }
+        self.extents.extend(manifest.free_map.extents());
+        self.free_map = self.inspector.free_map(&manifest.free_map);
         for lost in &manifest.lost {
             self.extents.extend(lost.page.copies.extents());
             // It is a problem as long as it cannot be read; then the next open takes its trees back.
@@ -191,9 +189,7 @@ impl<'a> Walk<'a> {
                 self.extents.push((offset, block_extent(len)));
                 if let Some(node) = self.inspector.node(offset, len) {
                     self.report.nodes += 1;
-                    if let Some(below) = &place.below {
-                        self.reference(&node, place, below);
-                    }
+                    self.reference(&node, place);
                     self.path.push(offset);
                     self.node(&node, offset, bounds, depth);
                     self.path.pop();
@@ -203,12 +199,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Compares a node with what its parent says of it.
-    fn reference(&mut self, node: &NodeRef, place: &PlaceRef, below: &Below) {
-        if Summary::of_stored(node, place.len).is_none_or(|summary| summary != below.summary) {
+    fn reference(&mut self, node: &NodeRef, place: &PlaceRef) {
+        if Summary::of_stored(node, place.len) != place.below.summary {
             let what = "the figures of a node differ from those in its parent";
             self.inspector.note(place.offset, ProblemKind::Bounds, what);
         }
-        let carried = below.carried.iter().map(|run| run.offset);
+        let carried = place.below.carried.iter().map(|run| run.offset);
         self.carried.insert(place.offset, carried.collect());
     }
 

@@ -40,7 +40,6 @@ pub struct Message {
 }
 
 impl Message {
-    /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()

@@ -10,11 +10,10 @@ pub type Sources<'a> = BTreeMap<&'a str, &'a str>;
 pub struct Arrow {
     pub from: String,
     pub to: String,
-    /// File and line.
     pub place: String,
 }
 
-/// What `crate::NAME` means.
+/// The meaning of `crate::NAME`.
 struct Root {
     /// The module behind each name: the modules themselves, names that the root exports, exported macros.
     modules: BTreeMap<String, String>,
@@ -55,7 +54,7 @@ pub fn reaches(arrows: &[Arrow], from: &str, to: &str) -> bool {
 /// # Errors
 /// A module names an item that the root defines itself.
 pub fn arrows(sources: &Sources<'_>) -> Result<Vec<Arrow>, String> {
-    let root = Root::of(sources);
+    let root = Root::read(sources);
     let mut found: BTreeMap<(String, String), Arrow> = BTreeMap::new();
     for (path, text) in sources {
         let Some(module) = top_module(path).filter(|_| !is_test(path)) else {
@@ -94,22 +93,23 @@ fn top_module(path: &str) -> Option<&str> {
 /// The number of modules around the code of a file: 1 for a top-level module.
 fn depth(path: &str) -> usize {
     let folders = path.matches('/').count();
-    match path.ends_with("/mod.rs") {
-        true => folders,
-        false => folders + 1,
+    if path.ends_with("/mod.rs") {
+        folders
+    } else {
+        folders + 1
     }
 }
 
 /// Whether a file holds tests only.
-fn is_test(path: &str) -> bool {
+pub fn is_test(path: &str) -> bool {
     let mut parts = path.split('/');
     parts.any(|part| matches!(part, "tests" | "tests.rs" | "testing" | "testing.rs"))
 }
 
 /// The text without comments, line by line.
-fn without_comments(text: &str) -> String {
+pub fn without_comments(text: &str) -> String {
     let lines = text.lines().map(|line| match line.find("//") {
-        // `https://` in a text is no comment, and no path either.
+        // `https://` in a text is neither a comment nor a path.
         Some(at) => line.get(..at).unwrap_or_default(),
         None => line,
     });
@@ -118,7 +118,7 @@ fn without_comments(text: &str) -> String {
 
 /// The text without what is compiled for tests only: modules and items behind `#[cfg(test)]`, each up to the brace at
 /// the beginning of a line, or the semicolon, that ends it.
-fn without_tests(code: &str) -> String {
+pub fn without_tests(code: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut in_test = false;
     for line in code.lines() {
@@ -188,7 +188,7 @@ fn first_names(path: &str) -> Vec<String> {
 }
 
 impl Root {
-    fn of(sources: &Sources<'_>) -> Root {
+    fn read(sources: &Sources<'_>) -> Root {
         let mut modules = BTreeMap::new();
         for path in sources.keys() {
             let Some(module) = top_module(path) else {

@@ -1,6 +1,6 @@
 //! Looks for conditions that mix `&&` and `||` without parentheses. Clippy's `precedence` knows arithmetic and bits only.
 
-/// What is read of a source at once.
+/// A unit of source text.
 enum Token<'s> {
     /// Code that matters here: an operator, a bracket, a separator, or a word.
     Code(&'s str),
@@ -8,7 +8,7 @@ enum Token<'s> {
     Other(&'s str),
 }
 
-/// How long the string literal is that begins the text; none if it begins with none.
+/// Length of the string literal at the beginning of the text; none if it begins with no literal.
 fn literal_len(text: &str) -> Option<usize> {
     let raw = text.strip_prefix('b').unwrap_or(text);
     let prefix = text.len() - raw.len();
@@ -59,9 +59,10 @@ fn token(text: &str) -> Token<'_> {
         }
     }
     let first = text.chars().next().map_or(1, char::len_utf8);
-    match text.starts_with(char::is_whitespace) {
-        true => Token::Other(&text[..first]),
-        false => Token::Code(&text[..first]),
+    if text.starts_with(char::is_whitespace) {
+        Token::Other(&text[..first])
+    } else {
+        Token::Code(&text[..first])
     }
 }
 

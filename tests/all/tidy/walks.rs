@@ -1,4 +1,4 @@
-//! The files that ARCHITECTURE.md names, and its walks: tables of the files that a request passes, going down only.
+//! The paths that pages name, and the walks in READMEs of crates: tables of the files that a request passes, going down only.
 
 use std::path::Path;
 

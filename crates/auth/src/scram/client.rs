@@ -87,11 +87,11 @@ impl ClientPassword {
             && known.salt == salt
             && known.iterations == iterations
         {
-            return Keys::of(self.mechanism, &known.salted_password);
+            return Keys::derive(self.mechanism, &known.salted_password);
         }
         let mechanism = self.mechanism;
         let salted_password = mechanism.salted_password(&self.prepared, salt, iterations);
-        let keys = Keys::of(mechanism, &salted_password);
+        let keys = Keys::derive(mechanism, &salted_password);
         *derived = Some(Derived {
             salt: salt.to_vec(),
             iterations,
@@ -101,7 +101,6 @@ impl ClientPassword {
     }
 }
 
-/// Without the password.
 impl std::fmt::Debug for ClientPassword {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientPassword")

@@ -12,7 +12,7 @@ use super::{Mechanism, ScramError};
 use crate::name::UserName;
 use crate::random::random_bytes;
 
-/// The stored SCRAM credential of a password. A server can verify a proof with it, but nobody can log in with it.
+/// The stored SCRAM credential of a password. It suffices to verify a proof, but not to log in.
 #[derive(Clone)]
 pub struct Credential {
     pub(super) mechanism: Mechanism,
@@ -65,7 +65,7 @@ impl Credential {
         iterations: u32,
     ) -> Credential {
         let salted = mechanism.salted_password(prepared, salt, iterations);
-        let keys = Keys::of(mechanism, &salted);
+        let keys = Keys::derive(mechanism, &salted);
         Credential {
             mechanism,
             iterations,
@@ -118,9 +118,10 @@ impl Credential {
         };
         let key = |field| {
             let key = Zeroizing::new(bytes(field)?);
-            match key.len() == mechanism.key_bytes() {
-                true => Ok(key),
-                false => Err(ScramError::Credential(field)),
+            if key.len() == mechanism.key_bytes() {
+                Ok(key)
+            } else {
+                Err(ScramError::Credential(field))
             }
         };
         let iterations = stored
@@ -160,7 +161,6 @@ impl Credential {
         out
     }
 
-    /// Its mechanism.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
     }
@@ -170,13 +170,11 @@ impl Credential {
         self.iterations
     }
 
-    /// Its salt.
     pub fn salt(&self) -> &[u8] {
         &self.salt
     }
 }
 
-/// Without the keys.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential")

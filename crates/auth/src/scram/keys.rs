@@ -35,15 +35,15 @@ impl Mechanism {
 
     /// `HMAC` of RFC 5802.
     pub(super) fn hmac(self, key: &[u8], message: &[u8]) -> Key {
-        fn of<M: Mac + KeyInit>(key: &[u8], message: &[u8]) -> Key {
+        fn compute<M: Mac + KeyInit>(key: &[u8], message: &[u8]) -> Key {
             let mut mac =
                 <M as KeyInit>::new_from_slice(key).expect("an HMAC takes a key of any length");
             mac.update(message);
             Zeroizing::new(mac.finalize().into_bytes().to_vec())
         }
         match self {
-            Mechanism::Sha1 => of::<Hmac<Sha1>>(key, message),
-            Mechanism::Sha256 => of::<Hmac<Sha256>>(key, message),
+            Mechanism::Sha1 => compute::<Hmac<Sha1>>(key, message),
+            Mechanism::Sha256 => compute::<Hmac<Sha256>>(key, message),
         }
     }
 
@@ -60,7 +60,7 @@ impl Mechanism {
         key
     }
 
-    /// What the key of a user is derived from.
+    /// The password that enters the key derivation.
     ///
     /// # Errors
     /// If SASLprep prohibits the password of SCRAM-SHA-256.
@@ -90,8 +90,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Derives them.
-    pub fn of(mechanism: Mechanism, salted_password: &[u8]) -> Keys {
+    pub fn derive(mechanism: Mechanism, salted_password: &[u8]) -> Keys {
         let client = mechanism.hmac(salted_password, b"Client Key");
         Keys {
             stored: mechanism.hash(&client),

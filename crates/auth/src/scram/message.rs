@@ -19,7 +19,6 @@ pub struct ClientFirst {
     pub(super) header: String,
     /// `client-first-message-bare`
     pub(super) bare: String,
-    /// The client's nonce.
     pub(super) nonce: String,
 }
 
@@ -64,7 +63,7 @@ impl ClientFirst {
                 "mandatory extensions are not supported",
             ));
         }
-        // What follows the nonce are extensions, which may be ignored.
+        // Fields after the nonce are extensions, which may be ignored.
         let mut fields = bare.split(',');
         let user = fields.next().and_then(|field| field.strip_prefix("n="));
         let user = user.and_then(unescape).filter(|user| !user.is_empty());
@@ -85,7 +84,6 @@ impl ClientFirst {
     }
 }
 
-/// Without the nonce.
 impl std::fmt::Debug for ClientFirst {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientFirst")
@@ -101,12 +99,10 @@ pub struct ServerFirst<'a> {
     pub nonce: &'a str,
     /// The salt, in base64.
     pub salt: &'a str,
-    /// The iterations.
     pub iterations: u32,
 }
 
 impl<'a> ServerFirst<'a> {
-    /// Reads it.
     pub fn parse(payload: &'a [u8]) -> Result<ServerFirst<'a>, ScramError> {
         let message = text(payload)?;
         let mut fields = message.split(',');
@@ -137,7 +133,6 @@ pub struct ClientFinal<'a> {
 }
 
 impl<'a> ClientFinal<'a> {
-    /// Reads it.
     pub fn parse(payload: &'a [u8]) -> Result<ClientFinal<'a>, ScramError> {
         let message = text(payload)?;
         let (without_proof, proof) = message

@@ -27,7 +27,6 @@ pub const ITERATIONS_MIN: u32 = 4096;
 /// The most iterations that a client derives a key with: a server must not keep it busy for minutes.
 pub const ITERATIONS_MAX: u32 = 10_000_000;
 
-/// A mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mechanism {
     /// `SCRAM-SHA-1`
@@ -40,7 +39,6 @@ impl Mechanism {
     /// Both, in the order of their names.
     pub const ALL: [Mechanism; 2] = [Mechanism::Sha1, Mechanism::Sha256];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Sha1 => "SCRAM-SHA-1",

@@ -56,13 +56,12 @@ impl ServerConversation {
         (conversation, reply)
     }
 
-    /// Its mechanism.
     pub fn mechanism(&self) -> Mechanism {
         self.credential.mechanism
     }
 
     /// Checks the client's final message. Returns the server's final message if the client knows the password. The time
-    /// that it takes does not tell whether the user exists.
+    /// that it takes does not reveal whether the user exists.
     ///
     /// # Errors
     /// If the client does not know the password, or the message does not belong to the conversation.

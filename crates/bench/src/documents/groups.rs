@@ -13,7 +13,6 @@ pub const VALUES: u64 = 1_000_000;
 pub struct Sums {
     /// The number of groups.
     pub groups: u64,
-    /// Documents in them.
     pub documents: i64,
     /// The sum of all `v`.
     pub total: i64,

@@ -33,7 +33,7 @@ pub const NAMES: u64 = 4096;
 /// The one that is looked for.
 pub const WANTED: &str = "Shekhar Gulati";
 
-/// What the biography says a hundred times.
+/// The biography repeats this a hundred times.
 const BIO: &str = "I am a Java Developer. ";
 
 /// 1980-01-01T00:00:00Z.

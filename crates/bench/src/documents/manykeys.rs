@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use super::{Source, Template, object_id, put};
 use crate::random::SplitMix64;
 
-/// What the names of the keys begin with; the number of the key follows.
+/// Prefixes of the key names; the number of the key follows.
 const PREFIXES: [&str; 3] = [
     "baz-baz-baz-baz-baz-baz-",
     "foo-foo-foo-foo-foo-foo-",
@@ -31,7 +31,7 @@ pub const DEPLOY_TYPE: &str = "production";
 /// Names of the fields of `timeslice`.
 pub const TIMESLICE: [&str; 5] = ["y", "mo", "d", "h", "m"];
 
-/// How keys lie in `stats.eventnames`.
+/// Layout of the keys in `stats.eventnames`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Schema {
     /// All keys side by side.
@@ -54,7 +54,6 @@ impl Schema {
 /// Keeps the random numbers of one purpose apart from those of another.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose {
-    /// What a document is found by.
     Identity = 1,
     /// `random` of a new document.
     FirstText,
@@ -64,7 +63,6 @@ pub enum Purpose {
     Value,
     /// The keys of an update.
     Keys,
-    /// Orders and samples.
     Order,
     /// Which documents are read.
     Reads,
@@ -83,7 +81,7 @@ pub fn random_text(seed: u64, purpose: Purpose, number: u64) -> String {
     digits.chars().take(RANDOM_LETTERS).collect()
 }
 
-/// What updates find a document by.
+/// The fields by which updates find a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The field of that name.
@@ -107,15 +105,13 @@ pub struct Group {
 
 /// The documents of one schema and seed.
 pub struct Documents {
-    /// Plain or bucketed.
     pub schema: Schema,
-    /// The seed.
     pub seed: u64,
     /// Names of the keys.
     pub names: Vec<String>,
     /// The keys' paths in the document.
     pub paths: Vec<String>,
-    /// How the keys lie in `stats.eventnames`.
+    /// The keys of `stats.eventnames`, in their layout.
     pub groups: Vec<Group>,
     random_values: bool,
     template: Template,
@@ -131,7 +127,6 @@ struct Places {
     guid: usize,
     timeslice: [usize; 5],
     random: usize,
-    /// By key.
     values: Vec<usize>,
     events: usize,
 }
@@ -165,7 +160,6 @@ impl Documents {
         }
     }
 
-    /// What document `number` is found by.
     #[must_use]
     pub fn identity(&self, number: u64) -> Identity {
         let mut random = stream(self.seed, Purpose::Identity, number);

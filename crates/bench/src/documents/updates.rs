@@ -7,12 +7,11 @@ use super::manykeys::{DEPLOY_TYPE, Documents, Purpose, TIMESLICE, random_text, s
 /// Keys that each update increments.
 pub const KEYS: usize = 5;
 
-/// One update.
+/// The change that one update makes to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update {
     /// Its number among all updates of a run.
     pub number: u64,
-    /// The document.
     pub document: u64,
     /// The keys to increment, all different.
     pub keys: [u32; KEYS],
@@ -74,7 +73,6 @@ impl Update {
         filter
     }
 
-    /// The change.
     #[must_use]
     pub fn change(&self, documents: &Documents) -> DocBuf {
         let mut change = DocBuf::new();

@@ -26,6 +26,6 @@ impl Workload for Work {
         let source = Documents::new(run.options.seed);
         let (results, result) =
             run.measure(|target| GroupsRunner::open(run, target, self, &source))?;
-        Ok((section::of(self, &results), result))
+        Ok((section::build(self, &results), result))
     }
 }

@@ -60,11 +60,10 @@ fn groups(sums: Sums) -> Groups {
 /// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
     /// Documents that went in.
     pub documents: u64,
-    /// How long that took.
+    /// Duration of the load.
     pub load: Duration,
     /// The times of each query, in the order of [`Query::ALL`].
     pub times: [Vec<Duration>; 3],

@@ -10,7 +10,7 @@ use crate::report::{Figure, Section};
 
 /// The section of a run.
 #[must_use]
-pub fn of(work: &Work, results: &[Results]) -> Section {
+pub fn build(work: &Work, results: &[Results]) -> Section {
     let about = format!(
         "Documents of 77 bytes {{_id, k, v, date, city}} without a secondary index. {} values of k: how many documents each \
          has, and the sum of their v, of all documents and of the quarter with a small v; and all documents of one k.",

@@ -55,7 +55,6 @@ pub struct Target {
 pub struct Run {
     /// The targets in the order of the command line. Ratios are relative to the first.
     pub targets: Vec<Target>,
-    /// The settings.
     pub options: CommonOptions,
     /// Set when the user asked to stop.
     pub stop: Arc<AtomicBool>,
@@ -78,9 +77,10 @@ impl Run {
         for uri in options.uris() {
             targets.push(Target::open(&uri, schemes, &stop)?);
         }
-        let null = match options.null {
-            true => Some(null::start(&null::any_port())?),
-            false => None,
+        let null = if options.null {
+            Some(null::start(&null::any_port())?)
+        } else {
+            None
         };
         if let Some(null) = &null {
             let mut target = Target::open(&null.uri(), schemes, &stop)?;
@@ -202,7 +202,7 @@ impl Run {
         }
     }
 
-    /// How reports call the systems.
+    /// Labels of all targets, as reports show them.
     #[must_use]
     pub fn labels(&self) -> Vec<String> {
         self.targets
@@ -233,7 +233,7 @@ impl Target {
         })
     }
 
-    /// How reports call it: its name, with a number if another target has the same.
+    /// The name in reports, with a number if another target has the same one.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.server.label
@@ -245,12 +245,10 @@ impl Target {
         self.server.description.null
     }
 
-    /// Opens a connection.
     pub fn connect(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Session>> {
         self.system.connect(stop)
     }
 
-    /// Opens several.
     pub fn connect_all(
         &self,
         count: usize,

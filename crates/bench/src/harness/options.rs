@@ -104,7 +104,6 @@ pub struct CommonOptions {
 }
 
 impl CommonOptions {
-    /// The connection strings.
     #[must_use]
     pub fn uris(&self) -> Vec<String> {
         if self.uri.is_empty() {

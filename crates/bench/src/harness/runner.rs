@@ -5,30 +5,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use frond_client::{Error, Result};
 
-/// What a runner has left to do after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// More work.
     More,
-    /// Nothing.
     Done,
     /// Nothing, since its time is up.
     TimeUp,
 }
 
-/// How a runner ended.
 #[derive(Debug, Default)]
 pub enum Ending {
     /// It has not ended yet.
     #[default]
     Open,
-    /// All was done.
     Complete,
     /// Its time was up.
     TimeUp,
     /// The user asked to stop.
     Stopped,
-    /// An error.
     Failed(String),
 }
 
@@ -52,10 +46,8 @@ pub trait Runner {
     /// Called once, after the last turn.
     fn ended(&mut self, ending: Ending);
 
-    /// What it measured.
     type Results;
 
-    /// Ends it.
     fn into_results(self) -> Self::Results;
 }
 

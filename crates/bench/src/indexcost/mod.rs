@@ -35,6 +35,6 @@ impl Workload for Work {
         let source = Documents::new(run.options.seed);
         let (results, result) =
             run.measure(|target| IndexcostRunner::open(run, target, self, &source))?;
-        Ok((section::of(run, self, &results), result))
+        Ok((section::build(run, self, &results), result))
     }
 }

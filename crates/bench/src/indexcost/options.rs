@@ -9,7 +9,7 @@ const ORIGINAL: f64 = 60_000_000.0;
 /// Documents of each collection when nothing is said.
 const DOCUMENTS: u64 = 500_000;
 
-/// What a run without and with an index does.
+/// Settings of a run without and with an index.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// Documents in each of the two collections [default: 500000]

@@ -30,16 +30,15 @@ pub struct Batch {
     pub documents: u64,
     /// Until the server had worked on all of them.
     pub elapsed: Duration,
-    /// How long each find took; none in a batch that was cut off.
+    /// Duration of each find; empty in a batch that was cut off.
     pub finds: Vec<Duration>,
     /// Documents that each of them found.
     pub found: u64,
-    /// What the collection takes after it.
+    /// Size of the collection after the batch.
     pub sizes: Sizes,
 }
 
 impl Batch {
-    /// Documents a second.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         let seconds = self.elapsed.as_secs_f64();
@@ -50,7 +49,6 @@ impl Batch {
 /// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
     /// Whether inserts were acknowledged.
     pub acknowledged: bool,
@@ -289,7 +287,7 @@ impl Runner for IndexcostRunner<'_> {
 
     fn ended(&mut self, ending: Ending) {
         self.results.ending = ending;
-        // Connections are not needed any more, and the server may want their memory.
+        // Connections are not needed any more, and the server can reuse their memory.
         self.workers.clear();
         self.progress.finish();
         let collections = self.sides.iter().map(|side| &side.collection);

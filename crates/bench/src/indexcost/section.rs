@@ -17,7 +17,7 @@ const SIDES: [&str; 2] = ["without the index", "with the index"];
 
 /// The section of a run.
 #[must_use]
-pub fn of(run: &Run, work: &Work, results: &[Results]) -> Section {
+pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let about = format!(
         "Documents of 2,400 bytes go into a collection without a secondary index and into one with an \
          index on name, batch by batch in turns, each batch timed until the server has worked on all \

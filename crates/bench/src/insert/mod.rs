@@ -37,6 +37,6 @@ impl Workload for Work {
         let source = Generator::new(run.options.seed, self.elements as usize);
         let (results, result) =
             run.measure(|target| InsertRunner::open(run, target, self, &source))?;
-        Ok((section::of(run, self, &results), result))
+        Ok((section::build(run, self, &results), result))
     }
 }

@@ -4,7 +4,7 @@ use crate::documents::insertion::INDEXED_FIELDS;
 use crate::harness::{WriteOptions, scale};
 use crate::system::{Definition, Index};
 
-/// What an insertion run with arrays does.
+/// Settings of an insertion run with arrays.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MultikeyWork {
     /// Strings in the array URI
@@ -35,7 +35,7 @@ const ORIGINAL_MULTIKEY: f64 = 3.5e6;
 /// Documents when nothing is said.
 const DOCUMENTS: u64 = 1_000_000;
 
-/// What an insertion run does.
+/// Settings of an insertion run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// Collection [default: w1, or w2 with arrays]
@@ -74,7 +74,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// Documents to insert.
     #[must_use]
     pub fn documents(&self) -> u64 {
         let original = match self.elements {
@@ -109,7 +108,6 @@ impl Work {
         }
     }
 
-    /// How the collection is made.
     #[must_use]
     pub fn definition(&self) -> Definition {
         let index = |field: &'static &'static str| Index {

@@ -15,17 +15,13 @@ use crate::system::{Find, From, Session};
 /// Documents that a find asks for.
 const LIMIT: u32 = 10;
 
-/// What the reading connections share.
+/// State that the reading connections share.
 pub struct Reads<'a> {
-    /// The documents.
     pub source: &'a Generator,
-    /// Where they are.
     pub collection: &'a Collection,
     /// The indexed fields; with none, finds go by `_id`.
     pub fields: &'a [&'static str],
-    /// Counts inserts.
     pub inserts: &'a Meter,
-    /// Counts finds.
     pub finds: &'a Meter,
     /// Connections that still insert.
     pub inserting: &'a AtomicUsize,

@@ -29,7 +29,6 @@ pub struct InsertRunner<'a> {
     work: &'a Work,
     source: &'a Generator,
     collection: Collection,
-    /// Samples and counts.
     watcher: Box<dyn Session>,
     workers: Vec<Worker>,
     meter: Meter,
@@ -56,17 +55,13 @@ struct Worker {
 
 /// The results of a target.
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
-    /// Documents, times, latencies.
     pub outcome: Outcome,
-    /// Finds beside them.
     pub finds: Outcome,
-    /// The trace.
     pub rows: Vec<Row>,
-    /// What the collection takes.
+    /// Size of the collection.
     pub sizes: Sizes,
-    /// What the server counted before and after.
+    /// Counters of the server before and after.
     pub status: [Status; 2],
 }
 
@@ -236,7 +231,7 @@ impl Runner for InsertRunner<'_> {
 
     fn ended(&mut self, ending: Ending) {
         self.ending = ending;
-        // Connections are not needed any more, and the server may want their memory.
+        // Connections are not needed any more, and the server can reuse their memory.
         self.workers.clear();
         self.run
             .drop_collections(self.target, self.watcher.as_mut(), [&self.collection]);

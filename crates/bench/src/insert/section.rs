@@ -9,7 +9,7 @@ use crate::report::{Figure, Section, resident_max_mib};
 
 /// The section of a run.
 #[must_use]
-pub fn of(run: &Run, work: &Work, results: &[Results]) -> Section {
+pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let (title, about) = match work.elements {
         0 => (
             "W1: indexed insertion".to_owned(),
@@ -58,7 +58,7 @@ fn figures(work: &Work, results: &[Results]) -> Vec<Figure> {
     };
     let of = |outcome: &Outcome, pick: fn(&Percentiles) -> f64| {
         let latencies = &outcome.latencies;
-        (!latencies.is_empty()).then(|| pick(&Percentiles::of(latencies)))
+        (!latencies.is_empty()).then(|| pick(&Percentiles::from_latencies(latencies)))
     };
     let latency = |pick| each(&|target| of(&target.outcome, pick));
     let find_latency = |pick| each(&|target| of(&target.finds, pick));

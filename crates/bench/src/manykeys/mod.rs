@@ -45,7 +45,7 @@ impl Workload for Work {
         let (results, result) =
             run.measure(|target| ManykeysRunner::open(run, target, self, &sources, &concerns))?;
         let written = section::write_rounds(run, &results);
-        let section = section::of(run, self, &concerns, &results);
+        let section = section::build(run, self, &concerns, &results);
         Ok((section, result.and(written)))
     }
 }

@@ -95,10 +95,9 @@ impl Model {
         };
         let sum = sum.map_err(wrong)?;
         let should_be: i64 = expected.iter().sum();
-        let events = stats.get("events").map(|events| match exact {
-            true => events,
-            false => as_written(events),
-        });
+        let events = stats
+            .get("events")
+            .map(|events| if exact { events } else { as_written(events) });
         match events {
             Some(Value::Int64(events)) if events == sum && sum == should_be => {}
             events => {

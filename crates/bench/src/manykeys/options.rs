@@ -12,7 +12,7 @@ const DOCUMENTS: u64 = 2000;
 /// Updates of the original run.
 const UPDATES: u64 = 10_000;
 
-/// What a run does.
+/// Settings of a run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// Collections: this name with _plain and _bucketed behind it
@@ -111,12 +111,11 @@ pub enum WriteConcerns {
     Both,
 }
 
-/// How many documents are compared at the end.
+/// Number of documents that are compared at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Every one.
     All,
-    /// So many, picked at random.
+    /// This many, picked at random.
     Some(u64),
 }
 
@@ -134,7 +133,6 @@ impl std::str::FromStr for Verify {
 }
 
 impl Work {
-    /// Documents to load.
     #[must_use]
     pub fn documents(&self) -> u64 {
         self.documents.unwrap_or_else(|| self.scaled(DOCUMENTS))

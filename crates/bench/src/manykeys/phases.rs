@@ -27,16 +27,14 @@ const SPEEDS: u32 = 40;
 
 /// A collection of a run, with its expected documents.
 pub struct Dataset<'a> {
-    /// Where it is.
     pub collection: Collection,
-    /// What it was loaded with.
+    /// Generator of the documents that were loaded.
     pub documents: &'a Documents,
-    /// What was done to it.
+    /// Expected state after the updates.
     pub model: Model,
 }
 
 impl Dataset<'_> {
-    /// Its schema.
     #[must_use]
     pub fn schema(&self) -> Schema {
         self.documents.schema
@@ -45,15 +43,11 @@ impl Dataset<'_> {
 
 /// The connections to a server, and what all phases share.
 pub struct Phases<'a> {
-    /// The run.
     pub run: &'a Run,
-    /// The settings.
     pub work: &'a Work,
-    /// The server.
     pub target: &'a Target,
     /// Samples, reads and compares.
     pub watcher: Box<dyn Session>,
-    /// Load and update.
     pub workers: Vec<Box<dyn Session>>,
 }
 
@@ -127,7 +121,7 @@ impl Phases<'_> {
             elapsed: outcome.elapsed,
             latency: concern
                 .acknowledged
-                .then(|| Percentiles::of(&outcome.latencies)),
+                .then(|| Percentiles::from_latencies(&outcome.latencies)),
             speeds: Vec::new(),
         };
         round.speeds = if concern.acknowledged {
@@ -169,7 +163,7 @@ impl Phases<'_> {
         let result = with_each(&mut self.workers, meter, work, |all_done| {
             watch.until(meter, all_done)
         });
-        // What counts is when the last connection was done.
+        // The clock stops when the last connection is done.
         meter.pause();
         progress.finish();
         result
@@ -214,7 +208,7 @@ impl Phases<'_> {
             schema: dataset.schema(),
             when,
             whole,
-            latency: Percentiles::of(&times),
+            latency: Percentiles::from_latencies(&times),
             bytes: bytes / work.reads.max(1),
         })
     }

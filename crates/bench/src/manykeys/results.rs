@@ -11,9 +11,7 @@ use crate::system::Status;
 /// Bytes written per document or update, if the server reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Written {
-    /// To the log.
     pub log: Option<f64>,
-    /// To data files.
     pub data: Option<f64>,
 }
 
@@ -31,11 +29,8 @@ impl Written {
     }
 }
 
-/// A load.
 pub struct Loaded {
-    /// Of this collection.
     pub schema: Schema,
-    /// Documents loaded.
     pub documents: u64,
     /// Bytes of all of them.
     pub bytes: u64,
@@ -43,9 +38,7 @@ pub struct Loaded {
     pub elapsed_s: f64,
     /// Documents a second in the last 5%.
     pub exit_per_s: Option<f64>,
-    /// Of inserts.
     pub latency: Percentiles,
-    /// For each document.
     pub written: Written,
 }
 
@@ -59,12 +52,11 @@ impl Loaded {
             bytes: outcome.documents * each as u64,
             elapsed_s: outcome.elapsed.as_secs_f64(),
             exit_per_s: outcome.timeline.speed_of_part(0.95, 1.0),
-            latency: Percentiles::of(&outcome.latencies),
+            latency: Percentiles::from_latencies(&outcome.latencies),
             written: Written::default(),
         }
     }
 
-    /// Documents a second.
     #[must_use]
     pub fn documents_per_s(&self) -> f64 {
         self.documents as f64 / self.elapsed_s.max(1e-9)
@@ -84,14 +76,12 @@ pub struct Round {
     pub updates: u64,
     /// From the first one sent to the last one applied.
     pub elapsed: Duration,
-    /// Of answered updates.
     pub latency: Option<Percentiles>,
     /// Speeds within it: (part of the updates, updates a second).
     pub speeds: Vec<(f64, f64)>,
 }
 
 impl Round {
-    /// Updates a second.
     #[must_use]
     pub fn per_s(&self) -> f64 {
         self.updates as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -100,13 +90,10 @@ impl Round {
 
 /// All rounds of updates of a schema and write concern.
 pub struct Updated {
-    /// Of this collection.
     pub schema: Schema,
     /// False is w: 0.
     pub acknowledged: bool,
-    /// In their order.
     pub rounds: Vec<Round>,
-    /// For each update.
     pub written: Written,
 }
 
@@ -146,7 +133,6 @@ impl Updated {
 
 /// Finds by `_id`.
 pub struct Read {
-    /// Of this collection.
     pub schema: Schema,
     /// At which point of the run.
     pub when: &'static str,
@@ -161,9 +147,7 @@ pub struct Read {
 /// All results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
-    /// By schema.
     pub loads: Vec<Loaded>,
     /// By write concern and schema.
     pub updates: Vec<Updated>,
@@ -171,12 +155,10 @@ pub struct Results {
     pub reads: Vec<Read>,
     /// Documents compared, all of them right.
     pub verified: Vec<(Schema, u64)>,
-    /// Of each second.
     pub statistics: Vec<Row>,
 }
 
 impl Results {
-    /// A schema's load.
     #[must_use]
     pub fn load(&self, schema: Schema) -> Option<&Loaded> {
         self.loads.iter().find(|loaded| loaded.schema == schema)
@@ -190,7 +172,6 @@ impl Results {
             .find(|updated| updated.schema == schema && updated.acknowledged == acknowledged)
     }
 
-    /// Finds.
     #[must_use]
     pub fn read(&self, schema: Schema, when: &str, whole: bool) -> Option<&Read> {
         self.reads

@@ -26,7 +26,7 @@ const INDEX: Index = Index {
 /// When documents are read.
 pub const READS: [&str; 2] = ["after the load", "after the updates"];
 
-/// What a turn does. Subjects are given by their place.
+/// Work of one turn. Subjects are given by their index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Load(usize),
@@ -92,7 +92,7 @@ pub struct ManykeysRunner<'a> {
     spent: Duration,
     /// Something was left out or cut short for lack of time.
     cut: bool,
-    /// What the server had counted before the rounds under way.
+    /// Counters of the server before the current rounds.
     before: Status,
     results: Results,
 }
@@ -181,7 +181,7 @@ impl<'a> ManykeysRunner<'a> {
         }
     }
 
-    /// What is left of the time that the workload may take on this server.
+    /// Remaining time of the workload on this server.
     fn time_left(&self) -> Option<Duration> {
         let limit = self.phases.run.limit()?;
         Some(limit.saturating_sub(self.spent))
@@ -333,7 +333,7 @@ impl Runner for ManykeysRunner<'_> {
         if let Some(statistics) = self.statistics.take() {
             self.results.statistics = statistics.end();
         }
-        // Connections are not needed any more, and the server may want their memory.
+        // Connections are not needed any more, and the server can reuse their memory.
         self.phases.workers.clear();
     }
 }

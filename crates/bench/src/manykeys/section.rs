@@ -1,4 +1,4 @@
-//! What a run has to say: figures, charts, `rounds.csv`.
+//! The report of a run: figures, charts, `rounds.csv`.
 
 use super::Work;
 use super::results::{Loaded, Read, Results, Updated};
@@ -19,7 +19,7 @@ const UPDATES: usize = 2;
 
 /// The section of a run.
 #[must_use]
-pub fn of(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> Section {
+pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> Section {
     let mut section = Section::new(
         super::NAME,
         "W3: documents with very many keys",
@@ -251,7 +251,7 @@ fn speeds(
     }
 }
 
-/// What the servers said about themselves, over the time of the run.
+/// Statistics that the servers reported, over the time of the run.
 fn statistics(columns: &Columns, results: &[Results]) -> Option<Chart> {
     type Value = fn(&Row) -> Option<f64>;
     let values: [(&str, &'static str, Value); 4] = [

@@ -4,7 +4,6 @@ use super::Connection;
 use crate::system::{Batch, Inserts, WriteConcern};
 use frond_client::{Collection, Error, Result, WriteTarget};
 
-/// Inserts under way.
 pub struct Inserting {
     target: WriteTarget,
     message: Vec<u8>,

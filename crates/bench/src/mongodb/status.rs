@@ -1,4 +1,4 @@
-//! What `serverStatus`, `buildInfo` and `hostInfo` report.
+//! Reads `serverStatus`, `buildInfo` and `hostInfo`.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_client::{Client, Result};
@@ -62,7 +62,6 @@ fn number_at(doc: &Doc, path: &[&str]) -> Option<f64> {
 pub struct ServerFacts {
     /// Its own name and version.
     pub name: String,
-    /// It stores nothing.
     pub null: bool,
     /// The version of MongoDB that it says it is, or is compatible with.
     pub version: String,

@@ -10,7 +10,7 @@ use super::counts::{COLLECTIONS_MAX, Counter};
 use super::documents::text;
 use super::failure::Failure;
 use super::find::{Finds, Selection};
-use super::listen::Shared;
+use super::shared::Shared;
 use super::{BUILD_INFO_FIELD, ENGINE, VERSION};
 
 /// Statements in one write.
@@ -27,13 +27,12 @@ const DISTINCT: usize = 100;
 pub struct Command<'a> {
     /// The database; `None` if the message names none.
     pub database: Option<&'a str>,
-    /// The command's document.
     pub body: &'a Doc,
     /// Document sequences of the message.
     pub sequences: &'a [(&'a str, DocIter<'a>)],
 }
 
-/// What a command is to, once its parts are known to be there.
+/// A command and its target, after its required parts were found.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     name: &'a str,
@@ -41,7 +40,7 @@ struct Target<'a> {
     collection: &'a str,
 }
 
-/// What the last legacy write did, for `getLastError`.
+/// Result of the last legacy write, for `getLastError`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastWrite {
     /// Documents, 0 after an insert.
@@ -50,7 +49,7 @@ pub struct LastWrite {
     pub update: bool,
 }
 
-/// What answering needs from one message to the next.
+/// State of a connection that outlives one message.
 pub struct Answers<'s> {
     shared: &'s Shared,
     connection: i32,
@@ -60,7 +59,7 @@ pub struct Answers<'s> {
     reply: DocBuf,
     /// The result of the last legacy write.
     pub last: LastWrite,
-    /// What the client may compress with.
+    /// Compressors that the client accepts.
     pub compressors: Vec<Compressor>,
 }
 
@@ -78,7 +77,6 @@ impl<'s> Answers<'s> {
         }
     }
 
-    /// Appends the answer.
     pub fn answer(&mut self, command: Command<'_>, out: &mut Vec<u8>) {
         let at = out.len();
         self.reply.clear();
@@ -155,7 +153,6 @@ impl<'s> Answers<'s> {
         Ok(())
     }
 
-    /// Counts documents in.
     pub fn inserted(&mut self, database: &str, collection: &str, n: usize) -> Result<(), Failure> {
         let counts = &self.shared.counts;
         if self.counter.add(counts, database, collection, n as u64) {
@@ -188,9 +185,10 @@ impl<'s> Answers<'s> {
 
     fn update(&mut self, to: Target<'_>, command: Command<'_>) -> Result<(), Failure> {
         let count = statements(to.name, "updates", command, |statement| {
-            match statement.contains_key("q") && statement.contains_key("u") {
-                true => Ok(()),
-                false => Err(Failure::missing("update.updates", "q")),
+            if statement.contains_key("q") && statement.contains_key("u") {
+                Ok(())
+            } else {
+                Err(Failure::missing("update.updates", "q"))
             }
         })?;
         self.reply.push("n", count as i32);
@@ -236,7 +234,7 @@ impl<'s> Answers<'s> {
         Ok(())
     }
 
-    /// What a legacy find finds, as an array.
+    /// Answers a legacy find with an array of documents.
     pub fn find_legacy(&mut self, query: &Doc, skip: i32, count: i32, projection: &Doc) -> DocBuf {
         // A client wraps the filter when it has something to say beside it.
         let filter = query.get_doc("$query").or_else(|| query.get_doc("query"));

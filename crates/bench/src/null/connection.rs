@@ -9,7 +9,7 @@ use frond_wire::{
 };
 
 use super::answer::{Answers, Command, LastWrite};
-use super::listen::{Shared, Socket};
+use super::shared::{Shared, Socket};
 
 /// Answers wait for each other until the client has nothing more to say, or they are this many bytes.
 const FLUSH_BYTES: usize = 64 << 10;
@@ -74,7 +74,7 @@ impl<'s> Connection<'s> {
                     return;
                 }
                 if handled.is_err() {
-                    // The requests before this one are answered.
+                    // Earlier requests are answered first.
                     self.flush(socket);
                     return;
                 }
@@ -100,7 +100,6 @@ impl<'s> Connection<'s> {
         sent
     }
 
-    /// Takes one message.
     fn message(&mut self, message: &[u8]) -> Result<(), Bad> {
         if Header::parse(message)?.op()? != OpCode::Compressed {
             return self.request(message, None);
@@ -260,7 +259,6 @@ impl<'s> Connection<'s> {
     }
 }
 
-/// Database and collection.
 fn split(namespace: &str) -> Result<(&str, &str), Bad> {
     match namespace.split_once('.') {
         Some((database, collection)) if !database.is_empty() && !collection.is_empty() => {

@@ -30,7 +30,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// What a projection leaves. Only names of whole fields count.
+    /// The fields that a projection leaves. Only names of whole fields count.
     pub fn new(projection: &Doc) -> Shape {
         let mut names = projection.iter().filter(|(name, _)| *name != "_id");
         let id = projection.get("_id").map(|value| value.truthy());

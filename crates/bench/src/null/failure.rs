@@ -20,7 +20,7 @@ impl Failure {
         }
     }
 
-    /// A collection's name is no string, or empty.
+    /// A collection's name is not a string, or empty.
     pub fn namespace(text: impl Into<String>) -> Failure {
         Failure {
             code: 73,
@@ -69,7 +69,6 @@ impl Failure {
         }
     }
 
-    /// Writes the answer.
     pub fn write(&self, reply: &mut DocBuf) {
         reply.clear();
         reply.push("ok", 0.0);

@@ -13,7 +13,7 @@ const PREPARED: u32 = 128;
 /// Projections that are prepared for, at most.
 const SHAPES_MAX: usize = 16;
 
-/// What stands around a batch in a reply, at most.
+/// Upper bound on the bytes around a batch in a reply.
 const REPLY_ROOM: usize = 1024;
 
 /// The documents that a filter asks for.
@@ -135,7 +135,6 @@ impl Batch {
         batch
     }
 
-    /// Appends one element.
     fn push(&self, index: u32, id: i64, out: &mut Vec<u8>) -> Option<usize> {
         out.push(tag::DOCUMENT);
         push_index(out, index);

@@ -1,19 +1,17 @@
 //! Accepting connections, each on a thread of its own, and ending them all.
 
-use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::counts::Counts;
-use super::find::Prepared;
+use super::shared::{Shared, Socket};
 use crate::descriptors;
 use frond_client::{Error, Result, uri::Address};
 
@@ -22,44 +20,6 @@ const CONNECTIONS_MAX: usize = 1100;
 
 /// Calls are shallow, and a thousand threads must take little memory.
 const STACK_BYTES: usize = 256 << 10;
-
-/// One side of a connection.
-pub enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    fn shut_down(&self) {
-        // It may be closed already.
-        let _ = match self {
-            Socket::Tcp(socket) => socket.shutdown(Shutdown::Both),
-            Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
-        };
-    }
-}
-
-impl Read for &Socket {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(socket) => (&mut &*socket).read(out),
-            Socket::Unix(socket) => (&mut &*socket).read(out),
-        }
-    }
-}
-
-impl Write for &Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(socket) => (&mut &*socket).write(bytes),
-            Socket::Unix(socket) => (&mut &*socket).write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 enum Listener {
     Tcp(TcpListener),
@@ -104,25 +64,6 @@ fn remove_left_behind(path: &Path) {
     }
 }
 
-/// What connections share.
-#[derive(Default)]
-pub struct Shared {
-    /// Documents by collection.
-    pub counts: Counts,
-    /// Answers to finds.
-    pub prepared: Prepared,
-    stop: AtomicBool,
-    connections: Mutex<HashMap<i32, Arc<Socket>>>,
-}
-
-impl Shared {
-    fn connections(&self) -> MutexGuard<'_, HashMap<i32, Arc<Socket>>> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A server that runs until this is dropped.
 pub struct NullServer {
     address: Address,
@@ -149,7 +90,6 @@ pub fn start(address: &Address) -> Result<NullServer> {
 }
 
 impl NullServer {
-    /// Where it listens.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address

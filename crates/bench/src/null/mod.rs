@@ -12,6 +12,7 @@ mod documents;
 mod failure;
 mod find;
 mod listen;
+mod shared;
 
 pub use listen::{NullServer, start};
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 use crate::signals::stop_on_signals;
 use frond_client::{Error, Result, uri::Address};
 
-/// The field of `buildInfo` that is true on a null server only, so that reports can tell.
+/// The field of `buildInfo` that is true on a null server only, so that reports can mark it.
 pub const BUILD_INFO_FIELD: &str = "nullServer";
 
 /// The name of its storage engine in `serverStatus`.
@@ -45,7 +46,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Where to listen.
     fn address(&self) -> Result<Address> {
         if self.bind.contains('/') {
             return Ok(Address::Unix(PathBuf::from(&self.bind)));

@@ -11,11 +11,9 @@ const POINTS_MAX: usize = 1000;
 
 /// The data of a chart of traces.
 pub struct Traces<'a> {
-    /// What stands above it.
     pub title: String,
-    /// What is counted, such as "documents".
+    /// The counted things, such as "documents".
     pub unit: &'static str,
-    /// The servers.
     pub columns: &'a Columns,
     /// The rows of each server.
     pub rows: Vec<&'a [Row]>,

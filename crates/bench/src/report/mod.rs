@@ -1,5 +1,5 @@
-//! What a run leaves in its folder: `trace.csv` while it goes on, and `report.html`, `summary.md`,
-//! `summary.json`, `results.csv` and the charts after each workload.
+//! The files of a run: `trace.csv` while it goes on, and `report.html`, `summary.md`, `summary.json`, `results.csv` and
+//! the charts after each workload.
 
 pub mod chart;
 mod output;

@@ -13,14 +13,12 @@ use crate::format::thousands;
 use crate::machine::Machine;
 use crate::system::Description;
 
-/// A measured server.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Its name, with a number if another one has the same.
     pub label: String,
     /// Its connection string; empty for a null server inside this process.
     pub uri: String,
-    /// Its own description.
     pub description: Description,
 }
 
@@ -31,7 +29,6 @@ pub struct Report {
     command: String,
     servers: Table,
     machine: Table,
-    /// By workload.
     pub sections: Vec<Section>,
 }
 
@@ -290,7 +287,6 @@ impl Report {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// For the terminal.
     #[must_use]
     pub fn to_text(&self, folder: &Path) -> String {
         let mut out = String::new();
@@ -334,9 +330,10 @@ fn command_line(words: impl IntoIterator<Item = String>) -> String {
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
     let quoted = words.map(|word| {
-        let word = match word.contains("://") {
-            true => without_passwords(&word),
-            false => word,
+        let word = if word.contains("://") {
+            without_passwords(&word)
+        } else {
+            word
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
         if !word.is_empty() && word.chars().all(plain) {

@@ -5,7 +5,6 @@ use std::fmt::Write;
 /// A table with its heading.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What stands above it.
     pub title: String,
     /// The first row names the columns.
     pub rows: Vec<Vec<String>>,
@@ -66,9 +65,10 @@ impl Table {
         for (index, row) in self.rows.iter().enumerate() {
             let cell = |(column, cell): (usize, &String)| {
                 let text = cell.replace('|', "\\|");
-                match self.bold.contains(&(index, column)) {
-                    true => format!("**{text}**"),
-                    false => text,
+                if self.bold.contains(&(index, column)) {
+                    format!("**{text}**")
+                } else {
+                    text
                 }
             };
             let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
@@ -81,7 +81,6 @@ impl Table {
         out
     }
 
-    /// As HTML.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut out = format!(
@@ -97,9 +96,10 @@ impl Table {
             for (column, cell) in row.iter().enumerate() {
                 let tag = if head || column == 0 { "th" } else { "td" };
                 let text = escape(cell);
-                let _ = match self.bold.contains(&(index, column)) {
-                    true => write!(out, "<{tag}><b>{text}</b></{tag}>"),
-                    false => write!(out, "<{tag}>{text}</{tag}>"),
+                let _ = if self.bold.contains(&(index, column)) {
+                    write!(out, "<{tag}><b>{text}</b></{tag}>")
+                } else {
+                    write!(out, "<{tag}>{text}</{tag}>")
                 };
             }
             out.push_str("</tr>");
@@ -124,7 +124,6 @@ pub fn open_section(id: &str, title: &str, about: &str) -> String {
     out
 }
 
-/// A list.
 #[must_use]
 pub fn list(items: &[String]) -> String {
     let mut out = String::from("<ul>\n");
@@ -134,7 +133,6 @@ pub fn list(items: &[String]) -> String {
     out + "</ul>\n"
 }
 
-/// A chart.
 #[must_use]
 pub fn figure(svg: &str) -> String {
     format!("<figure>{svg}</figure>\n")

@@ -21,7 +21,6 @@ const COLORS: [RGBColor; 6] = [
 
 /// The first of two strong colours.
 pub const FIRST: RGBColor = RGBColor(16, 88, 148);
-/// The second one.
 pub const SECOND: RGBColor = RGBColor(196, 92, 22);
 const TEXT: RGBColor = RGBColor(60, 60, 60);
 
@@ -38,14 +37,11 @@ pub fn pale(color: RGBColor) -> RGBColor {
     RGBColor(mix(color.0), mix(color.1), mix(color.2))
 }
 
-/// A curve.
 #[derive(Clone)]
 pub struct Curve {
     /// Its name in the legend.
     pub name: String,
-    /// Its colour.
     pub color: RGBColor,
-    /// Its width.
     pub width: u32,
     /// Drawn dashed, over the axis on the right: a null server, which may be far above the others.
     pub dashed: bool,
@@ -56,11 +52,9 @@ pub struct Curve {
 /// Curves over one axis.
 #[derive(Clone)]
 pub struct Panel {
-    /// Height in pixels.
     pub height: u32,
-    /// What stands above it.
     pub title: String,
-    /// What its vertical axis counts.
+    /// Unit of the vertical axis.
     pub unit: &'static str,
     /// The curves, drawn in this order.
     pub curves: Vec<Curve>,
@@ -69,7 +63,6 @@ pub struct Panel {
 /// The scale of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Axis {
-    /// Linear.
     #[default]
     Linear,
     /// Logarithmic to the base 2: positions are exponents, so 3 is 8.
@@ -128,9 +121,12 @@ fn draw(
         .build_cartesian_2d(0.0..x_max, 0.0..y_max(false))
         .map_err(drawing)?
         .set_secondary_coord(0.0..x_max, 0.0..y_max(true));
-    let label = |y: &f64| match *y >= 1000.0 {
-        true => thousands(*y),
-        false => trim_number(*y),
+    let label = |y: &f64| {
+        if *y >= 1000.0 {
+            thousands(*y)
+        } else {
+            trim_number(*y)
+        }
     };
     chart
         .configure_mesh()
@@ -234,9 +230,10 @@ fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, rows: &[Vec<&Curve>]) -> Re
                 .map_err(drawing)?;
             x -= LINE + 6;
             let style = curve.color.stroke_width(curve.width);
-            let mut dashes = match curve.dashed {
-                true => vec![(x, x + 5), (x + 7, x + 11), (x + 13, x + LINE)],
-                false => vec![(x, x + LINE)],
+            let mut dashes = if curve.dashed {
+                vec![(x, x + 5), (x + 7, x + 11), (x + 13, x + LINE)]
+            } else {
+                vec![(x, x + LINE)]
             };
             for (from, to) in dashes.drain(..) {
                 area.draw(&PathElement::new([(from, y), (to, y)], style))

@@ -7,7 +7,6 @@ use crate::format::{show, show_ratio, show_with_unit};
 /// Which values of a figure are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// A rate.
     Higher,
     /// A time or a size.
     Lower,
@@ -18,18 +17,15 @@ pub enum Better {
 /// A number that each server has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is.
     pub name: String,
     /// Its unit, such as "documents/s"; may be empty.
     pub unit: &'static str,
-    /// How to compare it.
     pub better: Better,
     /// By server. `None` where there is none.
     pub values: Vec<Option<f64>>,
 }
 
 impl Figure {
-    /// A rate.
     #[must_use]
     pub fn higher(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Figure {
         Figure {
@@ -62,7 +58,7 @@ impl Figure {
         }
     }
 
-    /// How many times better one server is than another one.
+    /// Ratio by which one server is better than another one.
     #[must_use]
     pub fn times_better(&self, server: usize, than: usize) -> Option<f64> {
         let (one, other) = ((*self.values.get(server)?)?, (*self.values.get(than)?)?);
@@ -85,10 +81,10 @@ impl Figure {
         let second = measured.clone().next()?;
         self.times_better(first, second)?;
         let better = |one: usize, than: usize| self.times_better(one, than) > Some(1.0);
-        let best = measured.fold(first, |best, server| match better(server, best) {
-            true => server,
-            false => best,
-        });
+        let best = measured.fold(
+            first,
+            |best, server| if better(server, best) { server } else { best },
+        );
         let values = servers
             .iter()
             .map(|server| self.values.get(*server).copied().flatten());
@@ -110,13 +106,12 @@ impl Figure {
 /// A drawing: panels over one axis.
 #[derive(Clone)]
 pub struct Chart {
-    /// The panels.
     pub panels: Vec<Panel>,
     /// The axis ends here.
     pub x_max: f64,
-    /// What the axis counts.
+    /// Unit of the horizontal axis.
     pub x_unit: String,
-    /// What its places mean.
+    /// Scale of the horizontal axis.
     pub axis: Axis,
 }
 
@@ -125,13 +120,11 @@ pub struct Chart {
 pub struct Section {
     /// Name on the command line.
     pub workload: &'static str,
-    /// Its heading.
     pub title: String,
-    /// What it does, in a sentence or two.
+    /// Description of the workload in a sentence or two.
     pub about: String,
-    /// Settings by name.
     pub settings: Vec<(&'static str, String)>,
-    /// How it ended, by server.
+    /// The ending of the workload on each server.
     pub endings: Vec<String>,
     /// The servers' numbers, most important first.
     pub figures: Vec<Figure>,
@@ -139,16 +132,13 @@ pub struct Section {
     pub headline: String,
     /// Further figures, for programs: people see them in tables.
     pub details: Vec<Figure>,
-    /// More detail.
     pub tables: Vec<Table>,
-    /// Drawings.
     pub charts: Vec<Chart>,
 }
 
 /// The servers, as the columns of tables.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    /// Their names.
     pub labels: Vec<String>,
     /// Whether each is a null server.
     pub nulls: Vec<bool>,
@@ -218,7 +208,6 @@ impl Columns {
 }
 
 impl Section {
-    /// An empty one.
     #[must_use]
     pub fn new(
         workload: &'static str,

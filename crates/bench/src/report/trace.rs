@@ -12,15 +12,13 @@ use frond_client::Result;
 pub struct Row {
     /// End of the interval, in seconds of this server's own time since the start.
     pub elapsed_s: f64,
-    /// What is done at its end: documents, updates, transactions.
+    /// Documents, updates or transactions done at the end of the interval.
     pub count: u64,
-    /// Speed within it.
     pub per_s: f64,
     /// Median latency, in milliseconds.
     pub p50_ms: f64,
     /// 99 of 100 were faster.
     pub p99_ms: f64,
-    /// The slowest.
     pub max_ms: f64,
     /// Memory of the server at its end.
     pub memory: MemoryUsage,

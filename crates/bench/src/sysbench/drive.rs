@@ -16,11 +16,10 @@ const STACK_BYTES: usize = 512 * 1024;
 
 /// A slice of a level.
 pub struct Slice<'a> {
-    /// What transactions run over.
+    /// The collections that transactions use.
     pub dataset: &'a Dataset,
     /// Where they are counted.
     pub tally: &'a Tally,
-    /// How long.
     pub time: Duration,
     /// Random numbers are those of this seed …
     pub seed: u64,
@@ -30,7 +29,7 @@ pub struct Slice<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What the threads of a slice share.
+/// State that the threads of a slice share.
 struct Shared<'a> {
     slice: &'a Slice<'a>,
     started: Instant,

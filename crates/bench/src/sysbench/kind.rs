@@ -1,6 +1,5 @@
 //! The nine kinds of operation of a Sysbench transaction.
 
-/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One document by `_id`.
@@ -17,7 +16,6 @@ pub enum Kind {
     UpdateK,
     /// Another `c`, which is not.
     UpdateC,
-    /// A document less.
     Delete,
     /// A document with the same `_id`.
     Insert,

@@ -37,6 +37,6 @@ impl Workload for Work {
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         let (results, result) = run.measure(|target| SysbenchRunner::open(run, target, self))?;
-        Ok((section::of(run, self, &results), result))
+        Ok((section::build(run, self, &results), result))
     }
 }

@@ -15,7 +15,7 @@ const DOCUMENTS: u32 = 100_000;
 /// The shortest slice of a level, for servers that take turns.
 const SLICE_MIN: Duration = Duration::from_secs(2);
 
-/// What a run of Sysbench does.
+/// Settings of a run of Sysbench.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// Documents in each collection [default: 100000]
@@ -138,8 +138,7 @@ impl Work {
         self.compression.iter().copied().map(Some).collect()
     }
 
-    /// How many slices a level has, and how long each is. CommonOptions that take `turns` turns get
-    /// slices of two seconds or more.
+    /// Number and length of the slices of a level. With `turns` turns a slice lasts two seconds or more.
     #[must_use]
     pub fn slices(&self, turns: u32) -> (u32, Duration) {
         let level = Duration::from_secs_f64(self.seconds);
@@ -151,7 +150,7 @@ impl Work {
     }
 }
 
-/// How reports call a compression.
+/// Name of a compression in reports.
 #[must_use]
 pub fn compression_name(compression: Option<Compression>) -> &'static str {
     compression.map_or("the server's own", Compression::name)

@@ -29,14 +29,16 @@ const INDEX: Index = Index {
 /// A part of the work, done in one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Makes the collections.
     Create,
     /// Loads some of them, from this one on.
     Load(usize),
     /// Takes sizes after the load.
     Loaded,
     /// Runs transactions at a thread level.
-    Run { level: usize, slice: u32 },
+    Run {
+        level: usize,
+        slice: u32,
+    },
     /// Takes sizes after the run.
     Ran,
 }
@@ -64,47 +66,39 @@ fn steps(work: &Work, turns: u32) -> Vec<(usize, Step)> {
     steps
 }
 
-/// What the collections take, all together.
+/// Size of all collections together.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The compression that was asked for.
     pub compression: Option<Compression>,
     /// After the run, or after the load.
     pub after_run: bool,
-    /// What the server says.
+    /// Sizes that the server reports.
     pub sizes: Sizes,
 }
 
-/// A load.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The compression that was asked for.
     pub compression: Option<Compression>,
     /// Documents that went in.
     pub documents: u64,
-    /// How long it took.
     pub elapsed: Duration,
-    /// Latencies of inserts.
     pub latency: Percentiles,
 }
 
-/// A thread level.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// The compression that was asked for.
     pub compression: Option<Compression>,
-    /// Threads.
     pub threads: u16,
-    /// What they did.
     pub level: Level,
 }
 
 /// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// How it ended.
     pub ending: Ending,
-    /// Loads, by compression.
     pub loads: Vec<Loaded>,
     /// Thread levels, by compression.
     pub levels: Vec<Ran>,
@@ -131,7 +125,6 @@ pub struct SysbenchRunner<'a> {
     compression: Option<Compression>,
     /// Of load and transactions.
     own_time: Duration,
-    /// Of transactions.
     run_time: Duration,
     /// `run_time` when the progress bar started.
     shown_from: Duration,
@@ -272,7 +265,7 @@ impl<'a> SysbenchRunner<'a> {
             compression: self.compression,
             documents: outcome.documents,
             elapsed: outcome.elapsed,
-            latency: Percentiles::of(&outcome.latencies),
+            latency: Percentiles::from_latencies(&outcome.latencies),
         });
     }
 
@@ -340,7 +333,7 @@ impl<'a> SysbenchRunner<'a> {
                 memory: memory.unwrap_or_default(),
             };
             self.run.trace.add(&name, self.target.label(), &row)?;
-            // What is left of an interval when all threads are done says little about speed.
+            // The rest of an interval after all threads are done says little about speed.
             if seconds > self.run.options.report_every / 2.0 {
                 let elapsed_s = (run_before + elapsed).as_secs_f64();
                 self.results.rows.push(Row { elapsed_s, ..row });
@@ -434,7 +427,7 @@ impl Runner for SysbenchRunner<'_> {
         if !self.run.time_left(self.own_time).is_zero() {
             return Ok(Turn::More);
         }
-        // What was run without its last slices still has its sizes.
+        // A run without its last slices still has its sizes.
         if self.tally.is_some() {
             self.step(compression, Step::Ran)?;
         }
@@ -443,7 +436,7 @@ impl Runner for SysbenchRunner<'_> {
 
     fn ended(&mut self, ending: Ending) {
         self.results.ending = ending;
-        // Connections are not needed any more, and the server may want their memory.
+        // Connections are not needed any more, and the server can reuse their memory.
         self.loaders.clear();
         self.threads.clear();
         if let Some(progress) = self.progress.take() {
@@ -455,7 +448,7 @@ impl Runner for SysbenchRunner<'_> {
     }
 }
 
-/// Sizes of two, where both tell.
+/// Total of two sizes, if both are known.
 fn add(one: &Sizes, other: &Sizes) -> Sizes {
     let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
     Sizes {

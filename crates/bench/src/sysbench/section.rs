@@ -29,7 +29,7 @@ pub(super) const PERCENTILES: [(&str, Pick<Percentiles, f64>); 4] = [
 
 /// The section of a run.
 #[must_use]
-pub fn of(run: &Run, work: &Work, results: &[Results]) -> Section {
+pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let mut section = Section::new("sysbench", "W4: Sysbench", ABOUT);
     section.settings = work.settings(run.turns());
     for target in results {
@@ -62,11 +62,8 @@ pub fn of(run: &Run, work: &Work, results: &[Results]) -> Section {
 
 /// The data of the section.
 pub(super) struct SectionBuilder<'a> {
-    /// The settings.
     pub(super) work: &'a Work,
-    /// By server.
     pub(super) results: &'a [Results],
-    /// The servers.
     pub(super) columns: &'a Columns,
 }
 
@@ -75,7 +72,7 @@ impl SectionBuilder<'_> {
         self.results.iter().map(value).collect()
     }
 
-    /// Levels of the run by their numbers, each with the words that tell it from others.
+    /// Levels of the run by their numbers, each with a label that distinguishes it.
     fn runs(&self) -> Vec<(Option<Compression>, u16, String)> {
         let mut compressions = self.work.compressions();
         if !self.work.run_each {
@@ -155,13 +152,14 @@ impl SectionBuilder<'_> {
         for compression in self.work.compressions() {
             for (after_run, when) in [(false, "after the load"), (true, "after the run")] {
                 let size =
-                    |target: &Results| target.size(compression, after_run).map(PerDocument::of);
+                    |target: &Results| target.size(compression, after_run).map(PerDocument::new);
                 if self.results.iter().all(|target| size(target).is_none()) {
                     continue;
                 }
-                let name = match several {
-                    true => format!("{} {when}", compression_name(compression)),
-                    false => when.to_owned(),
+                let name = if several {
+                    format!("{} {when}", compression_name(compression))
+                } else {
+                    when.to_owned()
                 };
                 if !after_run && !figures.iter().any(|f: &Figure| f.unit == "logical bytes") {
                     figures.push(Figure::neutral(
@@ -228,7 +226,7 @@ impl SectionBuilder<'_> {
         for compression in self.work.compressions() {
             for (after_run, when) in [(false, "after the load"), (true, "after the run")] {
                 let size =
-                    |target: &Results| target.size(compression, after_run).map(PerDocument::of);
+                    |target: &Results| target.size(compression, after_run).map(PerDocument::new);
                 if self.results.iter().all(|target| size(target).is_none()) {
                     continue;
                 }
@@ -293,7 +291,7 @@ impl PerDocument {
         ("both on disk", PerDocument::on_disk),
     ];
 
-    pub(super) fn of(size: &Size) -> PerDocument {
+    pub(super) fn new(size: &Size) -> PerDocument {
         let documents = size.sizes.documents.filter(|n| *n > 0);
         let each = |bytes: Option<u64>| Some(bytes? as f64 / documents? as f64);
         PerDocument {

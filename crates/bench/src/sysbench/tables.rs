@@ -78,7 +78,6 @@ impl SectionBuilder<'_> {
         })
     }
 
-    /// What the collections take.
     pub(super) fn sizes(&self) -> Table {
         let head = [
             "compression",
@@ -92,7 +91,7 @@ impl SectionBuilder<'_> {
         ];
         self.table("Sizes", &head, |target| {
             let row = |size: &Size| {
-                let each = PerDocument::of(size);
+                let each = PerDocument::new(size);
                 let ratio = each
                     .on_disk()
                     .zip(each.logical)
@@ -117,7 +116,7 @@ impl SectionBuilder<'_> {
         })
     }
 
-    /// What threads lost to each other, where they did.
+    /// Conflicts between threads, where there were any.
     pub(super) fn losses(&self) -> Table {
         let head = ["compression", "threads", "what found nothing", "times"];
         let title = "Documents that another thread was replacing at the moment";

@@ -23,36 +23,30 @@ struct State {
 
 /// The interval since the last sample.
 pub struct Interval {
-    /// Transactions that ended.
     pub transactions: u64,
-    /// Their latencies.
     pub latency: Percentiles,
 }
 
 /// The results of a level.
 #[derive(Clone, Debug)]
 pub struct Level {
-    /// Transactions that ended.
     pub transactions: u64,
-    /// How long a thread was at work, on average.
+    /// Working time of a thread, on average.
     pub elapsed: Duration,
     /// Latencies of each kind, in the order of [`KINDS`].
     pub kinds: [Percentiles; KINDS.len()],
-    /// Those of transactions.
     pub whole: Percentiles,
-    /// What threads lost to each other.
+    /// Conflicts between threads.
     pub races: Races,
 }
 
 impl Level {
-    /// Transactions a second.
     #[must_use]
     pub fn transactions_per_s(&self) -> Option<f64> {
         let seconds = self.elapsed.as_secs_f64();
         (seconds > 0.0).then(|| self.transactions as f64 / seconds)
     }
 
-    /// Operations a second.
     #[must_use]
     pub fn operations_per_s(&self) -> Option<f64> {
         Some(self.transactions_per_s()? * OPERATIONS as f64)
@@ -66,7 +60,6 @@ impl Level {
 }
 
 impl Tally {
-    /// Nothing yet.
     #[must_use]
     pub fn new() -> Tally {
         Tally {
@@ -81,7 +74,6 @@ impl Tally {
         }
     }
 
-    /// Counts a transaction.
     pub fn count(&self, timings: &Timings) {
         let mut state = self.state();
         state.transactions += 1;
@@ -108,11 +100,10 @@ impl Tally {
         drop(state);
         Interval {
             transactions: interval.len(),
-            latency: Percentiles::of(&interval),
+            latency: Percentiles::from_latencies(&interval),
         }
     }
 
-    /// Transactions so far.
     #[must_use]
     pub fn transactions(&self) -> u64 {
         self.state().transactions
@@ -129,10 +120,10 @@ impl Tally {
                 state
                     .kinds
                     .get(index)
-                    .map(Percentiles::of)
+                    .map(Percentiles::from_latencies)
                     .unwrap_or_default()
             }),
-            whole: Percentiles::of(&state.whole),
+            whole: Percentiles::from_latencies(&state.whole),
             races: state.races,
         }
     }

@@ -45,7 +45,6 @@ pub struct Races {
 }
 
 impl Races {
-    /// As (what, count).
     #[must_use]
     pub fn pairs(&self) -> [(&'static str, u64); 5] {
         [
@@ -66,25 +65,22 @@ impl Races {
         self.inserts += other.inserts;
     }
 
-    /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.pairs().iter().map(|(_, count)| count).sum()
     }
 }
 
-/// How long a transaction and its operations took, in microseconds.
+/// Durations of a transaction and its operations, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
-    /// In their order.
     pub operations: [(Kind, u64); OPERATIONS],
     /// From the first byte sent to the last one received.
     pub whole: u64,
-    /// What it lost to other threads.
+    /// Conflicts with other threads.
     pub races: Races,
 }
 
-/// One thread's state.
 pub struct Worker<'a> {
     dataset: &'a Dataset,
     random: SplitMix64,
@@ -104,7 +100,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs a transaction.
     pub fn transaction<T: Transactions + ?Sized>(&mut self, session: &mut T) -> Result<Timings> {
         let dataset = self.dataset;
         let chosen = self.random.below(dataset.collections.len() as u64) as usize;
@@ -177,7 +172,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// How many of the one document are missing.
+/// Number of missing documents where one was expected.
 fn one(dataset: &Dataset, kind: Kind, found: u64) -> Result<u64> {
     match dataset.missing_allowed {
         None => Ok(0),
@@ -186,7 +181,7 @@ fn one(dataset: &Dataset, kind: Kind, found: u64) -> Result<u64> {
     }
 }
 
-/// How many documents of a range are missing.
+/// Number of missing documents of a range.
 fn missing(dataset: &Dataset, kind: Kind, expected: u64, found: u64) -> Result<u64> {
     match dataset.missing_allowed {
         None => Ok(0),

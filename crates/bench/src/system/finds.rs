@@ -6,9 +6,7 @@ use frond_client::{Collection, Result};
 /// Which documents are wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Find<'a> {
-    /// The field.
     pub field: &'a str,
-    /// Its value.
     pub from: From<'a>,
     /// Documents at most; 0 is all.
     pub limit: u32,
@@ -17,7 +15,6 @@ pub struct Find<'a> {
 /// Values wanted. In a field with an array, any of its elements may be one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum From<'a> {
-    /// This one.
     Equal(Value<'a>),
     /// This one and greater ones of its type, in ascending order.
     AtLeast(Value<'a>),
@@ -25,7 +22,6 @@ pub enum From<'a> {
 
 /// Finds, all of whose documents are fetched.
 pub trait Finds {
-    /// Documents found.
     fn find(&mut self, collection: &Collection, find: &Find<'_>) -> Result<u64>;
 }
 
@@ -40,12 +36,10 @@ pub struct Group<'a> {
     pub below: Option<i32>,
 }
 
-/// All groups together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     /// The number of groups.
     pub groups: u64,
-    /// Documents in them.
     pub documents: i64,
     /// The sum of their sums.
     pub total: i64,

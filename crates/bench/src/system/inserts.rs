@@ -8,14 +8,11 @@ use super::WriteConcern;
 /// Documents of one insert: BSON of equal lengths, one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// All of them.
     pub bytes: &'a [u8],
-    /// Bytes of each.
     pub each: usize,
 }
 
 impl<'a> Batch<'a> {
-    /// How many they are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / self.each.max(1)
@@ -27,7 +24,6 @@ impl<'a> Batch<'a> {
         self.len() == 0
     }
 
-    /// One by one.
     pub fn documents(&self) -> impl Iterator<Item = &'a Doc> {
         self.bytes
             .chunks_exact(self.each.max(1))
@@ -41,7 +37,6 @@ pub trait Inserts {
     /// Sets the collection of the inserts that follow.
     fn insert_into(&mut self, collection: &Collection, concern: WriteConcern) -> Result<()>;
 
-    /// Encodes a batch.
     fn prepare(&mut self, batch: Batch<'_>) -> Result<()>;
 
     /// Sends the prepared batch.

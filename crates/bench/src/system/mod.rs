@@ -26,7 +26,7 @@ use frond_client::Result;
 
 /// A kind of connection string.
 pub trait Scheme: Sync {
-    /// What it begins with, such as `mongodb://`.
+    /// Prefix of the URI, such as `mongodb://`.
     fn prefix(&self) -> &'static str;
 
     /// Reads a connection string. Nothing is connected yet.
@@ -47,7 +47,6 @@ pub trait System: Send + Sync {
 /// Settings of a connection string, which options of the command line override.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// The database.
     pub database: Option<String>,
     /// `w`: 0 or 1.
     pub write_concern: Option<u8>,

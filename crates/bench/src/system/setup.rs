@@ -10,13 +10,13 @@ use frond_client::{Collection, Result};
 pub struct Description {
     /// Name and version, such as "PostgreSQL 15.8".
     pub name: String,
-    /// What else a report should say: (what, value).
+    /// Further facts for the report: (name, value).
     pub facts: Vec<(&'static str, String)>,
     /// It stores nothing, and is the limit of client and loopback.
     pub null: bool,
 }
 
-/// How pages of a collection and of its indexes are compressed.
+/// Compression of the pages of a collection and of its indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Compression {
     /// Not at all.
@@ -42,16 +42,14 @@ impl Compression {
     }
 }
 
-/// An ascending index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// Its fields.
     pub fields: &'static [&'static str],
     /// Each element of an array in its field makes an entry.
     pub multikey: bool,
 }
 
-/// How a collection is made.
+/// Definition of a collection to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
     /// Secondary indexes. That on `_id` is always there.
@@ -63,7 +61,6 @@ pub struct Definition {
 /// The sizes of a collection. `None` where the system does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sizes {
-    /// Documents in it.
     pub documents: Option<u64>,
     /// Bytes of its documents, not compressed.
     pub logical_bytes: Option<u64>,

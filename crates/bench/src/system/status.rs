@@ -1,4 +1,4 @@
-//! What a system reports about itself.
+//! Status that a system reports about itself.
 
 /// The memory that a system uses at one moment. `None` where it does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,7 +25,6 @@ pub struct Status {
     pub network_in: Option<f64>,
     /// Bytes sent over the network.
     pub network_out: Option<f64>,
-    /// Open connections.
     pub connections: Option<f64>,
     /// Virtual memory of the process, in MiB.
     pub virtual_mib: Option<f64>,

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use frond_bson::Doc;
 use frond_client::{Collection, Result};
 
-/// What the workload `sysbench` does. Documents are `{_id, k, c, pad}` with 32-bit integers as `_id`.
-/// Each is a request of its own, acknowledged and not journaled.
+/// Operations of the workload `sysbench`. Documents are `{_id, k, c, pad}` with 32-bit integers as `_id`. Each
+/// operation is a request of its own, acknowledged and not journaled.
 pub trait Transactions {
     /// Documents found by `_id`, of which `c` is returned: 0 or 1.
     fn point(&mut self, collection: &Collection, id: i32) -> Result<u64>;

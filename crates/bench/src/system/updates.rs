@@ -9,7 +9,7 @@ use super::WriteConcern;
 use crate::documents::manykeys::Documents;
 use crate::documents::updates::Update;
 
-/// What the workload `manykeys` does.
+/// Operations of the workload `manykeys`.
 pub trait KeyUpdates {
     /// Encodes the updates of a round, so that [`KeyUpdates::execute`] only sends.
     fn encode(

@@ -18,11 +18,11 @@ use frond_bson::{Doc, DocBuf, OwnedValue, Value, doc};
 use frond_wire::{Flags, Header, MAX_MESSAGE_BYTES, OpCode, Request};
 use store::{command_of, listen};
 
-/// What goes wrong on a fake server.
+/// Faults of a fake server.
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
-    /// One increment in so many is lost.
+    /// One of this many increments is lost.
     Loses(u32),
     /// Updates say that they changed nothing.
     ChangesNothing,
@@ -40,10 +40,10 @@ const MODERN: Version = Version {
     flaw: Flaw::None,
 };
 
-/// What a fake server is called: it does not say who it is.
+/// Name of a fake server that does not identify itself.
 const NAME: &str = "unknown";
 
-/// What a fake server holds and saw.
+/// Documents of a fake server, and the requests it has seen.
 #[derive(Default)]
 struct State {
     /// By collection name and in the order of insertion.
@@ -288,7 +288,7 @@ fn bench(ports: &[u16], folder: &Path, more: &[&str]) -> ExitCode {
     run(Cli::parse_from(args).command)
 }
 
-/// What a report says of the workload.
+/// A report on the workload.
 struct Report(DocBuf);
 
 impl Report {

@@ -222,7 +222,7 @@ fn what_it_does_not_know_is_an_error_that_says_so() {
         assert_eq!(reply.get_i64("code"), Some(code), "{command:?}: {reply:?}");
         assert!(reply.get_str("codeName").is_some(), "{command:?}");
     }
-    // What failed was not counted.
+    // A failed insert is not counted.
     assert_eq!(client.count("c"), Some(0));
 }
 
@@ -333,7 +333,7 @@ fn bad_bytes_close_the_connection_and_no_other() {
         ),
     ] {
         let mut client = Client::connect(&server);
-        // What came before is answered still.
+        // Earlier requests are still answered.
         client.send(&[&ping[..], &bytes].concat());
         assert!(client.receive().is_some(), "{what}");
         assert_eq!(client.receive(), None, "{what}");

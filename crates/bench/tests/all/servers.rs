@@ -18,7 +18,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_wire::{Compressor, Flags, Header, MAX_MESSAGE_BYTES, OpCode, Request};
 use store::{command_of, listen};
 
-/// How a fake server behaves.
+/// Behaviour of a fake server.
 #[derive(Clone, Copy)]
 struct Version {
     /// `None` leaves the field out, as servers before 2.6 did.
@@ -38,10 +38,10 @@ const MODERN: Version = Version {
     loses: false,
 };
 
-/// What reports call it.
+/// Name of a fake server in reports.
 const NAME: &str = "MongoDB 9.9.9";
 
-/// What a fake server saw.
+/// Requests that a fake server has seen.
 #[derive(Default)]
 struct Seen {
     ids: HashSet<Vec<u8>>,
@@ -239,7 +239,7 @@ fn figure(folder: &Path, server: &str, name: &str) -> f64 {
     line.rsplit(',').next().unwrap().parse().unwrap()
 }
 
-/// How the workload ended on a server, of `summary.json`.
+/// The ending of the workload on a server, from `summary.json`.
 fn ending(folder: &Path, server: &str) -> String {
     let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
     let (_, rest) = text.split_once("\"ended\":{").unwrap();

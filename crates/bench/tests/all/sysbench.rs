@@ -155,9 +155,10 @@ fn compressions_are_asked_for_one_after_the_other() {
         let asked: Vec<String> = state
             .creates
             .iter()
-            .map(|create| match toku {
-                true => create.get_str("compression").unwrap().to_owned(),
-                false => {
+            .map(|create| {
+                if toku {
+                    create.get_str("compression").unwrap().to_owned()
+                } else {
                     let engine = create.get_doc("storageEngine").unwrap();
                     let tiger = engine.get_doc("wiredTiger").unwrap();
                     tiger.get_str("configString").unwrap().to_owned()

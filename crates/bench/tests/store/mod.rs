@@ -16,7 +16,7 @@ use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, Value, compare, doc};
 use frond_wire::{Flags, MAX_MESSAGE_BYTES, Msg, OpCode, Request};
 
-/// What is wrong with a server.
+/// Faults of a fake server.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub enum Flaw {
     #[default]
@@ -31,7 +31,7 @@ pub enum Flaw {
     Refuses,
 }
 
-/// How a server behaves.
+/// Behaviour of a fake server.
 #[derive(Clone, Copy, Default)]
 pub struct Version {
     /// `None` leaves the field out, as servers before 2.6 did.
@@ -44,11 +44,10 @@ pub struct Version {
     pub flaw: Flaw,
 }
 
-/// What a server holds and saw.
+/// Documents of a fake server, and the requests it has seen.
 #[derive(Default)]
 pub struct State {
     pub collections: BTreeMap<String, Vec<DocBuf>>,
-    /// (collection, description)
     pub indexes: Vec<(String, DocBuf)>,
     /// `create` commands.
     pub creates: Vec<DocBuf>,
@@ -236,7 +235,7 @@ pub fn command_of(msg: Msg<'_>) -> DocBuf {
 }
 
 fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
-    // What getLastError tells of the last write of this connection.
+    // `getLastError` reports the last write of this connection.
     let mut last = doc! { "ok": 1.0, "err": Value::Null, "n": 0 };
     while let Ok(Some(message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
         let (header, request) = Request::parse(&message).unwrap();
@@ -552,7 +551,7 @@ pub fn figure(summary: &Doc, server: &str, name: &str) -> Option<f64> {
         .as_f64()
 }
 
-/// How a server's part ended.
+/// The ending of the workload on a server.
 pub fn ending(summary: &Doc, server: &str) -> String {
     let endings = summary.get_doc("ended").unwrap();
     endings.get_str(server).unwrap().to_owned()

@@ -10,16 +10,13 @@ use super::{
     COEFFICIENT_MAX, Class, DIGITS_MAX, Decimal128, EXPONENT_MAX, Parts, SIGN, digit_count,
 };
 
-/// How to round.
+/// Rounding modes of IEEE 754.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     /// To the nearest; ties to even.
     HalfEven,
-    /// Toward zero.
     TowardZero,
-    /// Toward minus infinity.
     Floor,
-    /// Toward plus infinity.
     Ceiling,
 }
 
@@ -181,7 +178,7 @@ impl Div for Decimal128 {
 
 fn divide_finite(negative: bool, a: Parts, b: Parts) -> Decimal128 {
     let preferred = i64::from(a.exponent) - i64::from(b.exponent);
-    // So many zeros that the quotient has 36 or 37 digits; with up to 70 digits it fits.
+    // With these zeros the quotient has 36 or 37 digits; with up to 70 digits it fits.
     let zeros = (DIGITS_MAX + 2 + digit_count(b.coefficient) - digit_count(a.coefficient)).max(0);
     let mut quotient = Wide256::new(a.coefficient);
     quotient.multiply_by_power_of_ten(zeros.unsigned_abs());
@@ -238,7 +235,7 @@ impl Rem for Decimal128 {
     }
 }
 
-/// Divides by `10^drop`, rounding as told.
+/// Divides by `10^drop`, with the given rounding.
 fn drop_digits(n: u128, drop: u32, negative: bool, rounding: Rounding) -> u128 {
     let (quotient, rest, half) = match 10u128.checked_pow(drop) {
         Some(power) => (n / power, n % power, power / 2),
@@ -254,7 +251,6 @@ fn drop_digits(n: u128, drop: u32, negative: bool, rounding: Rounding) -> u128 {
 }
 
 impl Decimal128 {
-    /// The magnitude.
     pub fn abs(self) -> Decimal128 {
         Decimal128::from_bits(self.bits() & !SIGN)
     }

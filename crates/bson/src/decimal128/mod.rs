@@ -35,7 +35,6 @@ pub(crate) struct Parts {
     pub exponent: i32,
 }
 
-/// A decoded decimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Finite(Parts),
@@ -46,9 +45,7 @@ pub(crate) enum Class {
 impl Decimal128 {
     /// Zero with exponent 0.
     pub const ZERO: Decimal128 = Decimal128::from_bits((-EXPONENT_MIN as u128) << COEFFICIENT_BITS);
-    /// Positive infinity.
     pub const INFINITY: Decimal128 = Decimal128::from_bits(INFINITY);
-    /// Negative infinity.
     pub const NEG_INFINITY: Decimal128 = Decimal128::from_bits(INFINITY | SIGN);
     /// The usual quiet NaN.
     pub const NAN: Decimal128 = Decimal128::from_bits(NAN);

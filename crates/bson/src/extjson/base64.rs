@@ -8,7 +8,6 @@ fn letter(bits: u32) -> char {
         .map_or('A', |&b| b as char)
 }
 
-/// Encodes, with padding.
 pub fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

@@ -49,14 +49,12 @@ fn written(value: &Value<'_>, canonical: bool) -> String {
     out
 }
 
-/// Relaxed extended JSON.
 impl fmt::Debug for Doc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&to_relaxed(self))
     }
 }
 
-/// Relaxed extended JSON.
 impl fmt::Debug for ArrayBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&value_to_relaxed(&self.as_value()))

@@ -53,7 +53,7 @@ pub(super) fn name(s: &mut Scanner<'_>) -> Result<String, ParseError> {
     }
 }
 
-/// A value that is no document, no array and no string in double quotes.
+/// A value other than a document, an array or a string in double quotes.
 pub(super) fn value(s: &mut Scanner<'_>, depth: usize) -> Result<OwnedValue, ParseError> {
     match s.peek() {
         Some(b'\'') => Ok(OwnedValue::String(s.quoted('\'')?)),
@@ -131,9 +131,10 @@ fn number(s: &mut Scanner<'_>) -> Result<OwnedValue, ParseError> {
     s.at += usize::from(matches!(s.byte(), Some(b'+' | b'-')));
     let whole = s.at;
     match s.byte() {
-        Some(b'I') if s.word("Infinity") => Ok(OwnedValue::Double(match is_negative {
-            true => f64::NEG_INFINITY,
-            false => f64::INFINITY,
+        Some(b'I') if s.word("Infinity") => Ok(OwnedValue::Double(if is_negative {
+            f64::NEG_INFINITY
+        } else {
+            f64::INFINITY
         })),
         Some(b'0') if s.word("0x") || s.word("0X") => {
             let digits = s.run(|byte| byte.is_ascii_hexdigit());

@@ -75,9 +75,10 @@ impl Decoder<'_, '_> {
             }
             tags::STRING => {
                 let text = self.text()?;
-                let tag = match self.bits.bit() {
-                    true => tag::SYMBOL,
-                    false => tag::STRING,
+                let tag = if self.bits.bit() {
+                    tag::SYMBOL
+                } else {
+                    tag::STRING
                 };
                 doc.push_text(name, tag, &text);
             }

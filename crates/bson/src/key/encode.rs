@@ -1,6 +1,6 @@
 //! Encoding of keys.
 
-use super::number::put_number;
+use super::number::{invert_from, put_number};
 use super::type_bits::TypeBits;
 use super::{Direction, tags};
 use crate::collate::{Bytes, Foreign, Rules};
@@ -92,13 +92,6 @@ fn directed<R: Rules>(
     }
 }
 
-/// Inverts all bytes from `start` on.
-pub(super) fn invert_from(out: &mut [u8], start: usize) {
-    for byte in out.get_mut(start..).unwrap_or_default() {
-        *byte = !*byte;
-    }
-}
-
 struct Encoder<'o, R> {
     out: &'o mut Vec<u8>,
     lost: Option<&'o mut TypeBits>,
@@ -116,7 +109,7 @@ impl<R: Rules> Encoder<'_, R> {
         self.body(value, depth);
     }
 
-    /// What follows the first byte.
+    /// Encodes the bytes after the type byte.
     fn body(&mut self, value: &Value<'_>, depth: usize) {
         match *value {
             Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Decimal128(_) => {

@@ -23,7 +23,6 @@ pub use type_bits::{TypeBits, TypeBitsReader};
 /// The order in which a field is encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// Least first.
     #[default]
     Ascending,
     /// Greatest first: all bytes inverted.
@@ -31,7 +30,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// What the bytes of the ascending encoding are XORed with.
+    /// XOR mask that turns the ascending encoding into this one.
     pub(crate) fn mask(self) -> u8 {
         match self {
             Direction::Ascending => 0,

@@ -8,7 +8,6 @@
 //! and for decimals greater than that their exponent and digits. Negative numbers have all bytes after the
 //! tag inverted.
 
-use super::encode::invert_from;
 use super::tags;
 use super::type_bits::{NumberType, TypeBits, TypeBitsReader};
 use crate::decimal128::{
@@ -170,6 +169,13 @@ fn put_finite_decimal(parts: Parts, out: &mut Vec<u8>) {
         if negative {
             invert_from(out, start);
         }
+    }
+}
+
+/// Inverts all bytes from `start` on.
+pub(super) fn invert_from(out: &mut [u8], start: usize) {
+    for byte in out.get_mut(start..).unwrap_or_default() {
+        *byte = !*byte;
     }
 }
 

@@ -4,7 +4,7 @@ use super::number::{Bytes, split_number};
 use super::{Direction, tags};
 use crate::MAX_DEPTH;
 
-/// How many bytes the encoded value at the start of `bytes` takes; `None` when it is not a key.
+/// Length of the encoded value at the start of `bytes`; `None` when it is not a key.
 pub fn skip(bytes: &[u8], direction: Direction) -> Option<usize> {
     let mut walk = Bytes {
         rest: bytes,

@@ -10,7 +10,6 @@ pub struct TypeBits {
 }
 
 impl TypeBits {
-    /// No bits.
     pub fn new() -> Self {
         Self::default()
     }
@@ -31,7 +30,6 @@ impl TypeBits {
         TypeBitsReader::new(&self.bytes)
     }
 
-    /// Appends one bit.
     pub(super) fn bit(&mut self, bit: bool) {
         if bit {
             let at = self.len / 8;

@@ -14,7 +14,6 @@ pub struct ArrayBuf {
 }
 
 impl ArrayBuf {
-    /// The empty array.
     #[inline]
     pub fn new() -> Self {
         Self::resume(DocBuf::new(), 0)
@@ -46,7 +45,6 @@ impl ArrayBuf {
         Value::Array(&self.doc)
     }
 
-    /// The array's document.
     pub fn into_docbuf(self) -> DocBuf {
         self.doc
     }
@@ -84,7 +82,6 @@ impl ArrayBuf {
         self.doc.reserve_exact(bytes);
     }
 
-    /// Appends a value.
     pub fn push<'a>(&mut self, value: impl Into<Value<'a>>) {
         self.push_value(&value.into());
     }

@@ -25,7 +25,6 @@ pub struct DocBuf {
 pub struct Mark(usize);
 
 impl DocBuf {
-    /// The empty document.
     #[inline]
     pub fn new() -> Self {
         Self::with_capacity(64)
@@ -53,12 +52,10 @@ impl DocBuf {
         Ok(Self::from_vec_trusted(bytes))
     }
 
-    /// The bytes.
     pub fn into_vec(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Borrows the document.
     #[inline]
     pub fn as_doc(&self) -> &Doc {
         Doc::from_trusted(self.bytes.get(self.start..).unwrap_or_default())
@@ -154,7 +151,6 @@ impl DocBuf {
         self.push_elements(doc.elements_bytes());
     }
 
-    /// Appends encoded elements.
     pub(crate) fn push_elements(&mut self, elements: &[u8]) {
         self.bytes.pop();
         self.bytes.extend_from_slice(elements);
@@ -295,7 +291,6 @@ impl From<&Doc> for DocBuf {
     }
 }
 
-/// Relaxed extended JSON.
 impl fmt::Debug for DocBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_doc(), f)

@@ -12,7 +12,6 @@ use crate::{Decimal128, ObjectId, Timestamp, Value};
 
 /// The owned form of [`Value`], variant by variant.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // Documented at `Value`.
 pub enum OwnedValue {
     Double(f64),
     String(String),
@@ -53,7 +52,6 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
-    /// Borrows the value.
     #[inline]
     pub fn as_value(&self) -> Value<'_> {
         match self {
@@ -106,7 +104,6 @@ impl OwnedValue {
 }
 
 impl Value<'_> {
-    /// An owned copy.
     pub fn to_owned(&self) -> OwnedValue {
         OwnedValue::from(*self)
     }

@@ -14,7 +14,6 @@ pub struct NotUtf8Buf {
 }
 
 impl NotUtf8Buf {
-    /// Borrows it.
     pub fn borrow(&self) -> NotUtf8<'_> {
         NotUtf8::new(self.tag, &self.bytes)
     }

@@ -48,7 +48,6 @@ impl Doc {
         Doc::wrap(bytes)
     }
 
-    /// The empty document.
     pub fn empty() -> &'static Doc {
         Doc::wrap(EMPTY)
     }
@@ -114,7 +113,6 @@ impl Doc {
         self.get_raw(key).is_some()
     }
 
-    /// The first element.
     pub fn first(&self) -> Option<(&str, Value<'_>)> {
         self.iter().next()
     }

@@ -18,11 +18,9 @@ pub enum Value<'a> {
     Double(f64),
     /// UTF-8 text.
     String(&'a str),
-    /// An embedded document.
     Document(&'a Doc),
     /// An array: a document with the names "0", "1", …
     Array(&'a Doc),
-    /// Binary data.
     Binary {
         /// The subtype: 0 generic, 4 UUID, …
         subtype: u8,
@@ -33,40 +31,29 @@ pub enum Value<'a> {
     Undefined,
     /// A 12-byte identifier.
     ObjectId(ObjectId),
-    /// A boolean.
     Bool(bool),
     /// Milliseconds since 1970-01-01 UTC.
     DateTime(i64),
-    /// Null.
     Null,
-    /// A regular expression.
     Regex {
-        /// The pattern.
         pattern: &'a str,
-        /// Option letters.
         options: &'a str,
     },
     /// The deprecated pointer to a document.
     DbPointer {
-        /// Namespace.
         ns: &'a str,
         /// The document's `_id`.
         id: ObjectId,
     },
-    /// JavaScript code.
     JavaScript(&'a str),
-    /// The deprecated symbol.
     Symbol(&'a str),
     /// The deprecated JavaScript code with variables.
     JavaScriptWithScope {
-        /// The code.
         code: &'a str,
-        /// Its variables.
         scope: &'a Doc,
     },
     /// 32-bit integer.
     Int32(i32),
-    /// Internal timestamp.
     Timestamp(Timestamp),
     /// 64-bit integer.
     Int64(i64),
@@ -176,7 +163,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The embedded document.
     #[inline]
     pub fn as_doc(&self) -> Option<&'a Doc> {
         match self {
@@ -185,7 +171,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The array.
     #[inline]
     pub fn as_array(&self) -> Option<&'a Doc> {
         match self {
@@ -194,7 +179,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(b) => Some(*b),
@@ -216,7 +200,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How many bytes the value takes in a document, without type byte and name.
+    /// Length of the value in a document, without type byte and name.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         match self {

@@ -25,25 +25,16 @@ pub enum Text<'a> {
     Plain(&'a [u8]),
     /// Of a regular expression.
     Regex {
-        /// The pattern.
         pattern: &'a [u8],
-        /// Option letters.
         options: &'a [u8],
     },
-    /// Of a DBPointer.
     Pointer {
-        /// Namespace.
         ns: &'a [u8],
         /// The document's `_id`.
         id: ObjectId,
     },
     /// Of code with variables.
-    Scoped {
-        /// The code.
-        code: &'a [u8],
-        /// Its variables.
-        scope: &'a Doc,
-    },
+    Scoped { code: &'a [u8], scope: &'a Doc },
 }
 
 impl<'a> NotUtf8<'a> {

@@ -2,7 +2,7 @@
 //!
 //! They are one program, because each program of its own is linked with everything below it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[allow(unused_imports, reason = "each test uses a part of it")]
 #[path = "../common/mod.rs"]

@@ -15,9 +15,7 @@ use frond_wire::Reply;
 pub struct WriteFailure {
     /// Its place in the list.
     pub index: usize,
-    /// MongoDB's error code.
     pub code: i32,
-    /// The server's message.
     pub message: String,
 }
 

@@ -40,7 +40,7 @@ pub fn last_error(reply: &Doc, opcode: &str) -> Result<()> {
     }
 }
 
-/// `getLastError` must tell of one document that was there.
+/// `getLastError` must report one document that existed.
 pub fn last_update(reply: &Doc) -> Result<()> {
     last_error(reply, "OP_UPDATE")?;
     expect(reply, "OP_UPDATE", "n", 1)

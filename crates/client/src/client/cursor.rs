@@ -12,13 +12,10 @@ use crate::error::{Error, Result};
 
 /// The documents that a cursor is for.
 pub struct CursorRequest<'a> {
-    /// Where.
     pub collection: &'a Collection,
-    /// Which documents.
     pub filter: &'a Doc,
     /// Which fields; all if there is none.
     pub projection: Option<&'a Doc>,
-    /// The sort.
     pub sort: Option<&'a Doc>,
     /// Documents at most; 0 is all.
     pub limit: u32,
@@ -169,7 +166,7 @@ impl Client {
         self.resume_token.as_deref()
     }
 
-    /// Tells the server that no more is wanted of a cursor.
+    /// Closes a cursor on the server.
     pub fn close(&mut self, cursor: Cursor) -> Result<()> {
         if cursor.id == 0 {
             return Ok(());

@@ -43,7 +43,7 @@ const KEPT_BYTES: usize = 4 << 20;
 /// A server below this wire version does not know OP_MSG.
 const WIRE_VERSION_MSG: i32 = 6;
 
-/// What a server says about itself in the handshake.
+/// Limits that the server announced in the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The newest wire version that it speaks.
@@ -204,7 +204,6 @@ impl Client {
         self.query_command("admin", &body)
     }
 
-    /// What the server said about itself.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits

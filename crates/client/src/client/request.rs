@@ -14,16 +14,13 @@ pub const WIRE_VERSION_FIND: i32 = 4;
 /// A server below this wire version does not know cursors of `aggregate`.
 const WIRE_VERSION_AGGREGATION_CURSORS: i32 = 1;
 
-/// Writes a document.
 pub type Writer<'a> = &'a dyn Fn(&mut DocBuf);
 
-/// What to find.
+/// The query and the options of a find.
 pub struct Find<'a> {
-    /// Which documents.
     pub filter: Writer<'a>,
     /// Which fields of them; all if there is none.
     pub projection: Option<Writer<'a>>,
-    /// In which order.
     pub sort: Option<Writer<'a>>,
     /// Documents at most; 0 is all.
     pub limit: u32,

@@ -13,13 +13,13 @@ use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use crate::backend::{Backend, Broken, Link};
-use crate::http::{Body, Call, Refusal, Reply, Router, bytes, json};
 use crate::login::{Login, LoginError, log_in};
 use crate::origin;
 use crate::page::{FILES, file};
 use crate::room::{Room, SMALL_BYTES, WAIT_MAX, keep_for_text};
 use crate::sessions::{AGE_MAX, Session, Sessions};
 use crate::throttle::LoginThrottle;
+use frond_http::{Body, Call, Refusal, Reply, Router, bytes, json};
 
 /// The header with the token.
 pub const TOKEN: HeaderName = HeaderName::from_static("x-frond-token");
@@ -39,7 +39,7 @@ const REPLY_BYTES_MAX: usize = 8 << 20;
 /// Time in which the server has to take a command.
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How often sessions are looked at.
+/// Interval at which sessions are checked for expiry.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Why a command does not run.
@@ -128,12 +128,13 @@ impl<B: Backend> Console<B> {
             ));
         };
         let given = call.header(&TOKEN).unwrap_or_default();
-        match bool::from(session.token.as_bytes().ct_eq(given.as_bytes())) {
-            true => Ok(session),
-            false => Err(Refusal::new(
+        if bool::from(session.token.as_bytes().ct_eq(given.as_bytes())) {
+            Ok(session)
+        } else {
+            Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 "the token of the request is missing or wrong",
-            )),
+            ))
         }
     }
 
@@ -251,11 +252,12 @@ impl<B: Backend> Console<B> {
         let mut room = self.room.take(length, NO_ROOM_FOR_REPLY).await?;
         let reply = (link.receive().await).map_err(|error| unavailable(&error))?;
         session.keep_link(link);
-        let text = match length > SMALL_BYTES {
-            true => tokio::task::spawn_blocking(move || to_json(&reply, is_canonical))
+        let text = if length > SMALL_BYTES {
+            tokio::task::spawn_blocking(move || to_json(&reply, is_canonical))
                 .await
-                .unwrap_or_default(),
-            false => to_json(&reply, is_canonical),
+                .unwrap_or_default()
+        } else {
+            to_json(&reply, is_canonical)
         };
         keep_for_text(&mut room, text.len());
         let body = Body::with_room(Bytes::from(text), room);
@@ -264,9 +266,10 @@ impl<B: Backend> Console<B> {
 }
 
 fn to_json(reply: &DocBuf, is_canonical: bool) -> String {
-    match is_canonical {
-        true => extjson::to_canonical(reply),
-        false => extjson::to_relaxed(reply),
+    if is_canonical {
+        extjson::to_canonical(reply)
+    } else {
+        extjson::to_relaxed(reply)
     }
 }
 

@@ -7,8 +7,8 @@ use frond_bson::Doc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
-use crate::http::{Ends, Places, serve_connection};
 use crate::sessions::IDLE_MAX;
+use frond_http::{Ends, Places, serve_connection};
 
 /// A server with the user `ann` of `admin`, whose password is `pencil`. It echoes commands.
 struct Fake {

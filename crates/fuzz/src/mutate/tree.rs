@@ -16,16 +16,19 @@ enum Node {
 }
 
 impl Node {
-    fn of(value: &Value<'_>) -> Node {
+    fn from_value(value: &Value<'_>) -> Node {
         match value {
             Value::Document(doc) => Node::Doc(
                 doc.iter()
-                    .map(|(name, value)| (name.to_owned(), Node::of(&value)))
+                    .map(|(name, value)| (name.to_owned(), Node::from_value(&value)))
                     .collect(),
             ),
-            Value::Array(array) => {
-                Node::Array(array.values().map(|value| Node::of(&value)).collect())
-            }
+            Value::Array(array) => Node::Array(
+                array
+                    .values()
+                    .map(|value| Node::from_value(&value))
+                    .collect(),
+            ),
             leaf => Node::Leaf(leaf.to_owned()),
         }
     }
@@ -97,7 +100,7 @@ pub struct Words {
 
 impl Words {
     /// Those of inputs in extended JSON.
-    pub fn of(inputs: &[Vec<u8>]) -> Words {
+    pub fn collect(inputs: &[Vec<u8>]) -> Words {
         fn collect(node: &Node, words: &mut Words) {
             words.parts.push(node.clone());
             match node {
@@ -149,7 +152,7 @@ fn parse(input: &[u8]) -> Option<Node> {
     let text = std::str::from_utf8(input).ok()?;
     extjson::parse_value(text)
         .ok()
-        .map(|value| Node::of(&value.as_value()))
+        .map(|value| Node::from_value(&value.as_value()))
 }
 
 /// Changes a document in one place; `None` if the bytes are no extended JSON.

@@ -18,7 +18,6 @@ pub fn every_type() -> DocBuf {
     extjson::parse(text).unwrap_or_default()
 }
 
-/// Documents as bytes.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![every_type().into_vec(), doc! {}.into_vec()];
     for (name, value) in every_type().iter() {

@@ -13,7 +13,7 @@ use frond_wire::{
 
 use super::wire;
 
-/// How long a client waits for a reply.
+/// Longest time that a client waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The database that an input uses, and that is dropped after it.
 const DATABASE: &str = "fuzz";

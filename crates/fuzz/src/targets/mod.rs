@@ -20,7 +20,7 @@ pub fn named(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// All targets.
+/// All targets; a run that names none of them runs each in turn.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "wire",

@@ -36,7 +36,6 @@ impl<'js> Trace<'js> for Document<'js> {
 }
 
 impl<'js> Document<'js> {
-    /// A document.
     pub fn whole(bytes: Bytes) -> Document<'js> {
         let len = bytes.len();
         Document::part(bytes, 0, len)
@@ -96,9 +95,10 @@ impl<'js> Document<'js> {
                 element.value(),
                 Some(Bson::Document(_) | Bson::Array(_) | Bson::DateTime(_))
             );
-            match is_object && fields.contains_key(name)? {
-                true => write(Field::Now(name, fields.get(name)?, element.value()))?,
-                false => write(Field::Read(element))?,
+            if is_object && fields.contains_key(name)? {
+                write(Field::Now(name, fields.get(name)?, element.value()))?
+            } else {
+                write(Field::Read(element))?
             }
         }
         Ok(())
@@ -157,7 +157,7 @@ impl<'js> Document<'js> {
         {
             return Ok(fields);
         }
-        let types = Types::of(ctx)?;
+        let types = Types::get(ctx)?;
         let fields = Object::new_proto(ctx.clone(), None)?;
         for (name, field) in self.doc().iter() {
             let known = match &before {
@@ -202,8 +202,8 @@ impl<'js> JsClass<'js> for Document<'js> {
         _receiver: Value<'js>,
     ) -> Result<Value<'js>> {
         let document = this.borrow();
-        let types = Types::of(ctx)?;
-        if let Some(name) = types.names.of(&atom)?
+        let types = Types::get(ctx)?;
+        if let Some(name) = types.names.get(&atom)?
             && let Some(value) = document.field(ctx, &atom, &name)?
         {
             return Ok(value);
@@ -239,8 +239,8 @@ impl<'js> JsClass<'js> for Document<'js> {
         atom: Atom<'js>,
     ) -> Result<bool> {
         let document = this.borrow();
-        let types = Types::of(ctx)?;
-        if let Some(name) = types.names.of(&atom)?
+        let types = Types::get(ctx)?;
+        if let Some(name) = types.names.get(&atom)?
             && document.field(ctx, &atom, &name)?.is_some()
         {
             return Ok(true);

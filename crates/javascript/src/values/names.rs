@@ -12,7 +12,7 @@ const SLOTS: usize = 64;
 /// Longer names are not kept: their memory is outside of the engine's limit.
 const BYTES_MAX: usize = 256;
 
-/// The names of properties that were read lately. The engine has a number for each name, and needs a copy of the text to tell it.
+/// The names of properties that were read lately. The engine has a number for each name, and must copy the text to return it.
 #[derive(JsLifetime)]
 pub struct Names<'js> {
     slots: RefCell<Vec<Option<Name<'js>>>>,
@@ -45,7 +45,6 @@ impl Hasher for Number {
 }
 
 impl<'js> Names<'js> {
-    /// No names yet.
     pub fn new() -> Names<'js> {
         let mut slots = Vec::new();
         slots.resize_with(SLOTS, || None);
@@ -55,7 +54,7 @@ impl<'js> Names<'js> {
     }
 
     /// The name of a property. `None` if no field can have it.
-    pub fn of(&self, atom: &Atom<'js>) -> Result<Option<Rc<String>>> {
+    pub fn get(&self, atom: &Atom<'js>) -> Result<Option<Rc<String>>> {
         let mut number = Number::default();
         atom.hash(&mut number);
         let place = number.0 as usize % SLOTS;

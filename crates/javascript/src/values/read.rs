@@ -32,7 +32,7 @@ pub fn value<'js>(
     let types = match types {
         Some(types) => types,
         None => {
-            of_engine = Types::of(ctx)?;
+            of_engine = Types::get(ctx)?;
             &of_engine
         }
     };
@@ -123,9 +123,10 @@ fn document<'js>(
     let inside = start
         .checked_add(doc.len_bytes())
         .is_some_and(|end| end <= bytes.len());
-    let part = match inside {
-        true => Document::part(bytes.clone(), start, doc.len_bytes()),
-        false => Document::whole(doc.as_bytes().into()),
+    let part = if inside {
+        Document::part(bytes.clone(), start, doc.len_bytes())
+    } else {
+        Document::whole(doc.as_bytes().into())
     };
     Ok(part.object(types)?.into_value())
 }

@@ -56,7 +56,7 @@ impl<'js> Types<'js> {
     }
 
     /// The types of the engine that runs.
-    pub fn of(ctx: &Ctx<'js>) -> Result<Rc<Types<'js>>> {
+    pub fn get(ctx: &Ctx<'js>) -> Result<Rc<Types<'js>>> {
         ctx.userdata::<Rc<Types>>()
             .map(|types| Rc::clone(&types))
             .ok_or(rquickjs::Error::Unknown)
@@ -77,13 +77,12 @@ impl<'js> Types<'js> {
         self.date.construct((milliseconds as f64,))
     }
 
-    /// A regular expression.
     pub fn new_reg_exp(&self, pattern: &str, options: &str) -> Result<Value<'js>> {
         let flags: String = options.chars().filter(|c| "ims".contains(*c)).collect();
         self.reg_exp.construct((pattern, flags))
     }
 
-    /// The milliseconds of a date. `None` if the object is no date.
+    /// The milliseconds of a date. `None` if the object is not a date.
     pub fn milliseconds(&self, object: &Object<'js>) -> Result<Option<f64>> {
         if !has_prototype(object, &self.date_prototype) {
             return Ok(None);

@@ -55,12 +55,11 @@ impl<'js> Writer<'js> {
     /// A writer for the engine that runs.
     pub fn new(ctx: &Ctx<'js>) -> Result<Writer<'js>> {
         Ok(Writer {
-            types: Types::of(ctx)?,
+            types: Types::get(ctx)?,
             around: Cell::new(0),
         })
     }
 
-    /// A value.
     pub fn value(&self, value: Value<'js>) -> Result<OwnedValue> {
         if let Some(number) = value.as_number() {
             return Ok(OwnedValue::Double(number));
@@ -104,9 +103,10 @@ impl<'js> Writer<'js> {
             // A number that was read as an integer and still is one keeps its type.
             let whole = number as i32;
             let is_int = matches!(before, Some(Bson::Int32(_))) && f64::from(whole) == number;
-            match is_int {
-                true => out.push(name, whole),
-                false => out.push(name, number),
+            if is_int {
+                out.push(name, whole)
+            } else {
+                out.push(name, number)
             }
         } else if let Some(is) = value.as_bool() {
             out.push(name, is);
@@ -335,9 +335,10 @@ fn length(array: &Object<'_>) -> Result<usize> {
 }
 
 fn check_bytes(bytes: usize) -> Result<()> {
-    match bytes <= BYTES_MAX {
-        true => Ok(()),
-        false => Err(too_large(bytes)),
+    if bytes <= BYTES_MAX {
+        Ok(())
+    } else {
+        Err(too_large(bytes))
     }
 }
 

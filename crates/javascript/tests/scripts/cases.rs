@@ -54,7 +54,7 @@ fn script(code: &str) -> Arc<dyn Script> {
     compiled(&engine(), code).unwrap()
 }
 
-/// What the function of `code` returns for one argument.
+/// The result of the function of `code` for one argument.
 fn call<'a>(code: &str, argument: impl Into<Value<'a>>) -> Result<OwnedValue> {
     let mut arguments = ArrayBuf::new();
     arguments.push(argument);

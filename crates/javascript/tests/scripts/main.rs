@@ -26,8 +26,9 @@ fn in_workers() -> Placement {
 
 /// The placement for one of the two modules of cases.
 fn placement(module: &str) -> Placement {
-    match module.ends_with("by_workers") {
-        true => in_workers(),
-        false => Placement::InProcess,
+    if module.ends_with("by_workers") {
+        in_workers()
+    } else {
+        Placement::InProcess
     }
 }

@@ -18,11 +18,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     },
 ];
 
-/// Values are passed to a function together. So many at most, or of so many bytes.
+/// Most values, and most bytes of values, that are passed to a function together.
 const BATCH_VALUES_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// How a group begins whose state functions make.
+/// Operators whose group state is kept by JavaScript functions.
 #[derive(Debug)]
 pub(crate) enum Scripted {
     /// `$accumulator`.
@@ -241,12 +241,11 @@ impl Accumulator for State {
     }
 
     fn result(&self) -> Result<Option<OwnedValue>> {
-        let state = match self.batch.values.is_empty() {
-            true => self.value.clone(),
-            false => {
-                let batch = self.batch.values.as_doc();
-                (self.functions.accumulate).fold(self.value.as_value(), batch)?
-            }
+        let state = if self.batch.values.is_empty() {
+            self.value.clone()
+        } else {
+            let batch = self.batch.values.as_doc();
+            (self.functions.accumulate).fold(self.value.as_value(), batch)?
         };
         let Some(finalize) = &self.functions.finalize else {
             return Ok(Some(state));
@@ -267,8 +266,8 @@ struct Reduction {
 }
 
 impl Reduction {
-    /// The value of several ones.
-    fn of(&self, values: &Doc) -> Result<OwnedValue> {
+    /// Calls the function with several values of the key.
+    fn call(&self, values: &Doc) -> Result<OwnedValue> {
         let mut arguments = ArrayBuf::new();
         arguments.push_value(&self.key.as_value());
         arguments.push_value(&Value::Array(values));
@@ -301,7 +300,7 @@ impl Accumulator for Reduction {
         let values = self.batch.values.as_doc();
         match values.values().next() {
             Some(only) if self.is_reduced => Ok(Some(only.to_owned())),
-            _ => self.of(values).map(Some),
+            _ => self.call(values).map(Some),
         }
     }
 }
@@ -310,7 +309,7 @@ impl Reduction {
     /// Reduces the values to one.
     fn shrink(&mut self) -> Result<()> {
         let values = self.batch.take();
-        let reduced = self.of(values.as_doc())?;
+        let reduced = self.call(values.as_doc())?;
         self.batch.push(&reduced.as_value());
         self.is_reduced = true;
         Ok(())

@@ -15,7 +15,6 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// One accumulator operator.
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
     /// Reads `{<name>: <argument>}`.
@@ -44,7 +43,6 @@ pub(crate) enum Start {
     Counted(fn(usize) -> Box<dyn Accumulator>, Count),
     /// The same for each group, comparing strings by a collator.
     Collated(fn(Collator) -> Box<dyn Accumulator>, Collator),
-    /// Both.
     CountedCollated(fn(usize, Collator) -> Box<dyn Accumulator>, Count, Collator),
     /// With the requested percentiles.
     Percentiles(Arc<Percentiles>),

@@ -25,12 +25,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     },
 ];
 
-/// Which documents count.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) sort: std::sync::Arc<SortSpec>,
     pub(crate) bottom: bool,
-    /// How many; without it the result is no array.
+    /// Number of results to keep; without it the result is a single value instead of an array.
     pub(crate) n: Option<Count>,
 }
 

@@ -197,7 +197,7 @@ impl Field {
                 bounds::release(new.capacity());
             }
             (Field::Below(below), old) => {
-                // A value that is no document gives way to a new one.
+                // A value other than a document is replaced by a new one.
                 let inner = old.and_then(|old| old.as_doc()).unwrap_or(Doc::empty());
                 let new = below.apply(inner, context)?;
                 bounds::push_field(out, name, &Value::Document(&new))?;

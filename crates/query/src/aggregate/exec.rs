@@ -43,7 +43,7 @@ pub trait DocSource<E>: Send {
 /// A source on the heap.
 pub type Source<E> = Box<dyn DocSource<E>>;
 
-/// What an error type needs to pass through a pipeline.
+/// Bounds on an error type that passes through a pipeline.
 pub trait Fault: From<Error> + Send + 'static {}
 
 impl<E: From<Error> + Send + 'static> Fault for E {}
@@ -86,7 +86,7 @@ impl<E> DocSource<E> for Docs {
     }
 }
 
-/// What a pipeline needs from the server around it: other collections and their figures.
+/// The server around a pipeline: other collections and their statistics.
 ///
 /// Every method has a default that refuses with an error naming the stage.
 pub trait Host<E: Fault>: Send + Sync {
@@ -132,30 +132,27 @@ pub struct NoHost;
 
 impl<E: Fault> Host<E> for NoHost {}
 
-/// What stages get from their caller: the query language itself has no clock, no random numbers and no files.
+/// Resources that stages get from their caller: the query language itself has no clock, no random numbers and no files.
 pub struct ExecContext<E> {
     /// `$$NOW`, in milliseconds since 1970.
     pub now_ms: i64,
-    /// What `$sample` chooses by.
+    /// Seed of the random choices of `$sample`.
     pub seed: u64,
-    /// What stages may hold.
+    /// Memory limits of stages.
     pub limits: StageLimits,
     /// The memory that stages share with other operations; `None` if each has only its own limit.
     pub memory: Option<Arc<dyn SharedMemory>>,
     /// Where stages write what they may not hold; `None` if they may not write.
     pub space: Option<Arc<dyn SpillSpace>>,
-    /// What was written.
     pub spilled: Arc<Spilled>,
-    /// Other collections.
     pub host: Arc<dyn Host<E>>,
 }
 
-/// What one blocking stage may hold by default, as in MongoDB: 100 MiB.
+/// Default memory limit of one blocking stage, as in MongoDB: 100 MiB.
 pub const STAGE_MEMORY_BYTES_MAX: usize = 100 * 1024 * 1024;
 
 /// Limits of single stages; of memory in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // each is named after its stage
 pub struct StageLimits {
     pub sort: usize,
     pub group: usize,
@@ -202,7 +199,7 @@ impl<E> ExecContext<E> {
         Held::new(STAGE_MEMORY_BYTES_MAX, self.memory.as_deref())
     }
 
-    /// What a stage may hold and where it may write.
+    /// Memory and disk space that a stage may use.
     pub(super) fn budget(&self, stage: &'static str, bytes_max: usize) -> Budget {
         Budget {
             stage,

@@ -24,7 +24,7 @@ pub struct Front {
     pub skip: u64,
     /// Documents to give at most, after skipping; unlike in a `find`, 0 gives none.
     pub limit: Option<u64>,
-    /// How many `$match` stages were taken; some may have come from behind others.
+    /// Number of `$match` stages that were taken; some may have been moved forward.
     pub matches: usize,
 }
 
@@ -126,7 +126,7 @@ impl Pipeline {
         self
     }
 
-    /// Tells each `$sort` how many documents the `$skip` and `$limit` behind it leave, so that it
+    /// Passes to each `$sort` how many documents the `$skip` and `$limit` behind it leave, so that it
     /// keeps no more. [`Pipeline::split_front`] does this too.
     pub fn limited_sorts(mut self) -> Pipeline {
         for at in 0..self.stages.len() {

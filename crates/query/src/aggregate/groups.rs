@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(super) id: Node,
-    /// How the `_id` and the arguments are found, if simply.
+    /// Fast paths for an `_id` and arguments that are plain fields or constants.
     simple: Simple,
     /// Ids that are equal so are one group.
     pub(super) collator: Collator,
@@ -33,7 +33,7 @@ impl Group {
         counts: bool,
     ) -> Group {
         Group {
-            simple: Simple::of(&id, &fields),
+            simple: Simple::new(&id, &fields),
             id,
             collator,
             fields,
@@ -71,7 +71,6 @@ impl Group {
 /// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Input {
-    /// A constant.
     Constant,
     /// The field with this number of [`Simple::names`].
     Field(usize),
@@ -88,7 +87,7 @@ struct Simple {
 }
 
 impl Simple {
-    fn of(id: &Node, fields: &[(Box<str>, Plan)]) -> Simple {
+    fn new(id: &Node, fields: &[(Box<str>, Plan)]) -> Simple {
         let mut simple = Simple::default();
         simple.id = Some(simple.input(id));
         simple.arguments = fields
@@ -172,7 +171,6 @@ pub struct GroupParts {
 }
 
 impl GroupParts {
-    /// Empty groups.
     pub fn begin(&self) -> Groups {
         Groups::new(self.stage.clone(), self.budget.clone(), self.now_ms)
     }
@@ -197,7 +195,7 @@ impl Groups {
         }
     }
 
-    /// What makes parts of these groups. `None` if an accumulator needs all documents in their order.
+    /// Builds parts of these groups on other threads. `None` if an accumulator needs all documents in their order.
     pub fn parts(&self) -> Option<GroupParts> {
         let mut fields = self.stage.fields.iter();
         let can_merge = fields.all(|(_, plan)| plan.start.can_merge());
@@ -303,7 +301,7 @@ impl Groups {
     /// From here on documents are sorted by their groups.
     #[cold]
     fn begin_later(&mut self, fit: Fit) -> Result<()> {
-        // What goes to disk loses its metadata.
+        // Spilled documents lose their metadata.
         if self.budget.space.is_none() || !self.stage.meta().is_empty() {
             return Err(self.budget.refused(fit));
         }
@@ -429,7 +427,7 @@ impl Default for FoldedState {
     }
 }
 
-/// Hashes bytes by products that are folded, as wyhash does (Wang Yi). Without the secret numbers nobody can choose values
+/// Hashes bytes by folded products, as wyhash does (Wang Yi). The random seed prevents a client from choosing values
 /// that collide.
 struct Folded {
     hash: u64,

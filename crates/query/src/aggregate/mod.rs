@@ -12,7 +12,6 @@ mod groups;
 mod optimize;
 pub(crate) mod stages;
 mod update;
-pub(crate) mod window;
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +37,6 @@ pub const MAX_STAGES: usize = 1000;
 /// Pipelines inside pipelines are followed this deep, as in MongoDB.
 const MAX_NESTED_PIPELINES: usize = 20;
 
-/// A parsed pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     stages: Vec<Stage>,
@@ -148,7 +146,6 @@ impl Pipeline {
         })
     }
 
-    /// How the stages compare strings.
     pub fn collator(&self) -> &Collator {
         &self.collator
     }

@@ -1,6 +1,5 @@
 //! The locales that MongoDB supports, and their default options.
 
-/// One locale.
 #[derive(Debug)]
 pub(super) struct Locale {
     /// As a client writes it.

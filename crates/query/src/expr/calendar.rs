@@ -40,7 +40,7 @@ pub(crate) fn month_days(year: i64, month: i64) -> i64 {
 }
 
 impl Civil {
-    /// What is shown at `ms` milliseconds since 1970, local time.
+    /// The civil date of `ms`, milliseconds since 1970 in local time.
     pub(crate) fn at(ms: i64) -> Civil {
         let day_number = ms.div_euclid(DAY_MS);
         let in_day = ms.rem_euclid(DAY_MS);

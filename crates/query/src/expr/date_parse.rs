@@ -61,7 +61,6 @@ enum Written {
     Name(i64, &'static str),
 }
 
-/// The parser's state.
 struct Reader<'t> {
     whole: &'t str,
     rest: &'t str,

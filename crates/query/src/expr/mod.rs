@@ -67,7 +67,6 @@ pub fn evaluate_variables(variables: &Doc, surroundings: &Environment<'_>) -> Re
     Ok(values)
 }
 
-/// A parsed expression.
 #[derive(Debug)]
 pub struct Expr {
     node: Node,

@@ -12,7 +12,6 @@ use frond_error::{Error, Result};
 pub(crate) enum Node {
     /// An optional argument that was not given.
     Absent,
-    /// A literal.
     Constant(OwnedValue),
     /// `$$NOW`.
     Now,
@@ -323,9 +322,10 @@ const FEW: usize = 32;
 /// Reserves the list of the values of arguments, if they are many.
 #[inline]
 pub(in crate::expr) fn reserve_values(count: usize) -> Result<()> {
-    match count > FEW {
-        true => bounds::reserve_list::<Val<'_>>(count),
-        false => Ok(()),
+    if count > FEW {
+        bounds::reserve_list::<Val<'_>>(count)
+    } else {
+        Ok(())
     }
 }
 

@@ -7,8 +7,8 @@ use crate::paths::is_reserved;
 use frond_bson::{Collator, Doc, DocBuf, OwnedValue, Value};
 use frond_error::{Error, ErrorCode, Result};
 
-/// How a variable without a value is held among the values of `let`. Nothing else needs this old
-/// type there: drivers no longer send it.
+/// Marks a variable without a value among the values of `let`. No other code uses this deprecated type there: drivers
+/// no longer send it.
 pub(crate) const MISSING: Value<'static> = Value::Undefined;
 
 /// Reads expressions; knows the variables that are bound around the current place.
@@ -33,7 +33,7 @@ impl<'v> Parser<'v> {
         }
     }
 
-    /// How strings compare, for operators and accumulators that compare values.
+    /// Collator of the operators and accumulators that compare values.
     pub(crate) fn collator(&self) -> &'v Collator {
         self.environment.collator
     }
@@ -260,9 +260,10 @@ impl<'v> Parser<'v> {
             // Without users there are no roles.
             "USER_ROLES" => return Ok(Node::Constant(OwnedValue::Array(DocBuf::new()))),
             "CLUSTER_TIME" if let Some(time) = self.environment.cluster_time => {
-                return Ok(match below.0.is_empty() {
-                    true => Node::Constant(OwnedValue::Timestamp(time)),
-                    false => Node::Remove,
+                return Ok(if below.0.is_empty() {
+                    Node::Constant(OwnedValue::Timestamp(time))
+                } else {
+                    Node::Remove
                 });
             }
             "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR" => {
@@ -312,7 +313,7 @@ impl<'v> Parser<'v> {
 
 /// The codes of errors in the named arguments of an operator.
 struct NamedCodes {
-    /// The argument is no document.
+    /// The argument is not a document.
     object: i32,
     /// It has a name that is not known.
     unknown: i32,
@@ -373,7 +374,6 @@ fn named_codes(operator: &str) -> NamedCodes {
     }
 }
 
-/// A named argument.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) name: &'static str,

@@ -101,7 +101,7 @@ impl Unit {
         moved.ok_or_else(|| Error::location(5166406, "dateAdd overflowed"))
     }
 
-    /// Whether so many units roughly fit into the range of dates.
+    /// Whether this many units roughly fit into the range of dates.
     fn is_amount(self, amount: i64) -> bool {
         const MAX_DAYS: i64 = (u64::MAX / DAY_MS as u64) as i64 + 1;
         const MAX_MONTHS: i64 = (MAX_DAYS / 365 + 1) * 12;

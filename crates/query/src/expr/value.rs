@@ -5,14 +5,13 @@ use crate::number::Number;
 use frond_bson::{ArrayBuf, Decimal128, Doc, DocBuf, OwnedValue, Value};
 use frond_error::Result;
 
-/// What an expression evaluates to.
+/// The result of an expression.
 #[derive(Clone, Debug)]
 pub enum Val<'a> {
     /// Nothing: the field is absent, or `$$REMOVE`.
     Missing,
     /// A scalar, or a part of the document, the expression or a variable.
     Ref(Value<'a>),
-    /// A computed value.
     Owned(OwnedValue),
 }
 
@@ -23,7 +22,6 @@ impl From<Number> for Val<'_> {
 }
 
 impl<'a> Val<'a> {
-    /// The null value.
     pub(crate) const NULL: Val<'static> = Val::Ref(Value::Null);
 
     /// The value, or `None` if it is missing.

@@ -4,7 +4,6 @@ use frond_error::{Error, Result};
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
-/// A time zone.
 #[derive(Clone, Debug)]
 pub(crate) enum Zone {
     /// A fixed offset from UTC in milliseconds.
@@ -46,7 +45,7 @@ impl Zone {
         matches!(self, Zone::Fixed(0))
     }
 
-    /// How far local time is ahead at a moment, in milliseconds.
+    /// Offset of local time from UTC at an instant, in milliseconds.
     pub(crate) fn offset_at(&self, ms: i64) -> i64 {
         match self {
             Zone::Fixed(offset) => *offset,
@@ -54,7 +53,7 @@ impl Zone {
         }
     }
 
-    /// What a clock there shows at a moment, as if it were UTC. Error 15 at the ends of time.
+    /// Local time at an instant, in milliseconds as if it were UTC. Error 15 at the ends of time.
     pub(crate) fn local(&self, ms: i64) -> Result<i64> {
         ms.checked_add(self.offset_at(ms))
             .ok_or_else(|| Error::overflow("date overflow"))

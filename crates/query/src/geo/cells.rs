@@ -30,9 +30,7 @@ pub const LEVEL_MAX: u8 = 30;
 /// The levels of cells that an index uses: `coarsestIndexedLevel` and `finestIndexedLevel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// The largest cells.
     pub coarsest: u8,
-    /// The smallest cells.
     pub finest: u8,
 }
 
@@ -48,7 +46,7 @@ impl Default for Levels {
 /// Keys from the first to the second, both inside.
 pub type KeySpan = (i64, i64);
 
-/// How a cell lies to an area.
+/// Position of a cell relative to an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Apart,
@@ -99,7 +97,7 @@ impl Tile {
         angle(p, &self.center) <= self.radius + TOLERANCE && self.distance(p) <= TOLERANCE
     }
 
-    /// How it lies to everything between two angles from a point.
+    /// Compares the cell with the ring between two angles from a point.
     fn to_ring(&self, center: &Point, from: f64, to: f64) -> Relation {
         let nearest = self.distance(center);
         // A cell with the far side of the sphere in it reaches as far as there is.

@@ -28,7 +28,7 @@ impl Bounds {
     /// A box that holds an arc, and what is as near to it as the tolerance.
     pub(crate) fn of_arc(a: &Point, b: &Point) -> Bounds {
         let half = ((b.0 - a.0).norm() / 2.0).min(1.0);
-        // How far the arc bulges out of the chord.
+        // Height of the arc above its chord, and the tolerance on both sides.
         let bulge = 1.0 - (1.0 - half * half).sqrt() + 2.0 * TOLERANCE;
         let (a, b) = (coordinates(a), coordinates(b));
         Bounds {
@@ -138,7 +138,6 @@ impl Edges {
         &self.vertices
     }
 
-    /// How many arcs there are.
     pub(crate) fn len(&self) -> usize {
         match self.vertices.len() {
             0 => 0,

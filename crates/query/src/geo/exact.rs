@@ -91,7 +91,7 @@ pub(crate) fn ordered(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
     turns.iter().filter(|turn| **turn).count() >= 2
 }
 
-/// How two arcs lie to each other.
+/// Relative position of two arcs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crossing {
     Apart,
@@ -101,7 +101,7 @@ pub(crate) enum Crossing {
     Inside,
 }
 
-/// How the arcs `ab` and `cd` lie to each other.
+/// Classifies the arcs `ab` and `cd`.
 pub(crate) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
     if a == c || a == d || b == c || b == d {
         return Crossing::Vertex;

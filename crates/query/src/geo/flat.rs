@@ -5,9 +5,7 @@ use std::cmp::Ordering;
 /// A point in the plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlatPoint {
-    /// The first number.
     pub x: f64,
-    /// The second number.
     pub y: f64,
 }
 
@@ -30,8 +28,8 @@ impl FlatPoint {
         }
     }
 
-    /// How the distance between two points compares with a radius. Points on one axis are compared along it, as
-    /// MongoDB does: 51.9999 + 0.0001 is not above 52, while 52 - 51.9999 is above 0.0001.
+    /// Compares the distance between two points with a radius. Points on one axis are compared along it, as MongoDB
+    /// does: 51.9999 + 0.0001 is not above 52, while 52 - 51.9999 is above 0.0001.
     pub(crate) fn compare_distance(&self, other: &FlatPoint, radius: f64) -> Ordering {
         // The numbers of points are finite.
         let compare = |a: f64, b: f64| a.partial_cmp(&b).unwrap_or(Ordering::Equal);

@@ -13,7 +13,7 @@ const SQUARES_MAX: usize = 40;
 /// Keys from the first to the second, both inside.
 pub type KeySpan = (u64, u64);
 
-/// How often squares are halved at most to cover a query.
+/// Most halvings of squares that cover a query.
 const DEPTH_MAX: u32 = 26;
 
 /// The square and how finely it is divided: `min`, `max` and `bits`.
@@ -23,7 +23,7 @@ pub struct Grid {
     pub min: f64,
     /// The greatest number inside.
     pub max: f64,
-    /// How often each direction is halved, 1 to 32.
+    /// Halvings of each direction, 1 to 32.
     pub bits: u32,
 }
 
@@ -37,7 +37,7 @@ impl Default for Grid {
     }
 }
 
-/// How a square lies to an area.
+/// Position of a square relative to an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Apart,
@@ -166,7 +166,7 @@ fn in_flat_ring(square: &FlatBox, center: &FlatPoint, from: f64, to: f64) -> Rel
     }
 }
 
-/// How a square of degrees lies to a cap, whose parts it takes for boxes of degrees.
+/// Position of a square of degrees relative to a cap. Parts of the square are approximated by boxes of degrees.
 fn in_cap(square: &FlatBox, center: &FlatPoint, angle: f64) -> Relation {
     let radius = (angle + TOLERANCE).to_degrees() * (1.0 + 1e-9);
     let (south, north) = (center.y - radius, center.y + radius);
@@ -220,6 +220,14 @@ pub fn query_spans(query: &GeoQuery, grid: &Grid) -> Option<Vec<KeySpan>> {
         Region::Cap { at, radius, .. } => Box::new(move |square| in_cap(square, at, *radius)),
     };
     Some(grid.cover(&*relation))
+}
+
+impl Near {
+    /// Distance from the point to the farthest corner of a grid, in the plane.
+    pub fn distance_to_corner(&self, grid: &Grid) -> f64 {
+        let reach = |x: f64| (x - grid.min).abs().max((grid.max - x).abs());
+        reach(self.at.x).hypot(reach(self.at.y))
+    }
 }
 
 /// The keys of a `2d` index for what is between two distances from the point of a query.

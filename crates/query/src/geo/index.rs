@@ -10,7 +10,7 @@ use crate::display;
 use frond_error::{Error, Result};
 
 /// The keys of a value in a `2dsphere` index. Fails with the reason, without the document's name, if it
-/// is no geometry that can be indexed.
+/// is not a geometry that can be indexed.
 pub fn sphere_keys(value: &Value<'_>, levels: Levels) -> Parsed<Vec<i64>> {
     let geometry = Geometry::stored(value)?;
     if geometry.strict {
@@ -44,9 +44,9 @@ pub fn is_nothing(value: &Value<'_>) -> bool {
 }
 
 /// The keys of a value in a `2d` index: of one pair, or of an array or document of pairs. None for what
-/// is no document and no array.
+/// is neither a document nor an array.
 ///
-/// Fails with 16804 for an element that is no pair, 13026 for a pair without numbers, 13068 for one
+/// Fails with 16804 for an element that is not a pair, 13026 for a pair without numbers, 13068 for one
 /// number alone, 13027 for a point outside of the grid.
 pub fn flat_keys(value: &Value<'_>, grid: &Grid) -> Result<Vec<u64>> {
     let (Value::Document(doc) | Value::Array(doc)) = value else {

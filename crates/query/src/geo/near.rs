@@ -5,7 +5,6 @@ use s2::point::Point;
 use std::ops::ControlFlow;
 
 use super::flat::FlatPoint;
-use super::grid::Grid;
 use super::parse::{Geometry, Parsed, flat_point};
 use super::sphere::{EARTH_RADIUS_METRES, from_lng_lat, is_lng_lat};
 use crate::display;
@@ -23,11 +22,10 @@ pub struct Near {
     geojson: bool,
     /// The least distance, in the unit of [`Near::distance`].
     min: f64,
-    /// The greatest distance.
     max: f64,
 }
 
-/// What was found at a path.
+/// The nearest point at a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Nearest<'a> {
     /// The distance: metres for a GeoJSON point, radians for a legacy pair on the sphere, and the
@@ -46,7 +44,7 @@ pub(crate) fn is_near(name: &str) -> bool {
 
 impl Near {
     /// A query for what is near a point, which is a legacy pair or GeoJSON. Fails with 17444 if a pair
-    /// is no longitude and latitude and the distances are those on the sphere, with 2 if it is no
+    /// is not a longitude and latitude and the distances are those on the sphere, with 2 if it is no
     /// point.
     pub fn new(point: &Value<'_>, on_sphere: bool, min: f64, max: f64) -> Result<Near> {
         let (at, geojson) = query_point(point).map_err(Error::bad_value)?;
@@ -97,19 +95,13 @@ impl Near {
         (self.min / unit, (self.max / unit).min(farthest))
     }
 
-    /// How much one radian on the sphere, or one of the plane, is in the distances of results.
+    /// Length of one radian (on the sphere) or one unit (in the plane) in the distances of results.
     pub fn unit(&self) -> f64 {
         if self.geojson {
             EARTH_RADIUS_METRES
         } else {
             1.0
         }
-    }
-
-    /// How far the farthest corner of a grid is from the point, in the plane.
-    pub fn distance_to_corner(&self, grid: &Grid) -> f64 {
-        let reach = |x: f64| (x - grid.min).abs().max((grid.max - x).abs());
-        reach(self.at.x).hypot(reach(self.at.y))
     }
 
     /// The distance of the document's geometry at `path`; of several the nearest. `None` if there is none.

@@ -11,7 +11,7 @@ use super::shape::Shape;
 use super::sphere::{from_lng_lat, is_lng_lat};
 use crate::display;
 
-/// Why something is no geometry.
+/// The reason why a value is not a geometry.
 pub(crate) type Parsed<T> = Result<T, String>;
 
 /// A geometry as it was written.
@@ -19,7 +19,7 @@ pub(crate) type Parsed<T> = Result<T, String>;
 pub struct Geometry {
     /// The numbers, if it is one point.
     pub(crate) flat: Option<FlatPoint>,
-    /// The geometry on the sphere. `None` for a legacy pair that is no longitude and latitude.
+    /// The geometry on the sphere. `None` for a legacy pair that is not a longitude and latitude.
     pub(crate) shape: Option<Shape>,
     /// Whether it is a polygon whose winding order counts, which can be larger than a hemisphere.
     pub(crate) strict: bool,

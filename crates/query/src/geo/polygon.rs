@@ -12,7 +12,7 @@ use super::exact::{Crossing, crossing};
 use super::ring::Ring;
 use super::sphere::{TOLERANCE, arc_distance, arcs_cross, middle, moved};
 
-/// How far beside an arc to look for the side that is inside.
+/// Distance from an arc at which a probe point decides which side is inside.
 const BESIDE: f64 = 1e-8;
 
 /// A shell and its holes.
@@ -83,9 +83,12 @@ impl Polygon {
     /// Whether a part of a line lies inside. A line that only touches the border does not; one along the border does
     /// where the area is to its left.
     pub(crate) fn meets_line(&self, line: &Edges) -> bool {
-        let visited = self.parts(line, &mut |part| match self.has(&part) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let visited = self.parts(line, &mut |part| {
+            if self.has(&part) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         visited.is_break()
     }
@@ -136,10 +139,7 @@ impl Polygon {
                     continue;
                 }
                 let inside = known.unwrap_or_else(|| self.contains(p));
-                visit(match inside {
-                    true => Part::Inside,
-                    false => Part::Outside,
-                })?;
+                visit(if inside { Part::Inside } else { Part::Outside })?;
                 known = (middles.len() == 1 && !self.touches(&b)).then_some(inside);
             }
         }
@@ -208,9 +208,10 @@ impl Polygon {
                         .iter()
                         .any(|p| self.contains(p) && other.contains(p)),
                 };
-                match overlaps {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                if overlaps {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             });
             visited.is_break()

@@ -18,7 +18,6 @@ pub enum Predicate {
     Intersects,
 }
 
-/// An area.
 #[derive(Clone, Debug)]
 pub(crate) enum Region {
     /// `$geometry`.
@@ -93,7 +92,6 @@ impl GeoQuery {
         self.region.is_spherical()
     }
 
-    /// The predicate.
     pub fn predicate(&self) -> Predicate {
         self.predicate
     }
@@ -112,7 +110,7 @@ impl GeoQuery {
         }
     }
 
-    /// Whether a stored value satisfies the query. What is no geometry does not.
+    /// Whether a stored value satisfies the query. A value other than a geometry does not.
     pub(crate) fn matches(&self, value: &Value<'_>) -> bool {
         if !matches!(value, Value::Document(_) | Value::Array(_)) {
             return false;

@@ -22,7 +22,7 @@ pub(crate) struct Ring {
     reference: Reference,
 }
 
-/// What is known to be inside or outside.
+/// A point that is known to be inside or outside.
 #[derive(Clone, Copy, Debug)]
 enum Reference {
     /// Everything farther from the middle than this angle is outside.
@@ -42,7 +42,7 @@ pub(crate) enum Side {
 
 impl Ring {
     /// The ring through these vertices, the last of which leads to the first. Fails with the reason,
-    /// in the words of S2, if it is no simple ring.
+    /// in the words of S2, if it is not a simple ring.
     pub(crate) fn new(vertices: Vec<Point>, side: Side) -> Result<Ring, String> {
         check(&vertices)?;
         let cap = match side {

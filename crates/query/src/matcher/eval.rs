@@ -98,15 +98,13 @@ where
 }
 
 fn leaf_matches(leaf: &Leaf, doc: &Doc, state: &mut State) -> bool {
-    walk(
-        doc,
-        &leaf.path,
-        leaf.op.leaf_arrays(),
-        &mut |value, _| match state.goes_on(1) && !leaf.op.matches(value, state) {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        },
-    )
+    walk(doc, &leaf.path, leaf.op.leaf_arrays(), &mut |value, _| {
+        if state.goes_on(1) && !leaf.op.matches(value, state) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })
     .is_break()
 }
 

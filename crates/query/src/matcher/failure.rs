@@ -17,7 +17,7 @@ use crate::paths::{LeafArrays, Path, walk};
 use crate::raw;
 use frond_error::Result;
 
-/// How many values an explanation lists; MongoDB's limit.
+/// Most values that an explanation lists; MongoDB's limit.
 const MAX_CONSIDERED: usize = 10;
 
 /// An explanation larger than this leaves out values and what was specified; MongoDB's limit.
@@ -331,7 +331,7 @@ impl Explainer<'_> {
             out.push("reason", pick(inverted, CONSTANT));
             return out;
         }
-        let kind = Kind::of(leaf.name);
+        let kind = Kind::by_name(leaf.name);
         if leaf.name == "$exists" {
             out.push("reason", pick(inverted, kind.reasons));
             return out;
@@ -428,7 +428,7 @@ const CONSTANT: Reasons = [
     "expression always evaluates to true",
 ];
 
-/// What to say of an operator.
+/// Words that explain an operator.
 struct Kind {
     reasons: Reasons,
     expected: &'static [u8],
@@ -438,7 +438,7 @@ struct Kind {
 }
 
 impl Kind {
-    fn of(name: &str) -> Kind {
+    fn by_name(name: &str) -> Kind {
         const BITS: [u8; 5] = [
             tag::BINARY,
             tag::DECIMAL128,

@@ -29,7 +29,7 @@ struct Condition {
 }
 
 impl MatchedElement {
-    pub(super) fn of(filter: &Expr) -> MatchedElement {
+    pub(super) fn from_filter(filter: &Expr) -> MatchedElement {
         let mut found = Vec::new();
         collect(filter, &mut found);
         // Stable: equal conditions stay in the order in which they are written.
@@ -53,7 +53,7 @@ impl MatchedElement {
 }
 
 impl Condition {
-    fn of(leaf: &Leaf) -> Condition {
+    fn from_leaf(leaf: &Leaf) -> Condition {
         Condition {
             path: leaf.path.clone(),
             any_of: vec![leaf.op.clone()],
@@ -102,7 +102,7 @@ fn collect(expr: &Expr, found: &mut Vec<Condition>) {
                 several => found.extend(membership(several)),
             }
         }
-        Expr::Leaf(leaf) => found.push(Condition::of(leaf)),
+        Expr::Leaf(leaf) => found.push(Condition::from_leaf(leaf)),
         Expr::Nor(_)
         | Expr::Not(_)
         | Expr::Computed(_)
@@ -120,10 +120,11 @@ fn alternatives<'e>(branches: &'e [Expr], found: &mut Vec<&'e Expr>) {
             Expr::Or(inner) => {
                 let mut possible = Vec::new();
                 alternatives(inner, &mut possible);
-                match possible.len() > 1 && membership(&possible).is_some() {
-                    // An `$in` is no part of a larger one.
-                    true => found.push(branch),
-                    false => found.append(&mut possible),
+                if possible.len() > 1 && membership(&possible).is_some() {
+                    // An `$in` is not part of a larger one.
+                    found.push(branch)
+                } else {
+                    found.append(&mut possible)
                 }
             }
             Expr::False => {}
@@ -143,7 +144,7 @@ fn membership(branches: &[&Expr]) -> Option<Condition> {
             return None;
         }
         match &mut made {
-            None => made = Some(Condition::of(leaf)),
+            None => made = Some(Condition::from_leaf(leaf)),
             Some(one) if one.path == leaf.path => one.any_of.push(leaf.op.clone()),
             Some(_) => return None,
         }
@@ -212,9 +213,9 @@ impl Rank {
         }
     }
 
-    fn of(expr: &Expr) -> Rank {
+    fn from_expr(expr: &Expr) -> Rank {
         let all = |kind, children: &[Expr]| {
-            let inside = children.iter().map(Rank::of).collect();
+            let inside = children.iter().map(Rank::from_expr).collect();
             Rank::new(kind, "", inside)
         };
         match expr {
@@ -223,17 +224,17 @@ impl Rank {
                 let mut possible = Vec::new();
                 alternatives(children, &mut possible);
                 match (possible.as_slice(), membership(&possible)) {
-                    ([only], _) => Rank::of(only),
+                    ([only], _) => Rank::from_expr(only),
                     (_, Some(set)) => set.rank(),
                     (several, None) => {
-                        let inside = several.iter().map(|one| Rank::of(one)).collect();
+                        let inside = several.iter().map(|one| Rank::from_expr(one)).collect();
                         Rank::new(Kind::Or, "", inside)
                     }
                 }
             }
             Expr::Nor(children) if children.len() == 1 => all(Kind::Not, children),
             Expr::Nor(children) => all(Kind::Nor, children),
-            Expr::Not(child) => Rank::new(Kind::Not, "", vec![Rank::of(child)]),
+            Expr::Not(child) => Rank::new(Kind::Not, "", vec![Rank::from_expr(child)]),
             Expr::Leaf(leaf) => Rank::of_op(leaf.path.as_str(), &leaf.op),
             Expr::Computed(_) | Expr::Schema(_) | Expr::Sample(_) => {
                 Rank::new(Kind::Expression, "", Vec::new())
@@ -271,11 +272,12 @@ impl Rank {
                 Vec::new(),
             ),
             Op::ElemMatch(condition) => match &**condition {
-                ElemMatch::Document(inner) => (Kind::ElemMatchObject, vec![Rank::of(inner)]),
-                ElemMatch::Value(Expr::And(all)) => {
-                    (Kind::ElemMatchValue, all.iter().map(Rank::of).collect())
-                }
-                ElemMatch::Value(only) => (Kind::ElemMatchValue, vec![Rank::of(only)]),
+                ElemMatch::Document(inner) => (Kind::ElemMatchObject, vec![Rank::from_expr(inner)]),
+                ElemMatch::Value(Expr::And(all)) => (
+                    Kind::ElemMatchValue,
+                    all.iter().map(Rank::from_expr).collect(),
+                ),
+                ElemMatch::Value(only) => (Kind::ElemMatchValue, vec![Rank::from_expr(only)]),
             },
             Op::Geo(_) => (Kind::Geo, Vec::new()),
             Op::Near(_) => (Kind::GeoNear, Vec::new()),
@@ -313,10 +315,7 @@ fn membership_kind(ops: &[Op]) -> Kind {
                 .is_eq()
         })
     });
-    match is_repeated {
-        true => Kind::Eq,
-        false => Kind::In,
-    }
+    if is_repeated { Kind::Eq } else { Kind::In }
 }
 
 #[cfg(test)]

@@ -48,7 +48,6 @@ pub enum Expr {
     And(Vec<Expr>),
     /// At least one holds.
     Or(Vec<Expr>),
-    /// None holds.
     Nor(Vec<Expr>),
     /// The condition does not hold: `$not`, `$ne`, `$nin`, `$exists: false`.
     Not(Box<Expr>),
@@ -80,7 +79,6 @@ pub enum Text {
 pub struct Leaf {
     /// The path. In the value form of `$elemMatch` it is empty: the condition is on the element.
     pub path: Path,
-    /// The condition.
     pub op: Op,
 }
 
@@ -343,7 +341,7 @@ impl Filter {
         eval::matches_document(&self.root, doc, &mut state) && state.error.is_none()
     }
 
-    /// Whether `doc` passes, or why that cannot be told: a regular expression that needs too many
+    /// Whether `doc` passes, or why that is unknown: a regular expression that needs too many
     /// steps (code 5073414), or an expression that fails for this document.
     pub fn try_matches(&self, doc: &Doc) -> Result<bool> {
         let mut state = State::default();
@@ -356,7 +354,7 @@ impl Filter {
 
     /// Finds in documents that pass the array element that the positional operator `$` stands for.
     pub fn matched_element(&self) -> MatchedElement {
-        MatchedElement::of(&self.root)
+        MatchedElement::from_filter(&self.root)
     }
 
     /// The value that `path` must equal in every document that passes, if the filter says so at its

@@ -22,7 +22,6 @@ pub(crate) struct Context<'e> {
     pub(crate) in_pipeline: bool,
     /// The environment of `$expr`; without it the operator is refused.
     pub(crate) environment: Option<&'e Environment<'e>>,
-    /// How conditions compare strings.
     pub(crate) collator: &'e Collator,
 }
 
@@ -174,7 +173,7 @@ fn implicit(path: Path, value: Value<'_>, context: Context<'_>) -> Result<Expr> 
 }
 
 /// The document of operators that `value` is, if it is one: its first name starts with `$`, and it
-/// is no reference to a document (`{$ref: …, $id: …}`).
+/// is not a reference to a document (`{$ref: …, $id: …}`).
 pub(crate) fn operators_of<'a>(value: &Value<'a>) -> Option<&'a Doc> {
     let Value::Document(doc) = *value else {
         return None;

@@ -64,7 +64,7 @@ impl KeyPaths {
     /// A document without arrays on these paths has exactly one key. An array gives one key for each
     /// element (fields that share an array take their values from the same element); an empty array
     /// at the end of a path counts as undefined (to a sort also at a position in another array), and an
-    /// element that is no document lacks the rest of the path. Keys may repeat; they come in no particular order.
+    /// element other than a document lacks the rest of the path. Keys may repeat; they come in no particular order.
     ///
     /// Fails on parallel arrays if they are refused (code 2), when a numeric component is both an
     /// index and a field of an element (code 16746), and with any error of `visit`.

@@ -38,7 +38,6 @@ impl Component {
         }
     }
 
-    /// The field name.
     pub fn name(&self) -> &str {
         &self.name
     }

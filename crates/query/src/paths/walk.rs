@@ -6,10 +6,10 @@ use frond_bson::{Doc, Value};
 
 use super::{Component, Path};
 
-/// What to do with an array at the end of a path.
+/// Treatment of an array at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafArrays {
-    /// Visit its elements, then the array itself: what most conditions want.
+    /// Visit its elements, then the array itself: as most conditions need.
     Expand,
     /// Visit only the array itself: `$size`, `$elemMatch`.
     Whole,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::testing::{json, show};
 
-    /// What `walk` visits, as extended JSON with the positional index: `5@0`, `missing`.
+    /// The visited values as extended JSON with the positional index: `5@0`, `missing`.
     fn visits(document: &str, path: &str, leaf: LeafArrays) -> Vec<String> {
         let doc = json(document);
         let mut seen = Vec::new();

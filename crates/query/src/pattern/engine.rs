@@ -58,7 +58,6 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A compiled pattern.
 #[derive(Clone)]
 pub(super) struct Engine(Arc<Program>);
 
@@ -88,7 +87,7 @@ impl Engine {
         Ok(Engine(Arc::new(Program {
             code: Code::compile(&source, options)?,
             guarded: OnceLock::new(),
-            effort: Effort::of(&source, options & PCRE2_MULTILINE != 0),
+            effort: Effort::estimate(&source, options & PCRE2_MULTILINE != 0),
             source,
             options,
         })))
@@ -142,9 +141,10 @@ impl Engine {
         let program = &*self.0;
         let is_quick = text.len() <= SHORT_TEXT
             || program.effort.on(text.len()) <= QUICK_EFFORT[usize::from(!program.code.is_machine)];
-        let code = match is_quick {
-            true => &program.code,
-            false => program.guarded()?,
+        let code = if is_quick {
+            &program.code
+        } else {
+            program.guarded()?
         };
         let mut run = Run::begin(text, from, places)?;
         let mut result = run.with(code, 0)?;
@@ -183,7 +183,7 @@ impl Program {
     }
 }
 
-/// How the time of a search grows with the text, at most.
+/// Upper bound on the time of a search as a function of the length of the text.
 struct Effort {
     factor: f64,
     /// The loops that can be inside each other, as far as the text shows.
@@ -191,7 +191,7 @@ struct Effort {
 }
 
 impl Effort {
-    fn of(source: &str, multi_line: bool) -> Effort {
+    fn estimate(source: &str, multi_line: bool) -> Effort {
         const MANY: i32 = 100;
         let repeats = |after: &[u8]| {
             let next = after.iter().find(|byte| !byte.is_ascii_whitespace());

@@ -16,7 +16,7 @@ pub(super) struct Literal {
 
 impl Literal {
     /// The text that a pattern stands for, if it has no operator besides `^` at its start.
-    pub(super) fn of(source: &str, options: &str) -> Option<Literal> {
+    pub(super) fn extract(source: &str, options: &str) -> Option<Literal> {
         // In multi-line mode ^ also matches after a newline.
         let (text, is_anchored) = match source.strip_prefix('^') {
             Some(_) if options.contains('m') => return None,
@@ -35,9 +35,10 @@ impl Literal {
     #[inline]
     pub(super) fn find(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let needle = self.finder.needle();
-        let start = match self.is_anchored {
-            true => (from == 0 && text.as_bytes().starts_with(needle)).then_some(0),
-            false => (self.finder.find(text.as_bytes().get(from..)?)).map(|at| from + at),
+        let start = if self.is_anchored {
+            (from == 0 && text.as_bytes().starts_with(needle)).then_some(0)
+        } else {
+            (self.finder.find(text.as_bytes().get(from..)?)).map(|at| from + at)
         }?;
         Some(start..start + needle.len())
     }

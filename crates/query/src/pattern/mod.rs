@@ -42,7 +42,6 @@ enum Search {
 /// The text that every string matched by a pattern starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// The text.
     pub text: String,
     /// Whether every string with this prefix matches, so that index bounds alone decide.
     pub exact: bool,
@@ -102,7 +101,7 @@ impl Pattern {
             return Err(invalid("regular expression is too large"));
         }
         bounds::reserve(COMPILED_BYTES + 2 * source.len())?;
-        let search = match Literal::of(source, options) {
+        let search = match Literal::extract(source, options) {
             Some(literal) => Search::Literal(Box::new(literal)),
             None => {
                 let engine = Engine::new(source, options).map_err(|reason| invalid(&reason))?;
@@ -120,7 +119,7 @@ impl Pattern {
     /// Compiles a regular expression or the text of one.
     ///
     /// Fails as [`Pattern::new`], with code 51091 for one that is not UTF-8.
-    pub(crate) fn of(value: &Value<'_>) -> Result<Pattern> {
+    pub(crate) fn from_value(value: &Value<'_>) -> Result<Pattern> {
         match *value {
             Value::Regex { pattern, options } => Pattern::new(pattern, options),
             Value::String(pattern) => Pattern::new(pattern, ""),

@@ -45,7 +45,7 @@ fn patterns_mean_what_pcre_says() {
         ("\\bcat\\b", "", "a cat!", true),
         ("\\bcat\\b", "", "concat", false),
         ("\\Bcat", "", "concat", true),
-        // é is no word character
+        // é is not a word character
         ("caf\\b", "", "café", true),
         ("(*UCP)caf\\b", "", "café", false),
         ("caf\\B", "", "café", false),

@@ -21,7 +21,7 @@ pub(super) enum Element<'a> {
 pub(super) struct Run<'a> {
     pub(super) kind: Kind,
     pub(super) element: Element<'a>,
-    /// What expressions are evaluated over.
+    /// Variables and documents that expressions read.
     pub(super) context: Context<'a>,
 }
 
@@ -76,9 +76,10 @@ impl Run<'_> {
                     out.push_doc(name, |out| self.document(children, inner, out))?;
                 }
                 (Rule::Children(children), Some(Value::Array(items))) => {
-                    let index = match children.leads_to_positional() {
-                        true => self.index()?,
-                        false => None,
+                    let index = if children.leads_to_positional() {
+                        self.index()?
+                    } else {
+                        None
                     };
                     match index {
                         Some(index) => self.element(children, name, items, index, out)?,

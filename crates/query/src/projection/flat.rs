@@ -52,9 +52,10 @@ impl<'a> FlatProjection<'a> {
             flat.is_inclusion = shows_id == Some(true);
         }
         // The names include `_id` if that is not what happens to fields that have no name.
-        let is_named = match flat.is_inclusion {
-            true => shows_id != Some(false),
-            false => shows_id == Some(false),
+        let is_named = if flat.is_inclusion {
+            shows_id != Some(false)
+        } else {
+            shows_id == Some(false)
         };
         if !flat.is_inclusion && flat.count > 0 && shows_id == Some(true) {
             return None;

@@ -25,7 +25,6 @@ use frond_error::Result;
 use node::{Node, Rule};
 use parse::{Dialect, Parser};
 
-/// A parsed projection.
 #[derive(Clone, Debug)]
 pub struct Projection {
     kind: Kind,
@@ -36,12 +35,11 @@ pub struct Projection {
     now_ms: i64,
 }
 
-/// What happens to the fields that a projection does not name.
+/// Treatment of the fields that a projection does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// They are left out.
     Inclusion,
-    /// They are kept.
     Exclusion,
 }
 
@@ -216,7 +214,7 @@ impl Projection {
                             paths.push(path);
                         });
                         if !prefix.is_empty() {
-                            // What it is in may be a document, an array or neither.
+                            // Its parent may be a document, an array or neither.
                             paths.push(path);
                         }
                         !whole

@@ -10,10 +10,8 @@ use frond_error::{Error, Result};
 /// Above this many fields a node looks names up in sorted order.
 const LINEAR_FIELDS_MAX: usize = 8;
 
-/// What happens to one field.
 #[derive(Clone, Debug)]
 pub(super) enum Rule {
-    /// It is copied.
     Include,
     /// It is left out.
     Exclude,

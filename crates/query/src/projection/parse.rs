@@ -42,7 +42,7 @@ pub(super) struct Parser<'e> {
 /// A field of a projection: its name as written, where that starts, and the rules it goes to.
 struct Field<'n, 'a> {
     parent: &'n mut Node,
-    /// How many components lead to the parent.
+    /// Number of components that lead to the parent.
     depth: usize,
     name: &'a str,
 }
@@ -224,7 +224,7 @@ impl<'e> Parser<'e> {
         self.set_kind(Kind::Inclusion, name)
     }
 
-    /// `name: "$field"`, `name: "text"`, `name: […]`: an expression that is no document.
+    /// `name: "$field"`, `name: "text"`, `name: […]`: an expression other than a document.
     fn literal(&mut self, field: Field<'_, '_>, value: Value<'_>) -> Result<()> {
         if self.kind == Some(Kind::Exclusion) {
             let shown = display::element(field.name, &value);

@@ -7,7 +7,7 @@ use frond_error::{Error, Result};
 /// Which elements of an array to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
-    /// How many to skip; below zero: where to start, from the end.
+    /// Number of elements to skip; a negative one is a start position, counted from the end.
     skip: i64,
     /// The most elements to keep.
     limit: usize,

@@ -305,7 +305,7 @@ fn the_positional_operator_shows_the_element_that_the_filter_matched() {
         ("{$nor: [{a: 2}, {a: 3}]}", "{'a.$': 1}", "{a: [1]}", 51246),
         ("{}", "{'a.b.$': 1}", "{a: {b: [1]}}", 51246),
         ("{a: 6}", "{'b.$': 1}", "{a: [4, 5, 6], b: [1, 2]}", 51247),
-        // An inclusion drops what is no document, and the index counts what remains.
+        // An inclusion drops elements other than documents, and the index counts what remains.
         ("{'a.b': 1}", "{'a.b.$': 1}", "{a: [5, {b: 1}]}", 51247),
     ] {
         let error = project(spec, document, filter).unwrap_err();
@@ -574,7 +574,7 @@ fn computed_fields_below_arrays() {
             "{a: [{b: {c: 3, d: 3}}, {b: [{c: 3, d: 3}, [{c: 3, d: 3}]]}, {b: {c: 3, d: 3}}]}",
         ),
         ("{'a.b': '$missing'}", "{a: [1, {b: 2}]}", "{a: [{}, {}]}"),
-        // What has no computed field below it is dropped as before.
+        // A field without a computed field below it is dropped as before.
         (
             "{'a.b': 1, d: '$c'}",
             "{a: [1, {b: 2}], c: 3}",

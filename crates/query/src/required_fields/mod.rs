@@ -30,19 +30,17 @@ pub struct RequiredFields {
     paths: Vec<Box<str>>,
 }
 
-/// How much of the value at a path is required.
+/// The required share of the value at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// Nothing, not even its presence.
     None,
     /// Of a document its presence and the paths of [`RequiredFields::below`]; of other values everything.
     Part,
-    /// Everything.
     Whole,
 }
 
 impl RequiredFields {
-    /// Nothing is required.
     pub fn none() -> RequiredFields {
         RequiredFields::default()
     }
@@ -116,7 +114,7 @@ impl RequiredFields {
         (!self.whole).then(|| self.paths.into_iter().map(String::from).collect())
     }
 
-    /// How much of the value at `path` is required; the empty path is the whole document.
+    /// The required share of the value at `path`; the empty path is the whole document.
     pub fn requirement(&self, path: &str) -> Requirement {
         if self.whole {
             return Requirement::Whole;

@@ -36,7 +36,6 @@ struct Block {
 }
 
 impl SpillBuffer {
-    /// An empty buffer.
     pub fn new(budget: Budget) -> SpillBuffer {
         SpillBuffer {
             held: budget.held(),
@@ -153,7 +152,6 @@ impl SpillBuffer {
         docs.map(|doc| doc.len_bytes()).sum()
     }
 
-    /// Empties the buffer.
     pub fn clear(&mut self) {
         let empty = SpillBuffer::new(self.budget.clone());
         *self = empty;

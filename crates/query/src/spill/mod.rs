@@ -47,7 +47,7 @@ pub struct Budget {
     pub stage: &'static str,
     /// Bytes that the stage may hold in memory.
     pub bytes_max: usize,
-    /// What it shares with other operations; `None` for no bound but its own.
+    /// Memory budget shared with other operations; `None` if only the own limit counts.
     pub memory: Option<Arc<dyn SharedMemory>>,
     /// Where to spill; `None` if that is not allowed.
     pub space: Option<Arc<dyn SpillSpace>>,
@@ -136,7 +136,6 @@ impl Budget {
         }
     }
 
-    /// Counts a spill.
     fn note(&self, bytes: usize) {
         self.spilled.times.fetch_add(1, Ordering::Relaxed);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);

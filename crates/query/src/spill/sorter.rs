@@ -129,7 +129,7 @@ pub struct Sorter<T> {
     runs: Runs,
 }
 
-/// What is in memory: a list, or the first records seen so far, the last of them on top.
+/// Records in memory: a list, or the first records so far as a heap with the last of them on top.
 enum Entries<T> {
     All(Vec<Entry<T>>),
     First(BinaryHeap<Entry<T>>),
@@ -230,7 +230,7 @@ impl<T: Record> Sorter<T> {
         Ok(())
     }
 
-    /// How many runs can be merged at once.
+    /// Number of runs that can be merged at once.
     fn fan_in(&mut self) -> usize {
         let each = BLOCK_BYTES + 2 * self.largest;
         let most = self.budget.bytes_max.max(FAN_IN * BLOCK_BYTES) / each;
@@ -431,7 +431,6 @@ impl RunReader {
     }
 }
 
-/// Records in order.
 pub struct Sorted<T>(Arc<SharedResult<T>>);
 
 /// Sorted records that go to disk while their reader is idle. The lock is free unless that happens.
@@ -439,7 +438,6 @@ struct SharedResult<T>(Mutex<Inner<T>>);
 
 struct Inner<T> {
     records: Records<T>,
-    /// Records to return.
     left: usize,
     held: Held,
     budget: Budget,
@@ -512,7 +510,7 @@ impl Runs {
 }
 
 impl<T: Record> Merge<T> {
-    /// Lets go of the blocks, which are read again when they are needed. Returns about how many bytes it still holds.
+    /// Drops the blocks, which are read again when they are needed. Returns about how many bytes it still holds.
     fn release_blocks(&mut self) -> usize {
         for reader in &mut self.readers {
             reader.block = Vec::new();
@@ -642,7 +640,7 @@ mod tests {
             .collect();
         let mut expected = records.clone();
         expected.sort_by(|a, b| a.0.cmp(&b.0));
-        let pool = Pool::of(3 << 20);
+        let pool = Pool::with_bytes(3 << 20);
         let left = || pool.left.load(Ordering::Relaxed);
         let files = Arc::new(Files::default());
         let budget = |files: &Arc<Files>| Budget {
@@ -695,7 +693,7 @@ mod tests {
         for (bytes_max, pauses) in [(1 << 20, 1), (1 << 20, 5), (20_000, 7)] {
             records.reverse();
             let files = Arc::new(Files::default());
-            let pool = Pool::of(2 << 20);
+            let pool = Pool::with_bytes(2 << 20);
             let budget = Budget {
                 memory: Some(Arc::new(pool.clone())),
                 ..files.budget("$sort", bytes_max)

@@ -3,7 +3,7 @@
 //! [`Language`] knows the stop words and stems of a language, [`tokenizer`](self) cuts text into
 //! words, [`TextSpec`] says which fields of a document are searched and scores their terms,
 //! [`TextQuery`] is the argument of `$text`. All of it follows MongoDB's text indexes of
-//! version 3; [`TextVersion`] tells what is different in older ones.
+//! version 3; [`TextVersion`] lists the differences of older ones.
 
 mod english;
 mod language;

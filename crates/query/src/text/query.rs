@@ -72,7 +72,7 @@ impl TextQuery {
             is_of_ascii: spec.fold().is_of_ascii,
             ..self.fold
         };
-        let parts = Parts::of(&self.search);
+        let parts = Parts::parse(&self.search);
         let tokenizer = Tokenizer::new(language);
         let collect = |text: &str, options: Fold| {
             let mut terms = BTreeSet::new();
@@ -129,7 +129,7 @@ struct Parts {
 impl Parts {
     /// `-` before a word or a phrase negates up to the next space; quotation marks make phrases,
     /// whose words count as words too, unless the phrase is negated.
-    fn of(search: &str) -> Parts {
+    fn parse(search: &str) -> Parts {
         let mut parts = Parts::default();
         let mut negated = false;
         let mut phrase_start = None;

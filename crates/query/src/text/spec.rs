@@ -48,7 +48,6 @@ impl TextVersion {
         }
     }
 
-    /// Its number.
     pub fn number(self) -> i32 {
         match self {
             TextVersion::One => 1,
@@ -87,12 +86,10 @@ impl TextSpec {
         self
     }
 
-    /// The version.
     pub fn version(&self) -> TextVersion {
         self.version
     }
 
-    /// How the texts of documents are folded.
     pub(super) fn fold(&self) -> Fold {
         Fold {
             is_of_ascii: self.version != TextVersion::Three,
@@ -125,7 +122,7 @@ impl TextSpec {
     /// The terms of a document with their scores, in order.
     ///
     /// # Errors
-    /// 17261 and 17262 if a document names a language that is no string or not known.
+    /// 17261 and 17262 if a document names a language that is not a string or not known.
     pub fn scores(&self, doc: &Doc) -> Result<BTreeMap<String, f64>> {
         let mut scores = BTreeMap::new();
         self.for_each_text(doc, &mut |text, language, weight| {
@@ -245,12 +242,12 @@ impl TextSpec {
     }
 }
 
-/// What is counted of a term within one text.
+/// Statistics of a term within one text.
 #[derive(Default)]
 struct Count {
     count: f64,
     frequency: f64,
-    /// What the next occurrence adds: each counts half of the one before.
+    /// Weight of the next occurrence: each counts half of the one before.
     next: f64,
 }
 

@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::Language;
 
-/// What to keep of a word.
+/// Distinctions that folding preserves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fold {
     pub(super) keep_case: bool,
@@ -19,7 +19,7 @@ pub(super) struct Fold {
     pub(super) is_of_ascii: bool,
 }
 
-/// What stands between words: space, dashes, quotation marks, punctuation and symbols.
+/// Characters between words: space, dashes, quotation marks, punctuation and symbols.
 const DELIMITERS: &str = r"\p{White_Space}\p{Dash}\p{Hyphen}\p{Quotation_Mark}\p{Terminal_Punctuation}\p{Pattern_Syntax}\p{Sentence_Terminal}";
 
 fn compile(pattern: &str) -> Option<Regex> {

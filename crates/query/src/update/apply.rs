@@ -69,7 +69,6 @@ struct Way<'w> {
 }
 
 impl Way<'_> {
-    /// The whole document.
     const ROOT: &'static Way<'static> = &Way {
         above: None,
         name: "",
@@ -266,7 +265,7 @@ impl<'a> Rewriter<'a> {
         Ok(changed)
     }
 
-    /// Notes a field that was written, if it has to be checked: `base` tells whether it is of the first level.
+    /// Notes a field that was written, if it has to be checked: `base` is whether it is of the first level.
     fn note_prefixed(&mut self, base: usize, name: &str) {
         if base == 0 && storable::is_prefixed(name) {
             self.prefixed.push(name.to_owned());

@@ -79,7 +79,6 @@ pub struct Applied<'a> {
     pub paths_touched: Touched<'a>,
 }
 
-/// A parsed update.
 #[derive(Debug)]
 pub struct Update {
     kind: Kind,
@@ -349,9 +348,10 @@ fn parse_operators(update: &Doc, array_filters: &[&Doc], collator: &Collator) ->
                     }
                 }
                 let written: Arc<str> = path.into();
-                paths.push(match path::is_canonical(&components) {
-                    true => written.clone(),
-                    false => path::canonical(path::up_to_index(path)).into(),
+                paths.push(if path::is_canonical(&components) {
+                    written.clone()
+                } else {
+                    path::canonical(path::up_to_index(path)).into()
                 });
                 let leaf = Leaf {
                     path: written,
@@ -428,9 +428,10 @@ fn check_size(doc: &Doc, is_upsert: bool) -> Result<()> {
     if doc.len_bytes() <= MAX_DOCUMENT_BYTES {
         return Ok(());
     }
-    let (code, what) = match is_upsert {
-        true => (17420, "Document to upsert"),
-        false => (17419, "Resulting document after update"),
+    let (code, what) = if is_upsert {
+        (17420, "Document to upsert")
+    } else {
+        (17419, "Resulting document after update")
     };
     Err(Error::location(
         code,

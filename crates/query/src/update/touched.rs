@@ -38,7 +38,6 @@ impl Paths {
         Paths { canonical }
     }
 
-    /// The paths, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.canonical.iter().map(|path| &**path)
     }

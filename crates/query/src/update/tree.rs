@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Children up to this number are found by comparing names one by one.
 const LINEAR_CHILDREN: usize = 8;
 
-/// What an update does at one path.
+/// The change at one path.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     /// An operator changes the value here.
@@ -50,7 +50,7 @@ pub(crate) struct Fields {
     children: Vec<(Box<str>, Node)>,
     /// The positions of the children, where there are many.
     by_name: Option<HashMap<Box<str>, usize>>,
-    /// What `$` stands for, at the index that the query matched.
+    /// Replacement for `$` at the index that the query matched.
     pub(crate) positional: Option<Box<Node>>,
 }
 

@@ -1,5 +1,5 @@
-//! What a filter matches, an index on the same path finds: for random documents, every equality
-//! that holds on a path has its value among the keys of that path.
+//! An index finds everything that a filter on its path matches: for random documents, every equality that holds on a
+//! path has its value among the keys of that path.
 #![allow(clippy::unwrap_used)]
 
 use frond_bson::{ArrayBuf, DocBuf, Value, compare, doc};

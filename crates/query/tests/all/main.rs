@@ -2,7 +2,7 @@
 //!
 //! They are one program, because each program of its own is linked with everything below it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod allocations;
 mod hostile;

@@ -12,7 +12,7 @@ use frond_store::{
 
 use super::stored::{USERS, VERSION};
 use super::{Access, User, restrictions_allow};
-use crate::own_documents::replace_one;
+use crate::internal_collections::replace_one;
 use crate::testing::TestServer;
 
 /// A user as it is stored, with a password.
@@ -46,7 +46,12 @@ fn insert(server: &mut TestServer, collection: &str, document: &Doc) {
 }
 
 fn find(server: &TestServer, name: &str, db: &str) -> Option<Arc<User>> {
-    server.server.access.find(&UserName::new(name, db)).unwrap()
+    server
+        .server
+        .clients
+        .access
+        .find(&UserName::new(name, db))
+        .unwrap()
 }
 
 fn may(user: &User, collection: &str, action: Action) -> bool {
@@ -72,7 +77,7 @@ async fn users_are_read_with_what_their_roles_grant() {
     let found = find(&server, "u", "a").unwrap();
     assert_eq!(found.name, UserName::new("u", "a"));
     assert_eq!(found.id, Some([7; 16]));
-    let candidate = |name| server.server.access.find_for_login(name).unwrap();
+    let candidate = |name| server.server.clients.access.find_for_login(name).unwrap();
     let candidate = candidate(&found.name).unwrap();
     assert_eq!(candidate.id, found.id);
     assert!(candidate.credentials.of(Mechanism::Sha256).is_some());
@@ -95,7 +100,7 @@ async fn users_are_read_with_what_their_roles_grant() {
     }
     // The same object, until something changes.
     assert!(Arc::ptr_eq(&found, &find(&server, "u", "a").unwrap()));
-    server.server.access.invalidate();
+    server.server.clients.access.invalidate();
     assert!(!Arc::ptr_eq(&found, &find(&server, "u", "a").unwrap()));
     let external = doc! {
         "_id": "$external.CN=x", "user": "CN=x", "db": "$external", "credentials": {"external": true}, "roles": [],
@@ -103,7 +108,13 @@ async fn users_are_read_with_what_their_roles_grant() {
     insert(&mut server, "system.users", &external);
     let external = find(&server, "CN=x", "$external").unwrap();
     assert!(external.id.is_none());
-    let candidate = server.server.access.external("CN=x").unwrap().unwrap();
+    let candidate = server
+        .server
+        .clients
+        .access
+        .external("CN=x")
+        .unwrap()
+        .unwrap();
     assert!(candidate.credentials.is_external && candidate.id.is_none());
     assert!(find(&server, "CN=x", "a").is_none());
 }
@@ -180,7 +191,7 @@ async fn direct_writes_take_effect_at_once() {
         (doc! {"drop": "system.users"}, false, false),
     ];
     for (command, reads, writes) in commands {
-        let generation = server.server.access.generation();
+        let generation = server.server.clients.access.generation();
         access(&server, Action::Find);
         let reply = server.run("admin", command.clone());
         assert!(reply.get("writeErrors").is_none(), "{command:?} {reply:?}");
@@ -188,15 +199,15 @@ async fn direct_writes_take_effect_at_once() {
         assert_eq!(access(&server, Action::Insert), writes, "{command:?}");
         let is_change = !command.contains_key("pipeline");
         assert_eq!(
-            server.server.access.generation() > generation,
+            server.server.clients.access.generation() > generation,
             is_change,
             "{command:?}"
         );
     }
     // Other collections of `admin` change nothing.
-    let generation = server.server.access.generation();
+    let generation = server.server.clients.access.generation();
     insert(&mut server, "other", &doc! {"_id": 1});
-    assert_eq!(server.server.access.generation(), generation);
+    assert_eq!(server.server.clients.access.generation(), generation);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -244,7 +255,12 @@ async fn whoever_cannot_be_read_is_nobody() {
     ] {
         insert(&mut server, "system.users", &wrong);
         assert!(
-            server.server.access.find(&UserName::new("u", "a")).is_err(),
+            server
+                .server
+                .clients
+                .access
+                .find(&UserName::new("u", "a"))
+                .is_err(),
             "{wrong:?}"
         );
         server.run(
@@ -260,24 +276,34 @@ async fn whoever_cannot_be_read_is_nobody() {
     );
     let role = doc! {"_id": "a.r", "role": "r", "db": "a", "roles": 1, "privileges": []};
     insert(&mut server, "system.roles", &role);
-    assert!(server.server.access.find(&UserName::new("u", "a")).is_err());
+    assert!(
+        server
+            .server
+            .clients
+            .access
+            .find(&UserName::new("u", "a"))
+            .is_err()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_user_or_role_ends_the_exception_for_good() {
     for collection in ["system.users", "system.roles"] {
         let mut server = TestServer::new();
-        assert!(!server.server.access.has_users());
+        assert!(!server.server.clients.access.has_users());
         insert(&mut server, "other", &doc! {"_id": 1});
-        assert!(!server.server.access.has_users());
+        assert!(!server.server.clients.access.has_users());
         insert(
             &mut server,
             collection,
             &doc! {"_id": "a.u", "user": "u", "role": "u", "db": "a"},
         );
-        assert!(server.server.access.has_users());
+        assert!(server.server.clients.access.has_users());
         server.run("admin", doc! {"drop": collection});
-        assert!(server.server.access.has_users(), "until the next start");
+        assert!(
+            server.server.clients.access.has_users(),
+            "until the next start"
+        );
     }
 }
 

@@ -20,11 +20,14 @@ pub fn supported_mechanisms(cx: &Context<'_>, given: &str, reply: &mut DocBuf) -
         ));
     };
     let server = cx.server;
-    server.logins.counters.asked_for_mechanisms();
+    server.clients.logins.counters.asked_for_mechanisms();
     let names: Vec<&str> = if db == "$external" {
         vec![LoginMechanism::X509.name()]
     } else {
-        let found = server.access.find_for_login(&UserName::new(name, db));
+        let found = server
+            .clients
+            .access
+            .find_for_login(&UserName::new(name, db));
         // The client has not logged in: only the log may tell that there is such a user.
         let user = found.unwrap_or_else(|error| {
             server.log.warning(
@@ -43,7 +46,11 @@ pub fn supported_mechanisms(cx: &Context<'_>, given: &str, reply: &mut DocBuf) -
         // The strongest first.
         let scram = Mechanism::ALL.into_iter().rev();
         let scram = scram.filter(|mechanism| {
-            has(*mechanism) && server.logins.allows(LoginMechanism::Scram(*mechanism))
+            has(*mechanism)
+                && server
+                    .clients
+                    .logins
+                    .allows(LoginMechanism::Scram(*mechanism))
         });
         scram.map(Mechanism::name).collect()
     };

@@ -48,10 +48,10 @@ pub fn current_user(
     let Some(known) = &state.identity else {
         return Ok(None);
     };
-    if known.generation == server.access.generation() {
+    if known.generation == server.clients.access.generation() {
         return Ok(Some(known.clone()));
     }
-    let found = server.access.find(&known.name)?;
+    let found = server.clients.access.find(&known.name)?;
     let why = match &found {
         Some(user) if user.id != known.id => "the user was dropped and created again",
         Some(user) if !restrictions_allow(user, &ends(connection)) => {
@@ -108,7 +108,11 @@ fn begin(
     speculative: bool,
 ) -> Attempt {
     let began = Instant::now();
-    cx.server.logins.counters.begun(mechanism, speculative);
+    cx.server
+        .clients
+        .logins
+        .counters
+        .begun(mechanism, speculative);
     cx.state.login.begin(began);
     Attempt {
         mechanism,
@@ -132,7 +136,7 @@ fn fail(cx: &mut Context<'_>, attempt: &Attempt, why: &str) -> Error {
         "Failed to authenticate",
         &attributes,
     );
-    server.logins.counters.failed();
+    server.clients.logins.counters.failed();
     let delay = server.settings.logins.failed_delay;
     match attempt.speculative && cx.name == "hello" {
         true => cx.state.login.speculation_failed(delay),
@@ -150,7 +154,7 @@ fn authentication_failed() -> Error {
 /// its credential is from.
 fn succeed(cx: &mut Context<'_>, attempt: &Attempt, id: Option<[u8; 16]>) -> Result<()> {
     let server = cx.server;
-    let user = match server.access.find(&attempt.user) {
+    let user = match server.clients.access.find(&attempt.user) {
         Ok(Some(user)) if user.id == id => user,
         Ok(_) => return Err(fail(cx, attempt, "the user was dropped meanwhile")),
         Err(error) => return Err(fail(cx, attempt, error.message())),
@@ -169,7 +173,7 @@ fn succeed(cx: &mut Context<'_>, attempt: &Attempt, id: Option<[u8; 16]>) -> Res
     set_identity(cx.connection, cx.state, Some(user.clone()));
     cx.state.login.succeeded();
     let took = attempt.began.elapsed();
-    let counters = &server.logins.counters;
+    let counters = &server.clients.logins.counters;
     counters.succeeded(attempt.mechanism, attempt.speculative, took);
     if !server.settings.quiet {
         let mut attributes = attributes(cx.connection, attempt);
@@ -243,13 +247,13 @@ fn enabled_mechanism(server: &Server, args: &Arguments<'_>) -> Result<LoginMecha
     let name = args.str("mechanism")?;
     let name = name.ok_or_else(|| args.missing("mechanism"))?;
     LoginMechanism::named(name)
-        .filter(|mechanism| server.logins.allows(*mechanism))
+        .filter(|mechanism| server.clients.logins.allows(*mechanism))
         .ok_or_else(|| unavailable(server, name))
 }
 
 /// The error for a mechanism that is not enabled.
 fn unavailable(server: &Server, name: &str) -> Error {
-    let enabled = server.logins.mechanisms().iter();
+    let enabled = server.clients.logins.mechanisms().iter();
     let enabled: Vec<&str> = enabled.map(|mechanism| mechanism.name()).collect();
     Error::new(
         ErrorCode::MechanismUnavailable,

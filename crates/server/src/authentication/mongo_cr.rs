@@ -38,12 +38,12 @@ pub fn log_in_by_cr(cx: &mut Context<'_>, db: &str, args: &Arguments<'_>) -> Res
         let why = "the nonce is not that of the last getnonce";
         return Err(fail(cx, &attempt, why));
     }
-    let user = match cx.server.access.find_for_login(&attempt.user) {
+    let user = match cx.server.clients.access.find_for_login(&attempt.user) {
         Ok(user) => user,
         Err(error) => return Err(fail(cx, &attempt, error.message())),
     };
     // Made in each case, so that the time does not tell whether the user exists.
-    let fake = cx.server.logins.fake_digest(&attempt.user);
+    let fake = cx.server.clients.logins.fake_digest(&attempt.user);
     let real = user.as_ref().and_then(|user| user.credentials.cr.as_ref());
     let is_known = mongo_cr::verify(nonce, name, real.unwrap_or(&fake), key);
     match user {
@@ -65,7 +65,7 @@ pub fn log_in_by_cr(cx: &mut Context<'_>, db: &str, args: &Arguments<'_>) -> Res
 }
 
 fn check_enabled(cx: &Context<'_>) -> Result<()> {
-    match cx.server.logins.allows(LoginMechanism::MongoCr) {
+    match cx.server.clients.logins.allows(LoginMechanism::MongoCr) {
         true => Ok(()),
         false => Err(unavailable(cx.server, LoginMechanism::MongoCr.name())),
     }

@@ -111,9 +111,13 @@ pub fn sasl_start(
     let attempt = begin(cx, enabled, UserName::new(name, db), speculative);
     let first = first.map_err(|error| fail(cx, &attempt, &error.to_string()))?;
     // One who cannot be read looks like one who does not exist.
-    let found = cx.server.access.find_for_login(&attempt.user);
+    let found = cx.server.clients.access.find_for_login(&attempt.user);
     // Made in each case, so that the time does not tell whether the user exists.
-    let fake = cx.server.logins.fake_credential(mechanism, &attempt.user);
+    let fake = cx
+        .server
+        .clients
+        .logins
+        .fake_credential(mechanism, &attempt.user);
     let known = found.as_ref().ok().and_then(Option::as_ref);
     let real = known.and_then(|user| user.credentials.of(mechanism).cloned());
     if speculative && known.is_some() && real.is_none() {

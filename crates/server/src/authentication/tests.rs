@@ -8,7 +8,7 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 
 use super::*;
 use crate::connection::Peer;
-use crate::own_documents::replace_one;
+use crate::internal_collections::replace_one;
 use crate::settings::Settings;
 use crate::testing::TestServer;
 
@@ -295,7 +295,7 @@ async fn a_changed_user_is_noticed_at_the_next_command() {
     log_in(&mut server, Mechanism::Sha1, &ann, PASSWORD);
     let before = server.state.identity.clone().unwrap();
     let users = ("admin", "system.users");
-    let stored = crate::own_documents::find_one(&server.server.store, users, doc! {})
+    let stored = crate::internal_collections::find_one(&server.server.store, users, doc! {})
         .unwrap()
         .unwrap();
     let mut changed = DocBuf::new();
@@ -323,9 +323,10 @@ async fn a_changed_user_is_noticed_at_the_next_command() {
     assert_eq!(is_in(&mut server), Some(ann.clone()));
 
     // A restriction that the connection does not meet: it has no IP address.
-    let mut restricted = crate::own_documents::find_one(&server.server.store, users, doc! {})
-        .unwrap()
-        .unwrap();
+    let mut restricted =
+        crate::internal_collections::find_one(&server.server.store, users, doc! {})
+            .unwrap()
+            .unwrap();
     let only = frond_bson::ArrayBuf::from_iter([&doc! {"clientSource": ["10.0.0.0/8"]}]);
     restricted.push("authenticationRestrictions", Value::Array(&only));
     replace_one(&server.server.store, users, "admin.ann", &restricted).unwrap();
@@ -364,7 +365,11 @@ async fn restrictions_are_about_both_ends() {
     ] {
         let peer = Peer::Tcp(client.parse().unwrap());
         let of = &server.server;
-        server.connection = of.connections.open(peer, 10, Arc::default()).unwrap();
+        server.connection = of
+            .clients
+            .connections
+            .open(peer, 10, Arc::default())
+            .unwrap();
         server
             .connection
             .local_ip

@@ -25,7 +25,7 @@ pub fn log_in_by_certificate(
             "X.509 authentication must always use the $external database.",
         ));
     }
-    if !cx.server.logins.allows(LoginMechanism::X509) {
+    if !cx.server.clients.logins.allows(LoginMechanism::X509) {
         return Err(unavailable(cx.server, LoginMechanism::X509.name()));
     }
     let given = args.str("user")?;
@@ -41,7 +41,7 @@ pub fn log_in_by_certificate(
         let why = "There is no x.509 client certificate matching the user.";
         return Err(fail(cx, &attempt, why));
     }
-    let user = match cx.server.access.external(&subject) {
+    let user = match cx.server.clients.access.external(&subject) {
         Ok(Some(user)) if user.credentials.is_external => user,
         Ok(_) => {
             let why = format!("there is no user {}", attempt.user);

@@ -22,7 +22,7 @@ pub struct Caller {
 impl Caller {
     /// The user of a connection, or whoever is not logged in.
     pub fn new(server: &Server, connection: &Connection, user: Option<Arc<User>>) -> Caller {
-        let is_checked = server.access.is_enforced();
+        let is_checked = server.clients.access.is_enforced();
         Caller {
             is_checked,
             is_exception: is_checked && user.is_none() && may_create_first_user(server, connection),
@@ -130,7 +130,7 @@ impl Caller {
 fn may_create_first_user(server: &Server, connection: &Connection) -> bool {
     server.settings.logins.localhost_bypass
         && connection.peer.is_local()
-        && !server.access.has_users()
+        && !server.clients.access.has_users()
 }
 
 /// The privileges of the localhost exception.

@@ -10,7 +10,7 @@ const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Logs each day what expires soon, until the server stops. The start has logged it once.
 pub async fn watch_certificates(server: Arc<Server>) {
-    let Some(tls) = &server.tls else {
+    let Some(tls) = &server.clients.tls else {
         return;
     };
     let mut stop = server.stop_signal();

@@ -21,14 +21,14 @@ pub async fn write_checkpoints(server: Arc<Server>) {
             _ = stop.wait_for(|stop| *stop) => return,
             () = tokio::time::sleep(TICK) => {}
         }
-        let seconds = server.checkpoint_secs.load(Relaxed);
+        let seconds = server.upkeep.checkpoint_secs.load(Relaxed);
         if seconds == 0 || last.elapsed() < Duration::from_secs(seconds) {
             continue;
         }
         last = Instant::now();
         let now = server.store.engine_stats().commits;
         // While fsync holds its lock, the data files stay as they are.
-        if now == commits || server.fsync_lock.count() > 0 {
+        if now == commits || server.upkeep.fsync_lock.count() > 0 {
             continue;
         }
         commits = now;

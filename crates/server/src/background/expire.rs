@@ -22,18 +22,19 @@ pub async fn expire(server: Arc<Server>) {
             () = tokio::time::sleep(period) => {}
         }
         let now = Instant::now();
-        let closed =
-            tokio::task::block_in_place(|| server.cursors.expire(now, server.cursor_timeout()));
+        let closed = tokio::task::block_in_place(|| {
+            server.clients.cursors.expire(now, server.cursor_timeout())
+        });
         server.metrics.cursors_timed_out.add(closed);
         let expired = tokio::task::block_in_place(|| {
             // A later search finds the records that cannot be read or removed now.
-            let _ = server.sessions.search_expired(&server.store);
-            server.sessions.expire(now, &server.store)
+            let _ = server.clients.sessions.search_expired(&server.store);
+            server.clients.sessions.expire(now, &server.store)
         });
         for open in expired {
             abort_soon(&server, &open, Doom::Killed);
         }
-        if let Some(set) = &server.replication {
+        if let Some(set) = &server.set.replication {
             set.moments.expire(now, false);
         }
         // If it fails, the next tick tries again and reports it.

@@ -9,8 +9,8 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_client::Error;
 use frond_store::Follower;
 
+use crate::internal_collections::find_one;
 use crate::log::Component;
-use crate::own_documents::find_one;
 use crate::replication::Replication;
 use crate::standby::{Phase, Problem, Source, Standby, entries};
 use crate::state::Server;
@@ -41,7 +41,7 @@ enum Read {
 /// # Errors
 /// The system refuses to start a thread.
 pub fn follow(server: &Arc<Server>) -> std::io::Result<()> {
-    let Some(standby) = &server.standby else {
+    let Some(standby) = &server.set.standby else {
         return Ok(());
     };
     let follower = match server.store.follower() {
@@ -141,7 +141,7 @@ fn read_from(
     standby: &Standby,
     hand_on: &SyncSender<Read>,
 ) -> Result<(), Problem> {
-    let Some(set) = &server.replication else {
+    let Some(set) = &server.set.replication else {
         return Ok(());
     };
     let mut source = Source::connect(&standby.uri, standby.stop.clone())?;

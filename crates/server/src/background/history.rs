@@ -28,7 +28,7 @@ pub async fn record_history(server: Arc<Server>) {
         // It appends to a file, and reads files of the system.
         let added = tokio::task::spawn_blocking(move || {
             let sample = sample(now_ms(), &recorder.sources());
-            recorder.history.add(sample)
+            recorder.records.history.add(sample)
         });
         // A panic is logged already.
         if let Ok(Err(error)) = added.await

@@ -38,6 +38,7 @@ pub fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<Job> {
 /// Builds them.
 fn resume(server: &Server, limits: &OpContext) {
     let writing = server
+        .upkeep
         .fsync_lock
         .write(|| match Job::is_interrupted(limits) {
             true => Err(Error::new(ErrorCode::Interrupted, "the server stops")),

@@ -83,18 +83,18 @@ impl Need {
 
 /// One pass over the idle cursors, the longest idle first.
 fn release(server: &Server) {
-    if let Some(set) = &server.replication {
+    if let Some(set) = &server.set.replication {
         set.moments.expire(Instant::now(), true);
     }
     let (mut moved, mut closed) = (0u64, 0u64);
     // What cannot go to disk: groups, say.
     let mut left = Vec::new();
-    for id in server.cursors.longest_idle() {
+    for id in server.clients.cursors.longest_idle() {
         let need = Need::of(&server.store);
         if need == Need::Nothing || server.is_stopping() {
             break;
         }
-        let released = server.cursors.release_idle(id, |cursor| {
+        let released = server.clients.cursors.release_idle(id, |cursor| {
             let before = cursor.kept_bytes();
             if before.memtables == 0 && (before.rows == 0 || need == Need::Memtables) {
                 return Released::Nothing;
@@ -124,7 +124,7 @@ fn release(server: &Server) {
         if !is_much || Need::of(&server.store) != Need::Everything {
             break;
         }
-        if server.cursors.release_idle(id, |_| Released::Close) == Released::Close {
+        if server.clients.cursors.release_idle(id, |_| Released::Close) == Released::Close {
             closed += 1;
             held -= rows;
         }
@@ -144,7 +144,7 @@ fn release(server: &Server) {
 
 /// One pass over the idle transactions, the oldest first.
 fn release_transactions(server: &Server) {
-    let open = server.sessions.open_transactions();
+    let open = server.clients.sessions.open_transactions();
     let idle = || open.iter().filter(|open| !open.activity().is_active());
     for open in idle() {
         if Need::of(&server.store) == Need::Nothing || server.is_stopping() {
@@ -309,7 +309,7 @@ mod tests {
         }
         server.server.store.checkpoint().unwrap();
         let retained = |server: &TestServer| -> u64 {
-            let open = server.server.sessions.open_transactions();
+            let open = server.server.clients.sessions.open_transactions();
             open.iter()
                 .map(|open| open.transaction.retained_bytes())
                 .sum()
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(Need::of(&server.server.store), Need::Memtables);
         release_transactions(&server.server);
         assert_eq!(Need::of(&server.server.store), Need::Nothing);
-        assert_eq!(server.server.sessions.open_transactions().len(), 12);
+        assert_eq!(server.server.clients.sessions.open_transactions().len(), 12);
         for (round, id) in ids.iter().enumerate() {
             let reply = server.run("db", statement(id, count.clone(), false));
             let expected = doc! {"n": 1000 + 500 * round as i32};
@@ -332,7 +332,7 @@ mod tests {
         let store = server.server.store.clone();
         let shared = server.server.clone();
         let aborted = || {
-            let counts = &shared.sessions.counts;
+            let counts = &shared.clients.sessions.counts;
             counts
                 .aborted_for_memory
                 .load(std::sync::atomic::Ordering::Relaxed)

@@ -22,7 +22,7 @@ pub async fn trim_oplog(server: Arc<Server>) {
             () = tokio::time::sleep(PERIOD) => {}
         }
         // While fsync holds its lock, nothing is removed.
-        let writing = server.fsync_lock.try_write();
+        let writing = server.upkeep.fsync_lock.try_write();
         if writing.is_some() && server.store.oplog().is_on() {
             tokio::task::block_in_place(|| {
                 // Of several servers over one keyspace one removes for all.
@@ -54,7 +54,8 @@ impl Upkeep {
     fn step(&mut self, server: &Server, now: Instant) {
         let mut done = trim(server);
         if done.is_ok()
-            && now.saturating_duration_since(self.pre_images_at) >= server.oplog.pre_image_period()
+            && now.saturating_duration_since(self.pre_images_at)
+                >= server.upkeep.oplog.pre_image_period()
         {
             self.pre_images_at = now;
             done = expire_pre_images(server);
@@ -81,7 +82,7 @@ fn trim(server: &Server) -> frond_store::Result<()> {
         if server.store.oplog().trim(now_ms())?.entries == 0 {
             break;
         }
-        server.oplog.truncations.record(began.elapsed());
+        server.upkeep.oplog.truncations.record(began.elapsed());
     }
     Ok(())
 }
@@ -89,18 +90,18 @@ fn trim(server: &Server) -> frond_store::Result<()> {
 /// Removes the pre-images whose entries are gone, and those that have expired.
 fn expire_pre_images(server: &Server) -> frond_store::Result<()> {
     let began = Instant::now();
-    let expiry = server.cluster_parameters.pre_image_expiry();
+    let expiry = server.set.cluster_parameters.pre_image_expiry();
     let seconds = expiry.map(|expiry| i64::try_from(expiry.as_secs()).unwrap_or(i64::MAX));
     for limit in [None].into_iter().chain(seconds.map(Some)) {
         while !server.is_stopping() {
             let (removed, more) = server.store.oplog().expire_pre_images(limit, now_ms())?;
-            server.oplog.pre_images_removed.add(removed);
+            server.upkeep.oplog.pre_images_removed.add(removed);
             if !more {
                 break;
             }
         }
     }
-    server.oplog.pre_image_passes.record(began.elapsed());
+    server.upkeep.oplog.pre_image_passes.record(began.elapsed());
     Ok(())
 }
 

@@ -9,14 +9,14 @@ pub async fn write_profiles(server: Arc<Server>) {
     let mut stop = server.stop_signal();
     loop {
         let is_last = tokio::select! {
-            () = server.profiler.wait() => false,
+            () = server.records.profiler.wait() => false,
             _ = stop.wait_for(|stop| *stop) => true,
         };
         tokio::task::block_in_place(|| {
             // While fsync holds its lock, records wait.
-            let writing = server.fsync_lock.try_write();
+            let writing = server.upkeep.fsync_lock.try_write();
             if is_last || writing.is_some() {
-                server.profiler.flush(&server.store);
+                server.records.profiler.flush(&server.store);
             }
         });
         if is_last {

@@ -26,7 +26,7 @@ pub async fn tell_life(server: Arc<Server>, version: &'static str) {
                 sharding::describe_cluster(&server.store, &server.settings.tikv.pd)?;
                 described = true;
             }
-            let up = server.started.elapsed().as_secs();
+            let up = server.instance.started.elapsed().as_secs();
             sharding::tell_life(&server.store, &server.host_and_port(), version, up)
         });
         if let Err(error) = told {

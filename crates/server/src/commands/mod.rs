@@ -1,6 +1,17 @@
 //! The commands, in families. Each command, or a few that belong together, is a file: its specification, its implementation
 //! and its tests. To add one, write its file and add it to the module of its family. [`table`] is composed of the families.
 //!
+//! | family | commands |
+//! | --- | --- |
+//! | `crud` | documents: queries, writes, cursors, `explain` |
+//! | `catalog` | databases, collections, indexes |
+//! | `users` | logins, users, roles |
+//! | `replication` | replica sets, the oplog, clusters |
+//! | `sessions` | logical sessions, transactions |
+//! | `diagnostics` | the state of the server and its data, read only; the handshake |
+//! | `administration` | settings and operation of the server |
+//! | `legacy` | commands of old versions, which old drivers still send |
+//!
 //! Families use each other only downwards: replication, catalog, legacy, administration, crud, then the others, then `support`.
 
 pub mod absent;

@@ -1,13 +1,38 @@
 //! The specification of a command: the constant facts on which the dispatcher acts. A command itself is behaviour only.
+//!
+//! ```ignore
+//! pub struct Ping;
+//!
+//! const SPEC: Spec = Spec {
+//!     names: &["ping"],
+//!     doc: "Replies, to show that the server is running.",
+//!     stable_api: true,
+//!     ..Spec::CHEAP
+//! };
+//!
+//! impl Command for Ping {
+//!     fn spec(&self) -> &'static Spec {
+//!         &SPEC
+//!     }
+//!
+//!     fn needs<'a>(&self, _: &Requested<'a>) -> Result<Needs<'a>> {
+//!         Ok(Needs::Anyone)
+//!     }
+//!
+//!     fn run(&self, _: &mut Context<'_>) -> Result<DocBuf> {
+//!         Ok(DocBuf::new())
+//!     }
+//! }
+//! ```
 
 use frond_bson::DocBuf;
 use frond_error::{Error, Result};
 
 use crate::authorization::{Needs, Requested};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::metrics::{Class, Op};
 use crate::outcome::{Outcome, Wait};
+use frond_runtime::{AdmissionClass, Work};
 
 /// The behaviour of a command.
 pub trait Command: Send + Sync {
@@ -58,7 +83,7 @@ pub struct Spec {
     /// The class of time for which it may keep its thread.
     pub work: Work,
     /// The kind of ticket it needs, if any.
-    pub lane: Option<Lane>,
+    pub admission: Option<AdmissionClass>,
     /// Whether it accepts a write concern.
     pub writes: bool,
     /// Whether it may be sent again with the same `txnNumber`.
@@ -107,7 +132,7 @@ impl Spec {
         op: Op::Command,
         kind: "command",
         work: Work::Instant,
-        lane: None,
+        admission: None,
         writes: false,
         retryable: false,
         profiles_statements: false,
@@ -128,7 +153,7 @@ impl Spec {
         class: Class::Read,
         op: Op::Query,
         work: Work::Short,
-        lane: Some(Lane::Read),
+        admission: Some(AdmissionClass::Read),
         on_collection: true,
         stable_api: true,
         ..Spec::CHEAP
@@ -138,7 +163,7 @@ impl Spec {
     pub const WRITE: Spec = Spec {
         class: Class::Write,
         op: Op::Command,
-        lane: Some(Lane::Write),
+        admission: Some(AdmissionClass::Write),
         writes: true,
         ..Spec::READ
     };
@@ -146,14 +171,14 @@ impl Spec {
     /// A command that reads the catalog.
     pub const CATALOG: Spec = Spec {
         work: Work::Long,
-        lane: Some(Lane::Read),
+        admission: Some(AdmissionClass::Read),
         stable_api: true,
         ..Spec::CHEAP
     };
 
     /// A command that changes the catalog.
     pub const CATALOG_WRITE: Spec = Spec {
-        lane: Some(Lane::Maintenance),
+        admission: Some(AdmissionClass::Maintenance),
         writes: true,
         on_collection: true,
         ..Spec::CATALOG

@@ -14,7 +14,7 @@ const START_BYTES: usize = 16 << 10;
 const REPLY_FIELDS_BYTES: usize = 256;
 
 /// The memory that a batch takes.
-pub trait BatchRoom {
+pub trait BatchQuota {
     /// Waits for the room of one large document of so many bytes.
     fn wait(&mut self, bytes: usize) -> Result<()>;
     /// Whether there is room for a batch of so many bytes. It waits only if a part of the batch is of no use.
@@ -25,7 +25,7 @@ pub trait BatchRoom {
 
 /// A batch that is filled.
 pub struct Batch<'b> {
-    pub reply: &'b mut dyn BatchRoom,
+    pub reply: &'b mut dyn BatchQuota,
     /// Whether it has the room of a full one.
     pub is_whole: bool,
     pub documents: ArrayBuf,

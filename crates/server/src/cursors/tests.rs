@@ -6,10 +6,10 @@ use frond_bson::doc;
 
 use super::*;
 
-/// Room without a limit.
+/// MemoryQuota without a limit.
 struct Plenty;
 
-impl BatchRoom for Plenty {
+impl BatchQuota for Plenty {
     fn wait(&mut self, _: usize) -> Result<()> {
         Ok(())
     }

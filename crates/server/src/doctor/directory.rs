@@ -200,32 +200,15 @@ fn of_format(version: Option<FormatVersion>, has_file: bool) -> Finding {
             ),
         };
     };
-    let newest = *supported.end();
-    if stored == newest {
+    if stored == supported {
         Finding::good(AREA, format!("format version {stored}"))
-    } else if supported.contains(&stored) {
-        Finding::note(
-            AREA,
-            format!("format version {stored}; this version of frond writes {newest}"),
-            "the first checkpoint of this version writes the new format: keep a copy of the directory for as long as you \
-             may want to go back (docs/install.md)",
-        )
-    } else if stored > newest {
-        Finding::problem(
-            AREA,
-            format!(
-                "format version {stored} is newer than {newest}, the newest that this version of frond reads"
-            ),
-            "use the version of frond that wrote it, or a newer one",
-        )
     } else {
         Finding::problem(
             AREA,
             format!(
-                "format version {stored} is older than {}, the oldest that this version of frond reads",
-                supported.start()
+                "format version {stored} is not {supported}, which this version of frond reads"
             ),
-            "open it with an older version of frond first",
+            "use the version of frond that wrote it",
         )
     }
 }
@@ -327,15 +310,14 @@ mod tests {
         let level = |stored| {
             let version = FormatVersion {
                 stored,
-                supported: 2..=6,
+                supported: 1,
             };
             of_format(Some(version), true).level
         };
         assert_eq!(level(None), Level::Good);
-        assert_eq!(level(Some(6)), Level::Good);
-        assert_eq!(level(Some(2)), Level::Note);
-        assert_eq!(level(Some(7)), Level::Problem);
-        assert_eq!(level(Some(1)), Level::Problem);
+        assert_eq!(level(Some(1)), Level::Good);
+        assert_eq!(level(Some(0)), Level::Problem);
+        assert_eq!(level(Some(2)), Level::Problem);
     }
 
     #[test]

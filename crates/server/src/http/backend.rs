@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::{Doc, DocBuf, doc};
-use frond_console::http::Ends;
 use frond_console::{Backend, Broken, Link};
+use frond_http::Ends;
 use frond_wire::{Flags, HEADER_BYTES, Header, MAX_MESSAGE_BYTES, Reply, msg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 use crate::access::User;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::net::serve::{OpenConnection, converse_from};
-use crate::pool::Socket;
 use crate::state::Server;
+use frond_runtime::Socket;
 
 /// The name by which `currentOp` shows the console.
 const APPLICATION: &str = "Frond console";
@@ -42,7 +42,7 @@ impl InProcess {
     pub fn new(server: Arc<Server>) -> InProcess {
         let settings = &server.settings;
         let mut host_names = settings.http_hosts.clone();
-        host_names.push(server.host.to_ascii_lowercase());
+        host_names.push(server.instance.host.to_ascii_lowercase());
         host_names.extend(
             settings
                 .bind_ip
@@ -58,7 +58,7 @@ impl Backend for InProcess {
     type Link = InProcessLink;
 
     fn needs_login(&self) -> bool {
-        self.server.access.is_enforced()
+        self.server.clients.access.is_enforced()
     }
 
     fn host_names(&self) -> &[String] {
@@ -91,7 +91,7 @@ impl InProcess {
         let user = user.cloned();
         let (server, ends) = (self.server.clone(), *ends);
         let (sender, admitted) = tokio::sync::oneshot::channel();
-        let pool = &self.server.executor.pool;
+        let pool = &self.server.execution.executor.pool;
         let spawned = pool.spawn(far, move |socket| async move {
             serve(server, socket, peer, ends, user, sender).await;
         });

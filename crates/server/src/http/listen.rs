@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frond_bson::doc;
-use frond_console::http::{CONNECTIONS_MAX, Ends, Place, Places, Router, serve_connection};
+use frond_http::{CONNECTIONS_MAX, Ends, Place, Places, Router, serve_connection};
 use frond_wire::TLS_HANDSHAKE;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -45,7 +45,7 @@ pub fn accept_http(server: &Arc<Server>, addresses: Addresses) -> Result<(), Add
     let places = Places::new(CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS);
     for listener in addresses.listen()? {
         let address = listener.local_addr().map(|address| address.to_string());
-        let tls = (server.tls.as_ref()).map_or(TlsMode::Disabled, |tls| tls.mode);
+        let tls = (server.clients.tls.as_ref()).map_or(TlsMode::Disabled, |tls| tls.mode);
         server.log.info(
             Component::Network,
             9_100_060,
@@ -124,7 +124,7 @@ async fn serve(
         server: stream.local_addr()?,
         is_secure: false,
     };
-    let Some(tls) = &server.tls else {
+    let Some(tls) = &server.clients.tls else {
         serve_connection(stream, ends, router, place, stopped(&mut stop)).await;
         return Ok(());
     };

@@ -9,8 +9,8 @@ pub use listen::accept_http;
 use std::sync::Arc;
 
 use frond_auth::NoRandomness;
-use frond_console::http::Router;
 use frond_console::{Console, LoginThrottle};
+use frond_http::Router;
 
 use crate::http::backend::InProcess;
 use crate::http::monitoring::Monitoring;

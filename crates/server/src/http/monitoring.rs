@@ -7,12 +7,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use frond_bson::doc;
-use frond_console::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
-use frond_console::http::{self, Call, Refusal, Reply, Router, StatusCode};
 use frond_console::{
     Backend, Broken, Link, Login, LoginError, LoginThrottle, check_origin, log_in,
 };
 use frond_error::Result;
+use frond_http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use frond_http::{Call, Refusal, Reply, Router, StatusCode};
 use frond_store::{CollectionKind, Namespace};
 use frond_telemetry::{CONTENT_TYPE, CollectionFigures, IndexFigures, Report, render};
 use tokio::sync::Mutex;
@@ -126,7 +126,7 @@ impl Monitoring {
             gather(&server).map(|report| render(&report, own, of_exporter))
         });
         match scrape.await {
-            Ok(Ok(text)) => http::bytes(StatusCode::OK, CONTENT_TYPE, Bytes::from(text)),
+            Ok(Ok(text)) => frond_http::bytes(StatusCode::OK, CONTENT_TYPE, Bytes::from(text)),
             Ok(Err(error)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
             Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         }
@@ -134,19 +134,19 @@ impl Monitoring {
 
     /// `/health/live`: the process answers.
     fn live(&self) -> Reply {
-        http::json(StatusCode::OK, r#"{"status":"live"}"#)
+        frond_http::json(StatusCode::OK, r#"{"status":"live"}"#)
     }
 
     /// `/health/ready`: the server accepts requests. While the disk is full it does, but refuses writes.
     fn ready(&self) -> Reply {
         if self.server.is_stopping() {
             let body = r#"{"status":"stopping"}"#;
-            return http::json(StatusCode::SERVICE_UNAVAILABLE, body);
+            return frond_http::json(StatusCode::SERVICE_UNAVAILABLE, body);
         }
         let disk = self.server.store.engine_stats().disk_space;
         let writable = disk.low_since.is_none();
         let body = format!(r#"{{"status":"ready","writable":{writable}}}"#);
-        http::json(StatusCode::OK, body)
+        frond_http::json(StatusCode::OK, body)
     }
 }
 

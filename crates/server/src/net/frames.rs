@@ -11,8 +11,8 @@ use frond_wire::{HEADER_BYTES, Header, MAX_MESSAGE_BYTES, Message, OpCode};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::memory_quota::{MemoryQuota, Permit, STALLED};
 use crate::request::wants_reply;
-use crate::room::{Grant, Room, STALLED};
 
 /// Capacity for a first read; most requests fit.
 const READ_BYTES: usize = 8 << 10;
@@ -57,9 +57,9 @@ pub struct Frames {
     arrived: frond_wire::Frames,
     /// The part of [`LARGE_BYTES`] that is this buffer.
     large: usize,
-    room: Arc<Room>,
-    /// Room for the message that arrives or is handled, if it is not small.
-    grant: Option<Grant>,
+    room: Arc<MemoryQuota>,
+    /// Memory for the message that arrives or is handled, if it is not small.
+    grant: Option<Permit>,
     /// When the rest of that message must have arrived, if others need the room.
     due: Option<Instant>,
     /// Set when the client has closed the connection.
@@ -102,7 +102,7 @@ impl Drop for Frames {
 impl Frames {
     /// Messages that take their memory from a room. `gone` is set when the client has closed the connection, by an event
     /// that polls the task.
-    pub fn new(room: Arc<Room>, gone: Arc<AtomicBool>) -> Frames {
+    pub fn new(room: Arc<MemoryQuota>, gone: Arc<AtomicBool>) -> Frames {
         Frames {
             arrived: frond_wire::Frames::new(MAX_MESSAGE_BYTES),
             large: 0,
@@ -121,7 +121,7 @@ impl Frames {
             let memory = self.arrived.memory().unwrap_or(0);
             if memory > READ_BYTES && self.grant.is_none() {
                 // What is not read yet stays in the socket, and the client waits.
-                self.grant = Some(match self.room.try_grant(memory) {
+                self.grant = Some(match self.room.try_acquire(memory) {
                     Some(grant) => grant,
                     None => tokio::select! {
                         biased;
@@ -262,9 +262,9 @@ mod tests {
 
     use super::*;
 
-    fn room() -> Arc<Room> {
+    fn room() -> Arc<MemoryQuota> {
         let memory = MemoryBudget::for_clients(100 << 20);
-        Room::new(&memory, MemoryUse::Requests, 64 << 20)
+        MemoryQuota::new(&memory, MemoryUse::Requests, 64 << 20)
     }
 
     const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
@@ -330,7 +330,7 @@ mod tests {
     async fn a_client_that_is_gone_waits_for_no_room() {
         let large = |flags| msg(1, 0, flags, &[EMPTY, &vec![0; 1 << 20]].concat());
         let room = room();
-        let _all = room.try_grant(room.bytes()).unwrap();
+        let _all = room.try_acquire(room.bytes()).unwrap();
         for (flags, is_closed) in [(Flags::NONE, true), (Flags::MORE_TO_COME, false)] {
             let (mut near, mut far) = tokio::io::duplex(4 << 20);
             far.write_all(&large(flags)).await.unwrap();
@@ -348,7 +348,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_upload_does_not_keep_room_that_others_need() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = Room::new(&memory, MemoryUse::Requests, 1 << 20);
+        let room = MemoryQuota::new(&memory, MemoryUse::Requests, 1 << 20);
         let (mut near, mut far) = tokio::io::duplex(4 << 20);
         let large = msg(1, 0, Flags::NONE, &[EMPTY, &vec![0; 800 << 10]].concat());
         let sender = tokio::spawn(async move {

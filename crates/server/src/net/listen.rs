@@ -17,8 +17,8 @@ use crate::file_handles::{SpareHandle, is_out_of_handles};
 use crate::log::Component;
 use crate::net::secure::serve_tcp;
 use crate::net::serve::serve;
-use crate::pool::Socket;
 use crate::state::Server;
+use frond_runtime::Socket;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -214,7 +214,7 @@ where
     S: AsFd,
     F: Future<Output = ()> + Send + 'static,
 {
-    let served = stream.and_then(|stream| server.executor.pool.spawn(stream, serve));
+    let served = stream.and_then(|stream| server.execution.executor.pool.spawn(stream, serve));
     if let Err(error) = served {
         server.metrics.connections_rejected.add(1);
         log_failure(server, &error);

@@ -22,10 +22,10 @@ use tokio_rustls::server::TlsStream;
 use crate::connection::{Connection, Peer};
 use crate::log::{Component, Severity};
 use crate::net::serve::{OpenConnection, converse, stopped};
-use crate::pool::Socket;
 use crate::settings::TlsMode;
 use crate::state::Server;
 use crate::tls::Tls;
+use frond_runtime::Socket;
 
 /// Time limit of the client's part of a handshake, and of its first bytes if TLS is required.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ pub async fn serve_tcp<S>(
     if let Some(ip) = local_ip {
         open.connection.local_ip.get_or_init(|| ip);
     }
-    match &server.tls {
+    match &server.clients.tls {
         None => converse(&server, &open.connection, &mut socket).await,
         // In a box, so that connections without TLS need no memory for it.
         Some(tls) => Box::pin(serve_either(&server, tls, &open.connection, socket)).await,
@@ -112,7 +112,7 @@ where
         Ok::<_, io::Error>((bytes, Header::parse(first.get(..bytes).unwrap_or_default())))
     };
     // A client that needs neither TLS nor a login may take its time.
-    let is_limited = tls.mode == TlsMode::Require || server.access.is_enforced();
+    let is_limited = tls.mode == TlsMode::Require || server.clients.access.is_enforced();
     let first = match is_limited {
         true => tokio::time::timeout(HANDSHAKE_MAX, first).await,
         false => Ok(first.await),
@@ -221,7 +221,7 @@ where
             let text = "the server had no time for the TLS handshake";
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
-        server.executor.pool.leave();
+        server.execution.executor.pool.leave();
         let step = poll_fn(|cx| Poll::Ready(accept.as_mut().poll(cx))).await;
         drop(turn);
         if let Poll::Ready(done) = step {

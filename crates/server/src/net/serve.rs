@@ -18,14 +18,14 @@ use crate::addresses::Entered;
 use crate::client::Client;
 use crate::connection::{ClientState, Connection, Peer};
 use crate::log::{Component, Severity};
+use crate::memory_quota::{MemoryQuota, STALLED};
 use crate::net::frames::{Ended, Frames};
-use crate::pool::let_others_go_first;
 use crate::request::{
     Exchange, Handled, Inflated, Stopping, inflate, log_malformed, message_bytes_max, pack, until,
     wants_reply,
 };
-use crate::room::{Room, STALLED};
 use crate::state::Server;
+use frond_runtime::yield_to_queued_tasks;
 
 /// How long a client may take to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
@@ -67,7 +67,10 @@ pub async fn converse_from<S>(
             state: &mut state,
         },
         stream: &mut *stream,
-        frames: Frames::new(server.rooms.requests.clone(), connection.gone.clone()),
+        frames: Frames::new(
+            server.execution.quotas.requests.clone(),
+            connection.gone.clone(),
+        ),
         stop: server.stop_signal(),
         stop_wait: StopWait::new(server),
     };
@@ -161,14 +164,14 @@ impl<'a> OpenConnection<'a> {
             server.metrics.connections_rejected.add(1);
             let attributes = doc! {
                 "remote": peer.to_string(),
-                "connectionCount": server.connections.len() as i64,
+                "connectionCount": server.clients.connections.len() as i64,
             };
             (server.log).info(Component::Network, id, "listener", message, &attributes);
         };
         let mut address = None;
         if let Peer::Tcp(remote) = peer {
             let max = limit(settings.connections_per_address);
-            address = server.connections.addresses.enter(remote.ip(), max);
+            address = server.clients.connections.addresses.enter(remote.ip(), max);
             if address.is_none() {
                 let message =
                     "Connection refused because there are too many open connections of its address";
@@ -177,7 +180,7 @@ impl<'a> OpenConnection<'a> {
             }
         }
         let max = limit(settings.connections_max);
-        let Some(connection) = server.connections.open(peer.clone(), max, gone) else {
+        let Some(connection) = server.clients.connections.open(peer.clone(), max, gone) else {
             let message = "Connection refused because there are too many open connections";
             refuse(22942, message);
             return None;
@@ -197,7 +200,7 @@ impl<'a> OpenConnection<'a> {
                 &doc! {
                     "remote": peer.to_string(),
                     "connectionId": open.connection.id,
-                    "connectionCount": server.connections.len() as i64,
+                    "connectionCount": server.clients.connections.len() as i64,
                 },
             );
         }
@@ -211,7 +214,7 @@ fn is_exempt(server: &Server, peer: &Peer) -> bool {
     match peer {
         Peer::Tcp(address) => exempt.any(|one| one.names(address.ip())),
         Peer::Unix => {
-            let path = server.settings.unix_socket_path(server.port);
+            let path = server.settings.unix_socket_path(server.instance.port);
             path.is_some_and(|path| exempt.any(|one| one.names_socket(&path)))
         }
     }
@@ -219,7 +222,7 @@ fn is_exempt(server: &Server, peer: &Peer) -> bool {
 
 impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
-        self.server.connections.close(self.connection.id);
+        self.server.clients.connections.close(self.connection.id);
         if !self.server.settings.quiet {
             self.server.log.info(
                 Component::Network,
@@ -229,7 +232,7 @@ impl Drop for OpenConnection<'_> {
                 &doc! {
                     "remote": self.connection.peer.to_string(),
                     "connectionId": self.connection.id,
-                    "connectionCount": self.server.connections.len() as i64,
+                    "connectionCount": self.server.clients.connections.len() as i64,
                 },
             );
         }
@@ -281,7 +284,7 @@ where
     /// Handles messages one after the other, each before the next is read. So unacknowledged writes stay in order, and a
     /// client that sends faster than the store accepts is throttled by its own socket.
     async fn run(&mut self) -> End {
-        if self.client.server.access.is_enforced()
+        if self.client.server.clients.access.is_enforced()
             && let Err(end) = self.first().await
         {
             return end;
@@ -320,7 +323,7 @@ where
             return Err(None);
         }
         let mut deadline = None;
-        if server.access.is_enforced() {
+        if server.clients.access.is_enforced() {
             self.frames.set_limit(message_bytes_max(&self.client));
             deadline = self.client.state.login.deadline();
         }
@@ -416,13 +419,14 @@ where
             };
             let server = self.client.server;
             server.metrics.physical_bytes_out.add(reply.len() as u64);
-            let_others_go_first().await;
+            yield_to_queued_tasks().await;
             self.send(&reply, handled.grant.is_some()).await?;
         }
         drop(handled.grant);
         // Failed logins close a connection only where logins are required.
         let login = &mut self.client.state.login;
-        let closes = std::mem::take(&mut login.closes) && self.client.server.access.is_enforced();
+        let closes =
+            std::mem::take(&mut login.closes) && self.client.server.clients.access.is_enforced();
         if handled.close || closes {
             Err(None)
         } else {
@@ -432,7 +436,7 @@ where
 
     /// Sends a reply. A client that does not read must not delay the shutdown.
     async fn send(&mut self, reply: &[u8], is_granted: bool) -> Result<(), End> {
-        let room = &self.client.server.rooms.replies;
+        let room = &self.client.server.execution.quotas.replies;
         let shutdown = async {
             stopped(&mut self.stop).await;
             tokio::time::sleep(LAST_REPLY_MAX).await;
@@ -450,7 +454,7 @@ where
 async fn send<S: AsyncWrite + Unpin>(
     stream: &mut S,
     reply: &[u8],
-    room: &Room,
+    room: &MemoryQuota,
     is_granted: bool,
 ) -> Result<(), Ended> {
     let mut rest = reply;
@@ -522,7 +526,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_at_all_has_stalled() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = Room::new(&memory, MemoryUse::Replies, 1 << 20);
+        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
         let (mut near, _far) = tokio::io::duplex(1);
         near.write_all(&[0]).await.unwrap();
         let reply = vec![0; 2 << 20];
@@ -534,7 +538,7 @@ mod tests {
     #[tokio::test]
     async fn a_reply_is_flushed() {
         let memory = MemoryBudget::for_clients(100 << 20);
-        let room = Room::new(&memory, MemoryUse::Replies, 1 << 20);
+        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
         let (near, mut far) = tokio::io::duplex(64);
         let mut near = BufWriter::new(near);
         send(&mut near, b"reply", &room, false).await.unwrap();

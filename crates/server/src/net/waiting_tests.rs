@@ -14,11 +14,11 @@ use frond_wire::{Flags, MAX_MESSAGE_BYTES, MsgBuilder, Reply, read_message};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::Peer;
-use crate::exec::Lane;
 use crate::file_handles::HandleLimit;
 use crate::net::serve::serve;
 use crate::sessions::SessionId;
 use crate::testing::{PATIENCE, TestServer, wait_for, wait_until};
+use frond_runtime::AdmissionClass;
 
 /// The files whose writes and syncs wait.
 #[derive(Default)]
@@ -149,7 +149,7 @@ impl Served {
         let (stream, address) = self.listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
         let server = &self.test.server;
-        let pool = &server.executor.pool;
+        let pool = &server.execution.executor.pool;
         pool.spawn(stream, |socket| {
             let gone = socket.gone();
             serve(server.clone(), socket, Peer::Tcp(address), gone)
@@ -529,7 +529,7 @@ async fn a_killed_getmore_that_waits_for_documents_closes_its_cursor() {
     assert_eq!(client.receive().get_i32("code"), Some(11601));
     client.send(&doc! {"getMore": id, "collection": "log"});
     assert_eq!(client.receive().get_i32("code"), Some(43));
-    assert_eq!(served.test.server.cursors.counts().open, 0);
+    assert_eq!(served.test.server.clients.cursors.counts().open, 0);
 }
 
 /// It used to take a second write ticket for its reply only.
@@ -544,9 +544,10 @@ async fn a_write_that_has_waited_for_the_journal_needs_no_ticket() {
     wait_until("a write that waits for the journal", || {
         served.until_waiting("c", 1)[0].get_str("waitingFor") == Some("the journal")
     });
-    let executor = &served.test.server.executor;
-    let tickets: Vec<_> = std::iter::from_fn(|| executor.try_ticket(Lane::Write, &None)).collect();
-    assert_eq!(tickets.len(), Lane::Write.tickets());
+    let executor = &served.test.server.execution.executor;
+    let tickets: Vec<_> =
+        std::iter::from_fn(|| executor.try_ticket(AdmissionClass::Write, &None)).collect();
+    assert_eq!(tickets.len(), AdmissionClass::Write.tickets());
     drop(stuck);
     assert_eq!(client.receive().get_i32("n"), Some(1));
 }
@@ -631,7 +632,7 @@ async fn reads_go_on_beside_as_many_long_scans_as_there_are_tickets() {
         }
     });
     first.run(&insert);
-    let mut scans: Vec<_> = (0..Lane::Read.tickets())
+    let mut scans: Vec<_> = (0..AdmissionClass::Read.tickets())
         .map(|_| {
             let mut scan = served.connect();
             scan.send(&endless_scan("scanned"));
@@ -647,7 +648,7 @@ async fn reads_go_on_beside_as_many_long_scans_as_there_are_tickets() {
             .unwrap()
             .values()
             .count();
-        running == Lane::Read.tickets()
+        running == AdmissionClass::Read.tickets()
     });
     first.run(&doc! {"find": "other", "filter": {"_id": 1}});
     served.kill_all("scanned");
@@ -687,10 +688,10 @@ async fn statements_of_transactions_do_not_wait_behind_the_writers_that_wait_for
         .collect();
     let waiting = served.until_waiting("test.c", 200);
     let for_owner = |op: &&DocBuf| op.get_str("waitingFor") == Some("an open transaction");
-    let behind = Lane::Write.tickets();
+    let behind = AdmissionClass::Write.tickets();
     assert!(waiting.iter().filter(for_owner).count() >= behind);
-    let executor = &served.test.server.executor;
-    assert_eq!(executor.available(Lane::Write), 0);
+    let executor = &served.test.server.execution.executor;
+    assert_eq!(executor.available(AdmissionClass::Write), 0);
     owner.run(&statement(increment(2), false));
     // Others are refused at once instead of waiting, and a second transaction goes on beside the first one.
     let other = SessionId::random().to_doc();

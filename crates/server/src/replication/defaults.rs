@@ -6,7 +6,7 @@ use frond_store::DocumentStore;
 use parking_lot::RwLock;
 
 use crate::clock::now_ms;
-use crate::own_documents::{find_one, replace_one};
+use crate::internal_collections::{find_one, replace_one};
 
 /// Where they are stored.
 const COLLECTION: (&str, &str) = ("config", "settings");

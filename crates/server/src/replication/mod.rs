@@ -5,7 +5,7 @@
 
 mod config;
 mod defaults;
-mod moments;
+mod read_timestamps;
 mod router;
 mod standby;
 
@@ -20,11 +20,11 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::clock::now_ms;
-use crate::own_documents::{find_one, replace_one};
+use crate::internal_collections::{find_one, replace_one};
 
 pub use config::Config;
 pub use defaults::Defaults;
-pub use moments::Moments;
+pub use read_timestamps::Moments;
 pub use standby::stored_name;
 
 /// Where the configuration is stored.

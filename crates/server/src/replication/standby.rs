@@ -7,7 +7,7 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::DocumentStore;
 
 use super::{CONFIG_COLLECTION, Config, Member, Replication, shown, wall};
-use crate::own_documents::find_one;
+use crate::internal_collections::find_one;
 
 /// By how much a step up raises the term. Each start of the old primary raises its term by one; it must not come to a later
 /// election than that of the new one.

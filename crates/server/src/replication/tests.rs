@@ -299,8 +299,17 @@ async fn moments_are_kept_for_a_while() {
     let then = first.unwrap();
     let old = doc! {"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": then}};
     assert_eq!(server.code("test", old), 239);
-    let kept = || server.server.replication.as_ref().unwrap().moments.count();
-    let set = server.server.replication.as_ref().unwrap();
+    let kept = || {
+        server
+            .server
+            .set
+            .replication
+            .as_ref()
+            .unwrap()
+            .moments
+            .count()
+    };
+    let set = server.server.set.replication.as_ref().unwrap();
     assert_eq!(kept(), 256);
     set.moments.expire(Instant::now(), true);
     assert_eq!(kept(), 1);
@@ -372,7 +381,7 @@ async fn a_linearizable_read_fails_if_the_journal_does() {
         "{reply:?}"
     );
     assert!(!reply.contains_key("cursor"));
-    assert!(server.server.cursors.list().is_empty());
+    assert!(server.server.clients.cursors.list().is_empty());
     let reply = server.run("test", find.clone());
     assert_eq!(server.batch(&reply, "firstBatch").len(), 2);
 }

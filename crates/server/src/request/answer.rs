@@ -11,7 +11,7 @@ use crate::commands;
 use crate::errors::{reply_too_large, truncated, write_error};
 use crate::labels::{self, Part};
 use crate::limits::REPLY_BYTES_MAX;
-use crate::room::Grant;
+use crate::memory_quota::Permit;
 use crate::state::Server;
 
 /// A command's reply, and how to send it.
@@ -28,7 +28,7 @@ pub struct Answer {
     /// The request holds a secret, and has to be overwritten.
     pub has_secrets: bool,
     /// Memory for the reply, to be held until it is sent.
-    pub grant: Option<Grant>,
+    pub grant: Option<Permit>,
 }
 
 impl Answer {
@@ -74,7 +74,7 @@ pub fn close_cursor(server: &Server, reply: &Doc) {
         .get_doc("cursor")
         .and_then(|cursor| cursor.get_i64("id"));
     if let Some(id) = cursor.filter(|id| *id != 0) {
-        server.cursors.kill(id);
+        server.clients.cursors.kill(id);
     }
 }
 

@@ -40,7 +40,7 @@ pub fn pack(reply: Vec<u8>, compressor: Compressor) -> Vec<u8> {
 
 /// The longest message that a client may send: a short one until it is logged in, where logins are required.
 pub fn message_bytes_max(client: &Client<'_>) -> usize {
-    if client.server.access.is_enforced() && client.state.identity.is_none() {
+    if client.server.clients.access.is_enforced() && client.state.identity.is_none() {
         MESSAGE_BYTES_BEFORE_LOGIN
     } else {
         MAX_MESSAGE_BYTES

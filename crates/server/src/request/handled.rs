@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::room::Grant;
+use crate::memory_quota::Permit;
 
 /// What to do after a message.
 #[derive(Default)]
@@ -10,7 +10,7 @@ pub struct Handled {
     /// Bytes to send.
     pub reply: Option<Vec<u8>>,
     /// Memory for the reply, which is held until it is sent.
-    pub grant: Option<Grant>,
+    pub grant: Option<Permit>,
     /// Wait this long before sending them.
     pub wait: Option<Duration>,
     /// Handle the same message again after sending: another reply of an exhaust command.

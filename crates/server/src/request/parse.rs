@@ -6,7 +6,7 @@ use frond_wire::{DocIter, Flags, Header, Msg, OpCode, peek_flags};
 
 use crate::commands::aggregate::{Reach, reach};
 use crate::commands::{Command, Spec, find};
-use crate::exec::Lane;
+use frond_runtime::AdmissionClass;
 
 /// A command of the table.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ pub struct Request<'a> {
     /// Document sequences beside it.
     pub sequences: Vec<(&'a str, DocIter<'a>)>,
     /// The tickets that it needs one of.
-    pub lane: Option<Lane>,
+    pub admission: Option<AdmissionClass>,
     /// It came by a legacy opcode: some commands then reply as the servers of that time did.
     pub legacy: bool,
     /// Whether the client waits for a reply.
@@ -61,7 +61,7 @@ impl<'a> Request<'a> {
             known,
             body,
             sequences: Vec::new(),
-            lane: known.and_then(|known| lane(&known, body)),
+            admission: known.and_then(|known| admission(&known, body)),
             legacy: false,
             is_acknowledged: true,
         }
@@ -92,7 +92,8 @@ impl<'a> Request<'a> {
 
     /// Whether it writes.
     pub fn writes(&self) -> bool {
-        self.known.is_some_and(|known| known.spec.writes) || self.lane == Some(Lane::Write)
+        self.known.is_some_and(|known| known.spec.writes)
+            || self.admission == Some(AdmissionClass::Write)
     }
 
     /// Whether it is a statement of a transaction, which does not wait for tickets that others hold.
@@ -112,24 +113,24 @@ impl<'a> Request<'a> {
 }
 
 /// The tickets that a command needs one of.
-fn lane(known: &Known, body: &Doc) -> Option<Lane> {
-    let lane = known.spec.lane;
+fn admission(known: &Known, body: &Doc) -> Option<AdmissionClass> {
+    let admission = known.spec.admission;
     match known.name() {
         "mapReduce" => {
             // One that answers inline writes nothing.
             let out = body.get_doc("out");
             if out.is_some_and(|out| out.contains_key("inline")) {
-                lane
+                admission
             } else {
-                Some(Lane::Write)
+                Some(AdmissionClass::Write)
             }
         }
         "aggregate" => match body.get_array("pipeline").map(reach) {
-            Some(Reach::Written) => Some(Lane::Write),
+            Some(Reach::Written) => Some(AdmissionClass::Write),
             Some(Reach::Memory) => None,
-            Some(Reach::Read) | None => lane,
+            Some(Reach::Read) | None => admission,
         },
-        _ => lane,
+        _ => admission,
     }
 }
 

@@ -31,7 +31,6 @@ use crate::commands;
 use crate::connection::{ClientState, Connection};
 use crate::context::Context;
 use crate::errors::truncated;
-use crate::exec::{Lane, Owner, Ticket, set_held};
 use crate::fail_points::{Effect, SwitchName};
 use crate::fsync_lock;
 use crate::labels::{self, Part};
@@ -40,8 +39,9 @@ use crate::outcome::{JournalWait, Outcome, Wait};
 use crate::replication::{Replication, Wrote};
 use crate::sessions::SessionId;
 use crate::state::Server;
-use crate::tail_turns::Turn;
+use crate::tail_throttle::TailPermit;
 use crate::transactions::Statement;
+use frond_runtime::{AdmissionClass, Owner, Ticket, set_held};
 
 /// Runs a command to its answer. A failure is an answer, too.
 ///
@@ -106,7 +106,7 @@ pub struct InFlight<'c, 's, 'r> {
 impl Drop for InFlight<'_, '_, '_> {
     fn drop(&mut self) {
         if let Some(cursor) = self.waiting_cursor {
-            self.client.server.cursors.kill(cursor);
+            self.client.server.clients.cursors.kill(cursor);
         }
         if self.is_shown {
             record::abandon(self.client);
@@ -174,27 +174,27 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     /// The server stops.
     pub async fn admit(&mut self) -> std::result::Result<Option<Ticket<'s>>, Stopping> {
         // A request that is refused needs no ticket.
-        let Some(mut lane) = self.request.lane.filter(|_| self.shared.is_ok()) else {
+        let Some(mut admission) = self.request.admission.filter(|_| self.shared.is_ok()) else {
             return Ok(None);
         };
         let server = self.client.server;
-        let executor = &server.executor;
+        let executor = &server.execution.executor;
         let owner = owner(server, self.client.state);
-        if let Some(ticket) = executor.try_ticket(lane, owner) {
+        if let Some(ticket) = executor.try_ticket(admission, owner) {
             return Ok(Some(ticket));
         }
         // Writers may hold all tickets and wait for open transactions, so the statements of transactions have tickets of
         // their own.
         if self.request.is_statement() {
-            lane = Lane::Transaction;
-            if let Some(ticket) = executor.try_ticket(lane, owner) {
+            admission = AdmissionClass::Transaction;
+            if let Some(ticket) = executor.try_ticket(admission, owner) {
                 return Ok(Some(ticket));
             }
         }
         let owner = owner.clone();
         let has_begun = self.is_shown;
         self.show();
-        record::suspend(self.client, &mut self.operation, lane.ticket_name());
+        record::suspend(self.client, &mut self.operation, admission.ticket_name());
         // The time limit of a getMore is that of its cursor.
         let limit = self
             .shared
@@ -206,7 +206,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let ticket = async {
             tokio::select! {
                 biased;
-                ticket = executor.ticket(lane, &owner) => ticket,
+                ticket = executor.ticket(admission, &owner) => ticket,
                 () = interrupted(self.client.connection) => None,
                 () = until(deadline.filter(|_| !has_begun)) => None,
             }
@@ -219,7 +219,11 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         };
         let took = began.elapsed();
         let [reads, writes] = &server.metrics.ticket_waits;
-        let waits = if lane == Lane::Read { reads } else { writes };
+        let waits = if admission == AdmissionClass::Read {
+            reads
+        } else {
+            writes
+        };
         waits.record(took);
         self.operation.waited.ticket += took;
         ticket
@@ -237,11 +241,14 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     pub async fn wait(
         &mut self,
         wait: &mut Wait,
-    ) -> std::result::Result<Option<Turn<'s>>, Stopping> {
+    ) -> std::result::Result<Option<TailPermit<'s>>, Stopping> {
         let (server, wake) = (self.client.server, &self.client.connection.wake);
         let waited = async {
             match wait {
-                Wait::Tail(tail) => tail.wait(wake, &server.tail_turns, &server.metrics).await,
+                Wait::Tail(tail) => {
+                    tail.wait(wake, &server.execution.tail_throttle, &server.metrics)
+                        .await
+                }
                 Wait::Pause(pause) => {
                     pause.wait(wake).await;
                     None
@@ -292,7 +299,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
     pub fn after_journal(&mut self, mut reply: DocBuf, failure: Option<Error>) -> Answer {
         if let Some(failure) = failure {
             // A linearizable read must not return what may be lost.
-            if self.request.lane == Some(Lane::Read) {
+            if self.request.admission == Some(AdmissionClass::Read) {
                 close_cursor(self.client.server, &reply);
                 return self.conclude(Err(failure));
             }
@@ -325,7 +332,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let held = ticket.as_ref().map(Ticket::held);
         self.operation.permits.ticket = held;
         set_held(held);
-        let executor = &self.client.server.executor;
+        let executor = &self.client.server.execution.executor;
         let mut figures = self.operation.figures.take();
         let outcome = watch(&mut figures, || {
             executor.run(self.known.spec.work, || self.call(after))
@@ -379,7 +386,8 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             if statement.is_none() {
                 moment = shared.moment(server)?;
             }
-            if server.replication.is_some() && server.store.oplog().is_on() && request.writes() {
+            if server.set.replication.is_some() && server.store.oplog().is_on() && request.writes()
+            {
                 let (store, written) = server.store.noting_writes();
                 operation.written = Some(written);
                 noting = Some(store);
@@ -394,7 +402,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
             });
         }
         *waiting_cursor = None;
-        if known.spec.lane == Some(Lane::Read) {
+        if known.spec.admission == Some(AdmissionClass::Read) {
             context.waiting = limits.waiting();
         }
         let mut cx = Context {
@@ -468,8 +476,8 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         self.is_shown = false;
         let shown = outcome.as_ref().map(|reply| &**reply);
         record::end(client, request, known, operation, shown);
-        let close =
-            server.fail_points.is_on() && client.connection.closes.swap(false, Ordering::Relaxed);
+        let close = server.execution.fail_points.is_on()
+            && client.connection.closes.swap(false, Ordering::Relaxed);
         // A hello succeeds also if the login in it has failed.
         let wait = effect.block.max(client.state.login.delay.take());
         let mut answer = match outcome {
@@ -518,18 +526,20 @@ fn run_in(
     // its work, and must not be interrupted then.
     let mut context = cx.limits.clone();
     context.waiting = context.waiting.or_else(|| limits.waiting());
-    let cluster_time = (server.replication.as_ref()).and_then(Replication::expression_time);
+    let cluster_time = (server.set.replication.as_ref()).and_then(Replication::expression_time);
     let run = || match after {
         None => known.command.start(cx),
         Some(wait) => known.command.resume(cx, wait),
     };
     scripted(
-        &server.functions,
+        &server.execution.functions,
         request.db,
         context,
         cluster_time,
-        || match known.spec.lane {
-            Some(Lane::Read | Lane::Write) => limits.interrupt(shared.time_limit).run(run),
+        || match known.spec.admission {
+            Some(AdmissionClass::Read | AdmissionClass::Write) => {
+                limits.interrupt(shared.time_limit).run(run)
+            }
             _ => run(),
         },
     )
@@ -567,7 +577,7 @@ fn apply_time_fail_points(
     shared: &SharedFields,
     limits: &mut OpContext,
 ) -> Result<()> {
-    let points = &server.fail_points;
+    let points = &server.execution.fail_points;
     if !points.is_on() || shared.time_limit.is_none() {
         return Ok(());
     }
@@ -608,7 +618,7 @@ fn add_times(
     operation: Option<&mut Operation>,
     reply: &mut DocBuf,
 ) {
-    let Some(set) = &server.replication else {
+    let Some(set) = &server.set.replication else {
         return;
     };
     let entry = operation.and_then(|operation| {
@@ -623,7 +633,7 @@ fn add_times(
 /// The effect of a fail point on a command.
 fn effect(client: &Client<'_>, request: &Request<'_>) -> Option<Effect> {
     let (server, connection) = (client.server, client.connection);
-    if !server.fail_points.is_on() {
+    if !server.execution.fail_points.is_on() {
         return None;
     }
     let (name, value) = request.body.first()?;
@@ -636,6 +646,7 @@ fn effect(client: &Client<'_>, request: &Request<'_>) -> Option<Effect> {
         .or_else(|| metadata?.get_doc("application")?.get_str("name"));
     let thread = connection.name.as_str();
     server
+        .execution
         .fail_points
         .of(&[proper, name], application, thread, || {
             format!("{}.{}", request.db, value.as_str().unwrap_or_default())
@@ -658,11 +669,11 @@ fn rules(server: &Server, request: &Request<'_>) -> Result<Option<Arc<PlanRules>
     let name = body.first().map_or("", |(name, _)| name);
     let rules = match name {
         "find" | "aggregate" | "distinct" => {
-            (server.query_settings).rules(request.db, name, body, is_explained)?
+            (server.execution.query_settings).rules(request.db, name, body, is_explained)?
         }
         _ => None,
     };
-    if !server.no_collection_scans.load(Ordering::Relaxed) {
+    if !server.execution.no_collection_scans.load(Ordering::Relaxed) {
         return Ok(rules);
     }
     let rules = rules.map_or_else(PlanRules::default, |rules| PlanRules::clone(&rules));
@@ -685,11 +696,11 @@ fn waits_for_unlock(request: &Request<'_>) -> bool {
 fn begin_write<'s>(cx: &Context<'s>) -> Result<RwLockReadGuard<'s, ()>> {
     let mut waits = false;
     let server = cx.server;
-    let begun = server.fsync_lock.write(|| {
+    let begun = server.upkeep.fsync_lock.write(|| {
         if !waits {
             waits = true;
             cx.connection.running.lock().waits_for = Some(fsync_lock::WAIT);
-            server.executor.pool.leave();
+            server.execution.executor.pool.leave();
         }
         if cx.connection.gone.load(Ordering::Relaxed) {
             return Err(Error::new(
@@ -712,7 +723,7 @@ fn touch_session(client: &mut Client<'_>, session: SessionId) {
         last == session && now.saturating_duration_since(touched) < Duration::from_secs(60)
     });
     if !fresh {
-        client.server.sessions.touch(session);
+        client.server.clients.sessions.touch(session);
         client.state.session = Some((session, now));
     }
 }
@@ -723,7 +734,7 @@ fn owner<'o>(server: &Server, state: &'o mut ClientState) -> &'o Owner {
         (None, None) => {}
         (Some(user), Some(tickets)) if user.name == *tickets.name() => {}
         (None, Some(_)) => state.tickets = None,
-        (Some(user), _) => state.tickets = Some(server.executor.user(&user.name)),
+        (Some(user), _) => state.tickets = Some(server.execution.executor.user(&user.name)),
     }
     &state.tickets
 }

@@ -13,13 +13,13 @@ use crate::client::Client;
 use crate::clock::now_ms;
 use crate::cpu;
 use crate::errors::is_refusal;
-use crate::exec::Work;
 use crate::log::{Component, Severity};
 use crate::metrics::{Class, Op};
 use crate::op_record::{Changed, OpRecord, Waited};
 use crate::operation::Operation;
 use crate::profiler::Profiler;
 use crate::query_stats;
+use frond_runtime::Work;
 
 /// Bytes of `ok: 1.0`, which a reply gets at its end.
 const OK_BYTES: usize = 12;
@@ -94,7 +94,7 @@ pub fn begin(
     is_admitted: bool,
 ) {
     let (server, connection) = (client.server, client.connection);
-    server.connections.active.fetch_add(1, Relaxed);
+    server.clients.connections.active.fetch_add(1, Relaxed);
     // A write counts its statements itself.
     if known.spec.class != Class::Write {
         let op = if is_admitted {
@@ -109,7 +109,7 @@ pub fn begin(
     connection.plan.clear();
     let mut running = connection.running.lock();
     running.active = true;
-    running.id = server.connections.operation_id();
+    running.id = server.clients.connections.operation_id();
     running.started = Some(operation.started);
     running.kind = known.spec.kind;
     running.writes = known.spec.writes;
@@ -139,7 +139,7 @@ pub fn prepare(
 ) {
     let (server, connection) = (client.server, client.connection);
     let now = Instant::now();
-    operation.profiling = server.profiler.of(request.db);
+    operation.profiling = server.records.profiler.of(request.db);
     operation.cpu_at_begin = Some(cpu::at_begin(now, operation.profile_level()));
     let figures = operation.figures.get_or_insert_default();
     figures.shown.get_or_insert_with(|| connection.plan.clone());
@@ -150,13 +150,13 @@ pub fn prepare(
         let filter = filter.or_else(|| request.body.get_doc("query"));
         figures.want_exec_stats(from, filter, request.body.get_doc("sort"));
     }
-    if server.profiler.is_pending()
+    if server.records.profiler.is_pending()
         && reads_profile(request, known)
-        && let Some(_writing) = server.fsync_lock.try_write()
+        && let Some(_writing) = server.upkeep.fsync_lock.try_write()
     {
-        server.profiler.flush(&server.store);
+        server.records.profiler.flush(&server.store);
     }
-    if known.spec.counts_shapes && server.query_stats.admits(now) {
+    if known.spec.counts_shapes && server.records.query_stats.admits(now) {
         let application = connection.application();
         let shape = query_stats::shape_of(request.db, known.name(), request.body, application);
         (operation.query_shape, operation.new_shape) = shape.unzip();
@@ -198,7 +198,7 @@ pub fn end(
 ) {
     let (server, connection) = (client.server, client.connection);
     let took = operation.started.elapsed();
-    server.connections.active.fetch_sub(1, Relaxed);
+    server.clients.connections.active.fetch_sub(1, Relaxed);
     let spec = known.spec;
     if let Some(count) = server.metrics.commands.get(known.index) {
         count.total.add(1);
@@ -222,7 +222,7 @@ pub fn end(
             cpu: cpu(),
             figures: &figures,
         };
-        server.query_stats.record(hash, new_shape, &reply);
+        server.records.query_stats.record(hash, new_shape, &reply);
     }
     let is_refused = matches!(outcome, Err(failure) if failure.code() == ErrorCode::Unauthorized);
     server.metrics.add_figures(&figures);
@@ -236,7 +236,7 @@ pub fn end(
         1 => Profiles::AsLogged,
         _ => Profiles::Always,
     };
-    let may_log = filter.is_some() || (is_slow && server.profiler.samples());
+    let may_log = filter.is_some() || (is_slow && server.records.profiler.samples());
     let mut running = connection.running.lock();
     running.active = false;
     // A refused command has done nothing with the collection, which need not exist.
@@ -279,7 +279,7 @@ pub fn end(
         changed: changed(known.name(), reply),
         reply_bytes: reply.len_bytes() + OK_BYTES,
         legacy: request.legacy,
-        lane: spec.lane,
+        admission: spec.admission,
         took,
         cpu: cpu(),
         waited,
@@ -303,7 +303,10 @@ pub fn end(
         );
     }
     if profiles == Profiles::Always || (profiles == Profiles::AsLogged && passes) {
-        server.profiler.record(&server.store, request.db, record);
+        server
+            .records
+            .profiler
+            .record(&server.store, request.db, record);
     }
 }
 
@@ -356,7 +359,12 @@ pub fn count_failure(client: &Client<'_>, known: &Known, failure: &Error) {
 
 /// Ends an operation that has waited and does not continue.
 pub fn abandon(client: &Client<'_>) {
-    client.server.connections.active.fetch_sub(1, Relaxed);
+    client
+        .server
+        .clients
+        .connections
+        .active
+        .fetch_sub(1, Relaxed);
     let mut running = client.connection.running.lock();
     running.active = false;
     running.forget_long_command();

@@ -13,11 +13,11 @@ use crate::authorization::{Action, Caller, Needs};
 use crate::commands::Spec;
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::{Moment, unsupported_option};
-use crate::exec::Lane;
 use crate::replication::Replication;
 use crate::sessions::SessionId;
 use crate::state::Server;
 use crate::transactions::Asked;
+use frond_runtime::AdmissionClass;
 
 /// The arguments that all commands share.
 pub struct SharedFields {
@@ -68,7 +68,7 @@ impl SharedFields {
             time_limit: None,
             help: false,
         };
-        let member = server.replication.as_ref().and_then(|set| set.member());
+        let member = server.set.replication.as_ref().and_then(|set| set.member());
         let set = member.as_ref().map(|member| &member.config);
         let mut write_concern = None;
         let mut fields = Fields::default();
@@ -85,7 +85,7 @@ impl SharedFields {
             match field {
                 "$db" | "comment" => {}
                 "$clusterTime" => {
-                    if let Some(set) = &server.replication
+                    if let Some(set) = &server.set.replication
                         && let Some(time) = args.doc_field(field)?
                     {
                         // Others cannot have a time that this server did not tell them.
@@ -175,14 +175,14 @@ impl SharedFields {
         }
         let parse = |concern: &Doc| {
             let parsed = WriteConcern::parse(concern, server.settings.journal, set);
-            match &server.replication {
+            match &server.set.replication {
                 Some(set) if set.is_router() => parsed.map(|parsed| parsed.by_cluster(concern)),
                 _ => parsed,
             }
         };
         if let Some(concern) = write_concern {
             common.write_concern = parse(concern)?;
-        } else if let Some(replication) = &server.replication
+        } else if let Some(replication) = &server.set.replication
             && set.is_some()
             && spec.writes
             && !request.legacy
@@ -190,7 +190,7 @@ impl SharedFields {
         {
             common.write_concern = replication.defaults.with_write_concern(parse)?;
         }
-        if let Some(replication) = &server.replication {
+        if let Some(replication) = &server.set.replication {
             if member.is_none() {
                 check_without_member(server, request, spec)?;
             } else if replication.is_standby() {
@@ -218,16 +218,16 @@ fn check_on_standby(
     if request.db == "local" {
         return Ok(());
     }
-    let lane = request.lane.or(spec.lane);
+    let admission = request.admission.or(spec.admission);
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     let may_be_behind = request.legacy || mode.is_some_and(|mode| mode != "primary");
-    let (code, message) = match lane {
-        _ if spec.writes || in_transaction || lane == Some(Lane::Write) => {
+    let (code, message) = match admission {
+        _ if spec.writes || in_transaction || admission == Some(AdmissionClass::Write) => {
             (ErrorCode::NotWritablePrimary, "not primary")
         }
         // Further documents of a cursor that was opened as it had to be.
-        Some(Lane::Read) if !may_be_behind && request.name != "getMore" => (
+        Some(AdmissionClass::Read) if !may_be_behind && request.name != "getMore" => (
             ErrorCode::NotPrimaryNoSecondaryOk,
             "not primary and secondaryOk=false",
         ),
@@ -242,14 +242,18 @@ fn check_on_standby(
 fn check_without_member(server: &Server, request: &Request<'_>, spec: &Spec) -> Result<()> {
     let preference = request.body.get_doc("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
-    let (code, message) = match spec.lane {
+    let (code, message) = match spec.admission {
         _ if request.db == "local" => return Ok(()),
         _ if spec.writes => (ErrorCode::NotWritablePrimary, "not primary"),
-        Some(Lane::Read | Lane::Write) if mode.is_none_or(|mode| mode == "primary") => (
-            ErrorCode::NotPrimaryNoSecondaryOk,
-            "not primary and secondaryOk=false",
-        ),
-        Some(Lane::Read | Lane::Write) => (
+        Some(AdmissionClass::Read | AdmissionClass::Write)
+            if mode.is_none_or(|mode| mode == "primary") =>
+        {
+            (
+                ErrorCode::NotPrimaryNoSecondaryOk,
+                "not primary and secondaryOk=false",
+            )
+        }
+        Some(AdmissionClass::Read | AdmissionClass::Write) => (
             ErrorCode::NotPrimaryOrSecondary,
             "node is not in primary or recovering state",
         ),
@@ -268,7 +272,7 @@ impl SharedFields {
 
     /// What a new transaction reads, if it asks for a time in the past.
     pub fn transaction_moment(&self, server: &Server) -> Result<Option<SnapshotReads>> {
-        match (&server.replication, self.read_concern.at) {
+        match (&server.set.replication, self.read_concern.at) {
             (Some(set), Some(at)) => Ok(Some(set.snapshot(Some(at), None)?.0)),
             _ => Ok(None),
         }
@@ -277,7 +281,7 @@ impl SharedFields {
     /// What the command reads, if it asks for a snapshot outside of transactions.
     pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
         let concern = self.read_concern;
-        match &server.replication {
+        match &server.set.replication {
             Some(set) if concern.level == Some(Level::Snapshot) => {
                 let (reads, time) = set.snapshot(concern.at, concern.after)?;
                 let store = server.store.at(&reads);

@@ -21,7 +21,7 @@ pub fn record(
     took: Duration,
     failure: Option<&Error>,
 ) {
-    let Some(tracing) = &client.server.tracing else {
+    let Some(tracing) = &client.server.records.tracing else {
         return;
     };
     let comment = request.body.get("comment");

@@ -263,7 +263,7 @@ mod tests {
             Some("writeConcern is not allowed within a multi-statement transaction")
         );
         // None of them began a transaction.
-        assert_eq!(server.server.sessions.open_transactions().len(), 0);
+        assert_eq!(server.server.clients.sessions.open_transactions().len(), 0);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -301,7 +301,7 @@ mod tests {
             assert_eq!(reply.get_i32("code"), Some(263), "{reply:?}");
             assert!(reply.get("errorLabels").is_none());
         }
-        assert_eq!(server.server.sessions.open_transactions().len(), 0);
+        assert_eq!(server.server.clients.sessions.open_transactions().len(), 0);
         let stages = [
             doc! {"$out": "d"},
             doc! {"$merge": {"into": "d"}},

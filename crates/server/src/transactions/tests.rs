@@ -189,7 +189,7 @@ async fn an_aborted_transaction_leaves_nothing() {
     let mut write = insert(5);
     write.push_all(&doc! {"lsid": &session.id.to_doc(), "txnNumber": session.number + 1});
     server.run("test", write);
-    assert_eq!(server.server.sessions.open_transactions().len(), 0);
+    assert_eq!(server.server.clients.sessions.open_transactions().len(), 0);
     assert_eq!(
         session.code(&mut server, doc! {"commitTransaction": 1}),
         225
@@ -320,7 +320,7 @@ async fn cursors_belong_to_their_transaction() {
     session.run(&mut server, query.clone());
     assert_eq!(session.code(&mut server, get_more(outside)), 50739);
     // That aborted the transaction, and closed its cursor.
-    assert_eq!(server.server.cursors.counts().open, 1);
+    assert_eq!(server.server.clients.cursors.counts().open, 1);
     session.start();
     let killed = id(&session.run(&mut server, query));
     let reply = session.run(&mut server, doc! {"killCursors": "c", "cursors": [killed]});
@@ -370,12 +370,17 @@ async fn a_condemned_transaction_is_aborted_when_its_session_is_free() {
     let mut session = Session::new();
     session.start();
     session.run(&mut server, insert(1));
-    let used = server.server.sessions.enter(session.id, || Ok(())).unwrap();
+    let used = server
+        .server
+        .clients
+        .sessions
+        .enter(session.id, || Ok(()))
+        .unwrap();
     server.run("admin", doc! {"killAllSessions": []});
-    assert_eq!(server.server.sessions.open_transactions().len(), 1);
+    assert_eq!(server.server.clients.sessions.open_transactions().len(), 1);
     drop(used);
     assert_eq!(abort_expired(&server.server, Instant::now()), 0);
-    assert_eq!(server.server.sessions.open_transactions().len(), 0);
+    assert_eq!(server.server.clients.sessions.open_transactions().len(), 0);
     let status = counts(&mut server);
     let totals = ["totalAborted", "totalExpired"].map(|name| status.get_i64(name));
     assert_eq!(totals, [Some(1), Some(0)]);
@@ -389,11 +394,15 @@ async fn a_transaction_ends_once() {
     let mut session = Session::new();
     session.start();
     session.run(&mut server, insert(1));
-    let found = server.server.sessions.open_transactions();
+    let found = server.server.clients.sessions.open_transactions();
     session.commit(&mut server);
     let later = Instant::now() + Duration::from_secs(31 * 60);
-    server.server.sessions.expire(later, &server.server.store);
-    assert_eq!(server.server.sessions.len(), 0);
+    server
+        .server
+        .clients
+        .sessions
+        .expire(later, &server.server.store);
+    assert_eq!(server.server.clients.sessions.len(), 0);
     abort_soon(&server.server, &found[0], Doom::Expired);
     let status = counts(&mut server);
     let totals = ["totalCommitted", "totalAborted", "totalExpired"];
@@ -423,7 +432,11 @@ async fn the_end_of_a_session_aborts_its_transaction() {
             _ => doc! {by: [&lsid]},
         };
         server.run("admin", command);
-        assert_eq!(server.server.sessions.open_transactions().len(), 0, "{by}");
+        assert_eq!(
+            server.server.clients.sessions.open_transactions().len(),
+            0,
+            "{by}"
+        );
         assert_eq!(
             session.code(&mut server, doc! {"commitTransaction": 1}),
             251,
@@ -434,10 +447,15 @@ async fn the_end_of_a_session_aborts_its_transaction() {
     session.start();
     session.run(&mut server, insert(1));
     let later = Instant::now() + Duration::from_secs(31 * 60);
-    for open in server.server.sessions.expire(later, &server.server.store) {
+    for open in server
+        .server
+        .clients
+        .sessions
+        .expire(later, &server.server.store)
+    {
         abort_soon(&server.server, &open, Doom::Killed);
     }
-    assert_eq!(server.server.sessions.open_transactions().len(), 0);
+    assert_eq!(server.server.clients.sessions.open_transactions().len(), 0);
     let outside = server.run("test", find());
     assert_eq!(ids(&server, &outside), []);
 }
@@ -484,7 +502,7 @@ async fn an_interrupted_statement_aborts_its_transaction() {
         let reply = std::thread::scope(|scope| {
             let running = scope.spawn(|| on_other_connection(&shared, &command));
             let is_active = || {
-                let open = shared.sessions.open_transaction(id);
+                let open = shared.clients.sessions.open_transaction(id);
                 open.is_some_and(|open| open.activity().is_active())
             };
             if why != "maxTimeMS" {
@@ -492,12 +510,13 @@ async fn an_interrupted_statement_aborts_its_transaction() {
             }
             match why {
                 "killOp" => {
-                    let connections = shared.connections.list();
+                    let connections = shared.clients.connections.list();
                     let operation = connections.iter().find_map(|connection| {
                         let running = connection.running.lock();
                         (running.session == Some(id) && running.active).then_some(running.id)
                     });
                     shared
+                        .clients
                         .connections
                         .kill_operation(operation.unwrap(), |_| true);
                 }
@@ -515,7 +534,11 @@ async fn an_interrupted_statement_aborts_its_transaction() {
         });
         assert_eq!(reply.get_i32("code"), Some(expected), "{why} {reply:?}");
         assert_eq!(label(&reply), None, "{why}");
-        assert_eq!(server.server.sessions.open_transactions().len(), 0, "{why}");
+        assert_eq!(
+            server.server.clients.sessions.open_transactions().len(),
+            0,
+            "{why}"
+        );
         assert_eq!(
             session.code(&mut server, doc! {"commitTransaction": 1}),
             251,
@@ -532,7 +555,12 @@ async fn a_session_runs_one_statement_at_a_time() {
     let mut session = Session::new();
     session.start();
     session.run(&mut server, insert(1));
-    let used = server.server.sessions.enter(session.id, || Ok(())).unwrap();
+    let used = server
+        .server
+        .clients
+        .sessions
+        .enter(session.id, || Ok(()))
+        .unwrap();
     let mut waiting = session.statement(insert(2));
     waiting.push("maxTimeMS", 50);
     assert_eq!(server.code("test", waiting), 50);
@@ -541,7 +569,7 @@ async fn a_session_runs_one_statement_at_a_time() {
     std::thread::scope(|scope| {
         let running = scope.spawn(|| on_other_connection(&shared, &statement));
         let waits = || {
-            let connections = shared.connections.list();
+            let connections = shared.clients.connections.list();
             connections
                 .iter()
                 .any(|other| other.running.lock().waits_for == Some("its session"))
@@ -549,6 +577,7 @@ async fn a_session_runs_one_statement_at_a_time() {
         wait_until("a statement that waits", waits);
         // The end of the transaction interrupts the statement that runs, not this one.
         shared
+            .clients
             .connections
             .kill_transaction(session.id, session.number);
         assert!(!running.is_finished());
@@ -569,10 +598,10 @@ async fn a_lost_client_aborts_its_transaction() {
     let mut session = Session::new();
     session.start();
     session.run(&mut server, insert(1));
-    assert_eq!(server.server.sessions.open_transactions().len(), 1);
+    assert_eq!(server.server.clients.sessions.open_transactions().len(), 1);
     server.connection.gone.store(true, Ordering::Relaxed);
     session.reply(&mut server, find());
-    assert_eq!(server.server.sessions.open_transactions().len(), 0);
+    assert_eq!(server.server.clients.sessions.open_transactions().len(), 0);
     server.connection.gone.store(false, Ordering::Relaxed);
     assert_eq!(
         session.code(&mut server, doc! {"commitTransaction": 1}),

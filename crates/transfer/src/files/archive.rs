@@ -27,7 +27,6 @@ const BLOCK_BYTES: usize = 8 << 20;
 /// Bytes of the metadata of all collections, which are held in memory.
 const METADATA_BYTES_MAX: usize = 256 << 20;
 
-/// Writes an archive.
 pub struct Writer {
     out: Output,
     block_bytes: usize,
@@ -92,7 +91,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends a collection.
     pub fn end(&mut self, collection: &Collection) -> Result<()> {
         if self.block_bytes > 0 {
             self.out.put(&TERMINATOR)?;
@@ -103,13 +101,11 @@ impl Writer {
         self.out.put(&TERMINATOR)
     }
 
-    /// Ends the archive.
     pub fn finish(self) -> Result<()> {
         self.out.finish()
     }
 }
 
-/// Reads an archive.
 pub struct Reader {
     file: Box<dyn BufRead + Send>,
     buffer: Vec<u8>,

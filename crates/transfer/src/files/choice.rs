@@ -52,7 +52,7 @@ pub struct Chooser {
     filter: Filter,
     database: Option<String>,
     collection: Option<String>,
-    /// What becomes of users and roles.
+    /// Whether users and roles are imported; otherwise the reason why not.
     accounts: std::result::Result<(), Option<&'static str>>,
 }
 
@@ -140,7 +140,7 @@ pub fn is_bucket(document: &Doc) -> bool {
     has_version && is_whole && matches!(document.get("data"), Some(Value::Document(_)))
 }
 
-/// What is left out, with the number of documents.
+/// Skipped parts of a dump, with the number of documents.
 #[derive(Debug, Default)]
 pub struct LeftOut(BTreeMap<(String, String), u64>);
 

@@ -27,7 +27,6 @@ enum Encoding {
     Hex,
 }
 
-/// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
     /// Its name, with dots.
@@ -179,7 +178,7 @@ impl Encoding {
     }
 }
 
-/// How rows become documents.
+/// The conversion of rows into documents.
 #[derive(Clone, Debug)]
 pub struct Columns {
     columns: Vec<Column>,

@@ -1,6 +1,5 @@
 //! The CRC-64 of ECMA-182, reflected, which archives carry.
 
-/// The polynomial, reflected.
 const POLYNOMIAL: u64 = 0xC96C_5795_D787_0F42;
 
 const TABLE: [u64; 256] = table();
@@ -36,7 +35,6 @@ impl Default for Crc64 {
 }
 
 impl Crc64 {
-    /// Adds bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             let at = (self.0 as u8) ^ byte;

@@ -18,7 +18,7 @@ enum Part {
     Text(char),
 }
 
-/// How a date is written.
+/// The layout of a date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout(Vec<Part>);
 

@@ -47,7 +47,6 @@ impl Metadata {
         extjson::to_canonical(&out)
     }
 
-    /// Reads it again.
     pub fn parse(text: &str, name: &str) -> Result<(Metadata, Option<String>)> {
         if text.trim().is_empty() {
             return Ok((Metadata::default(), None));
@@ -99,7 +98,6 @@ fn escape(name: &str) -> String {
     out
 }
 
-/// The name again.
 fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -163,11 +161,12 @@ pub fn check_names(collection: &Collection) -> Result<()> {
 /// The name of a database as the name of a folder. No database has a period, and `oplog.bson` means something else here.
 fn folder_name(database: &str) -> Result<&str> {
     let name = frond_files::component(database).map_err(unsafe_name)?;
-    match name.contains('.') {
-        true => Err(Error::Data(format!(
+    if name.contains('.') {
+        Err(Error::Data(format!(
             "{name:?} is no name of a database: it has a period; --exclude leaves it out"
-        ))),
-        false => Ok(name),
+        )))
+    } else {
+        Ok(name)
     }
 }
 
@@ -205,7 +204,6 @@ pub struct Part {
 /// A folder of a dump, or of one of its databases.
 #[derive(Debug, Default)]
 pub struct Folder {
-    /// Collections and views.
     pub parts: Vec<Part>,
     /// The oplog of the time in which the dump was made.
     pub oplog: Option<PathBuf>,
@@ -387,7 +385,7 @@ fn name_of(path: &Path, stem: &str, described: &Described) -> Result<String> {
         })
 }
 
-/// MongoDB had the indexes of a database in a collection, which is what tells of them where a dump has no metadata.
+/// Takes the indexes of a dump without metadata from `system.indexes`, the collection in which old servers kept them.
 fn take_old_indexes(parts: &mut Vec<Part>) -> Result<()> {
     let Some(at) = parts
         .iter()
@@ -572,7 +570,7 @@ mod tests {
             let error = read(folder.path(), None).unwrap_err().to_string();
             assert!(error.contains("symbolic link"), "{name}: {error}");
         }
-        // A hidden link is no part of the dump, and the folder that is named may be a link.
+        // A hidden link is not part of the dump, and the folder that is named may be a link.
         let folder = written(&[("d/a.bson", b"")]);
         symlink(elsewhere.path().join("x"), folder.path().join(".x")).unwrap();
         let link = elsewhere.path().join("link");

@@ -16,9 +16,7 @@ const BUFFER: usize = 1 << 20;
 
 /// A file that is written. [`Output::finish`] must be called, so that errors at the end are seen.
 pub enum Output {
-    /// As it is.
     Plain(BufWriter<Box<dyn Write>>),
-    /// Compressed.
     Gzip(GzEncoder<BufWriter<Box<dyn Write>>>),
 }
 
@@ -50,9 +48,10 @@ impl Output {
 
     fn over(file: Box<dyn Write>, gzip: bool) -> Output {
         let file = BufWriter::with_capacity(BUFFER, file);
-        match gzip {
-            true => Output::Gzip(GzEncoder::new(file, Compression::fast())),
-            false => Output::Plain(file),
+        if gzip {
+            Output::Gzip(GzEncoder::new(file, Compression::fast()))
+        } else {
+            Output::Plain(file)
         }
     }
 
@@ -65,7 +64,6 @@ impl Output {
         done.map_err(writing)
     }
 
-    /// Writes bytes.
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.write_all(bytes).map_err(writing)
     }

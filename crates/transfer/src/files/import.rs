@@ -86,7 +86,6 @@ fn complaint(done: &Done) -> Option<String> {
     (!lines.is_empty()).then(|| format!("not imported:\n{}", lines.join("\n")))
 }
 
-/// Imports one collection.
 fn one(
     job: &Job<'_>,
     format: Format,

@@ -1,4 +1,4 @@
-//! What imports of every format need.
+//! State that imports of every format share.
 
 use super::options::ImportOptions;
 use super::sink::{self, How, Sink, Written};
@@ -7,24 +7,21 @@ use crate::node::Node;
 use crate::progress::Progress;
 use crate::stop::Signals;
 
-/// An import.
 pub struct Job<'a> {
-    /// The options.
     pub options: &'a ImportOptions,
-    /// Requests to stop.
     pub signals: &'a Signals,
-    /// The server.
     pub node: &'a Node,
-    /// How documents are written.
+    /// Options of the writes.
     pub how: How,
 }
 
 impl Job<'_> {
     /// The file in words.
     pub fn name(&self) -> String {
-        match self.options.file.as_os_str() == "-" {
-            true => "standard input".to_owned(),
-            false => self.options.file.display().to_string(),
+        if self.options.file.as_os_str() == "-" {
+            "standard input".to_owned()
+        } else {
+            self.options.file.display().to_string()
         }
     }
 

@@ -28,10 +28,9 @@ const ACCOUNT_BYTES_MAX: usize = 256 << 20;
 /// Why the oplog of a dump is left out.
 const NOT_REPLAYED: &str = "changes from while the dump was made; --oplogReplay applies them";
 
-/// What came of a dump.
+/// Result of restoring a dump.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// Documents.
     pub written: Written,
     /// Entries of the oplog that were applied.
     pub replayed: u64,
@@ -96,7 +95,6 @@ impl<'a> Restore<'a> {
         }
     }
 
-    /// A folder.
     pub fn dump(mut self, progress: &Progress) -> Result<Done> {
         let folder = dump::read(&self.job.options.file, self.database)?;
         if self.chooser.takes_whole_databases() {
@@ -258,7 +256,6 @@ impl<'a> Restore<'a> {
         ))
     }
 
-    /// An archive.
     pub fn archive(mut self, progress: &Progress) -> Result<Done> {
         let job = self.job;
         let (mut reader, listed) = archive::Reader::begin(files_of::open(&job.options.file)?)?;
@@ -447,7 +444,7 @@ enum Target {
 /// The documents of an archive come in any order of their collections.
 struct Sorter {
     client: Client,
-    /// Time series that are created when their first document shows that it is no bucket.
+    /// Time series that are created when their first document shows that it is not a bucket.
     unmade: HashSet<Collection>,
     /// Each target, and the number of documents.
     targets: HashMap<Collection, (Target, u64)>,

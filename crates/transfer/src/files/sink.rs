@@ -22,7 +22,6 @@ const BATCH_BYTES: usize = 2 << 20;
 /// Refused documents, or rows that are left out, that are named.
 pub const NAMED: u64 = 20;
 
-/// How documents are written.
 #[derive(Clone, Debug)]
 pub struct How {
     /// The way in which documents are written.
@@ -31,7 +30,6 @@ pub struct How {
     pub key: Vec<String>,
     /// End at the first refusal.
     pub stop_on_error: bool,
-    /// Skip validators.
     pub bypass_validation: bool,
 }
 
@@ -45,7 +43,6 @@ struct Batch {
 /// The counts of written documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Documents.
     pub documents: u64,
     /// Documents that the server refused.
     pub refused: u64,
@@ -170,7 +167,7 @@ pub fn run(
                         write_batches(client, receiver, how, place, progress, documents, refused);
                     if done.is_err() {
                         failed.store(true, Ordering::Relaxed);
-                        // The reader's next batch finds nobody, and the others have nothing to do.
+                        // The reader's next batch finds no receiver, and the other writers have nothing to do.
                         let receiver = receiver.lock().unwrap_or_else(|e| e.into_inner());
                         while receiver.recv().is_ok() {}
                     }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// Bytes of a row. One row of a file that has no line ends, or never closes a quote, would take all memory.
 const ROW_BYTES_MAX: u64 = 256 << 20;
 
-/// A file of which only so much is read for one row.
+/// A file with a limit on the bytes that are read for one row.
 struct Bounded<R> {
     file: R,
     /// Bytes that may still be read.
@@ -157,7 +157,6 @@ impl<W: Write> Table<W> {
         })
     }
 
-    /// Writes a row.
     pub fn put(&mut self, document: &Doc) -> Result<()> {
         for field in &self.fields {
             let text = document

@@ -3,7 +3,6 @@
 use frond_bson::DocBuf;
 use frond_client::Collection;
 
-/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A document is now this one.
@@ -19,12 +18,7 @@ pub enum Change {
     /// A database is dropped.
     DropDatabase(String),
     /// A collection has another name.
-    Rename {
-        /// The old name.
-        from: Collection,
-        /// The new one.
-        to: Collection,
-    },
+    Rename { from: Collection, to: Collection },
     /// Users or roles have changed.
     Users,
 }

@@ -23,11 +23,11 @@ const SEGMENT: usize = 20_000;
 /// Documents in one batch.
 const BATCH: u32 = 5_000;
 
-/// How often documents that differ are looked at again before they count as different: while the source changes, both
-/// sides are read at different moments.
+/// Attempts to compare documents before they count as different: while the source changes, both sides are read at
+/// different moments.
 const LOOKS: u32 = 5;
 
-/// How long to wait between two looks.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Collections of different documents that are named in the report.
@@ -146,7 +146,6 @@ fn read_all(
     }
 }
 
-/// Compares one range.
 fn compare_range(
     source: &mut Client,
     target: &mut Client,
@@ -207,15 +206,11 @@ pub enum Then {
 
 /// Both sides, by several threads.
 pub struct Comparison<'a> {
-    /// The source.
     pub source: &'a Node,
-    /// The target.
     pub target: &'a Node,
     /// The options of the user.
     pub signals: Option<&'a Signals>,
-    /// The progress bars.
     pub progress: &'a Progress,
-    /// Threads.
     pub jobs: usize,
 }
 

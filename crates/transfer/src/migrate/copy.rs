@@ -21,20 +21,18 @@ use crate::write::{self, DUPLICATE_KEY, Run};
 /// Documents in one batch of the source, and so in one insert.
 const BATCH: u32 = 10_000;
 
-/// How often a step is repeated after its connection failed.
+/// Attempts to repeat a step after its connection failed.
 pub const TRIES: u32 = 10;
 
 /// MongoDB's code for a cursor that the server does not know.
 const CURSOR_NOT_FOUND: i32 = 43;
 
-/// How long to wait before the next try.
+/// Pause before the next attempt.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
 /// A collection that is copied.
 pub struct Task {
-    /// The collection.
     pub listed: Listed,
-    /// Its indexes.
     pub indexes: Vec<DocBuf>,
     /// Documents that it has about.
     pub documents: u64,
@@ -49,15 +47,12 @@ struct Job {
 
 /// The state that all threads share.
 pub struct Copier<'a> {
-    /// The source.
     pub source: &'a Node,
-    /// The target.
     pub target: &'a Node,
-    /// How far it is.
+    /// Progress, stored in the target.
     pub state: &'a State,
     /// The options of the user.
     pub signals: &'a Signals,
-    /// The progress bars.
     pub progress: &'a Progress,
 }
 
@@ -143,7 +138,7 @@ impl Copier<'_> {
         Ok(refused)
     }
 
-    /// How far a collection is. One that was not begun is created and divided.
+    /// Loads the progress of a collection. A collection without progress is created and divided.
     fn prepare(
         &self,
         source: &mut Client,
@@ -174,7 +169,6 @@ impl Copier<'_> {
         Ok(state)
     }
 
-    /// Builds the indexes.
     fn finish(&self, target: &mut Client, task: &Task) -> Result<Vec<Refusal>> {
         let collection = &task.listed.collection;
         let refused = schema::create_indexes(target, collection, &task.indexes)?;
@@ -186,7 +180,6 @@ impl Copier<'_> {
     }
 }
 
-/// One thread.
 struct Worker<'a> {
     copier: &'a Copier<'a>,
     connections: Option<(Client, Client)>,
@@ -194,7 +187,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// The connections, made anew if they failed.
+    /// The connections, which are reopened if they failed.
     fn connect(&mut self) -> Result<(&mut Client, &mut Client)> {
         if self.connections.is_none() {
             let copier = self.copier;

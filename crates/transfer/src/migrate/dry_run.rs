@@ -13,16 +13,14 @@ use crate::node::{About, Node};
 use crate::schema::{self, Refusal};
 use crate::users;
 
-/// How long documents are read to estimate how fast it goes.
+/// Time for which documents are read to estimate the speed of the copy.
 const SAMPLE_TIME: Duration = Duration::from_secs(2);
 
-/// Both servers.
 pub struct Plan<'a> {
-    /// The source.
     pub source: &'a Node,
     /// All that is moved, with its indexes and size.
     pub all: &'a [(Listed, Vec<DocBuf>, Size)],
-    /// How changes would be learned.
+    /// The position from which changes would be followed.
     pub position: &'a Position,
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::inventory::in_database;
 use crate::node::Node;
 
-/// How long one wait for changes takes.
+/// Longest single wait for changes.
 const WAIT: Duration = Duration::from_millis(300);
 
 /// The kind of a feed, and the position at which it continues.
@@ -22,9 +22,7 @@ pub enum Position {
     Oplog(Timestamp),
     /// A change stream: its token.
     Stream(DocBuf),
-    /// Comparing in passes.
     Passes,
-    /// Nothing is followed.
     None,
 }
 
@@ -64,7 +62,6 @@ impl Position {
         })
     }
 
-    /// In words.
     pub fn describe(&self) -> &'static str {
         match self {
             Position::Oplog(_) => "the oplog",
@@ -84,7 +81,6 @@ impl Position {
         }
     }
 
-    /// Reads it again.
     pub fn from_doc(stored: &Doc) -> Position {
         match stored.first() {
             Some(("oplog", Value::Timestamp(time))) => Position::Oplog(time),
@@ -173,7 +169,6 @@ fn stream_now(client: &mut Client) -> Result<DocBuf> {
     })
 }
 
-/// An open feed.
 pub struct Feed {
     client: Client,
     cursor: Cursor,
@@ -292,7 +287,7 @@ impl Feed {
         &self.position
     }
 
-    /// Seconds that the changes shown are behind the source, if that can be told.
+    /// Seconds that the changes shown are behind the source, if that is known.
     pub fn lag(&mut self, asking: &mut Client) -> Result<u64> {
         match &self.position {
             Position::Oplog(last) => {

@@ -23,35 +23,31 @@ use crate::stop::Signals;
 /// Changes that are applied at once, at most.
 const CHANGES: usize = 20_000;
 
-/// How often it is said how far the target is behind.
+/// Interval at which the lag of the target is printed.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// How long to wait after a failed connection.
+/// Pause after a failed connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long to wait between two passes.
+/// Pause between two passes.
 const PASS_EVERY: Duration = Duration::from_secs(2);
 
-/// How long unique keys that are taken may stay so when all else is applied.
+/// Time after which unique keys that are still taken are an error, once all else is applied.
 const TAKEN_LIMIT: Duration = Duration::from_secs(10);
 
 /// The context of following.
 pub struct Follower<'a> {
-    /// The source.
     pub source: &'a Node,
-    /// The target.
     pub target: &'a Node,
-    /// How far it is.
+    /// Progress, stored in the target.
     pub state: &'a State,
     /// The options of the user.
     pub signals: &'a Signals,
-    /// Which namespaces.
     pub filter: &'a Filter,
     /// End when the target has caught up.
     pub cutover: bool,
     /// Threads of a pass.
     pub jobs: usize,
-    /// Say nothing.
     pub quiet: bool,
 }
 

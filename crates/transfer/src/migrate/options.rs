@@ -1,6 +1,6 @@
 //! The command line.
 
-/// How the source's changes are learned.
+/// Source of the changes that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FollowMode {
     /// The oplog if the source has one, else a change stream, else passes

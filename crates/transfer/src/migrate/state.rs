@@ -1,4 +1,4 @@
-//! How far a migration is, in documents of the target, so that it goes on after a kill.
+//! Progress of a migration, in documents of the target, so that it continues after a kill.
 
 use frond_bson::{Doc, DocBuf, OwnedValue, doc};
 use frond_client::{BulkOptions, Client, Collection};
@@ -21,20 +21,17 @@ pub enum Phase {
 /// A range and how far it is.
 #[derive(Clone, Debug)]
 pub struct RangeState {
-    /// The range.
     pub range: Range,
     /// The `_id` up to which it is copied.
     pub last: Option<OwnedValue>,
     /// Whether all of it is copied.
     pub done: bool,
-    /// Documents copied.
     pub copied: u64,
 }
 
 /// A collection and how far it is.
 #[derive(Clone, Debug)]
 pub struct CollectionState {
-    /// Its ranges.
     pub ranges: Vec<RangeState>,
     /// Whether its indexes are built, too.
     pub done: bool,
@@ -142,7 +139,7 @@ impl State {
         self.put(client, &document, true)
     }
 
-    /// How a collection is divided, and how far its ranges are.
+    /// The ranges of a collection and their progress.
     pub fn read_collection(
         &self,
         client: &mut Client,

@@ -6,8 +6,8 @@ use super::changes::Change;
 use crate::inventory::in_database;
 use crate::write::id_of;
 
-/// The command that opens a stream over all databases. With `expanded` it tells of indexes and options, too, which
-/// servers from MongoDB 6.0 on know.
+/// The command that opens a stream over all databases. With `expanded`, which servers from MongoDB 6.0 on know, events
+/// include indexes and options.
 pub fn open(token: Option<&Doc>, expanded: bool) -> DocBuf {
     let mut stage = doc! { "allChangesForCluster": true };
     if expanded {

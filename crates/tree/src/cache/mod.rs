@@ -7,6 +7,12 @@
 //!
 //! Indexes and filters in use are pinned in their runs, so that a look-up needs no search in the cache, until they take
 //! half of it.
+//!
+//! A miss of the first tier costs a decompression instead of a read of the device. Blocks lie in a log of segments without gaps
+//! (`blocks.rs`); eviction frees the oldest segment, and moves those of its blocks that were used to the end. Each tier remembers
+//! what it evicted last: a miss of such a page shows what a little more memory would have saved, in time as measured, and the
+//! division of the memory follows from that. Until pages take half of the memory, no blocks are kept. Long scans leave both
+//! tiers as they are.
 
 mod balance;
 mod blocks;

@@ -18,7 +18,7 @@ pub(super) const FRAME_HEADER_BYTES: usize = 4;
 pub(super) const PAYLOAD_BYTES_MAX: usize = WRITE_SET_BYTES_MAX + 64;
 /// The largest buffer of the log.
 pub(super) const BUFFER_BYTES_MAX: usize = 8 << 20;
-/// The most bytes of frames in a group. Earlier versions wrote a full buffer and one more write set.
+/// Upper bound on the bytes of frames in a group, checked before memory is reserved for them.
 pub(super) const GROUP_BYTES_MAX: usize = BUFFER_BYTES_MAX + FRAME_HEADER_BYTES + PAYLOAD_BYTES_MAX;
 /// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
 const COMPRESS_BYTES: std::ops::RangeInclusive<usize> = 513..=2 * BUFFER_BYTES_MAX;

@@ -3,6 +3,11 @@
 //! A position in the log is the number of bytes of frames since the store was created, before compression.
 //! The log is stored in segments: files named by the position of their first group. Frames that are not in a segment yet
 //! are in the buffers, which are mapped from a file, so that a killed process loses none of them.
+//!
+//! The kernel keeps mapped pages when the process is killed, so a commit that was acknowledged without a sync is lost only with the
+//! machine. That costs a checksum for each commit, and no system call. The frames have their final form, so that the log thread
+//! compresses them from there. Where a mapping could not be written safely (Btrfs, ZFS and bcachefs allocate a block for each
+//! write), or cannot be made, each commit writes to the segment, which is slower; `StoreStats::log_is_mapped` shows it.
 
 mod buffer;
 mod cut;

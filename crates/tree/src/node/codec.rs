@@ -14,44 +14,31 @@ use crate::{Compression, Error, Result};
 
 const TAG_EMPTY: u8 = 0;
 const TAG_LEAF: u8 = 1;
-/// An internal node in older formats: offset and length only.
-const TAG_INTERNAL_OLDER: u8 = 2;
-const TAG_INTERNAL: u8 = 3;
+const TAG_INTERNAL: u8 = 2;
 
-/// Set in the number of a node's children, or of a page's trees, if its references have the births of extents. Older formats
-/// have none.
-const FLAG_BIRTHS: u32 = 1 << 31;
-/// Set there if all keys in it have four bytes for their length: one of them is long.
-const FLAG_LONG_KEYS: u32 = 1 << 30;
+/// Set in the number of a node's children, or of a page's trees, if all keys in it have four bytes for their length: one of
+/// them is long.
+const FLAG_LONG_KEYS: u32 = 1 << 31;
 
 /// How a node or a page of trees is encoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
-    has_births: bool,
     has_long_keys: bool,
 }
 
 impl Form {
-    /// The form, and the number that has it in its highest bits.
+    /// The form, and the number that has it in its highest bit.
     pub(crate) fn split(count: u32) -> (Form, u32) {
         let form = Form {
-            has_births: count & FLAG_BIRTHS != 0,
             has_long_keys: count & FLAG_LONG_KEYS != 0,
         };
-        (form, count & !(FLAG_BIRTHS | FLAG_LONG_KEYS))
+        (form, count & !FLAG_LONG_KEYS)
     }
 
     fn key<'a>(self, reader: &mut Reader<'a>) -> Option<&'a [u8]> {
         match self.has_long_keys {
             false => reader.key(),
             true => reader.long_key(),
-        }
-    }
-
-    fn birth(self, reader: &mut Reader<'_>) -> Option<u64> {
-        match self.has_births {
-            true => reader.u64(),
-            false => Some(0),
         }
     }
 }
@@ -88,7 +75,7 @@ impl Encoder {
         } else {
             0
         };
-        self.out.put_u32(count as u32 | FLAG_BIRTHS | long);
+        self.out.put_u32(count as u32 | long);
     }
 
     fn put_key(&mut self, key: &[u8]) {
@@ -309,7 +296,7 @@ fn encode_run(run: &Run, encoder: &mut Encoder) {
 pub(crate) struct RunRef {
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// The newest durable checkpoint when the extent was allocated; 0 in older formats.
+    /// The newest durable checkpoint when the extent was allocated.
     pub(crate) birth: u64,
     pub(crate) info: RunInfo,
 }
@@ -317,8 +304,7 @@ pub(crate) struct RunRef {
 impl RunRef {
     /// `None` if the bytes are malformed.
     fn parse(reader: &mut Reader<'_>, form: Form) -> Option<RunRef> {
-        let (offset, len) = (reader.u64()?, reader.u64()?);
-        let birth = form.birth(reader)?;
+        let (offset, len, birth) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let info = RunInfo {
             index_at: reader.u32()?,
             index_len: reader.u32()?,
@@ -369,10 +355,9 @@ pub(crate) struct PlaceRef {
     /// Where its block is.
     pub(crate) offset: u64,
     pub(crate) len: u32,
-    /// The newest durable checkpoint when its extent was allocated; 0 in older formats.
+    /// The newest durable checkpoint when its extent was allocated.
     pub(crate) birth: u64,
-    /// What is known of it without reading it; nothing in older formats.
-    pub(crate) below: Option<Below>,
+    pub(crate) below: Below,
 }
 
 /// What a reference says of the node that it refers to.
@@ -400,14 +385,11 @@ impl SubtreeRef {
         Some(match reader.u8()? {
             TAG_EMPTY => SubtreeRef::Empty,
             TAG_LEAF => SubtreeRef::Leaf(RunRef::parse(reader, form)?),
-            tag @ (TAG_INTERNAL | TAG_INTERNAL_OLDER) => SubtreeRef::Internal(PlaceRef {
+            TAG_INTERNAL => SubtreeRef::Internal(PlaceRef {
                 offset: reader.u64()?,
                 len: reader.u32()?,
-                birth: form.birth(reader)?,
-                below: match tag {
-                    TAG_INTERNAL => Some(Below::parse(reader, form)?),
-                    _ => None,
-                },
+                birth: reader.u64()?,
+                below: Below::parse(reader, form)?,
             }),
             _ => return None,
         })

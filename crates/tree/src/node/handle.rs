@@ -323,9 +323,7 @@ impl<'a> KnownRuns<'a> {
             SubtreeRef::Empty => Subtree::Empty,
             SubtreeRef::Leaf(run) => Subtree::Leaf(self.run(run)?),
             SubtreeRef::Internal(node) => {
-                let below = node.below.ok_or_else(|| {
-                    corrupt(self.at, "a reference to a node is of an older format")
-                })?;
+                let below = node.below;
                 if below.summary.height > DEPTH_MAX {
                     return Err(corrupt(self.at, "a tree is higher than possible"));
                 }

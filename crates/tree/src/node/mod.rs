@@ -12,7 +12,6 @@ mod compact;
 mod dropped;
 mod flush;
 mod handle;
-mod older;
 mod quarantine;
 mod ranges;
 mod summary;
@@ -22,12 +21,11 @@ use std::sync::Arc;
 use crate::range::RangeSet;
 use crate::run::Run;
 pub(crate) use codec::{
-    Below, BufferRef, DEPTH_MAX, Encoder, Form, NodeRef, NodeWriter, PlaceRef, RunRef, SubtreeRef,
+    BufferRef, DEPTH_MAX, Encoder, Form, NodeRef, NodeWriter, PlaceRef, RunRef, SubtreeRef,
     encode_subtree,
 };
 pub(crate) use flush::Builder;
 pub(crate) use handle::{KnownRuns, Node};
-pub(crate) use older::Decoder;
 pub(crate) use summary::Summary;
 
 /// A tree or a part of one.

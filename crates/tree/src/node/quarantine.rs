@@ -5,6 +5,9 @@
 //! runs for it, by reference. So the parent's buffer does not grow, the messages of the child's siblings move on as before, and
 //! later messages for the child gather in the buffer of the new node. The flush is tried again now and then: the
 //! damage may be gone, because a range delete covers the child, or the system can read the block again.
+//!
+//! On disk this is no special case: the new node is an internal node with one child. If even the root cannot be read, it is
+//! the child that is set apart. So a memtable can always be flushed, and the log can always be replayed.
 
 use std::sync::Arc;
 

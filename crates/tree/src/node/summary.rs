@@ -90,14 +90,14 @@ impl Summary {
         summary
     }
 
-    /// The summary of a stored node whose block has `len` bytes; `None` if it is of an older format, which has none.
-    pub(crate) fn of_stored(node: &NodeRef, len: u32) -> Option<Summary> {
+    /// The summary of a stored node whose block has `len` bytes.
+    pub(crate) fn of_stored(node: &NodeRef, len: u32) -> Summary {
         let mut summary = Summary::node();
         for child in &node.children {
             let below = match &child.subtree {
                 SubtreeRef::Empty => Summary::default(),
                 SubtreeRef::Leaf(run) => Summary::leaf(&run.info, run.len),
-                SubtreeRef::Internal(node) => node.below.as_ref()?.summary.clone(),
+                SubtreeRef::Internal(node) => node.below.summary.clone(),
             };
             summary.add_child(&below, child.pending_bytes);
         }
@@ -106,7 +106,7 @@ impl Summary {
             summary.add_part(&part.info, part.len);
         }
         summary.add_block(block_extent(len));
-        Some(summary)
+        summary
     }
 }
 

@@ -1,6 +1,6 @@
 //! The format of stores: a store that was written earlier is kept in `tests/fixtures`, and today's code must read it.
 //!
-//! `FROND_WRITE_FIXTURE=1` writes it again. That is right only together with a new format version.
+//! `FROND_WRITE_FIXTURE=1` writes it again. Once there is a release, that is right only together with a new format version.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -24,17 +24,7 @@ use support::SimDisk;
 use support::copies::Copied;
 use xxhash_rust::xxh3::xxh3_64;
 
-const FORMAT_VERSION: u32 = 8;
-/// The supported versions.
-const VERSIONS: [u32; 7] = [2, 3, 4, 5, 6, 7, FORMAT_VERSION];
-/// From this version on there are stamps.
-const STAMPS_VERSION: u32 = 5;
-/// From this version on references have the births of extents.
-const BIRTHS_VERSION: u32 = 7;
-/// From this version on keys may have more than 65,535 bytes.
-const LONG_KEYS_VERSION: u32 = 8;
-/// From this version on pages have templates of keys.
-const KEY_TEMPLATES_VERSION: u32 = 6;
+const FORMAT_VERSION: u32 = 1;
 
 const CODECS: [Compression; 5] = [
     Compression::Zstd,
@@ -56,8 +46,8 @@ const STAMPED: TreeId = TreeId(12);
 /// In another page of trees.
 const FAR: TreeId = TreeId(700);
 
-fn fixture(version: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{version}"))
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1")
 }
 
 fn options(disk: Arc<dyn Disk>) -> Options {
@@ -73,7 +63,7 @@ fn options(disk: Arc<dyn Disk>) -> Options {
 
 /// So large that the offsets carry over into the bytes before.
 const STAMPS_FROM: u64 = (7 << 32) - 3;
-/// Above those of all fixtures.
+/// Above those of the fixture.
 const LATER_STAMPS: u64 = 1 << 40;
 
 struct Stamps(AtomicU64);
@@ -97,7 +87,6 @@ struct Writer {
     store: Store,
     model: Model,
     state: u64,
-    version: u32,
     /// The next one.
     stamp: u64,
 }
@@ -117,9 +106,6 @@ impl Writer {
 
     /// Commits with stamped keys and others.
     fn stamped(&mut self, commits: u64) {
-        if self.version < STAMPS_VERSION {
-            return;
-        }
         for number in 0..commits {
             let create = [Op::Create(STAMPED, tree_options(Compression::Lz4))];
             let is_there = self.model.trees.contains_key(&STAMPED);
@@ -170,7 +156,7 @@ impl Writer {
             Op::Put(tree, b"key y".to_vec(), vec![b'y'; 300]),
             Op::Put(tree, b"key z".to_vec(), vec![b'z'; 66_000]),
         ];
-        if self.version >= LONG_KEYS_VERSION && tree == TreeId(2) {
+        if tree == TreeId(2) {
             for end in [&b""[..], b"a", b"b"] {
                 let key = [b"key ", &[b'l'; 65_600][..], end].concat();
                 ops.push(Op::Put(tree, key, b"long".to_vec()));
@@ -184,9 +170,6 @@ impl Writer {
 
     /// Keys that end with equal bytes.
     fn identified(&mut self, tree: TreeId) {
-        if self.version < KEY_TEMPLATES_VERSION {
-            return;
-        }
         let put = |_| {
             let number = self.number(100_000);
             let key = format!("key {} of {}, the identifier", number, number % 7);
@@ -281,13 +264,12 @@ impl Writer {
 }
 
 /// What the fixture must hold, and the files that today's code writes for it.
-fn generate(version: u32) -> (Model, SimDisk) {
+fn generate() -> (Model, SimDisk) {
     let disk = SimDisk::new(1);
     let mut writer = Writer {
         store: Store::open(options(Arc::new(disk.clone()))).unwrap(),
         model: Model::default(),
         state: 0x9E37_79B9_7F4A_7C15,
-        version,
         stamp: STAMPS_FROM,
     };
     writer.checkpoint();
@@ -297,30 +279,30 @@ fn generate(version: u32) -> (Model, SimDisk) {
 }
 
 fn write_fixture() {
-    let (_, disk) = generate(FORMAT_VERSION);
-    let _ = std::fs::remove_dir_all(fixture(FORMAT_VERSION));
-    std::fs::create_dir_all(fixture(FORMAT_VERSION)).unwrap();
+    let (_, disk) = generate();
+    let _ = std::fs::remove_dir_all(fixture());
+    std::fs::create_dir_all(fixture()).unwrap();
     for (name, len) in disk.files() {
         let mut bytes = vec![0; len];
         let file = disk.open(&name, false).unwrap();
         file.read_at(&mut bytes, 0).unwrap();
-        std::fs::write(fixture(FORMAT_VERSION).join(name), bytes).unwrap();
+        std::fs::write(fixture().join(name), bytes).unwrap();
     }
 }
 
-fn copy_of_fixture(version: u32) -> tempfile::TempDir {
+fn copy_of_fixture() -> tempfile::TempDir {
     static WRITE: Once = Once::new();
     WRITE.call_once(|| {
         if std::env::var_os("FROND_WRITE_FIXTURE").is_some() {
             write_fixture();
         }
     });
-    copy(&fixture(version))
+    copy(&fixture())
 }
 
 fn copy(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(directory).expect("the fixture of this format version") {
+    for entry in std::fs::read_dir(directory).expect("the fixture") {
         let path = entry.unwrap().path();
         std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
     }
@@ -354,15 +336,9 @@ fn codecs_of_groups(directory: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn stores_of_known_format_versions_are_read_and_written() {
-    for version in VERSIONS {
-        check_reads_and_writes(version);
-    }
-}
-
-fn check_reads_and_writes(version: u32) {
-    let directory = copy_of_fixture(version);
-    let (mut model, _) = generate(version);
+fn a_stored_store_is_read_and_written() {
+    let directory = copy_of_fixture();
+    let (mut model, _) = generate();
     let report = Store::verify(&on_disk(directory.path()), &mut |_| {}).unwrap();
     assert_eq!(report.problems, []);
     assert!(report.log_frames > 15, "{report:?}");
@@ -377,11 +353,10 @@ fn check_reads_and_writes(version: u32) {
     let last = stamped.and_then(|stamped| stamped.keys().next_back());
     let last = last.map_or(0, |key| u64::from_be_bytes(key[..8].try_into().unwrap()));
     assert_eq!(store.durable_stamp(), last);
-    assert_eq!(last > STAMPS_FROM, version >= STAMPS_VERSION);
+    assert!(last > STAMPS_FROM);
     let first = store.tree_stats(TreeId(1));
     assert!(first.height > 2 && first.pending_bytes > 0, "{first:?}");
     assert_eq!(store.tree_stats(EMPTY).height, 0);
-    // Before the checkpoint that makes it a store of this version.
     let mut set = WriteSet::new();
     set.put_stamped(EMPTY, 0, b"", b"stamped");
     set.put(EMPTY, b"", b"marker");
@@ -424,38 +399,34 @@ fn check_reads_and_writes(version: u32) {
     check_store(&store, &model, &mut random).unwrap();
 }
 
-/// A copy of a store that an older version has written, of which most extents have no birth, and one of it after a restart.
+/// A copy of the store, and one of it after a restart.
 #[test]
-fn copies_of_stores_of_known_format_versions_are_restored() {
-    for version in VERSIONS {
-        let directory = copy_of_fixture(version);
-        let (model, _) = generate(version);
-        let store = Store::open(on_disk(directory.path())).unwrap();
-        let copied = Copied::take(&store, None).unwrap();
-        let births: BTreeSet<u64> = copied.extents.keys().map(|extent| extent.birth).collect();
-        // What older versions have written has none.
-        assert_eq!(births.len() > 2, version >= BIRTHS_VERSION, "{births:?}");
-        assert!(births.len() >= 2, "{births:?}");
-        let id = store.store_id();
-        assert_eq!(id, copied.store_id);
-        store.close().unwrap();
-        drop(store);
-        let store = Store::open(on_disk(directory.path())).unwrap();
-        assert_eq!(store.store_id(), id);
-        let next = Copied::take(&store, Some(&copied)).unwrap();
-        for copied in [copied, next] {
-            let target = tempfile::tempdir().unwrap();
-            let options = on_disk(target.path());
-            let restored = copied.restore(options.clone(), RestorePoint::End).unwrap();
-            assert_ne!(restored.store_id, id);
-            assert_eq!(restored.loading, [LOADING, LOGGED_TO_LOAD]);
-            let report = Store::verify(&options, &mut |_| {}).unwrap();
-            assert_eq!(report.problems, []);
-            let there = Store::open(options).unwrap();
-            assert_eq!(there.store_id(), restored.store_id);
-            let mut random = SmallRng::seed_from_u64(1);
-            check_store(&there, &model, &mut random).unwrap();
-        }
+fn copies_of_a_stored_store_are_restored() {
+    let directory = copy_of_fixture();
+    let (model, _) = generate();
+    let store = Store::open(on_disk(directory.path())).unwrap();
+    let copied = Copied::take(&store, None).unwrap();
+    let births: BTreeSet<u64> = copied.extents.keys().map(|extent| extent.birth).collect();
+    assert!(births.len() > 2, "{births:?}");
+    let id = store.store_id();
+    assert_eq!(id, copied.store_id);
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(on_disk(directory.path())).unwrap();
+    assert_eq!(store.store_id(), id);
+    let next = Copied::take(&store, Some(&copied)).unwrap();
+    for copied in [copied, next] {
+        let target = tempfile::tempdir().unwrap();
+        let options = on_disk(target.path());
+        let restored = copied.restore(options.clone(), RestorePoint::End).unwrap();
+        assert_ne!(restored.store_id, id);
+        assert_eq!(restored.loading, [LOADING, LOGGED_TO_LOAD]);
+        let report = Store::verify(&options, &mut |_| {}).unwrap();
+        assert_eq!(report.problems, []);
+        let there = Store::open(options).unwrap();
+        assert_eq!(there.store_id(), restored.store_id);
+        let mut random = SmallRng::seed_from_u64(1);
+        check_store(&there, &model, &mut random).unwrap();
     }
 }
 
@@ -466,18 +437,8 @@ fn with_version(directory: &Path, version: u32, slots: &[usize]) {
     for slot in slots {
         for copy in bytes[slot * 4096..][..4096].chunks_mut(2048) {
             copy[8..12].copy_from_slice(&version.to_le_bytes());
-            if version == 1 {
-                // This one has a checksum in another place, and no second copy.
-                copy[32..].fill(0);
-                let sum = xxh3_64(&copy[..32]).to_le_bytes();
-                copy[32..40].copy_from_slice(&sum);
-            } else {
-                let sum = xxh3_64(&copy[..2040]).to_le_bytes();
-                copy[2040..].copy_from_slice(&sum);
-            }
-        }
-        if version == 1 {
-            bytes[slot * 4096 + 2048..][..2048].fill(0);
+            let sum = xxh3_64(&copy[..2040]).to_le_bytes();
+            copy[2040..].copy_from_slice(&sum);
         }
     }
     std::fs::write(path, bytes).unwrap();
@@ -493,12 +454,12 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// A store of version 1 was taken for an empty one, and its log was cut to nothing.
+/// It must not be taken for an empty one, whose log would be cut to nothing.
 #[test]
 fn a_store_of_another_format_version_is_refused_and_not_touched() {
-    for version in [0, 1, FORMAT_VERSION + 1, u32::MAX] {
+    for version in [0, FORMAT_VERSION + 1, 8, u32::MAX] {
         for slots in [&[0, 1][..], &[0], &[1]] {
-            let directory = copy_of_fixture(FORMAT_VERSION);
+            let directory = copy_of_fixture();
             with_version(directory.path(), version, slots);
             let before = files(directory.path());
             let error = Store::open(on_disk(directory.path())).err();
@@ -519,7 +480,7 @@ fn a_store_of_another_format_version_is_refused_and_not_touched() {
 /// The store was opened as an empty one.
 #[test]
 fn a_store_with_two_damaged_superblocks_is_not_taken_for_an_empty_one() {
-    let directory = copy_of_fixture(FORMAT_VERSION);
+    let directory = copy_of_fixture();
     let path = directory.path().join("data.frond");
     let mut bytes = std::fs::read(&path).unwrap();
     for copy in bytes[..8192].chunks_mut(2048) {

@@ -6,7 +6,7 @@ use crate::aggregate::stages::Stage;
 use frond_bson::{DocBuf, Value};
 
 impl Pipeline {
-    /// If the first stage only counts its input: what it gives for so many documents, and the stages
+    /// If the first stage only counts its input: its output for a number of documents, and the stages
     /// behind it. Otherwise the pipeline as it was.
     pub fn counted(
         mut self,

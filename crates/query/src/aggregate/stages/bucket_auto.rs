@@ -272,7 +272,7 @@ impl Buckets {
         }
     }
 
-    /// What is shown as the bounds of a bucket with these values.
+    /// The `_id` of a bucket: its bounds as they are shown.
     fn bounds(&mut self, first: OwnedValue, last: OwnedValue) -> (OwnedValue, OwnedValue) {
         let next = self.next.as_ref().map(|(value, _)| value);
         let Some(granularity) = self.stage.granularity else {
@@ -283,7 +283,7 @@ impl Buckets {
             Some(lower) => lower,
             None => granularity.down(&first.as_value()).to_owned(),
         };
-        let is_zero = Number::of(&last.as_value()).is_some_and(Number::is_zero);
+        let is_zero = Number::from_value(&last.as_value()).is_some_and(Number::is_zero);
         let max = match next {
             // Nothing rounds zero up.
             Some(next) if is_zero => granularity.down(&next.as_value()).to_owned(),

@@ -221,7 +221,7 @@ pub(super) fn open<E: Fault>(
     })
 }
 
-/// How far a partition is filled.
+/// The progress of one partition.
 struct Partition {
     /// The fields that its documents have in common.
     fields: DocBuf,
@@ -250,7 +250,7 @@ struct Filling<E> {
     /// In the order of their first documents.
     partitions: Vec<Partition>,
     by_key: HashMap<Vec<u8>, usize>,
-    /// What is made now and next.
+    /// The current gap, and those that follow.
     gaps: VecDeque<Gap>,
     /// The memory of the partitions.
     held: Held,
@@ -435,7 +435,7 @@ impl Densify {
                 let next = unit.add(ms, amount, &Zone::UTC)?;
                 Ok(OwnedValue::DateTime(next))
             }
-            (number, _) => match (Number::of(&number), Number::of(&step)) {
+            (number, _) => match (Number::from_value(&number), Number::from_value(&step)) {
                 (Some(number), Some(step)) => Ok(Value::from(number.add(step)).to_owned()),
                 _ => Err(Error::internal("$densify steps over what is no number")),
             },

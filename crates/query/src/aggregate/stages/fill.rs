@@ -2,7 +2,8 @@
 
 use super::Stage;
 use super::transform;
-use crate::aggregate::{ParseContext, window};
+use super::window;
+use crate::aggregate::ParseContext;
 use crate::options::{Options, Type};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value};
 use frond_error::{Error, Result};
@@ -50,7 +51,7 @@ pub(super) fn parse(
     Ok(())
 }
 
-/// What documents are told apart by.
+/// The expression whose value separates partitions.
 fn partition(options: &Options<'_>) -> Result<Option<frond_bson::OwnedValue>> {
     let by = options.optional("partitionBy", Type::Any)?;
     let fields = options.strings("partitionByFields")?;

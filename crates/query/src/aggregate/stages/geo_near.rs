@@ -25,7 +25,7 @@ pub(crate) struct GeoNear {
     locations_field: Option<Vec<Box<str>>>,
     multiplier: f64,
     query: Option<(DocBuf, Filter)>,
-    /// The path of the geometries. Without it the collection's only geospatial index tells.
+    /// The path of the geometries. Without it the collection's only geospatial index decides.
     pub(crate) key: Option<Path>,
 }
 

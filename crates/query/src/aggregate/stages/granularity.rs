@@ -134,7 +134,7 @@ impl Granularity {
     }
 
     fn round(self, value: &Value<'_>, up: bool) -> Value<'static> {
-        if let Some(Number::Decimal(number)) = Number::of(value) {
+        if let Some(Number::Decimal(number)) = Number::from_value(value) {
             return Value::Decimal128(self.round_decimal(number, up));
         }
         let number = value.as_f64().unwrap_or(0.0);
@@ -191,9 +191,10 @@ fn decimal_power_of_two(number: Decimal128, up: bool) -> Decimal128 {
     if up {
         return decimal::pow(two, log + Decimal128::from(1));
     }
-    match power.compare(number).is_lt() {
-        true => power,
-        false => decimal::pow(two, log - Decimal128::from(1)),
+    if power.compare(number).is_lt() {
+        power
+    } else {
+        decimal::pow(two, log - Decimal128::from(1))
     }
 }
 

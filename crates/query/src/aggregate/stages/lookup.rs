@@ -203,9 +203,10 @@ pub(super) fn parse(
             "must specify 'from' field for a $lookup",
         ));
     }
-    let parts = match nodes.is_empty() {
-        true => Vec::new(),
-        false => parts_of(stages, &nodes, &inner)?,
+    let parts = if nodes.is_empty() {
+        Vec::new()
+    } else {
+        parts_of(stages, &nodes, &inner)?
     };
     out.push(Stage::Lookup(Arc::new(Lookup {
         database,
@@ -332,7 +333,6 @@ impl Lookup {
         self.into.first().map_or("", |name| name)
     }
 
-    /// What is found for a document.
     fn search<E: Fault>(&self, doc: &Doc, context: &ExecContext<E>) -> Result<Source<E>, E> {
         let pipeline = bounds::parsing(|| self.pipeline_for(doc, context.now_ms))?;
         match &self.collection {
@@ -344,45 +344,44 @@ impl Lookup {
         }
     }
 
-    /// What to run over the other collection for one document.
+    /// The pipeline that runs over the other collection for one document.
     fn pipeline_for(&self, doc: &Doc, now_ms: i64) -> Result<Pipeline> {
-        let mut pipeline = match self.bindings.is_empty() {
-            true => self.pipeline.clone(),
-            false => {
-                let context = Context::new(doc, now_ms);
-                let mut variables = DocBuf::new();
-                for (name, node) in &self.bindings {
-                    let value: Val<'_> = node.evaluate(&context)?;
-                    variables.push_value(name, &value.get().unwrap_or(crate::expr::MISSING));
-                }
-                // Inner names hide outer ones, which come later.
-                if let Some(outer) = &self.outer {
-                    variables.push_all(outer);
-                }
-                let inner = ParseContext {
-                    environment: Environment {
-                        variables: Some(&variables),
-                        now_ms,
-                        collator: &self.collator,
-                        scripts: self.scripts,
-                        cluster_time: self.cluster_time,
-                        ..Environment::default()
-                    },
-                    depth: self.depth,
-                };
-                let mut stages = Vec::with_capacity(self.pipeline.stages.len() + 1);
-                for part in &self.parts {
-                    match part {
-                        Part::Fixed(fixed) => stages.extend(fixed.iter().cloned()),
-                        Part::Bound(operator, argument) => {
-                            (operator.parse)(argument.as_value(), &inner, &mut stages)?;
-                        }
+        let mut pipeline = if self.bindings.is_empty() {
+            self.pipeline.clone()
+        } else {
+            let context = Context::new(doc, now_ms);
+            let mut variables = DocBuf::new();
+            for (name, node) in &self.bindings {
+                let value: Val<'_> = node.evaluate(&context)?;
+                variables.push_value(name, &value.get().unwrap_or(crate::expr::MISSING));
+            }
+            // Inner names hide outer ones, which come later.
+            if let Some(outer) = &self.outer {
+                variables.push_all(outer);
+            }
+            let inner = ParseContext {
+                environment: Environment {
+                    variables: Some(&variables),
+                    now_ms,
+                    collator: &self.collator,
+                    scripts: self.scripts,
+                    cluster_time: self.cluster_time,
+                    ..Environment::default()
+                },
+                depth: self.depth,
+            };
+            let mut stages = Vec::with_capacity(self.pipeline.stages.len() + 1);
+            for part in &self.parts {
+                match part {
+                    Part::Fixed(fixed) => stages.extend(fixed.iter().cloned()),
+                    Part::Bound(operator, argument) => {
+                        (operator.parse)(argument.as_value(), &inner, &mut stages)?;
                     }
                 }
-                Pipeline {
-                    stages,
-                    collator: self.pipeline.collator.clone(),
-                }
+            }
+            Pipeline {
+                stages,
+                collator: self.pipeline.collator.clone(),
             }
         };
         if let Some((local, foreign)) = &self.fields {

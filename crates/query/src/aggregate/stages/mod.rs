@@ -22,12 +22,13 @@ pub(crate) mod sort;
 pub(crate) mod transform;
 mod union_with;
 mod unwind;
+pub(crate) mod window;
 mod write;
 
 pub use write::{Merge, Out, WhenMatched, WhenNotMatched, WriteTarget, Writing};
 
 use super::exec::{ExecContext, Fault, Source};
-use super::{ParseContext, add_fields, window};
+use super::{ParseContext, add_fields};
 use crate::meta::MetaFields;
 use frond_bson::Value;
 use frond_error::{Error, ErrorCode, Result};
@@ -120,7 +121,6 @@ pub(crate) enum Position {
     Last,
 }
 
-/// One stage operator.
 #[derive(Debug)]
 pub(crate) struct Operator {
     pub(crate) name: &'static str,

@@ -65,8 +65,7 @@ impl<E: Fault> DocSource<E> for Redacting<E> {
 }
 
 impl Redact {
-    /// What is left of a document; `None` if nothing is. `whole` is the context of the document that
-    /// it is a part of.
+    /// Redacts a document; `None` if nothing remains. `whole` is the context of the outermost document.
     fn apply(&self, doc: &Doc, whole: &Context<'_>) -> Result<Option<DocBuf>> {
         let verdict = self.node.evaluate(&whole.below(doc))?;
         match verdict.get() {

@@ -1,4 +1,4 @@
-//! `$sort`; with a limit behind it only so many documents are kept.
+//! `$sort`; with a limit behind it only the first documents are kept.
 
 use super::Stage;
 use crate::aggregate::ParseContext;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) struct Sort {
     pub(crate) spec: DocBuf,
     order: SortSpec,
-    /// How many documents the stages behind take at most.
+    /// Upper bound on the documents that later stages read, which allows a top-k sort.
     pub(crate) limit: Option<u64>,
 }
 

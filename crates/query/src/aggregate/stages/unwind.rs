@@ -203,7 +203,7 @@ impl<E: Fault> DocSource<E> for Unwinding<E> {
                         return Ok(Some(self.stage.indexed(doc, None)));
                     }
                 }
-                // What is no array counts as its only element.
+                // A value that is not an array counts as an array of one element.
                 Some(_) => return Ok(Some(self.stage.indexed(doc, None))),
             }
         }
@@ -257,7 +257,7 @@ fn at_path<'d>(doc: &'d Doc, names: &[Box<str>]) -> Option<Value<'d>> {
 }
 
 /// A copy of the document with another value at the path, or without one. Missing documents on the
-/// way are made, and what is no document there is replaced.
+/// way are made, and other values there are replaced.
 pub(super) fn with_value(doc: &Doc, names: &[Box<str>], value: Option<Value<'_>>) -> DocBuf {
     let mut out = DocBuf::with_capacity(doc.len_bytes() + 16);
     let Some((name, below)) = names.split_first() else {

@@ -7,7 +7,7 @@ const INPUT: &str = "[{_id: 1, a: 3, b: ['x', 'y'], item: 'a'}, {_id: 2, a: 1, b
 
 #[test]
 fn filters_go_first_where_they_may() {
-    // What the collection is asked for, and how many stages are left.
+    // Each case: the stages, the filter that the collection receives, and the number of remaining stages.
     for (stages, filter, left) in [
         ("[{$set: {x: 1}}, {$match: {a: 1}}]", "{a: 1}", 1),
         ("[{$set: {a: 1}}, {$match: {a: 1}}]", "{}", 2),
@@ -103,7 +103,7 @@ fn a_projection_that_passes_on_what_a_group_reads_is_left_out() {
             "{$group: {_id: null, n: {$sum: 1}}}",
             1,
         ),
-        // What the group reads is gone, changed or not known.
+        // The field that the group reads is removed, changed or unknown.
         ("{$project: {a: 1}}", sum, 2),
         ("{$project: {a: 0}}", sum, 2),
         ("{$project: {a: '$_id', item: 1}}", sum, 2),

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A context in which every stage may hold so many bytes.
+/// A context in which every stage may hold `bytes` bytes.
 fn limited(bytes: usize) -> ExecContext<Error> {
     ExecContext {
         limits: StageLimits {
@@ -141,12 +141,12 @@ fn documents_that_a_stage_keeps_come_from_the_shared_memory() {
         "[{$limit: 1}, {$set: {l: {$map: {input: {$range: [0, 10]}, in: '$s'}}}}, {$unwind: '$l'}]",
     ] {
         let with = |bytes: usize| ExecContext {
-            memory: Some(Arc::new(Pool::of(bytes))),
+            memory: Some(Arc::new(Pool::with_bytes(bytes))),
             ..limited(STAGE_MEMORY_BYTES_MAX)
         };
         let error = run_in(&input, stages, &with(100 << 10)).unwrap_err();
         assert_eq!(error.code().code(), 146, "{stages}: {error}");
-        let pool = Pool::of(50 << 20);
+        let pool = Pool::with_bytes(50 << 20);
         let context = ExecContext {
             memory: Some(Arc::new(pool.clone())),
             ..limited(STAGE_MEMORY_BYTES_MAX)

@@ -53,7 +53,7 @@ fn add<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
                 ));
             }
             Value::DateTime(ms) => date = Some(ms),
-            other => match Number::of(&other) {
+            other => match Number::from_value(&other) {
                 Some(number) => sum = sum.add(number),
                 None => {
                     return Err(Error::type_mismatch(format!(
@@ -96,7 +96,7 @@ fn subtract<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
         return Ok(Val::NULL);
     }
     let (x, y) = (a.or_null(), b.or_null());
-    if let (Some(x), Some(y)) = (Number::of(&x), Number::of(&y)) {
+    if let (Some(x), Some(y)) = (Number::from_value(&x), Number::from_value(&y)) {
         return Ok(x.sub(y).into());
     }
     match (x, y) {
@@ -105,7 +105,7 @@ fn subtract<'a>(a: Val<'a>, b: Val<'a>) -> Result<Val<'a>> {
             .map(Val::from)
             .ok_or_else(|| Error::overflow("date overflow in $subtract")),
         (Value::DateTime(x), y) => {
-            let Some(number) = Number::of(&y) else {
+            let Some(number) = Number::from_value(&y) else {
                 return Err(Error::type_mismatch(format!(
                     "can't $subtract {} from Date",
                     y.type_name()
@@ -131,7 +131,7 @@ fn multiply<'a>(values: &[Val<'a>]) -> Result<Val<'a>> {
             return Ok(Val::NULL);
         }
         let value = value.or_null();
-        let Some(number) = Number::of(&value) else {
+        let Some(number) = Number::from_value(&value) else {
             return Err(Error::type_mismatch(format!(
                 "$multiply only supports numeric types, not {}",
                 value.type_name()
@@ -153,7 +153,7 @@ pub(super) fn both(
         return Ok(None);
     }
     let (a, b) = (a.or_null(), b.or_null());
-    match (Number::of(&a), Number::of(&b)) {
+    match (Number::from_value(&a), Number::from_value(&b)) {
         (Some(a), Some(b)) => Ok(Some((a, b))),
         _ => Err(Error::location(
             code,
@@ -194,7 +194,7 @@ pub(super) fn number(operator: &str, value: &Val<'_>) -> Result<Option<Number>> 
         return Ok(None);
     }
     let value = value.or_null();
-    match Number::of(&value) {
+    match Number::from_value(&value) {
         Some(number) => Ok(Some(number)),
         None => Err(Error::location(
             28765,
@@ -255,7 +255,7 @@ fn round_to<'a>(operator: &str, values: &[Val<'a>], rounding: Rounding) -> Resul
     if value.is_nullish() {
         return Ok(Val::NULL);
     }
-    let Some(rounded) = Number::of(&value.or_null()) else {
+    let Some(rounded) = Number::from_value(&value.or_null()) else {
         return Err(Error::location(
             51081,
             format!(

@@ -10,7 +10,7 @@ pub(super) const BYTES_PER_BYTE: usize = 5;
 /// The subtype of UUIDs.
 pub(super) const UUID: u8 = 4;
 
-/// How text stands for bytes.
+/// Text encodings of binary data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// Chosen by the subtype: a UUID, or else base64. Only for binData to string.

@@ -39,14 +39,14 @@ fn short<'a>(value: Val<'a>, to: u8) -> Result<Val<'a>> {
     if value.is_nullish() {
         return Ok(Val::NULL);
     }
-    to_type(&value.or_null(), Target::of(to), None)
+    to_type(&value.or_null(), Target::from_code(to), None)
 }
 
 fn short_with<'a>(value: Val<'a>, to: u8, format: Format) -> Result<Val<'a>> {
     if value.is_nullish() {
         return Ok(Val::NULL);
     }
-    to_type(&value.or_null(), Target::of(to), Some(format))
+    to_type(&value.or_null(), Target::from_code(to), Some(format))
 }
 
 fn to_uuid<'a>(value: Val<'a>) -> Result<Val<'a>> {
@@ -64,12 +64,11 @@ fn to_uuid<'a>(value: Val<'a>) -> Result<Val<'a>> {
 #[derive(Clone, Copy, Debug)]
 struct Target {
     code: u8,
-    /// Of binData.
     subtype: u8,
 }
 
 impl Target {
-    fn of(code: u8) -> Target {
+    fn from_code(code: u8) -> Target {
         Target { code, subtype: 0 }
     }
 }
@@ -112,9 +111,9 @@ fn convert<'a>(nodes: &'a [Node], context: &Context<'a>) -> Result<Val<'a>> {
 /// The type that `to` names, as a name, a number, or a document with a subtype.
 fn target(to: &Value<'_>) -> Result<Target> {
     let Value::Document(parts) = to else {
-        return type_code(to).map(Target::of);
+        return type_code(to).map(Target::from_code);
     };
-    let mut target = Target::of(0);
+    let mut target = Target::from_code(0);
     for (name, value) in parts.iter() {
         match (name, value.as_i64_lossless()) {
             ("type", _) => target.code = type_code(&value)?,

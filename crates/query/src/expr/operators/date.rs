@@ -255,7 +255,7 @@ fn parse_from_parts(
                 return Err(mixed());
             }
         } else {
-            // Unknown names are told first.
+            // Unknown names are reported first.
             parser.named(operator, FROM_PARTS, argument)?;
             return Err(Error::location(
                 40516,

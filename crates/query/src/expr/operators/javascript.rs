@@ -98,7 +98,6 @@ impl Parser<'_> {
 #[derive(Debug)]
 struct Condition {
     script: Arc<dyn Script>,
-    /// The whole document.
     whole: Node,
 }
 

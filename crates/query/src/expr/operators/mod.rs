@@ -42,7 +42,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-/// One expression operator.
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
     pub(crate) arguments: Arguments,
@@ -52,10 +51,12 @@ pub(crate) struct Operator {
 /// The form of an operator's argument.
 pub(crate) enum Arguments {
     /// A list; one argument may be given without a list.
-    Count { min: usize, max: usize },
+    Count {
+        min: usize,
+        max: usize,
+    },
     /// A document of named arguments.
     Named(&'static [Named]),
-    /// A custom form.
     CustomOperator(ParseSpecial),
 }
 
@@ -67,12 +68,9 @@ impl Arguments {
     pub(crate) const MANY: usize = usize::MAX;
 }
 
-/// How an operator is evaluated.
 #[derive(Clone, Copy)]
 pub(crate) enum Eval {
-    /// One argument.
     One(for<'a> fn(Val<'a>) -> Result<Val<'a>>),
-    /// Two arguments.
     Two(for<'a> fn(Val<'a>, Val<'a>) -> Result<Val<'a>>),
     /// Any number; of a list, those that were given. Named ones that were not given are missing.
     Many(for<'a> fn(&[Val<'a>]) -> Result<Val<'a>>),
@@ -160,7 +158,7 @@ const fn named(
     }
 }
 
-/// As `named`, for functions that tell arguments that were not given from missing ones.
+/// As `named`, for functions that distinguish arguments that were not given from missing ones.
 const fn given(
     name: &'static str,
     names: &'static [Named],

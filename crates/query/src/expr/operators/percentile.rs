@@ -15,7 +15,6 @@ pub(super) const OPERATORS: &[Operator] = &[
     custom("$percentile", parse, Eval::Never),
 ];
 
-/// The requested percentiles.
 #[derive(Debug)]
 pub(crate) struct Percentiles {
     shares: Vec<f64>,

@@ -46,7 +46,6 @@ enum Mode {
 struct Search {
     name: &'static str,
     mode: Mode,
-    /// Input, regex, options.
     nodes: Vec<Node>,
     /// Compiled once where regex and options are literals.
     pattern: Option<Pattern>,
@@ -122,7 +121,9 @@ fn compile(name: &str, regex: &Val<'_>, options: &Val<'_>) -> Result<Option<Patt
             };
             Pattern::new(pattern, options).map(Some)
         }
-        pattern if pattern.is_string() || pattern.is_regex() => Pattern::of(&pattern).map(Some),
+        pattern if pattern.is_string() || pattern.is_regex() => {
+            Pattern::from_value(&pattern).map(Some)
+        }
         _ => Err(Error::location(
             51105,
             format!("{name} needs 'regex' to be of type string or regex"),
@@ -181,12 +182,11 @@ impl Search {
 /// The position from which the search continues after a match. After an empty one it skips a character; at the end there is no further search, as
 /// in MongoDB.
 fn next_start(text: &str, whole: &Range<usize>) -> usize {
-    match whole.is_empty() {
-        false => whole.end,
-        true => {
-            let skipped = text.get(whole.end..).and_then(|rest| rest.chars().next());
-            whole.end + skipped.map_or(1, char::len_utf8)
-        }
+    if whole.is_empty() {
+        let skipped = text.get(whole.end..).and_then(|rest| rest.chars().next());
+        whole.end + skipped.map_or(1, char::len_utf8)
+    } else {
+        whole.end
     }
 }
 

@@ -47,7 +47,7 @@ fn parse(
     })?;
     Ok(Node::Custom(Box::new(SortArray {
         input: parser.parse(input)?,
-        // It is no expression: its names are paths and may begin with a dollar.
+        // It is not an expression: its names are paths and may begin with a dollar.
         order: ElementOrder::parse(order).map_err(refused)?,
         collator: parser.collator().clone(),
     })))

@@ -101,7 +101,7 @@ fn elements_and_parts() {
     );
 }
 
-/// Operators tell an argument that is missing from one that was not given.
+/// Operators distinguish a missing argument from one that was not given.
 #[test]
 fn missing_arguments_are_given_arguments() {
     check(

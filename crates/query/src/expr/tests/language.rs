@@ -138,7 +138,7 @@ fn conditions() {
                 "{$switch: {branches: [{case: false, then: 1}], default: 3}}",
                 "3",
             ),
-            // What is not chosen is not evaluated.
+            // The branch that is not chosen is not evaluated.
             ("{$cond: ['$t', 1, {$divide: [1, 0]}]}", "1"),
             ("{$and: [false, {$divide: [1, 0]}]}", "false"),
             ("{$or: [1, {$divide: [1, 0]}]}", "true"),

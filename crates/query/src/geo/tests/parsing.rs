@@ -1,4 +1,4 @@
-//! What is refused, and with which words.
+//! Invalid geometries, with the messages that refuse them.
 
 use frond_bson::{Value, doc};
 

@@ -1,4 +1,4 @@
-//! What lies in what, on the sphere and in the plane.
+//! Containment and intersection, on the sphere and in the plane.
 
 use super::geo;
 use crate::matcher::Filter;
@@ -467,7 +467,7 @@ fn caps_and_planar_areas() {
             "{g: [3, 2]}",
             true,
         ),
-        // Arrays of points: one is enough. What is no geometry matches nothing.
+        // Arrays of points: one is enough. Other values match nothing.
         ("{$box: [[0, 0], [3, 5]]}", "{g: [[9, 9], [1, 1]]}", true),
         ("{$box: [[0, 0], [3, 5]]}", "{g: [[9, 9], [8, 8]]}", false),
         ("{$box: [[0, 0], [3, 5]]}", "{g: \"x\"}", false),

@@ -7,7 +7,7 @@ use super::super::{Expr, Op};
 use super::integer;
 use frond_error::{Error, Result};
 
-/// What must be true of the bits at the positions of a mask.
+/// Condition on the bits at the positions of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitTestKind {
     /// All are 1.
@@ -28,7 +28,6 @@ pub struct BitTest {
 }
 
 impl BitTest {
-    /// What is tested.
     pub fn kind(&self) -> BitTestKind {
         self.kind
     }

@@ -8,7 +8,7 @@ use super::super::parse::Field;
 use super::super::{Expr, Op};
 use frond_error::{Error, Result};
 
-/// How a value must compare with the operand.
+/// Required order between a value and the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Equal: `$eq`.
@@ -58,17 +58,14 @@ impl Comparison {
         }
     }
 
-    /// The relation.
     pub fn relation(&self) -> Relation {
         self.relation
     }
 
-    /// The constant.
     pub fn value(&self) -> Value<'_> {
         self.operand.as_value()
     }
 
-    /// How strings compare.
     pub fn collator(&self) -> &Collator {
         &self.collator
     }

@@ -22,7 +22,6 @@ impl Computed {
         Computed { expression, now_ms }
     }
 
-    /// The expression.
     pub fn expression(&self) -> &expr::Expr {
         &self.expression
     }

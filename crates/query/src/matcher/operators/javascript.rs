@@ -33,16 +33,19 @@ pub(crate) fn parse_where(context: Context<'_>, argument: Value<'_>) -> Result<O
         scope,
         stored_functions: true,
     });
-    let script = script.map_err(|error| match error.code() == NO_ENGINE {
-        // MongoDB has a code of its own for this place.
-        true => Error::location(
-            6108304,
-            format!(
-                "no globalScriptEngine in $where parsing: {}",
-                error.message()
-            ),
-        ),
-        false => error,
+    let script = script.map_err(|error| {
+        if error.code() == NO_ENGINE {
+            // MongoDB has a code of its own for this place.
+            Error::location(
+                6108304,
+                format!(
+                    "no globalScriptEngine in $where parsing: {}",
+                    error.message()
+                ),
+            )
+        } else {
+            error
+        }
     })?;
     let condition = expr::Expr::of_condition(script);
     Ok(Some(Expr::Computed(Computed::new(

@@ -30,7 +30,6 @@ impl InSet {
         &self.patterns
     }
 
-    /// How strings compare.
     pub fn collator(&self) -> &Collator {
         &self.collator
     }
@@ -66,7 +65,7 @@ fn parse_set(name: &str, argument: Value<'_>, collator: &Collator) -> Result<Op>
     };
     for item in items.values() {
         match item {
-            item if item.is_regex() => set.patterns.push(Pattern::of(&item)?),
+            item if item.is_regex() => set.patterns.push(Pattern::from_value(&item)?),
             Value::Undefined => return Err(Error::bad_value("cannot compare to undefined")),
             _ if operators_of(&item).is_some() => {
                 return Err(Error::bad_value("cannot nest $ under $in"));

@@ -39,7 +39,7 @@ pub(crate) fn matches(pattern: &Pattern, value: Option<Value<'_>>, state: &mut S
 
 /// The condition that a value matches a regular expression.
 pub(crate) fn compile(pattern: &Value<'_>) -> Result<Op> {
-    Ok(Op::Regex(Box::new(Pattern::of(pattern)?)))
+    Ok(Op::Regex(Box::new(Pattern::from_value(pattern)?)))
 }
 
 /// `{$regex: "pattern", $options: "i"}` or `{$regex: /pattern/i}`.
@@ -61,7 +61,9 @@ pub(crate) fn parse_regex(field: &Field<'_>, argument: Value<'_>) -> Result<Opti
             pattern,
             options: own,
         } => Pattern::new(pattern, options.unwrap_or(own))?,
-        Value::NotUtf8(_) if argument.is_string() || argument.is_regex() => Pattern::of(&argument)?,
+        Value::NotUtf8(_) if argument.is_string() || argument.is_regex() => {
+            Pattern::from_value(&argument)?
+        }
         _ => return Err(Error::bad_value("$regex has to be a string")),
     };
     Ok(Some(field.leaf(Op::Regex(Box::new(pattern)))))

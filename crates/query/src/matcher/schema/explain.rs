@@ -36,7 +36,7 @@ impl Schema {
         annotate(out, &self.source);
     }
 
-    /// What is wrong with a value, a document for each rule.
+    /// The violated rules, one document for each.
     fn unsatisfied(&self, value: Value<'_>, detail: Detail) -> Vec<DocBuf> {
         let mut found = Vec::new();
         for rule in &self.rules {

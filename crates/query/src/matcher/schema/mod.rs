@@ -19,7 +19,6 @@ use super::{Comparison, Pattern, TypeSet};
 use crate::characters::code_points;
 use crate::number::Number;
 
-/// A parsed schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
     /// The keywords as written, for explanations.
@@ -160,7 +159,7 @@ impl Rule {
 
     fn accepts_number(&self, value: &Value<'_>) -> bool {
         match self {
-            Rule::MultipleOf(unit) => Number::of(value).is_some_and(|number| {
+            Rule::MultipleOf(unit) => Number::from_value(value).is_some_and(|number| {
                 let (number, unit) = (number.to_decimal(), unit.to_decimal());
                 (number % unit).is_zero()
             }),

@@ -69,7 +69,7 @@ impl Schema {
 struct Keywords<'a>(BTreeMap<&'a str, Value<'a>>);
 
 impl<'a> Keywords<'a> {
-    fn of(schema: &'a Doc) -> Result<Keywords<'a>> {
+    fn read(schema: &'a Doc) -> Result<Keywords<'a>> {
         let mut found = BTreeMap::new();
         for (name, value) in schema.iter() {
             if UNSUPPORTED.contains(&name) {
@@ -136,7 +136,7 @@ fn invalid(keyword: &str, reason: impl std::fmt::Display) -> Error {
 
 /// The recursion ends because documents from outside nest at most 200 deep.
 fn parse(schema: &Doc, is_top: bool) -> Result<Schema> {
-    let keywords = Keywords::of(schema)?;
+    let keywords = Keywords::read(schema)?;
     for name in ["description", "title"] {
         if !matches!(keywords.get(name), None | Some(Value::String(_))) {
             return Err(wrong(name, "must be of type string"));
@@ -227,7 +227,7 @@ fn scalars(keywords: &Keywords<'_>, rules: &mut Vec<Rule>) -> Result<()> {
     rules.extend(keywords.count("maxLength")?.map(Rule::MaxLength));
     rules.extend(keywords.count("minLength")?.map(Rule::MinLength));
     if let Some(unit) = keywords.get("multipleOf") {
-        let Some(number) = Number::of(&unit) else {
+        let Some(number) = Number::from_value(&unit) else {
             return Err(wrong("multipleOf", "must be a number"));
         };
         let decimal = number.to_decimal();

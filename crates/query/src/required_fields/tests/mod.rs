@@ -1,4 +1,4 @@
-//! What is needed, as tables; as a property in [`random`].
+//! Required fields, as tables; [`random`] checks them as a property.
 
 #![allow(clippy::unwrap_used)]
 
@@ -136,7 +136,7 @@ fn the_part_of_a_document() {
         (&["a.none"], "{a: {}}"),
         (&["a."], "{a: {'': 3}}"),
         (&["a.c.d", "a.b"], "{a: {b: 1, c: {d: 2}}}"),
-        // an array on the way, and a value that is no document
+        // an array on the way, and a value other than a document
         (&["l.0.none"], "{l: [{x: 1}, 2]}"),
         (&["s.t"], "{s: 5}"),
         (&["none", "a"], "{a: {b: 1, c: {d: 2}, '': 3}}"),

@@ -17,7 +17,7 @@ pub(super) const MUL: Operator = Operator {
     parse: |argument| parse(argument, &MUL_RULE),
 };
 
-/// What differs between the two.
+/// The differences between `$inc` and `$mul`.
 #[derive(Debug)]
 struct Rule {
     name: &'static str,
@@ -44,7 +44,7 @@ const MUL_RULE: Rule = Rule {
 };
 
 fn parse<'a>(argument: &Argument<'a>, rule: &'static Rule) -> Result<Placed<'a>> {
-    let Some(operand) = Number::of(&argument.value) else {
+    let Some(operand) = Number::from_value(&argument.value) else {
         return Err(Error::type_mismatch(format!(
             "Cannot {} with non-numeric argument: {{{}}}",
             rule.verb,
@@ -65,7 +65,7 @@ impl Modifier for Arithmetic {
         let Some(value) = target.value else {
             return Ok(Change::Value((self.rule.missing)(self.operand).into()));
         };
-        let Some(current) = Number::of(&value) else {
+        let Some(current) = Number::from_value(&value) else {
             return Err(Error::type_mismatch(format!(
                 "Cannot apply {} to a value of non-numeric type. {} has the field '{}' of \
                  non-numeric type {}",

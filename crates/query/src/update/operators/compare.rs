@@ -33,7 +33,7 @@ pub(super) const MAX: Operator = Operator {
 struct Compare {
     value: OwnedValue,
     collator: Collator,
-    /// How `value` compares with the present one where it takes its place.
+    /// The order of `value` relative to the present value for which it replaces that one.
     replaces: Ordering,
 }
 

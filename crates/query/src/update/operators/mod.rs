@@ -54,7 +54,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Operator> {
 pub(crate) struct Argument<'a> {
     pub(crate) path: &'a str,
     pub(crate) value: Value<'a>,
-    /// How strings compare, for operators that compare values.
+    /// Collator of the operators that compare values.
     pub(crate) collator: &'a Collator,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// What an operator does to the value at its path.
+/// Transformation of the value at a path.
 pub(crate) trait Modifier: Debug + Send + Sync {
     /// The change to a field; `target.value` is `None` where it is missing.
     fn modify<'a>(&'a self, target: &Target<'a>) -> Result<Change<'a>>;
@@ -84,7 +84,7 @@ pub(crate) trait Modifier: Debug + Send + Sync {
         false
     }
 
-    /// What `$inc` adds.
+    /// The amount that `$inc` adds.
     fn increment(&self) -> Option<Number> {
         None
     }

@@ -75,7 +75,6 @@ struct Push {
     values: Vec<OwnedValue>,
     position: Option<i64>,
     sort: Option<ElementOrder>,
-    /// How `sort` compares strings.
     collator: Collator,
     slice: Option<i64>,
 }

@@ -33,7 +33,7 @@ fn set_replaces_adds_and_creates_paths() {
         ("{_id: 1}", "{$set: {}}", "{_id: 1}"),
         ("{_id: 1}", "{$set: {'a.$id': 5}}", "{_id: 1, a: {$id: 5}}"),
         ("{_id: 1, a: null}", "{$set: {a: {}}}", "{_id: 1, a: {}}"),
-        // The same `_id` is no change.
+        // Setting the same `_id` changes nothing.
         ("{_id: 1, a: 1}", "{$set: {_id: 1, a: 2}}", "{_id: 1, a: 2}"),
     ]);
 }

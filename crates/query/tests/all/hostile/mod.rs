@@ -23,7 +23,7 @@ use generate::Generator;
 /// The most bytes that an evaluation may allocate: its limit, a tenth for estimates, and small allocations that are not counted.
 const BYTES_MAX: u64 = (EVALUATION_BYTES_MAX + EVALUATION_BYTES_MAX / 10 + (1 << 20)) as u64;
 
-/// How long an interrupted expression may go on, in the long run.
+/// Longest time that an interrupted expression may continue, in the long run.
 const LATENCY_MAX: Duration = Duration::from_millis(200);
 
 thread_local! {
@@ -53,7 +53,7 @@ impl Supervisor for Killer {
     }
 }
 
-/// How one evaluation ended.
+/// The result of one evaluation.
 struct Ended {
     bytes: u64,
     outcome: Result<()>,

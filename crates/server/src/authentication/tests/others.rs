@@ -153,7 +153,13 @@ async fn a_created_user_logs_in_by_every_enabled_mechanism() {
         server.run("admin", digested);
         for name in ["bob", "eve"] {
             let user = UserName::new(name, "admin");
-            let found = server.server.access.find_for_login(&user).unwrap().unwrap();
+            let found = server
+                .server
+                .clients
+                .access
+                .find_for_login(&user)
+                .unwrap()
+                .unwrap();
             let cr = found
                 .credentials
                 .cr
@@ -325,7 +331,10 @@ async fn parameters_tell_the_truth() {
         "admin",
         doc! {"setParameter": 1, "scramIterationCount": 20_000},
     );
-    assert_eq!(server.server.logins.iterations(Mechanism::Sha1), 20_000);
+    assert_eq!(
+        server.server.clients.logins.iterations(Mechanism::Sha1),
+        20_000
+    );
     for (name, value, code) in [
         ("scramIterationCount", 4999, 2),
         ("scramSHA256IterationCount", 0, 2),

@@ -5,7 +5,7 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::cluster_parameters::CHANGE_STREAM_OPTIONS;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 pub struct GetClusterParameter;
 
@@ -26,7 +26,7 @@ impl Command for GetClusterParameter {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let parameters = &cx.server.cluster_parameters;
+        let parameters = &cx.server.set.cluster_parameters;
         let args = cx.args();
         let given = args.get("getClusterParameter").unwrap_or(Value::Null);
         let wrong = |value: &Value<'_>| {
@@ -59,7 +59,7 @@ const SET_CLUSTER_PARAMETER: Spec = Spec {
     names: &["setClusterParameter"],
     doc: "Changes a stored parameter: changeStreamOptions.",
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP
@@ -96,7 +96,7 @@ impl Command for SetClusterParameter {
             ));
         };
         let (server, store) = (cx.server, &cx.server.store);
-        server.cluster_parameters.set(store, name, value)?;
+        server.set.cluster_parameters.set(store, name, value)?;
         Ok(DocBuf::new())
     }
 }
@@ -134,7 +134,10 @@ mod tests {
         };
         let reply = server.run("admin", get.clone());
         assert_eq!(shown(&reply).as_value(), Value::String("off"));
-        assert_eq!(server.server.cluster_parameters.pre_image_expiry(), None);
+        assert_eq!(
+            server.server.set.cluster_parameters.pre_image_expiry(),
+            None
+        );
         server.run("admin", doc! {"setClusterParameter": &options(100)});
         for name in ["changeStreamOptions", "*"] {
             let reply = server.run("admin", doc! {"getClusterParameter": name});

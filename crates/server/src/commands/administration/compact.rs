@@ -6,7 +6,7 @@ use frond_error::{Error, ErrorCode, Result};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 pub struct Compact;
 
@@ -16,7 +16,7 @@ const SPEC: Spec = Spec {
           file system, while others read and write.",
     fields: &["force", "freeSpaceTargetMB", "dryRun"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     on_collection: true,
     ..Spec::CHEAP
 };
@@ -46,7 +46,7 @@ impl Command for Compact {
             let estimate = store.estimate_compaction(&namespace)?;
             return Ok(doc! {"estimatedBytesFreed": long(estimate.freed_bytes)});
         }
-        let set = cx.server.replication.as_ref();
+        let set = cx.server.set.replication.as_ref();
         let is_primary = set.is_some_and(|set| set.member().is_some() && !set.is_standby());
         if is_primary && !force.unwrap_or(false) {
             return Err(Error::new(

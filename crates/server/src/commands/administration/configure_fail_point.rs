@@ -6,9 +6,9 @@ use frond_error::{Error, ErrorCode, Result};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
 use crate::fail_points::{Mode, SwitchName};
 use crate::reply::push_count;
+use frond_runtime::Work;
 
 pub struct ConfigureFailPoint;
 
@@ -34,7 +34,7 @@ impl Command for ConfigureFailPoint {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         check_test_commands(cx)?;
         let args = cx.args();
-        let points = &cx.server.fail_points;
+        let points = &cx.server.execution.fail_points;
         let name = match cx.body.first() {
             Some((_, Value::String(name))) => name,
             _ => return Err(Error::bad_value("the fail point's name must be a string")),
@@ -116,7 +116,7 @@ impl Command for WaitForFailPoint {
             .u64("timesEntered")?
             .ok_or_else(|| args.missing("timesEntered"))?;
         loop {
-            let acted = cx.server.fail_points.times(name);
+            let acted = cx.server.execution.fail_points.times(name);
             if acted.ok_or_else(|| unknown(name))? >= wanted {
                 return Ok(DocBuf::new());
             }
@@ -300,7 +300,7 @@ mod tests {
         }
         let name = "onPrimaryTransactionalWrite";
         server.run("admin", doc! {"configureFailPoint": name, "mode": "off"});
-        assert!(!server.server.fail_points.is_on());
+        assert!(!server.server.execution.fail_points.is_on());
     }
 
     /// As PyMongo's tests use it.
@@ -329,7 +329,7 @@ mod tests {
         let long = doc! {"aggregate": "c", "pipeline": [{"$match": {"$expr": {"$gt": ["$_id", 1]}}}], "cursor": {}, "maxTimeMS": 1};
         server.run("test", long);
         server.run("admin", set("maxTimeNeverTimeOut", "off"));
-        assert!(!server.server.fail_points.is_on());
+        assert!(!server.server.execution.fail_points.is_on());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -346,7 +346,7 @@ mod tests {
         let limited = doc! {"find": "c", "maxTimeMS": 20};
         wait_until("a find that enters", || {
             assert_eq!(server.code("test", limited.clone()), 50);
-            server.server.fail_points.times(name) >= Some(1)
+            server.server.execution.fail_points.times(name) >= Some(1)
         });
         let waited = doc! {"waitForFailPoint": name, "timesEntered": 1, "maxTimeMS": 60_000};
         server.run("admin", waited);
@@ -354,13 +354,17 @@ mod tests {
         assert_eq!(server.code("admin", more), 50);
         let shared = server.server.clone();
         let other = std::thread::spawn(move || {
-            let connection = shared.connections.list().remove(0);
+            let connection = shared.clients.connections.list().remove(0);
             wait_until("a find that waits", || {
                 connection.running.lock().waits_for == Some(name)
             });
             let off = crate::fail_points::Mode::Off;
             let switch = crate::fail_points::SwitchName::find(name).unwrap();
-            shared.fail_points.set_switch(switch, off, None).unwrap();
+            shared
+                .execution
+                .fail_points
+                .set_switch(switch, off, None)
+                .unwrap();
         });
         let reply = server.run("test", doc! {"find": "c", "batchSize": 2});
         other.join().unwrap();

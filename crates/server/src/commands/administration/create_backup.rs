@@ -13,11 +13,11 @@ use crate::backup_directory;
 use crate::commands::crud::backup_stream;
 use crate::commands::spec::{Command, Spec};
 use crate::context::{Context, unsupported_option};
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 const COPIES: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     admin_only: true,
     ..Spec::CHEAP
 };
@@ -83,12 +83,16 @@ fn copy(cx: &mut Context<'_>, path: &str) -> Result<DocBuf> {
     let settings = &cx.server.settings;
     let root = settings.backup_root.as_deref();
     let to = backup_directory::resolve(Path::new(path), &settings.db_path, root)?;
-    cx.server.fsync_lock.check_unlocked("a backup")?;
+    cx.server.upkeep.fsync_lock.check_unlocked("a backup")?;
     let source = cx.server.settings.db_path.display().to_string();
-    let entry = cx.server.backups.begin_copy(source, path.to_owned())?;
+    let entry = cx
+        .server
+        .upkeep
+        .backups
+        .begin_copy(source, path.to_owned())?;
     let progress = cx.limits.progress.insert(Arc::default()).clone();
     cx.connection.running.lock().progress = Some(progress);
-    let throttle = cx.server.backups.throttle().clone();
+    let throttle = cx.server.upkeep.backups.throttle().clone();
     let backup = cx.store().backup_to(&to, throttle)?;
     entry.show(backup.figures().clone());
     backup.run(&cx.limits)?;
@@ -116,7 +120,11 @@ impl Command for BackupThrottle {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let args = cx.args();
         let limit = limit(&args.get("backupThrottle").unwrap_or(Value::Null))?;
-        cx.server.backups.throttle().store(limit, Ordering::Relaxed);
+        cx.server
+            .upkeep
+            .backups
+            .throttle()
+            .store(limit, Ordering::Relaxed);
         Ok(DocBuf::new())
     }
 }
@@ -163,7 +171,7 @@ impl Command for BackupStatus {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let status = cx.server.backups.copy_status();
+        let status = cx.server.upkeep.backups.copy_status();
         status.ok_or_else(|| Error::bad_value("no backup running"))
     }
 }

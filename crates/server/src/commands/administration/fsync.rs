@@ -6,7 +6,7 @@ use frond_error::{Error, Result};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
+use frond_runtime::Work;
 
 /// The default limit of the wait for writes that had begun before a lock.
 const LOCK_WAIT_MS: i64 = 90_000;
@@ -20,7 +20,7 @@ const FSYNC: Spec = Spec {
     fields: &["lock", "async", "fsyncLockAcquisitionTimeoutMillis"],
     work: Work::Long,
     // Without a ticket: others may be held by writes that wait for the end of a lock.
-    lane: None,
+    admission: None,
     admin_only: true,
     ..Spec::CHEAP
 };
@@ -45,6 +45,7 @@ impl Command for Fsync {
         let (server, store) = (cx.server, &cx.server.store);
         if args.flag("lock")?.unwrap_or(false) {
             let count = server
+                .upkeep
                 .fsync_lock
                 .lock(store, Duration::from_millis(timeout))?;
             return Ok(doc! {
@@ -55,7 +56,7 @@ impl Command for Fsync {
         }
         store.flush_log()?;
         // While it is locked, the last checkpoint has everything.
-        if server.fsync_lock.count() == 0 {
+        if server.upkeep.fsync_lock.count() == 0 {
             store.checkpoint()?;
         }
         Ok(doc! {"numFiles": 1})
@@ -82,7 +83,7 @@ impl Command for FsyncUnlock {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let count = cx.server.fsync_lock.unlock()?;
+        let count = cx.server.upkeep.fsync_lock.unlock()?;
         Ok(doc! {"info": "fsyncUnlock completed", "lockCount": count})
     }
 }
@@ -160,14 +161,14 @@ mod tests {
     async fn a_lock_that_cannot_be_had_times_out() {
         let mut server = TestServer::new();
         let shared = server.server.clone();
-        let write = shared.fsync_lock.try_write().unwrap();
+        let write = shared.upkeep.fsync_lock.try_write().unwrap();
         let lock = doc! {"fsync": 1, "lock": true, "fsyncLockAcquisitionTimeoutMillis": 20};
         assert_eq!(server.code("admin", lock.clone()), 24);
         drop(write);
         server.run("admin", lock);
-        assert!(shared.fsync_lock.try_write().is_none());
-        shared.fsync_lock.release();
-        assert!(shared.fsync_lock.try_write().is_some());
+        assert!(shared.upkeep.fsync_lock.try_write().is_none());
+        shared.upkeep.fsync_lock.release();
+        assert!(shared.upkeep.fsync_lock.try_write().is_some());
         let wrong = doc! {"fsync": 1, "lock": true, "fsyncLockAcquisitionTimeoutMillis": -1};
         assert_eq!(server.code("admin", wrong), 2);
     }

@@ -25,7 +25,7 @@ impl Command for KillOp {
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
         let id = request.body.get("op").filter(|id| id.is_number());
-        let owner = id.and_then(|id| request.server.connections.owner_of(whole(&id)));
+        let owner = id.and_then(|id| request.server.clients.connections.owner_of(whole(&id)));
         match owner {
             Some(owner) if owner.is_none() || owner.as_ref() != request.user => {
                 Ok(Needs::cluster(Action::Killop))
@@ -57,7 +57,7 @@ impl Command for KillOp {
         let caller = cx.caller;
         let may =
             |owner: Option<&_>| caller.is(owner) || caller.may(&Needs::cluster(Action::Killop));
-        cx.server.connections.kill_operation(id, may);
+        cx.server.clients.connections.kill_operation(id, may);
         Ok(doc! {"info": "attempting to kill op"})
     }
 }

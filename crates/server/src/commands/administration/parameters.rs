@@ -89,12 +89,14 @@ macro_rules! iterations {
         Parameter {
             name: $name,
             get: |server| {
-                owned(i32::try_from(server.logins.iterations($mechanism)).unwrap_or(i32::MAX))
+                owned(
+                    i32::try_from(server.clients.logins.iterations($mechanism)).unwrap_or(i32::MAX),
+                )
             },
             set: Some(|server, value| {
                 let count = number($name, value, ITERATIONS.0, ITERATIONS.1)?;
                 let count = u32::try_from(count).unwrap_or(u32::MAX);
-                server.logins.set_iterations($mechanism, count);
+                server.clients.logins.set_iterations($mechanism, count);
                 Ok(())
             }),
         }
@@ -192,7 +194,7 @@ static PARAMETERS: &[Parameter] = &[
         name: "authenticationMechanisms",
         get: |server| {
             let mut names = ArrayBuf::new();
-            for mechanism in server.logins.mechanisms() {
+            for mechanism in server.clients.logins.mechanisms() {
                 names.push(mechanism.name());
             }
             OwnedValue::from(Value::Array(&names))
@@ -232,13 +234,14 @@ static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "expiredChangeStreamPreImageRemovalJobSleepSecs",
         get: |server| {
-            let seconds = server.oplog.pre_image_period().as_secs();
+            let seconds = server.upkeep.oplog.pre_image_period().as_secs();
             owned(i32::try_from(seconds).unwrap_or(i32::MAX))
         },
         set: Some(|server, value| {
             const NAME: &str = "expiredChangeStreamPreImageRemovalJobSleepSecs";
             let seconds = number(NAME, value, 1, i64::from(i32::MAX))?;
             server
+                .upkeep
                 .oplog
                 .set_pre_image_period_secs(seconds.unsigned_abs());
             Ok(())
@@ -294,7 +297,7 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "localLogicalSessionTimeoutMinutes",
-        get: |server| owned(server.sessions.timeout_minutes()),
+        get: |server| owned(server.clients.sessions.timeout_minutes()),
         set: None,
     },
     Parameter {
@@ -318,18 +321,18 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "maxTransactionLockRequestTimeoutMillis",
-        get: |server| owned(server.transaction_lock_wait_ms.load(Relaxed)),
+        get: |server| owned(server.clients.transaction_lock_wait_ms.load(Relaxed)),
         set: Some(|server, value| {
             let name = "maxTransactionLockRequestTimeoutMillis";
             let ms = number(name, value, -1, i64::from(i32::MAX))?;
             let ms = i32::try_from(ms).unwrap_or(i32::MAX);
-            server.transaction_lock_wait_ms.store(ms, Relaxed);
+            server.clients.transaction_lock_wait_ms.store(ms, Relaxed);
             Ok(())
         }),
     },
     Parameter {
         name: "internalQueryStatsRateLimit",
-        get: |server| owned(i32::try_from(server.query_stats.rate()).unwrap_or(i32::MAX)),
+        get: |server| owned(i32::try_from(server.records.query_stats.rate()).unwrap_or(i32::MAX)),
         set: Some(|server, value| {
             let rate = number(
                 "internalQueryStatsRateLimit",
@@ -337,21 +340,21 @@ static PARAMETERS: &[Parameter] = &[
                 -1,
                 i64::from(i32::MAX),
             )?;
-            server.query_stats.set_rate(rate);
+            server.records.query_stats.set_rate(rate);
             Ok(())
         }),
     },
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",
         get: |server| {
-            let set = server.replication.as_ref();
+            let set = server.set.replication.as_ref();
             let window = set.map_or(Moments::default().window(), |set| set.moments.window());
             owned(i32::try_from(window.as_secs()).unwrap_or(i32::MAX))
         },
         set: Some(|server, value| {
             const NAME: &str = "minSnapshotHistoryWindowInSeconds";
             let seconds = number(NAME, value, 0, i64::from(i32::MAX))?;
-            let set = server.replication.as_ref().ok_or_else(|| {
+            let set = server.set.replication.as_ref().ok_or_else(|| {
                 Error::bad_value(format!("{NAME} has no effect on a standalone server"))
             })?;
             set.moments.set_window_seconds(seconds.unsigned_abs());
@@ -397,13 +400,13 @@ static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "jsHeapLimitMB",
         get: |server| {
-            let engine = server.javascript.as_ref();
+            let engine = server.execution.javascript.as_ref();
             let bytes = engine.map_or(0, |engine| engine.heap_each());
             owned(i32::try_from(bytes >> 20).unwrap_or(i32::MAX))
         },
         set: Some(|server, value| {
             let mib = number("jsHeapLimitMB", value, 1, 1 << 20)?;
-            if let Some(engine) = &server.javascript {
+            if let Some(engine) = &server.execution.javascript {
                 engine.set_heap_each(scripting::bytes(u32::try_from(mib).unwrap_or(u32::MAX)));
             }
             Ok(())
@@ -412,30 +415,30 @@ static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "transactionLifetimeLimitSeconds",
         get: |server| {
-            let seconds = server.sessions.transaction_lifetime().as_secs();
+            let seconds = server.clients.sessions.transaction_lifetime().as_secs();
             owned(i32::try_from(seconds).unwrap_or(i32::MAX))
         },
         set: Some(|server, value| {
             let name = "transactionLifetimeLimitSeconds";
             let seconds = number(name, value, 1, i64::from(i32::MAX))?.unsigned_abs();
-            (server.sessions).set_transaction_lifetime(Duration::from_secs(seconds));
+            (server.clients.sessions).set_transaction_lifetime(Duration::from_secs(seconds));
             Ok(())
         }),
     },
     Parameter {
         name: "ttlMonitorEnabled",
-        get: |server| owned(server.ttl.is_enabled()),
+        get: |server| owned(server.upkeep.ttl.is_enabled()),
         set: Some(|server, value| {
-            server.ttl.enable(value.truthy());
+            server.upkeep.ttl.enable(value.truthy());
             Ok(())
         }),
     },
     Parameter {
         name: "ttlMonitorSleepSecs",
-        get: |server| owned(i32::try_from(server.ttl.sleep_secs()).unwrap_or(i32::MAX)),
+        get: |server| owned(i32::try_from(server.upkeep.ttl.sleep_secs()).unwrap_or(i32::MAX)),
         set: Some(|server, value| {
             let seconds = number("ttlMonitorSleepSecs", value, 1, i64::from(i32::MAX))?;
-            server.ttl.set_sleep_secs(seconds.unsigned_abs());
+            server.upkeep.ttl.set_sleep_secs(seconds.unsigned_abs());
             Ok(())
         }),
     },

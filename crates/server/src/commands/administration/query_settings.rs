@@ -4,11 +4,11 @@ use frond_error::Result;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 const CHANGES: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP
@@ -39,6 +39,7 @@ impl Command for SetQuerySettings {
             .doc_field("settings")?
             .ok_or_else(|| args.missing("settings"))?;
         cx.server
+            .execution
             .query_settings
             .set(&cx.server.store, &target, settings)
     }
@@ -63,7 +64,10 @@ impl Command for RemoveQuerySettings {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let target = cx.body.get(cx.name).unwrap_or(Value::Null);
-        cx.server.query_settings.remove(&cx.server.store, &target)?;
+        cx.server
+            .execution
+            .query_settings
+            .remove(&cx.server.store, &target)?;
         Ok(DocBuf::new())
     }
 }

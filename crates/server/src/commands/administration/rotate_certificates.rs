@@ -5,8 +5,8 @@ use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
 use crate::log::Component;
+use frond_runtime::Work;
 
 pub struct RotateCertificates;
 
@@ -32,7 +32,7 @@ impl Command for RotateCertificates {
         let message = Arguments::new("rotateCertificates", cx.body).str("message")?;
         let failed = |why: &str| Error::new(ErrorCode::from_code(140), why);
         let log = &cx.server.log;
-        let tls = cx.server.tls.as_ref().ok_or_else(|| {
+        let tls = cx.server.clients.tls.as_ref().ok_or_else(|| {
             failed("TLS is not enabled on this server: there are no certificates to rotate")
         })?;
         tls.rotate(log)

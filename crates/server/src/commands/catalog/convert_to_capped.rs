@@ -34,7 +34,7 @@ impl Command for ConvertToCapped {
         store.convert_to_capped(&namespace, size, &cx.limits)?;
         if let Some(uuid) = uuid {
             let why = cursors::dropped(&uuid);
-            cx.server.cursors.end(namespace.as_str(), &why);
+            cx.server.clients.cursors.end(namespace.as_str(), &why);
         }
         Ok(DocBuf::new())
     }

@@ -29,14 +29,14 @@ impl Command for Drop {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let namespace = cx.namespace()?;
         let is_profile = namespace.coll() == "system.profile";
-        if is_profile && cx.server.profiler.level(cx.db).level != 0 {
+        if is_profile && cx.server.records.profiler.level(cx.db).level != 0 {
             return Err(Error::new(
                 ErrorCode::IllegalOperation,
                 "turn off profiling before dropping system.profile collection",
             ));
         }
         if is_profile {
-            cx.server.profiler.discard(cx.db);
+            cx.server.records.profiler.discard(cx.db);
         }
         let uuid = cx.store().uuid_of(&namespace);
         let dropped = match cx.store().drop_collection(&namespace) {
@@ -52,7 +52,7 @@ impl Command for Drop {
         }
         if let Some(uuid) = uuid {
             let why = cursors::dropped(&uuid);
-            cx.server.cursors.end(namespace.as_str(), &why);
+            cx.server.clients.cursors.end(namespace.as_str(), &why);
         }
         cx.server.metrics.forget(namespace.as_str());
         let mut reply = DocBuf::new();

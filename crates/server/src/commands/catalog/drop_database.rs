@@ -37,7 +37,7 @@ impl Command for DropDatabase {
                 ));
             }
         }
-        cx.server.profiler.forget(cx.db);
+        cx.server.records.profiler.forget(cx.db);
         let gone = cx.store().collections_of(cx.db);
         let existed = cx.store().drop_database(cx.db)?;
         if cx.server.settings.tikv.is_on {
@@ -45,7 +45,7 @@ impl Command for DropDatabase {
         }
         for (namespace, uuid) in gone {
             let why = cursors::dropped(&uuid);
-            cx.server.cursors.end(namespace.as_str(), &why);
+            cx.server.clients.cursors.end(namespace.as_str(), &why);
         }
         cx.server.metrics.forget(&format!("{}.", cx.db));
         Ok(if existed {

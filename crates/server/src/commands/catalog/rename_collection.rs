@@ -42,7 +42,7 @@ impl Command for RenameCollection {
         let to = Namespace::parse(name("to")?)?;
         cx.check_uuid(&from)?;
         let is_profile = from.coll() == "system.profile";
-        if is_profile && cx.server.profiler.level(from.db()).level != 0 {
+        if is_profile && cx.server.records.profiler.level(from.db()).level != 0 {
             return Err(Error::new(
                 ErrorCode::IllegalOperation,
                 "turn off profiling before renaming system.profile collection",
@@ -52,11 +52,14 @@ impl Command for RenameCollection {
         let (uuid, replaced) = (cx.store().uuid_of(&from), cx.store().uuid_of(&to));
         cx.store().rename_collection(&from, &to, drop_target)?;
         if let Some(uuid) = replaced {
-            cx.server.cursors.end(to.as_str(), &cursors::dropped(&uuid));
+            cx.server
+                .clients
+                .cursors
+                .end(to.as_str(), &cursors::dropped(&uuid));
         }
         if let Some(uuid) = uuid {
             let why = cursors::renamed(from.as_str(), to.as_str(), &uuid);
-            cx.server.cursors.end(from.as_str(), &why);
+            cx.server.clients.cursors.end(from.as_str(), &why);
         }
         cx.server.metrics.forget(from.as_str());
         Ok(DocBuf::new())

@@ -8,10 +8,10 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::commands::administration::configure_fail_point::check_test_commands;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Lane;
+use frond_runtime::AdmissionClass;
 
 const TRUNCATES: Spec = Spec {
-    lane: Some(Lane::Write),
+    admission: Some(AdmissionClass::Write),
     stable_api: false,
     ..Spec::CATALOG_WRITE
 };

@@ -13,29 +13,26 @@ use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
 use crate::reply::{BatchOptions, first_batch};
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
 use crate::sessions::SessionId;
-
-/// Fields of `aggregate`, also inside `explain`.
-const FIELDS: &[&str] = &[
-    "collectionUUID",
-    "pipeline",
-    "cursor",
-    "explain",
-    "allowDiskUse",
-    "bypassDocumentValidation",
-    "hint",
-    "collation",
-    "let",
-    "writeConcern",
-];
 
 pub struct Aggregate;
 
 const SPEC: Spec = Spec {
     names: &["aggregate"],
     doc: "Runs a pipeline of stages over documents.",
-    fields: FIELDS,
+    fields: &[
+        "collectionUUID",
+        "pipeline",
+        "cursor",
+        "explain",
+        "allowDiskUse",
+        "bypassDocumentValidation",
+        "hint",
+        "collation",
+        "let",
+        "writeConcern",
+    ],
     unsupported_fields: &["needsMerge", "fromMongos", "exchange", "passthroughToShard"],
     counts_shapes: true,
     in_transactions: InTransactions::Always,
@@ -112,7 +109,7 @@ impl Command for Aggregate {
 
 /// The reply of MongoDB 2.2 to 3.4 without a cursor: everything in one document.
 fn inline_result(cx: &mut Context<'_>, mut cursor: Cursor) -> Result<DocBuf> {
-    let room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
+    let room = ReplyQuota::new(cx.server, &cx.limits, &mut cx.operation.permits);
     let result = cursor.batch(None, &mut room.last())?;
     if !cursor.ended() {
         return Err(Error::location(
@@ -307,13 +304,15 @@ fn server_documents(
                 "the option 'transformIdentifiers' of $queryStats",
             ));
         }
-        return Ok(Some(cx.server.query_stats.to_docs()));
+        return Ok(Some(cx.server.records.query_stats.to_docs()));
     }
     if name == "$querySettings" {
         let args = Arguments::new(name, spec);
         args.only(&["showDebugQueryShape"])?;
         let shows_shape = args.bool("showDebugQueryShape")?.unwrap_or(false);
-        return Ok(Some(cx.server.query_settings.to_docs(shows_shape)));
+        return Ok(Some(
+            cx.server.execution.query_settings.to_docs(shows_shape),
+        ));
     }
     if name == "$currentOp" {
         return current_op::stage(cx.server, cx.caller, spec).map(Some);
@@ -337,7 +336,7 @@ fn list_sessions(cx: &Context<'_>, stage: &str, spec: &Doc) -> Result<Vec<DocBuf
         }
         _ => cx.caller.owns(*session),
     };
-    let mut shown = cx.server.sessions.list();
+    let mut shown = cx.server.clients.sessions.list();
     shown.retain(is_shown);
     Ok(shown
         .into_iter()
@@ -363,9 +362,9 @@ mod tests {
 
     use frond_bson::{DocBuf, doc};
 
-    use crate::exec::Lane;
     use crate::request::Request;
     use crate::testing::TestServer;
+    use frond_runtime::AdmissionClass;
 
     fn aggregate(server: &mut TestServer, mut command: DocBuf) -> Vec<DocBuf> {
         command.push("cursor", &doc! {});
@@ -412,26 +411,29 @@ mod tests {
     /// A command that shows who holds the tickets must not need one itself.
     #[test]
     fn a_pipeline_over_operations_needs_no_ticket() {
-        let lane = |pipeline: DocBuf| {
+        let admission = |pipeline: DocBuf| {
             let mut command = doc! {"aggregate": 1};
             command.push_all(&pipeline);
-            Request::new("test", &command).lane
+            Request::new("test", &command).admission
         };
         for stage in ["$currentOp", "$listLocalSessions", "$listSessions"] {
             let mut first = DocBuf::new();
             first.push(stage, &doc! {});
-            assert_eq!(lane(doc! {"pipeline": [&first]}), None);
+            assert_eq!(admission(doc! {"pipeline": [&first]}), None);
             assert_eq!(
-                lane(doc! {"pipeline": [&first, {"$match": {"a": 1}}]}),
+                admission(doc! {"pipeline": [&first, {"$match": {"a": 1}}]}),
                 None
             );
             let joined = doc! {"pipeline": [&first, {"$lookup": {"from": "c"}}]};
-            assert_eq!(lane(joined), Some(Lane::Read));
+            assert_eq!(admission(joined), Some(AdmissionClass::Read));
             let written = doc! {"pipeline": [&first, {"$out": "c"}]};
-            assert_eq!(lane(written), Some(Lane::Write));
+            assert_eq!(admission(written), Some(AdmissionClass::Write));
         }
-        assert_eq!(lane(doc! {"pipeline": [{"$match": {}}]}), Some(Lane::Read));
-        assert_eq!(lane(doc! {}), Some(Lane::Read));
+        assert_eq!(
+            admission(doc! {"pipeline": [{"$match": {}}]}),
+            Some(AdmissionClass::Read)
+        );
+        assert_eq!(admission(doc! {}), Some(AdmissionClass::Read));
     }
 
     #[tokio::test(flavor = "multi_thread")]

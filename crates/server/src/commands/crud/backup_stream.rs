@@ -52,10 +52,10 @@ pub fn open(cx: &Context<'_>, aggregation: &Aggregation<'_>) -> Result<Cursor> {
             format!("{STAGE} must be the only stage of its pipeline"),
         ));
     }
-    cx.server.fsync_lock.check_unlocked("a backup")?;
+    cx.server.upkeep.fsync_lock.check_unlocked("a backup")?;
     let options = BackupRequest::parse(options(request.pipeline).unwrap_or(Doc::empty()))?;
     let stream = cx.store().backup_stream(options)?;
-    cx.server.backups.add(stream.figures());
+    cx.server.upkeep.backups.add(stream.figures());
     let source = Source::Backup(Box::new(BackupSource::new(stream)));
     let mut cursor = Cursor::new(name_of(cx, None), source);
     cursor.awaits = true;
@@ -95,8 +95,8 @@ mod tests {
             kinds,
             ["begin", "extents", "head", "log", "mark", "data", "end"]
         );
-        assert_eq!(server.server.cursors.counts().open, 0);
-        assert!(!server.server.backups.is_open());
+        assert_eq!(server.server.clients.cursors.counts().open, 0);
+        assert!(!server.server.upkeep.backups.is_open());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -105,12 +105,12 @@ mod tests {
         server.fill("c", 10);
         let reply = server.run("admin", stream(&doc! {"bytesPerSecond": 1i64}));
         let id = reply.get_doc("cursor").unwrap().get_i64("id").unwrap();
-        assert!(server.server.backups.is_open());
+        assert!(server.server.upkeep.backups.is_open());
         server.run(
             "admin",
             doc! {"killCursors": "$cmd.aggregate", "cursors": [id]},
         );
-        assert!(!server.server.backups.is_open());
+        assert!(!server.server.upkeep.backups.is_open());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -190,8 +190,8 @@ pub fn finish(cx: &Context<'_>, command: &Doc, reply: &mut DocBuf) {
     reply.push(
         "serverInfo",
         &doc! {
-            "host": &cx.server.host,
-            "port": i32::from(cx.server.port),
+            "host": &cx.server.instance.host,
+            "port": i32::from(cx.server.instance.port),
             "version": COMPATIBLE_VERSION,
             "gitVersion": GIT_VERSION,
         },

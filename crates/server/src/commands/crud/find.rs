@@ -18,8 +18,39 @@ pub struct Find;
 const SPEC: Spec = Spec {
     names: &["find"],
     doc: "Finds documents.",
-    fields: FIELDS,
-    unsupported_fields: UNSUPPORTED_FIELDS,
+    fields: &[
+        "collectionUUID",
+        "filter",
+        "sort",
+        "projection",
+        "hint",
+        "skip",
+        "limit",
+        "batchSize",
+        "singleBatch",
+        "max",
+        "min",
+        "returnKey",
+        "noCursorTimeout",
+        "allowPartialResults",
+        "allowDiskUse",
+        "showRecordId",
+        "tailable",
+        "awaitData",
+        "oplogReplay",
+        "let",
+        "collation",
+    ],
+    unsupported_fields: &[
+        "ntoreturn",
+        "snapshot",
+        "maxScan",
+        "requestResumeToken",
+        "resumeAfter",
+        "readOnce",
+        "term",
+        "allowSpeculativeMajorityRead",
+    ],
     kind: "query",
     counts_shapes: true,
     in_transactions: InTransactions::Always,
@@ -44,7 +75,7 @@ impl Command for Find {
         if of_buckets.is_some() {
             find.request.filter = of_buckets.as_deref();
         }
-        if !cx.server.fail_points.is_on()
+        if !cx.server.execution.fail_points.is_on()
             && let Some(reply) = find.by_id(cx, &namespace)?
         {
             return Ok(reply);
@@ -57,43 +88,6 @@ impl Command for Find {
         first_batch(cx, cursor, find.batch)
     }
 }
-
-/// Fields of `find`, also inside `explain`.
-pub const FIELDS: &[&str] = &[
-    "collectionUUID",
-    "filter",
-    "sort",
-    "projection",
-    "hint",
-    "skip",
-    "limit",
-    "batchSize",
-    "singleBatch",
-    "max",
-    "min",
-    "returnKey",
-    "noCursorTimeout",
-    "allowPartialResults",
-    "allowDiskUse",
-    "showRecordId",
-    "tailable",
-    "awaitData",
-    "oplogReplay",
-    "let",
-    "collation",
-];
-
-/// Fields of MongoDB's `find` that are not supported.
-pub const UNSUPPORTED_FIELDS: &[&str] = &[
-    "ntoreturn",
-    "snapshot",
-    "maxScan",
-    "requestResumeToken",
-    "resumeAfter",
-    "readOnce",
-    "term",
-    "allowSpeculativeMajorityRead",
-];
 
 /// A parsed `find` command.
 pub struct FindCommand<'a> {
@@ -441,7 +435,7 @@ mod tests {
         assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
         let reply = server.run("test", doc! {"find": "c", "limit": 101});
         assert_eq!(reply.get_doc("cursor").unwrap().get_i64("id"), Some(0));
-        let open = server.server.cursors.list();
+        let open = server.server.clients.cursors.list();
         assert_eq!((open.len(), open[0].no_timeout), (1, true));
     }
 

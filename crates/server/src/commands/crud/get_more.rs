@@ -14,7 +14,7 @@ use crate::fail_points::SwitchName;
 use crate::metrics::Op;
 use crate::outcome::{AWAIT_DEFAULT, Outcome, Pause, Tail, Wait};
 use crate::reply::CursorBatch;
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
 use crate::sharding;
 
 pub struct GetMore;
@@ -43,7 +43,7 @@ impl Command for GetMore {
             Some((_, Value::Int64(id))) => id,
             _ => return Ok(Needs::LoggedIn),
         };
-        match request.server.cursors.owner(id) {
+        match request.server.clients.cursors.owner(id) {
             None => Ok(Needs::LoggedIn),
             Some((_, Some(owner))) if Some(&owner.user) == request.user => {
                 Ok(Needs::LoggedIn.and(Needs::Same(owner.needs.clone())))
@@ -58,7 +58,7 @@ impl Command for GetMore {
     fn start(&self, cx: &mut Context<'_>) -> Result<Outcome> {
         let request = Fields::parse(cx)?;
         let id = request.id;
-        let described = cx.server.cursors.describe(id);
+        let described = cx.server.clients.cursors.describe(id);
         let described = described.ok_or_else(|| missing(cx, id))?;
         cx.operation.reads_change_stream = described.is_change_stream;
         if cx.max_time.is_some() && !described.awaits {
@@ -77,12 +77,12 @@ impl Command for GetMore {
                 ),
             ));
         }
-        if let Some(ended) = cx.server.cursors.take_ended(id) {
+        if let Some(ended) = cx.server.clients.cursors.take_ended(id) {
             return Err(ended);
         }
         let until = Instant::now() + cx.max_time.unwrap_or(AWAIT_DEFAULT);
         let follows = described.awaits && !described.is_backup;
-        if follows && cx.server.cursors.followers().are_a_crowd() {
+        if follows && cx.server.clients.cursors.followers().are_a_crowd() {
             return wait_for_documents(cx, id, None, until);
         }
         let next = next_batch(cx, id, request.size)?;
@@ -98,10 +98,10 @@ impl Command for GetMore {
                 return Err(Error::internal("a getMore waits for documents only"));
             }
         };
-        if !cx.server.cursors.unpark(id) {
+        if !cx.server.clients.cursors.unpark(id) {
             return Err(killed());
         }
-        if let Some(ended) = cx.server.cursors.take_ended(id) {
+        if let Some(ended) = cx.server.clients.cursors.take_ended(id) {
             return Err(ended);
         }
         let next = if has_turn {
@@ -159,7 +159,7 @@ fn reply_or_wait(
             return wait_for_documents(cx, id, Some(signal), until);
         }
         if let Some(at) = next.paused_until {
-            if !cx.server.cursors.park(id, &cx.connection.wake) {
+            if !cx.server.clients.cursors.park(id, &cx.connection.wake) {
                 return Err(killed());
             }
             return Ok(Outcome::Wait(Wait::Pause(Pause {
@@ -202,7 +202,7 @@ fn wait_for_documents(
     signal: Option<(Arc<TailSignal>, u64)>,
     until: Instant,
 ) -> Result<Outcome> {
-    if !cx.server.cursors.park(cursor, &cx.connection.wake) {
+    if !cx.server.clients.cursors.park(cursor, &cx.connection.wake) {
         return Err(killed());
     }
     Ok(Outcome::Wait(Wait::Tail(Tail {
@@ -215,7 +215,7 @@ fn wait_for_documents(
 
 /// An empty batch with the current resume token, for a getMore that timed out before its turn.
 fn no_batch(cx: &mut Context<'_>, id: i64) -> Result<Next> {
-    let mut out = cx.server.cursors.check_out(id, &cx.limits.killed)?;
+    let mut out = cx.server.clients.cursors.check_out(id, &cx.limits.killed)?;
     let owned = check_session(cx, id, out.cursor()?);
     let resume_token = out.cursor()?.resume_token();
     let namespace = out.cursor()?.namespace.clone();
@@ -232,12 +232,12 @@ fn no_batch(cx: &mut Context<'_>, id: i64) -> Result<Next> {
 
 /// The next batch of a cursor.
 fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> {
-    let mut out = cx.server.cursors.check_out(id, &cx.limits.killed)?;
+    let mut out = cx.server.clients.cursors.check_out(id, &cx.limits.killed)?;
     if let Err(failure) = check_session(cx, id, out.cursor()?) {
         out.put_back();
         return Err(failure);
     }
-    if let Some(effect) = cx.server.fail_points.of_get_more() {
+    if let Some(effect) = cx.server.execution.fail_points.of_get_more() {
         cx.connection.closes.fetch_or(effect.close, Relaxed);
         if let Some(code) = effect.error {
             return Err(Error::new(
@@ -246,10 +246,10 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
             ));
         }
     }
-    if cx.server.fail_points.is_on() {
+    if cx.server.execution.fail_points.is_on() {
         let cursor = out.cursor()?;
         let (has_limit, ns) = (cursor.time_left.is_some(), cursor.namespace.clone());
-        let points = &cx.server.fail_points;
+        let points = &cx.server.execution.fail_points;
         if has_limit && points.acts(SwitchName::MaxTimeAlwaysTimeOut, "").is_some() {
             return Err(Error::new(
                 ErrorCode::MaxTimeMSExpired,
@@ -271,7 +271,7 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         let began = Instant::now();
         limits.deadline = cursor.time_left.and_then(|time| began.checked_add(time));
         cursor.set_context(&limits);
-        let mut room = ReplyRoom::new(cx.server, &limits, &mut cx.operation.permits);
+        let mut room = ReplyQuota::new(cx.server, &limits, &mut cx.operation.permits);
         let batch = cursor.batch(size, &mut room);
         cursor.time_left = cursor
             .time_left
@@ -289,13 +289,13 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
         }
         Err(failure) => {
             if cx.operation.reads_change_stream {
-                cx.server.oplog.note_failure(&failure);
+                cx.server.upkeep.oplog.note_failure(&failure);
             }
             return Err(failure.context("Executor error during getMore"));
         }
     };
     cx.count_returned(batch.len());
-    if cx.server.fail_points.is_on() {
+    if cx.server.execution.fail_points.is_on() {
         let ns = out.cursor()?.namespace.clone();
         let name = SwitchName::WaitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch;
         cx.wait_at(name, &ns)?;
@@ -304,7 +304,7 @@ fn next_batch(cx: &mut Context<'_>, id: i64, size: Option<u64>) -> Result<Next> 
     cx.operation.originating = Some(cursor.originating.clone());
     cx.operation.query_shape = cursor.query_shape;
     if cursor.splits_events {
-        cx.server.oplog.count_split_events(batch.as_doc());
+        cx.server.upkeep.oplog.count_split_events(batch.as_doc());
     }
     let mut next = Next {
         namespace: cursor.namespace.clone(),
@@ -369,7 +369,7 @@ fn check_session(cx: &Context<'_>, id: i64, cursor: &Cursor) -> Result<()> {
 /// The error for a cursor that is not here. If another server of the cluster has it, the error says which.
 fn missing(cx: &Context<'_>, id: i64) -> Error {
     let server = cx.server;
-    let mark = server.cursors.mark_of_another(id);
+    let mark = server.clients.cursors.mark_of_another(id);
     let other = mark.and_then(|mark| {
         sharding::server_with_mark(&server.store, mark)
             .ok()
@@ -384,7 +384,7 @@ fn missing(cx: &Context<'_>, id: i64) -> Error {
                 server.host_and_port()
             ),
         ),
-        None => server.cursors.missing(id),
+        None => server.clients.cursors.missing(id),
     }
 }
 

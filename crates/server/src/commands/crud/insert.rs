@@ -112,7 +112,7 @@ pub fn insert_once(
 /// Evaluates the fail point of retryable writes as MongoDB does: once for each group of documents that it inserts together.
 fn check_fail_point(cx: &Context<'_>, documents: &[&Doc]) -> Result<()> {
     const GROUP_BYTES: usize = 256 << 10;
-    if !cx.server.fail_points.is_on() {
+    if !cx.server.execution.fail_points.is_on() {
         return Ok(());
     }
     let mut bytes = 0;

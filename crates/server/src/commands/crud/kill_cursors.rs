@@ -28,7 +28,7 @@ impl Command for KillCursors {
         for value in ids.values() {
             // The command fails without a number.
             let Value::Int64(id) = value else { continue };
-            match request.server.cursors.owner(id) {
+            match request.server.clients.cursors.owner(id) {
                 None => {}
                 Some((_, Some(owner))) if Some(&owner.user) == request.user => {}
                 Some((namespace, _)) => needs = needs.and(killing(&namespace)?),
@@ -50,7 +50,7 @@ impl Command for KillCursors {
             let Value::Int64(id) = value else {
                 return Err(args.wrong_type(&format!("cursors.{at}"), &value, "type 'long'"));
             };
-            if cx.server.cursors.kill(id) {
+            if cx.server.clients.cursors.kill(id) {
                 killed.push(id);
             } else {
                 unknown.push(id);

@@ -15,9 +15,9 @@ use crate::commands::spec::{Command, Spec};
 use crate::commands::support::write::bypass_validation;
 use crate::context::Context;
 use crate::cursors::{Cursor, Source};
-use crate::exec::Work;
 use crate::metrics::Op;
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
+use frond_runtime::Work;
 
 /// Makes keys and values of documents by a function, and one value of the values of each key by another one.
 pub struct MapReduce;
@@ -83,7 +83,7 @@ impl Command for MapReduce {
             .aggregate(cx.db, Some(&namespace), &request, &cx.limits)?;
         let name = namespace.as_str().to_owned();
         let mut cursor = Cursor::new(name, Source::Query(Box::new(query)));
-        let room = ReplyRoom::new(cx.server, &cx.limits, &mut cx.operation.permits);
+        let room = ReplyQuota::new(cx.server, &cx.limits, &mut cx.operation.permits);
         let results = cursor.batch(None, &mut room.last())?;
         if !cursor.ended() {
             return Err(Error::new(
@@ -106,7 +106,7 @@ impl Command for MapReduce {
 
 /// The collection that is read.
 fn source(cx: &Context<'_>) -> Result<Namespace> {
-    if cx.server.javascript.is_none() {
+    if cx.server.execution.javascript.is_none() {
         return Err(scripts_disabled());
     }
     let namespace = cx.namespace()?;
@@ -131,7 +131,7 @@ pub fn explained(
     args: &Arguments<'_>,
     name: &Value<'_>,
 ) -> Result<(Namespace, ArrayBuf)> {
-    if cx.server.javascript.is_none() {
+    if cx.server.execution.javascript.is_none() {
         return Err(scripts_disabled());
     }
     let pipeline = pipeline(args, cx.db, &Output::parse(args)?)?;

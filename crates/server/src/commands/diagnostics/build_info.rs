@@ -30,7 +30,7 @@ impl Command for BuildInfo {
             "gitVersion": GIT_VERSION,
             "modules": [],
             "allocator": "jemalloc",
-            "javascriptEngine": if cx.server.javascript.is_some() { "quickjs" } else { "none" },
+            "javascriptEngine": if cx.server.execution.javascript.is_some() { "quickjs" } else { "none" },
             "sysInfo": "deprecated",
             "versionArray": [8, 0, 15, 0],
             "openssl": {"running": "disabled", "compiled": "disabled"},

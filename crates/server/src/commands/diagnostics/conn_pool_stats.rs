@@ -25,9 +25,9 @@ impl Command for ConnPoolStats {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let set = cx.server.replication.as_ref();
+        let set = cx.server.set.replication.as_ref();
         let follows = set.is_some_and(|set| set.is_standby());
-        let source = (cx.server.standby.as_ref()).filter(|_| follows);
+        let source = (cx.server.set.standby.as_ref()).filter(|_| follows);
         let in_use = i32::from(source.is_some());
         let counts = doc! {
             "inUse": in_use, "available": 0, "leased": 0, "created": in_use, "refreshing": 0, "refreshed": 0,

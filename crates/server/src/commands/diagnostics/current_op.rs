@@ -94,7 +94,7 @@ impl Command for CurrentOp {
                 }
             }
         });
-        if cx.server.fsync_lock.count() > 0 {
+        if cx.server.upkeep.fsync_lock.count() > 0 {
             reply.push("fsyncLock", true);
             let info = "use db.fsyncUnlock() to terminate the fsync write/snapshot lock";
             reply.push("info", info);
@@ -166,13 +166,13 @@ impl ListingOptions<'_> {
 
 fn operations(server: &Server, shown: &ListingOptions<'_>) -> Vec<DocBuf> {
     let mut list = Vec::new();
-    for connection in server.connections.list() {
+    for connection in server.clients.connections.list() {
         if let Some(operation) = describe(server, &connection, shown) {
             list.push(operation);
         }
     }
     if shown.idle_sessions {
-        let open = server.sessions.open_transactions();
+        let open = server.clients.sessions.open_transactions();
         let idle = open.iter().filter(|open| {
             let is_own = |owner: &Caller| owner.owns(open.session);
             !open.activity().is_active() && shown.owner.is_none_or(is_own)
@@ -180,7 +180,7 @@ fn operations(server: &Server, shown: &ListingOptions<'_>) -> Vec<DocBuf> {
         list.extend(idle.map(|open| idle_session(server, open)));
     }
     if shown.idle_cursors {
-        for cursor in server.cursors.list().into_iter().filter(|cursor| {
+        for cursor in server.clients.cursors.list().into_iter().filter(|cursor| {
             let owner = cursor.owner.as_ref().map(|owner| &owner.user);
             !cursor.in_use && shown.is_of(owner)
         }) {
@@ -282,7 +282,7 @@ fn describe(
         if let Some(session) = running.session {
             out.push("lsid", &session.to_doc());
             if let Some(open) = running.transaction.and_then(|number| {
-                let open = server.sessions.open_transaction(session)?;
+                let open = server.clients.sessions.open_transaction(session)?;
                 (open.number == number).then_some(open)
             }) {
                 out.push("transaction", &transaction(&open));
@@ -438,7 +438,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn an_index_build_shows_how_far_it_has_come() {
         let server = TestServer::new();
-        let connection = server.server.connections.list().remove(0);
+        let connection = server.server.clients.connections.list().remove(0);
         let progress = Arc::new(frond_store::Progress::default());
         {
             let mut running = connection.running.lock();

@@ -6,7 +6,7 @@ use frond_error::Result;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Lane;
+use frond_runtime::AdmissionClass;
 
 pub struct DbHash;
 
@@ -14,7 +14,7 @@ const SPEC: Spec = Spec {
     names: &["dbHash", "dbhash"],
     doc: "Hashes the collections of a database, to compare servers.",
     fields: &["collections"],
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     stable_api: false,
     ..Spec::CATALOG
 };

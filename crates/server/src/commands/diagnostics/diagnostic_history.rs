@@ -1,14 +1,14 @@
 //! `getDiagnosticHistory`: the recorded samples of the server's counters.
 
 use frond_bson::{DocBuf, Value};
-use frond_console::history::{Kind, Sample};
 use frond_error::{Error, Result};
+use frond_telemetry::history::{Kind, Sample};
 
 use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 /// The default number of samples in a reply.
 const POINTS: usize = 600;
@@ -25,7 +25,7 @@ const SPEC: Spec = Spec {
     fields: &["after", "until", "points"],
     work: Work::Long,
     // It may read files.
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     admin_only: true,
     ..Spec::CHEAP
 };
@@ -53,7 +53,7 @@ impl Command for GetDiagnosticHistory {
         let seconds = i64::try_from(points).unwrap_or(i64::MAX);
         let after =
             date(cx, "after")?.unwrap_or(until.saturating_sub(seconds.saturating_mul(1000)));
-        let history = &cx.server.history;
+        let history = &cx.server.records.history;
         let samples = history.between(after, until, points);
         let mut reply = DocBuf::new();
         reply.push("now", Value::DateTime(now_ms()));
@@ -107,7 +107,11 @@ mod tests {
         let now = now_ms();
         let add = |server: &TestServer, time| {
             let shared = &server.server;
-            shared.history.add(sample(time, &shared.sources())).unwrap();
+            shared
+                .records
+                .history
+                .add(sample(time, &shared.sources()))
+                .unwrap();
         };
         add(&server, now - 2000);
         server.run(

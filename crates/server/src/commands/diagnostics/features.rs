@@ -24,7 +24,7 @@ impl Command for Features {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        Ok(doc! {"js": cx.server.javascript.is_some(), "dbname": false, "oidMachine": 0})
+        Ok(doc! {"js": cx.server.execution.javascript.is_some(), "dbname": false, "oidMachine": 0})
     }
 }
 

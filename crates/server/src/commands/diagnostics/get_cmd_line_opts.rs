@@ -27,7 +27,7 @@ impl Command for GetCmdLineOpts {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let mut reply = DocBuf::new();
         reply.push_array("argv", |argv| {
-            for argument in &cx.server.arguments {
+            for argument in &cx.server.instance.arguments {
                 argv.push(argument);
             }
         });

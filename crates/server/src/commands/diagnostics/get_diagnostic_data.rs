@@ -8,7 +8,7 @@ use crate::authorization::{Action, Needs, Place, Requested};
 use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
+use frond_runtime::Work;
 
 pub struct GetDiagnosticData;
 

@@ -98,7 +98,7 @@ fn describe(cx: &mut Context<'_>) -> DocBuf {
     reply.push("localTime", Value::DateTime(now_ms()));
     reply.push(
         "logicalSessionTimeoutMinutes",
-        cx.server.sessions.timeout_minutes(),
+        cx.server.clients.sessions.timeout_minutes(),
     );
     reply.push(
         "connectionId",
@@ -156,7 +156,7 @@ fn remember_client(cx: &mut Context<'_>, client: &Doc) -> Result<()> {
 
 /// Whether the server is the primary of a replica set, and which set that is. `role` is the name of the field for it.
 pub fn describe_role(server: &Server, role: &str, reply: &mut DocBuf) {
-    let Some(set) = &server.replication else {
+    let Some(set) = &server.set.replication else {
         reply.push(role, true);
         return;
     };
@@ -215,12 +215,12 @@ fn heartbeat(cx: &mut Context<'_>) -> Result<Option<TopologyWait>> {
     // An exhaust reply answers the one before it.
     let counter = cx.exhaust.topology_sent;
     let counter = counter.unwrap_or_else(|| version.get_i64("counter").unwrap_or(0));
-    if process != cx.server.process_id {
+    if process != cx.server.instance.process_id {
         // The driver has the version of an earlier run of this server, so reply at once.
         return Ok(None);
     }
     // The receiver sees every change after this.
-    let topology = cx.server.replication.as_ref().map(|set| set.topology());
+    let topology = cx.server.set.replication.as_ref().map(|set| set.topology());
     let current = topology.as_ref().map_or(0, |topology| *topology.borrow());
     if counter > current {
         return Err(Error::location(
@@ -437,7 +437,7 @@ mod tests {
         assert!(!answer.more_to_come);
         assert!(answer.reply.contains_key("topologyVersion"));
 
-        let ahead = doc! {"processId": server.server.process_id, "counter": 7i64};
+        let ahead = doc! {"processId": server.server.instance.process_id, "counter": 7i64};
         let cases = [
             (doc! {"hello": 1, "maxAwaitTimeMS": 5}, 31371),
             (doc! {"hello": 1, "topologyVersion": &version}, 31368),

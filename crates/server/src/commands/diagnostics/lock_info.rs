@@ -43,10 +43,10 @@ impl Command for LockInfo {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let (mut granted, mut pending) = (Vec::new(), Vec::new());
-        if cx.server.fsync_lock.count() > 0 {
+        if cx.server.upkeep.fsync_lock.count() > 0 {
             granted.push(request("S", &doc! {"desc": "fsyncLockWorker"}));
         }
-        for connection in cx.server.connections.list() {
+        for connection in cx.server.clients.connections.list() {
             let running = connection.running.lock();
             // This command takes no lock.
             if !running.active || connection.id == cx.connection.id {
@@ -97,7 +97,7 @@ mod tests {
             doc! {"lockInfo": [], "ok": 1.0}
         );
         server.run("admin", doc! {"fsync": 1, "lock": true});
-        let other = (server.server.connections)
+        let other = (server.server.clients.connections)
             .open(crate::connection::Peer::Unix, 10, Default::default())
             .unwrap();
         {

@@ -7,9 +7,9 @@ use frond_error::{Error, Result};
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::log::Component;
 use crate::profiler::{ProfileFilter, ProfileLevel};
+use frond_runtime::{AdmissionClass, Work};
 
 pub struct Profile;
 
@@ -19,7 +19,7 @@ const SPEC: Spec = Spec {
     fields: &["slowms", "sampleRate", "filter"],
     // A level above 0 creates a collection.
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     ..Spec::CHEAP
 };
 
@@ -71,12 +71,12 @@ impl Command for Profile {
         }
         let changes = asked.is_some() || slow_ms.is_some() || rate.is_some() || filter.is_some();
         let was = Settings {
-            level: server.profiler.level(cx.db),
+            level: server.records.profiler.level(cx.db),
             slow: server.slow_operation(),
-            rate: server.profiler.sample_rate(),
+            rate: server.records.profiler.sample_rate(),
         };
         if asked.is_some() || filter.is_some() {
-            server.profiler.set_level(cx.db, |level| {
+            server.records.profiler.set_level(cx.db, |level| {
                 level.level = asked.unwrap_or(level.level);
                 if let Some(filter) = &filter {
                     level.filter = filter.clone();
@@ -89,13 +89,13 @@ impl Command for Profile {
             server.set_slow_operation(Duration::from_millis(ms));
         }
         if let Some(rate) = rate {
-            server.profiler.set_sample_rate(rate);
+            server.records.profiler.set_sample_rate(rate);
         }
         if changes {
             let now = Settings {
-                level: server.profiler.level(cx.db),
+                level: server.records.profiler.level(cx.db),
                 slow: server.slow_operation(),
-                rate: server.profiler.sample_rate(),
+                rate: server.records.profiler.sample_rate(),
             };
             server.log.info(
                 Component::Command,
@@ -215,7 +215,7 @@ mod tests {
             doc! {"was": 0, "slowms": 100, "sampleRate": 0.5, "ok": 1.0}
         );
         server.run("a", doc! {"profile": 0, "filter": "unset", "sampleRate": 1});
-        assert!(server.server.profiler.of("a").is_none());
+        assert!(server.server.records.profiler.of("a").is_none());
         // The collection stays.
         let listed = server.run("a", doc! {"listCollections": 1});
         let listed = server.batch(&listed, "firstBatch");

@@ -12,11 +12,11 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::clock::now_ms;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
 use crate::outcome::TOPOLOGY_WAIT;
 use crate::state::Server;
+use frond_runtime::Work;
 
 pub struct ServerStatus;
 
@@ -61,7 +61,7 @@ pub fn report_with_histograms(server: &Server, is_on: impl Fn(&str) -> bool) -> 
 
 /// The status of a server, with the sections that are on.
 pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
-    let uptime = server.started.elapsed();
+    let uptime = server.instance.started.elapsed();
     let mut reply = doc! {
         "host": server.host_and_port(),
         "version": COMPATIBLE_VERSION,
@@ -72,7 +72,7 @@ pub fn report(server: &Server, is_on: impl Fn(&str) -> bool) -> DocBuf {
         "uptimeEstimate": uptime.as_secs() as i64,
         "localTime": Value::DateTime(now_ms()),
     };
-    let set = server.replication.as_ref();
+    let set = server.set.replication.as_ref();
     if set.is_some_and(|set| !set.is_router()) && is_on("repl") {
         reply.push_doc("repl", |repl| {
             let mut role = doc! {"topologyVersion": server.topology_version()};
@@ -137,12 +137,13 @@ fn asserts(server: &Server) -> DocBuf {
 }
 
 fn connections(server: &Server) -> DocBuf {
-    let current = server.connections.len();
+    let current = server.clients.connections.len();
     let active = server
+        .clients
         .connections
         .active
         .load(std::sync::atomic::Ordering::Relaxed);
-    let connections = server.connections.list();
+    let connections = server.clients.connections.list();
     let waits = |one: &&std::sync::Arc<crate::connection::Connection>| {
         one.running.lock().waits_for == Some(TOPOLOGY_WAIT)
     };
@@ -182,7 +183,7 @@ fn extra_info(_: &Server) -> DocBuf {
 fn global_lock(server: &Server) -> DocBuf {
     let (mut readers, mut writers) = (0i64, 0i64);
     let (mut queued_readers, mut queued_writers) = (0i64, 0i64);
-    for connection in server.connections.list() {
+    for connection in server.clients.connections.list() {
         let running = connection.running.lock();
         if !running.active {
             continue;
@@ -196,7 +197,7 @@ fn global_lock(server: &Server) -> DocBuf {
         *count += 1;
     }
     doc! {
-        "totalTime": i64::try_from(server.started.elapsed().as_micros()).unwrap_or(i64::MAX),
+        "totalTime": i64::try_from(server.instance.started.elapsed().as_micros()).unwrap_or(i64::MAX),
         "currentQueue": {
             "total": queued_readers + queued_writers, "readers": queued_readers, "writers": queued_writers,
         },
@@ -205,7 +206,7 @@ fn global_lock(server: &Server) -> DocBuf {
 }
 
 fn sessions(server: &Server) -> DocBuf {
-    doc! {"activeSessionsCount": server.sessions.len() as i64}
+    doc! {"activeSessionsCount": server.clients.sessions.len() as i64}
 }
 
 fn mem(_: &Server) -> DocBuf {
@@ -220,7 +221,7 @@ fn mem(_: &Server) -> DocBuf {
 
 fn metrics(server: &Server) -> DocBuf {
     let counters = &server.metrics;
-    let cursors = server.cursors.counts();
+    let cursors = server.clients.cursors.counts();
     let mut out = DocBuf::new();
     out.push_doc("commands", |commands| {
         commands.push("<UNKNOWN>", counters.unknown_commands.get());
@@ -235,7 +236,7 @@ fn metrics(server: &Server) -> DocBuf {
         "authorization",
         &doc! {"refused": counters.unauthorized.get()},
     );
-    out.push("changeStreams", &server.oplog.change_streams());
+    out.push("changeStreams", &server.upkeep.oplog.change_streams());
     out.push(
         "cursor",
         &doc! {
@@ -280,9 +281,9 @@ fn metrics(server: &Server) -> DocBuf {
     out.push(
         "profiler",
         &doc! {
-            "written": server.profiler.written.get(),
-            "dropped": server.profiler.dropped.get(),
-            "failed": server.profiler.failed.get(),
+            "written": server.records.profiler.written.get(),
+            "dropped": server.records.profiler.dropped.get(),
+            "failed": server.records.profiler.failed.get(),
         },
     );
     out.push(
@@ -306,19 +307,19 @@ fn metrics(server: &Server) -> DocBuf {
             "collectionScans": scans,
         },
     );
-    let (shapes, bytes, bytes_max) = server.query_stats.sizes();
+    let (shapes, bytes, bytes_max) = server.records.query_stats.sizes();
     out.push(
         "queryStats",
         &doc! {
             "numEntries": shapes as i64,
-            "numEvicted": server.query_stats.evicted.get(),
+            "numEvicted": server.records.query_stats.evicted.get(),
             "queryStatsStoreSizeEstimateBytes": bytes as i64,
             "maxSizeBytes": bytes_max as i64,
         },
     );
     // Documents never move when they grow.
     out.push("record", &doc! {"moves": 0i64});
-    out.push("ttl", &server.ttl.to_doc());
+    out.push("ttl", &server.upkeep.ttl.to_doc());
     out
 }
 
@@ -334,12 +335,15 @@ fn network(server: &Server) -> DocBuf {
 }
 
 fn pre_images(server: &Server) -> DocBuf {
-    let expiry = server.cluster_parameters.pre_image_expiry();
-    server.oplog.pre_images(expiry)
+    let expiry = server.set.cluster_parameters.pre_image_expiry();
+    server.upkeep.oplog.pre_images(expiry)
 }
 
 fn oplog_truncation(server: &Server) -> DocBuf {
-    server.oplog.truncation(server.store.oplog().settings())
+    server
+        .upkeep
+        .oplog
+        .truncation(server.store.oplog().settings())
 }
 
 fn latencies(server: &Server) -> DocBuf {
@@ -374,22 +378,22 @@ fn storage_engine(server: &Server) -> DocBuf {
         "supportsCommittedReads": true,
         "persistent": true,
         "readOnly": false,
-        "backupCursorOpen": server.backups.is_open(),
+        "backupCursorOpen": server.upkeep.backups.is_open(),
     }
 }
 
 fn engine(server: &Server) -> DocBuf {
     let mut section = crate::engine_stats::to_doc(&server.store.engine_stats());
     section.push("memory", &crate::engine_stats::memory_to_doc(&server.store));
-    if let Some(standby) = &server.standby
+    if let Some(standby) = &server.set.standby
         && server.store.is_following()
     {
         section.push("standby", &standby.to_doc(&server.store));
     }
-    if let Some(engine) = &server.javascript {
+    if let Some(engine) = &server.execution.javascript {
         section.push("javascript", &javascript(engine));
     }
-    section.push("backup", &server.backups.to_doc());
+    section.push("backup", &server.upkeep.backups.to_doc());
     section.push_array("damage", |list| {
         for block in server.store.damage() {
             list.push(&crate::engine_stats::damage_to_doc(&block));

@@ -4,7 +4,7 @@ use frond_error::Result;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Lane;
+use frond_runtime::AdmissionClass;
 
 const NON_COMPLIANT: &str = "Detected one or more documents not compliant with the collection's \
                              schema. A find with {$nor: [<the validator>]} returns them.";
@@ -17,7 +17,7 @@ const SPEC: Spec = Spec {
     // The check is always full, and reads a snapshot without blocking writers.
     fields: &["full", "background", "scandata", "checkBSONConformance"],
     unsupported_fields: &["repair", "metadata", "enforceFastCount", "fixMultikey"],
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     on_collection: true,
     stable_api: false,
     ..Spec::CATALOG

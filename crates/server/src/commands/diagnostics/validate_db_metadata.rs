@@ -8,7 +8,7 @@ use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 /// The most bytes of errors in a reply.
 const ERRORS_BYTES_MAX: usize = 12 << 20;
@@ -39,7 +39,7 @@ const SPEC: Spec = Spec {
     doc: "Lists the indexes and views that use what version 1 of the Stable API does not have.",
     fields: &["apiParameters", "db", "collection"],
     work: Work::Long,
-    lane: Some(Lane::Read),
+    admission: Some(AdmissionClass::Read),
     ..Spec::CHEAP
 };
 

@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
+use frond_runtime::Work;
 
 pub struct FileMd5;
 

@@ -4,7 +4,7 @@ use frond_error::Result;
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 use frond_store::Durability;
 
 use crate::concern::WriteConcern;
@@ -16,7 +16,7 @@ const SPEC: Spec = Spec {
     doc: "Reports the result of the last write on this connection.",
     fields: &["w", "j", "fsync", "wtimeout", "wElectionId", "wOpTime"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     keeps_last_error: true,
     ..Spec::CHEAP
 };
@@ -41,7 +41,12 @@ impl Command for GetLastError {
         cx.state.last_error.write_reply(&mut reply);
         reply.push("syncMillis", 0);
         reply.push("writtenTo", None::<i32>);
-        let member = cx.server.replication.as_ref().and_then(|set| set.member());
+        let member = cx
+            .server
+            .set
+            .replication
+            .as_ref()
+            .and_then(|set| set.member());
         let set = member.as_ref().map(|member| &member.config);
         let parsed = WriteConcern::parse(&concern, cx.server.settings.journal, set);
         let parsed = parsed.and_then(|parsed| {

@@ -12,8 +12,8 @@ use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::crud::map_reduce::code;
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::limits::DOCUMENT_BYTES_MAX;
+use frond_runtime::{AdmissionClass, Work};
 
 /// Groups that a `group` may have, as in MongoDB.
 const GROUPS_MAX: usize = 20_000;
@@ -33,7 +33,7 @@ fn check(cx: &Context<'_>) -> Result<()> {
             ),
         ));
     }
-    match cx.server.javascript {
+    match cx.server.execution.javascript {
         Some(_) => Ok(()),
         None => Err(scripts_disabled()),
     }
@@ -212,7 +212,7 @@ const EVAL: Spec = Spec {
     // It never holds a lock.
     fields: &["args", "nolock"],
     work: Work::Long,
-    lane: Some(Lane::Read),
+    admission: Some(AdmissionClass::Read),
     ..Spec::CHEAP
 };
 

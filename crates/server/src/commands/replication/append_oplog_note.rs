@@ -4,7 +4,7 @@ use frond_error::{Error, ErrorCode, Result};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Lane;
+use frond_runtime::AdmissionClass;
 
 pub struct AppendOplogNote;
 
@@ -12,7 +12,7 @@ const SPEC: Spec = Spec {
     names: &["appendOplogNote"],
     doc: "Writes a document into the oplog that tells of no change.",
     fields: &["data", "maxClusterTime"],
-    lane: Some(Lane::Write),
+    admission: Some(AdmissionClass::Write),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP

@@ -7,11 +7,11 @@ use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::concern::{Level, ReadConcern, ReadPlace, WriteConcern};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::replication::Replication;
+use frond_runtime::{AdmissionClass, Work};
 
 fn replica_set<'a>(cx: &Context<'a>) -> Result<&'a Replication> {
-    cx.server.replication.as_ref().ok_or_else(|| {
+    cx.server.set.replication.as_ref().ok_or_else(|| {
         Error::new(
             ErrorCode::IllegalOperation,
             format!("'{}' is not supported on a standalone server", cx.name),
@@ -53,7 +53,7 @@ const SET_DEFAULT_RW_CONCERN: Spec = Spec {
     doc: "Sets the default read and write concern.",
     fields: &["defaultReadConcern", "defaultWriteConcern"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP
@@ -176,6 +176,7 @@ mod tests {
         assert_eq!(defaults.get_str("defaultReadConcernSource"), Some("global"));
         let parsed = server
             .server
+            .set
             .replication
             .as_ref()
             .unwrap()

@@ -5,7 +5,7 @@ use frond_store::OplogSettings;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 /// Bounds of `size`, in MiB, as in MongoDB: 990 MiB and a pebibyte.
 const MIB_MIN: f64 = 990.0;
@@ -18,7 +18,7 @@ const SPEC: Spec = Spec {
     doc: "Changes the size of the oplog, and how long its entries are kept at least.",
     fields: &["size", "minRetentionHours"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     admin_only: true,
     ..Spec::CHEAP
 };

@@ -6,22 +6,26 @@ use frond_error::{Error, ErrorCode, Result};
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::oplog;
 use crate::replication::{Config, Replication};
 use crate::state::Server;
+use frond_runtime::{AdmissionClass, Work};
 
 /// Reads and writes the stored configuration.
 const CHANGES: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     admin_only: true,
     ..Spec::CHEAP
 };
 
 /// The replica set, or the error of a standalone server.
 pub fn replica_set(server: &Server) -> Result<&Replication> {
-    let set = server.replication.as_ref().filter(|set| !set.is_router());
+    let set = server
+        .set
+        .replication
+        .as_ref()
+        .filter(|set| !set.is_router());
     set.ok_or_else(|| {
         Error::new(
             ErrorCode::NoReplicationEnabled,

@@ -39,13 +39,13 @@ impl Command for ReplSetGetStatus {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let set = replica_set(cx.server)?;
         let member = set.initiated()?;
-        if let Some(standby) = &cx.server.standby
+        if let Some(standby) = &cx.server.set.standby
             && set.is_standby()
         {
             return Ok(of_standby(cx.server, standby, &member));
         }
         let last = set.last_write();
-        let up = cx.server.started.elapsed();
+        let up = cx.server.instance.started.elapsed();
         let settings = member.config.doc.get_doc("settings");
         let interval = settings.and_then(|settings| settings.get_i32("heartbeatIntervalMillis"));
         let interval = interval.unwrap_or(0);
@@ -85,6 +85,7 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
     let (applied, primary) = (server.store.oplog().last(), standby.primary_last());
     let durable = applied.min(Timestamp::from_u64(server.store.oplog().durable()));
     let me = server
+        .set
         .replication
         .as_ref()
         .map(|set| set.default_host.as_str());
@@ -113,7 +114,7 @@ fn of_standby(server: &Server, standby: &Standby, member: &Member) -> DocBuf {
             "health": if of.is_up { 1.0 } else { 0.0 },
             "state": of.state.0,
             "stateStr": of.state.1,
-            "uptime": i32::try_from(server.started.elapsed().as_secs()).unwrap_or(i32::MAX),
+            "uptime": i32::try_from(server.instance.started.elapsed().as_secs()).unwrap_or(i32::MAX),
             "optime": &time,
             "optimeDate": date,
             "optimeWritten": &time,

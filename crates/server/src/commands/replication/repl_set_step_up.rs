@@ -9,10 +9,10 @@ use super::repl_set_config::replica_set;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::log::Component;
 use crate::standby::{Directory, DirectoryState, Phase, Source, Standby};
 use crate::state::Server;
+use frond_runtime::{AdmissionClass, Work};
 
 /// The limit of the wait for the last entries of a primary that can be reached.
 const CATCH_UP: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const SPEC: Spec = Spec {
     doc: "Makes a standby a primary, which takes writes.",
     fields: &["skipDryRun"],
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     admin_only: true,
     ..Spec::CHEAP
 };
@@ -45,7 +45,7 @@ impl Command for ReplSetStepUp {
         set.initiated()?;
         // A dry run of an election does not exist here.
         cx.args().flag("skipDryRun")?;
-        match &cx.server.standby {
+        match &cx.server.set.standby {
             Some(standby) => standby.step_up(|| step_up(cx.server, standby)),
             // This server is a primary already.
             None => Ok(DocBuf::new()),
@@ -84,7 +84,7 @@ fn step_up(server: &Server, standby: &Standby) -> Result<DocBuf> {
          begins with an empty data directory",
         &reply,
     );
-    server.ttl.wake();
+    server.upkeep.ttl.wake();
     Ok(reply)
 }
 

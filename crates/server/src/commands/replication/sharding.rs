@@ -8,9 +8,9 @@ use frond_store::Namespace;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
 use crate::sharding;
 use crate::state::Server;
+use frond_runtime::{AdmissionClass, Work};
 
 /// One command of sharded clusters.
 pub struct Sharding {
@@ -22,7 +22,7 @@ pub struct Sharding {
 /// Writes documents of `config`.
 const WRITES: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     admin_only: true,
     ..Spec::CHEAP
@@ -36,7 +36,7 @@ pub static IS_DB_GRID: Sharding = Sharding {
         ..Spec::CHEAP
     },
     needs: |_| Ok(Needs::LoggedIn),
-    run: |cx| Ok(doc! {"isdbgrid": 1, "hostname": &*cx.server.host}),
+    run: |cx| Ok(doc! {"isdbgrid": 1, "hostname": &*cx.server.instance.host}),
 };
 
 pub static LIST_SHARDS: Sharding = Sharding {
@@ -93,7 +93,7 @@ pub static BALANCER_STATUS: Sharding = Sharding {
         names: &["balancerStatus"],
         doc: "Tells what balancerStart and balancerStop have recorded. PD balances the cluster whatever they say.",
         work: Work::Short,
-        lane: Some(Lane::Read),
+        admission: Some(AdmissionClass::Read),
         admin_only: true,
         ..Spec::CHEAP
     },
@@ -291,7 +291,7 @@ fn check_key(key: &Doc, unique: bool) -> Result<()> {
 
 /// Refuses the command where there is no cluster, as a command that is not there.
 fn check_cluster(server: &Server, name: &str) -> Result<()> {
-    let set = server.replication.as_ref();
+    let set = server.set.replication.as_ref();
     if set.is_some_and(|set| set.is_router()) {
         Ok(())
     } else {

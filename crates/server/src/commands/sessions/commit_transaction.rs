@@ -4,7 +4,7 @@ use frond_error::{Error, ErrorCode, Result};
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, InTransactions, Spec};
 use crate::context::Context;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 pub struct CommitTransaction;
 
@@ -14,7 +14,7 @@ const SPEC: Spec = Spec {
     // It is for transactions over several shards; a replica set accepts and ignores it.
     fields: &["recoveryToken"],
     work: Work::Short,
-    lane: Some(Lane::Write),
+    admission: Some(AdmissionClass::Write),
     writes: true,
     admin_only: true,
     stable_api: true,

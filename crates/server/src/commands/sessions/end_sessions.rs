@@ -30,7 +30,7 @@ impl Command for EndSessions {
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         for id in session_list(cx, Action::Impersonate)? {
             transactions::clear_session(cx.server, id);
-            cx.server.sessions.end(id);
+            cx.server.clients.sessions.end(id);
         }
         Ok(DocBuf::new())
     }
@@ -88,20 +88,21 @@ mod tests {
     async fn cursors_of_a_session_close() {
         let mut server = TestServer::new();
         let id = SessionId::random();
-        server.server.sessions.touch(id);
-        server.server.sessions.touch(SessionId::random());
+        server.server.clients.sessions.touch(id);
+        server.server.clients.sessions.touch(SessionId::random());
         let mut cursor = Cursor::fixed("db.c", vec![doc! {}]);
         cursor.session = Some(id);
-        server.server.cursors.insert(cursor);
+        server.server.clients.cursors.insert(cursor);
         server
             .server
+            .clients
             .cursors
             .insert(Cursor::fixed("db.c", vec![doc! {}]));
         server.run("admin", doc! {"endSessions": [id.to_doc()]});
-        assert_eq!(server.server.cursors.list().len(), 1);
+        assert_eq!(server.server.clients.cursors.list().len(), 1);
         let store = &server.server.store;
-        server.server.sessions.expire(Instant::now(), store);
-        assert_eq!(server.server.sessions.len(), 1);
+        server.server.clients.sessions.expire(Instant::now(), store);
+        assert_eq!(server.server.clients.sessions.len(), 1);
         assert_eq!(server.code("admin", doc! {"endSessions": [1]}), 14);
         assert_eq!(server.code("admin", doc! {"endSessions": [{"id": 1}]}), 14);
     }

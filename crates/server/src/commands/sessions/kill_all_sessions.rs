@@ -66,11 +66,11 @@ mod tests {
         let mut server = TestServer::new();
         let mut cursor = Cursor::fixed("db.c", vec![doc! {}]);
         cursor.session = Some(SessionId::random());
-        let cursors = &server.server.cursors;
+        let cursors = &server.server.clients.cursors;
         cursors.insert(cursor);
         cursors.insert(Cursor::fixed("db.c", vec![doc! {}]));
         server.run("admin", doc! {"killAllSessions": []});
-        assert_eq!(server.server.cursors.list().len(), 1);
+        assert_eq!(server.server.clients.cursors.list().len(), 1);
         assert_eq!(
             server.code("admin", doc! {"killAllSessions": [{"user": "x"}]}),
             40414

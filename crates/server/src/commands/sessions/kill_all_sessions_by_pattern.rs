@@ -64,7 +64,7 @@ impl Command for KillAllSessionsByPattern {
         }
         // The operation of an own session that is named ends, too.
         for id in ids {
-            cx.server.connections.kill_session(id);
+            cx.server.clients.connections.kill_session(id);
             transactions::clear_session(cx.server, id);
         }
         transactions::clear_sessions(cx.server, cx.connection.id, |session| {
@@ -96,13 +96,13 @@ mod tests {
         for id in ids {
             let mut cursor = Cursor::fixed("db.c", vec![doc! {}]);
             cursor.session = Some(id);
-            server.server.cursors.insert(cursor);
+            server.server.clients.cursors.insert(cursor);
         }
         let [first, ..] = ids;
         server.run("admin", doc! {NAME: [{"lsid": &first.to_doc()}]});
-        assert_eq!(server.server.cursors.list().len(), 2);
+        assert_eq!(server.server.clients.cursors.list().len(), 2);
         server.run("admin", doc! {NAME: []});
-        assert_eq!(server.server.cursors.list().len(), 0);
+        assert_eq!(server.server.clients.cursors.list().len(), 0);
         for (pattern, code) in [
             (doc! {"users": ["x"]}, 238),
             (doc! {"uid": 1}, 14),

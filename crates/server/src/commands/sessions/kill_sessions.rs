@@ -26,7 +26,7 @@ impl Command for KillSessions {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         for id in session_list(cx, Action::KillAnySession)? {
-            cx.server.connections.kill_session(id);
+            cx.server.clients.connections.kill_session(id);
             transactions::clear_session(cx.server, id);
         }
         Ok(DocBuf::new())

@@ -26,7 +26,7 @@ impl Command for RefreshSessions {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         for id in session_list(cx, Action::Impersonate)? {
-            cx.server.sessions.touch(id);
+            cx.server.clients.sessions.touch(id);
         }
         Ok(DocBuf::new())
     }
@@ -47,7 +47,7 @@ mod tests {
         let mut server = TestServer::new();
         let id = SessionId::random().to_doc();
         server.run("admin", doc! {"refreshSessions": [&id]});
-        assert_eq!(server.server.sessions.len(), 1);
+        assert_eq!(server.server.clients.sessions.len(), 1);
         assert_eq!(server.code("admin", doc! {"refreshSessions": 1}), 14);
     }
 }

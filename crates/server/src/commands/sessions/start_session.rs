@@ -27,8 +27,10 @@ impl Command for StartSession {
         let id = cx
             .caller
             .session(SessionId::random(), Action::Impersonate)?;
-        cx.server.sessions.touch(id);
-        Ok(doc! {"id": id.to_client_doc(), "timeoutMinutes": cx.server.sessions.timeout_minutes()})
+        cx.server.clients.sessions.touch(id);
+        Ok(
+            doc! {"id": id.to_client_doc(), "timeoutMinutes": cx.server.clients.sessions.timeout_minutes()},
+        )
     }
 }
 
@@ -47,6 +49,6 @@ mod tests {
         let mut server = TestServer::new();
         let reply = server.run("admin", doc! {"startSession": 1});
         assert!(SessionId::parse(reply.get_doc("id").unwrap()).is_ok());
-        assert_eq!(server.server.sessions.len(), 1);
+        assert_eq!(server.server.clients.sessions.len(), 1);
     }
 }

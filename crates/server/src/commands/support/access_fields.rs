@@ -8,12 +8,12 @@ use crate::access::stored::{self, ROLES, USERS};
 use crate::arguments::Arguments;
 use crate::authorization::{Action, Needs, Place, Requested};
 use crate::commands::spec::Spec;
-use crate::exec::{Lane, Work};
+use frond_runtime::{AdmissionClass, Work};
 
 /// A command that changes users or roles.
 pub const CHANGES: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Maintenance),
+    admission: Some(AdmissionClass::Maintenance),
     writes: true,
     on_external: true,
     ..Spec::CHEAP
@@ -22,7 +22,7 @@ pub const CHANGES: Spec = Spec {
 /// A command that reads users or roles.
 pub const READS: Spec = Spec {
     work: Work::Long,
-    lane: Some(Lane::Read),
+    admission: Some(AdmissionClass::Read),
     on_external: true,
     ..Spec::CHEAP
 };

@@ -60,7 +60,7 @@ pub fn credentials(cx: &Context<'_>, user: &UserName) -> Result<Option<DocBuf>> 
     if password.is_empty() {
         return Err(Error::bad_value("User passwords must not be empty"));
     }
-    let logins = &cx.server.logins;
+    let logins = &cx.server.clients.logins;
     let is_enabled = |mechanism: &LoginMechanism| logins.allows(*mechanism);
     if let Some(other) = mechanisms.iter().flatten().find(|one| !is_enabled(one)) {
         return Err(Error::bad_value(format!(

@@ -10,9 +10,9 @@ use crate::clock::now_ms;
 use crate::connection::without_secrets;
 use crate::context::Context;
 use crate::cpu;
-use crate::exec::Lane;
 use crate::op_record::{Changed, OpRecord, Waited};
 use crate::sessions::Updated;
+use frond_runtime::AdmissionClass;
 
 /// The longest statement that is recorded whole.
 const STATEMENT_BYTES_MAX: usize = 50 << 10;
@@ -58,7 +58,7 @@ pub fn profiled<T: Outcome>(
     statement: &Doc,
     run: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    let (server, profiler) = (cx.server, &cx.server.profiler);
+    let (server, profiler) = (cx.server, &cx.server.records.profiler);
     let began = Instant::now();
     let cpu_at_begin = cpu::at_begin(began, cx.operation.profile_level());
     let (outcome, figures) = watch_part(run);
@@ -102,7 +102,7 @@ pub fn profiled<T: Outcome>(
         changed: outcome.as_ref().map(T::changed).unwrap_or_default(),
         reply_bytes: 0,
         legacy: cx.legacy,
-        lane: Some(Lane::Write),
+        admission: Some(AdmissionClass::Write),
         took,
         cpu: cpu::at_end().saturating_sub(cpu_at_begin),
         waited: Waited {

@@ -7,7 +7,7 @@ use crate::authentication::{get_nonce, log_in_by_certificate, log_in_by_cr};
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
+use frond_runtime::Work;
 
 pub struct Authenticate;
 

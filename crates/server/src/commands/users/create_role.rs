@@ -60,7 +60,7 @@ impl Command for CreateRole {
         if let Some(restrictions) = restrictions.filter(|array| !array.is_empty()) {
             role.push_value("authenticationRestrictions", &restrictions.as_value());
         }
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         role_checks::may_inherit(&changing.stored(), &name, &roles)?;
         role_checks::may_have(&name, &privileges)?;
         changing.insert(&ROLES, &name, &role)?;

@@ -81,9 +81,9 @@ impl Command for CreateUser {
             user.push("customData", custom_data);
         }
         user.push_value("roles", &fields::role_array(&roles).as_value());
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         // Others may have created the first user since the command was admitted.
-        if cx.caller.is_exception() && cx.server.access.has_users() {
+        if cx.caller.is_exception() && cx.server.clients.access.has_users() {
             return Err(Error::new(
                 ErrorCode::Unauthorized,
                 "Command createUser requires authentication: the first user has been created meanwhile",

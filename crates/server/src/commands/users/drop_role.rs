@@ -11,7 +11,7 @@ use crate::context::Context;
 
 /// Removes the roles that pass a filter, which is also one for their names in other documents. A role that is named must exist.
 fn remove(cx: &mut Context<'_>, name: Option<&UserName>, roles: &Doc) -> Result<u64> {
-    let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+    let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
     if let Some(name) = name {
         let stored = changing.stored();
         stored.check_roles_exist(std::slice::from_ref(name))?;

@@ -26,7 +26,7 @@ impl Command for DropUser {
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
         let name = fields::named(&cx.args(), "dropUser", cx.db)?;
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         match changing.remove(&USERS, &USERS.named(&name))? {
             0 => Err(user_not_found(format!("User '{name}' not found"))),
             _ => Ok(DocBuf::new()),
@@ -52,7 +52,7 @@ impl Command for DropAllUsersFromDatabase {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         let removed = changing.remove(&USERS, &doc! {"db": cx.db})?;
         Ok(doc! {"n": i32::try_from(removed).unwrap_or(i32::MAX)})
     }

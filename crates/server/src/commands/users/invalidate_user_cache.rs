@@ -23,7 +23,7 @@ impl Command for InvalidateUserCache {
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {
-        cx.server.access.invalidate();
+        cx.server.clients.access.invalidate();
         Ok(DocBuf::new())
     }
 }

@@ -72,7 +72,7 @@ impl Command for MergeAuthzCollections {
                 "Must provide at least one of \"tempUsersCollection\" and \"tempRolescollection\"",
             ));
         }
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         for (source, place) in sources {
             merge(cx, &changing, &source, place, db, drops)?;
         }

@@ -72,7 +72,7 @@ impl Command for PrivilegesOfRole {
         if self.action == Action::GrantRole {
             role_checks::may_have(&name, &privileges)?;
         }
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         changing.update(&ROLES, &name, |role, _| {
             let own = stored::parse_role(role)?.privileges;
             let changed = fields::privilege_array(&(self.change)(own, &privileges));

@@ -53,7 +53,7 @@ impl Command for RolesInfo {
         };
         // Users may view the roles that they have.
         let user = match request.user {
-            Some(name) => request.server.access.find(name)?,
+            Some(name) => request.server.clients.access.find(name)?,
             None => None,
         };
         let has = |role: &&UserName| {

@@ -53,7 +53,7 @@ impl Command for RolesOfRole {
         let name = fields::named(&args, cx.name, cx.db)?;
         let roles = fields::some_roles(&args, cx.name, cx.db)?;
         role_checks::is_changeable(&name)?;
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         changing.update(&ROLES, &name, |role, now| {
             if self.action == Action::GrantRole {
                 role_checks::may_inherit(now, &name, &roles)?;

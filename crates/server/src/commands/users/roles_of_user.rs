@@ -63,7 +63,7 @@ impl Command for RolesOfUser {
         let args = cx.args();
         let name = fields::named(&args, cx.name, cx.db)?;
         let roles = fields::some_roles(&args, cx.name, cx.db)?;
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         let changed = changing.update(&USERS, &name, |user, now| {
             now.check_roles_exist(&roles)?;
             let mut own = stored::role_names(user)?;

@@ -7,7 +7,7 @@ use crate::authentication::{sasl_continue, sasl_start};
 use crate::authorization::{Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::exec::Work;
+use frond_runtime::Work;
 
 /// A login reads the user, and derives no key.
 const LOGIN: Spec = Spec {

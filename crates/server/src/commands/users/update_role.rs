@@ -54,7 +54,7 @@ impl Command for UpdateRole {
                 "Must specify at least one field to update in updateRole",
             ));
         }
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         changing
             .stored()
             .check_roles_exist(std::slice::from_ref(&name))?;

@@ -93,7 +93,7 @@ impl Command for UpdateUser {
                 "Must specify at least one field to update in updateUser",
             ));
         }
-        let changing = cx.server.access.change(cx.store(), &cx.limits)?;
+        let changing = cx.server.clients.access.change(cx.store(), &cx.limits)?;
         changing.update(&USERS, &name, |user, stored| {
             stored.check_roles_exist(roles.as_deref().unwrap_or_default())?;
             let mut unset = unset.clone();

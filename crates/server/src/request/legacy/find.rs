@@ -9,10 +9,10 @@ use super::super::gate::{current_caller, require};
 use super::{Failure, Legacy, batch_of};
 use crate::authorization::{Action, Needs, Place};
 use crate::cursors::Cursor;
-use crate::exec::{Lane, Work};
 use crate::operation::Permits;
 use crate::reply::BatchOptions;
-use crate::reply_room::ReplyRoom;
+use crate::reply_quota::ReplyQuota;
+use frond_runtime::{AdmissionClass, Work};
 
 /// Modifiers of the wrapper `{$query: …, $orderby: …}` and the fields of `find` that they become.
 const MODIFIERS: &[(&str, &str)] = &[
@@ -73,8 +73,12 @@ impl Legacy<'_, '_> {
             db,
             &doc! {"find": collection, "filter": filter},
         )?;
-        let _ticket = server.executor.ticket(Lane::Read, &None).await;
-        let all = server.executor.run(Work::Short, || {
+        let _ticket = server
+            .execution
+            .executor
+            .ticket(AdmissionClass::Read, &None)
+            .await;
+        let all = server.execution.executor.run(Work::Short, || {
             super::virtual_collections::documents(server, db, collection, filter)
         })?;
         let skip = usize::try_from(query.skip).unwrap_or(0);
@@ -85,14 +89,14 @@ impl Legacy<'_, '_> {
         cursor.owner = caller.owner_of(Some(needs));
         let limits = OpContext::new();
         let mut permits = Permits::default();
-        let room = ReplyRoom::new(server, &limits, &mut permits);
+        let room = ReplyQuota::new(server, &limits, &mut permits);
         let batch = cursor.batch(options.size, &mut room.last())?;
         self.handled.grant = permits.reply;
         let id = if options.single || cursor.ended() {
             0
         } else {
             server.metrics.cursors_opened.add(1);
-            server.cursors.insert(cursor)
+            server.clients.cursors.insert(cursor)
         };
         let documents: Vec<&Doc> = (batch.as_doc().values())
             .filter_map(|value| value.as_doc())

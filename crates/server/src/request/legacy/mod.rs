@@ -208,7 +208,7 @@ impl Legacy<'_, '_> {
 
     async fn kill_each(&mut self, kill: &KillCursors<'_>) -> Result<()> {
         for id in kill.ids() {
-            let Some(namespace) = self.client.server.cursors.namespace(id) else {
+            let Some(namespace) = self.client.server.clients.cursors.namespace(id) else {
                 continue;
             };
             if let Ok((db, collection)) = split(&namespace) {
@@ -276,6 +276,7 @@ impl Legacy<'_, '_> {
         let start = self
             .client
             .server
+            .clients
             .cursors
             .returned(request.cursor_id)
             .unwrap_or(0);
@@ -288,7 +289,7 @@ impl Legacy<'_, '_> {
         let (batch, id) = batch_of(&reply, "nextBatch")?;
         // A negative count asks for a single batch.
         let id = if request.count < 0 && id != 0 {
-            self.client.server.cursors.kill(id);
+            self.client.server.clients.cursors.kill(id);
             0
         } else {
             id

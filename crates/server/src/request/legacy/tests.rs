@@ -105,7 +105,7 @@ async fn an_insert_is_found_again_and_paged() {
     let (default, id, _, _) = send(&mut server, &query("test.c", 0, &doc! {})).unwrap();
     assert_eq!(default.len(), 101);
     assert!(send(&mut server, &op_kill_cursors(9, &[id])).is_none());
-    assert!(server.server.cursors.list().is_empty());
+    assert!(server.server.clients.cursors.list().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

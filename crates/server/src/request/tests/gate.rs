@@ -301,7 +301,11 @@ async fn remote_clients_may_not_create_the_first_user() {
     use std::sync::Arc;
     let mut server = TestServer::with(|settings| settings.security.authorization = true);
     let remote = crate::connection::Peer::Tcp("192.0.2.1:5".parse().unwrap());
-    let connection = server.server.connections.open(remote, 10, Arc::default());
+    let connection = server
+        .server
+        .clients
+        .connections
+        .open(remote, 10, Arc::default());
     server.connection = connection.unwrap();
     let create = doc! {"createUser": "ann", "pwd": "pencil", "roles": ["root"]};
     assert_eq!(code(&mut server, "admin", create), UNAUTHORIZED);
@@ -310,6 +314,7 @@ async fn remote_clients_may_not_create_the_first_user() {
     let remote = crate::connection::Peer::Tcp("192.0.2.1:5".parse().unwrap());
     open.connection = open
         .server
+        .clients
         .connections
         .open(remote, 10, Arc::default())
         .unwrap();

@@ -162,7 +162,7 @@ async fn sessions_of_some_users_are_killed() {
         server.log_in_as_root();
     };
     let users = |server: &TestServer| {
-        let list = server.server.cursors.list();
+        let list = server.server.clients.cursors.list();
         let owner =
             |cursor: &crate::cursors::CursorInfo| cursor.owner.as_ref().unwrap().user.name.clone();
         let mut users: Vec<String> = list.iter().map(owner).collect();
@@ -221,18 +221,18 @@ async fn strangers_have_no_sessions() {
         "admin",
         doc! {"ping": 1, "lsid": SessionId::random().to_doc()},
     );
-    assert_eq!(server.server.sessions.len(), 0);
+    assert_eq!(server.server.clients.sessions.len(), 0);
     ann(&mut server);
     server.run(
         "admin",
         doc! {"ping": 1, "lsid": SessionId::random().to_doc()},
     );
-    assert_eq!(server.server.sessions.len(), 1);
+    assert_eq!(server.server.clients.sessions.len(), 1);
 }
 
 /// A second connection that runs an operation for its user.
 fn busy(server: &TestServer, user: &mut TestServer) -> (Arc<crate::connection::Connection>, i64) {
-    let connections = &server.server.connections;
+    let connections = &server.server.clients.connections;
     let connection = connections.open(Peer::Unix, 10, Arc::default()).unwrap();
     *connection.identity.lock() = user.state.identity.clone();
     let id = connections.operation_id();
@@ -445,9 +445,9 @@ async fn a_stream_whose_user_is_gone_is_closed() {
     let refused = server.answer_after("test", &more, &mut Exhaust::default(), |_| {
         waits += 1;
         // There is no such user in the store.
-        other.access.invalidate();
+        other.clients.access.invalidate();
     });
     assert_eq!(waits, 1);
     assert_eq!(refused.reply.get_i32("code"), Some(UNAUTHORIZED));
-    assert!(server.server.cursors.list().is_empty());
+    assert!(server.server.clients.cursors.list().is_empty());
 }

@@ -16,7 +16,7 @@ fn send(server: &mut TestServer, lsid: SessionId, number: i64, command: &DocBuf)
 
 /// Forgets all sessions, as a server that is started again has.
 fn restart(server: &TestServer) {
-    server.server.sessions.all.lock().clear();
+    server.server.clients.sessions.all.lock().clear();
 }
 
 fn count(server: &mut TestServer) -> Option<i32> {
@@ -172,11 +172,11 @@ async fn records_go_with_their_sessions() {
     };
     server.run("admin", doc! {"endSessions": [ids[0].to_doc()]});
     let store = &server.server.store;
-    server.server.sessions.expire(Instant::now(), store);
+    server.server.clients.sessions.expire(Instant::now(), store);
     assert!(!known(&server, ids[0]) && known(&server, ids[1]));
     // One that is not in memory is found by a search, once it is old; one that is in memory is not touched.
-    server.server.sessions.all.lock().remove(&ids[1]);
-    let (sessions, store) = (&server.server.sessions, &server.server.store);
+    server.server.clients.sessions.all.lock().remove(&ids[1]);
+    let (sessions, store) = (&server.server.clients.sessions, &server.server.store);
     assert_eq!(sessions.search_expired(store).unwrap(), 0);
     assert!(known(&server, ids[1]));
     std::thread::sleep(Duration::from_millis(5));

@@ -1,13 +1,14 @@
 //! `$out` and `$merge`: the host writes the results of the pipeline.
 
+mod run;
 mod spec;
 
 use super::Stage;
 use crate::aggregate::ParseContext;
-use crate::aggregate::exec::{Deferred, Docs, ExecContext, Fault, Source};
 use crate::expr::{Context, MISSING, Node, Parser, check_variable_name};
 use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_error::{Error, Result};
+pub(super) use run::open;
 pub use spec::{Merge, Out, WhenMatched, WhenNotMatched};
 use std::sync::Arc;
 
@@ -108,24 +109,6 @@ pub(super) fn parse(
         collator: context.environment.collator.clone(),
     })));
     Ok(())
-}
-
-pub(super) fn open<E: Fault>(
-    stage: &Arc<Write>,
-    input: Source<E>,
-    context: &ExecContext<E>,
-) -> Source<E> {
-    let stage = stage.clone();
-    let host = context.host.clone();
-    let now_ms = context.now_ms;
-    Box::new(Deferred::new(input, move |input: Source<E>| {
-        let writing = Writing {
-            write: &stage,
-            now_ms,
-        };
-        host.write(writing, input)?;
-        Ok(Box::new(Docs::new(Vec::new())) as Source<E>)
-    }))
 }
 
 #[cfg(test)]

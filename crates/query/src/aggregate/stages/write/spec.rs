@@ -40,7 +40,6 @@ pub enum WhenMatched {
     /// Its fields are set.
     #[default]
     Merge,
-    /// It is replaced.
     Replace,
     /// It stays as it is.
     KeepExisting,
@@ -53,10 +52,8 @@ pub enum WhenMatched {
 /// The values of `whenNotMatched`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenNotMatched {
-    /// It is inserted.
     #[default]
     Insert,
-    /// Nothing.
     Discard,
     /// That is an error.
     Fail,

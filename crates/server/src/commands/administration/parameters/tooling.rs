@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Parameter, boolean, number, owned};
-use crate::exec::Lane;
+use frond_runtime::AdmissionClass;
 
-/// The tickets of a lane.
+/// The tickets of an admission class.
 macro_rules! tickets {
-    ($name:literal, $lane:expr) => {
+    ($name:literal, $admission:expr) => {
         Parameter {
             name: $name,
-            get: |_| owned(i32::try_from($lane.tickets()).unwrap_or(i32::MAX)),
+            get: |_| owned(i32::try_from($admission.tickets()).unwrap_or(i32::MAX)),
             set: None,
         }
     };
@@ -24,24 +24,31 @@ pub static TOOLING: &[Parameter] = &[
     },
     Parameter {
         name: "notablescan",
-        get: |server| owned(server.no_collection_scans.load(Relaxed)),
+        get: |server| owned(server.execution.no_collection_scans.load(Relaxed)),
         set: Some(|server, value| {
             let on = match value {
                 value if value.is_number() => value.truthy(),
                 value => boolean("notablescan", value)?,
             };
-            server.no_collection_scans.store(on, Relaxed);
+            server.execution.no_collection_scans.store(on, Relaxed);
             Ok(())
         }),
     },
-    tickets!("storageEngineConcurrentReadTransactions", Lane::Read),
-    tickets!("storageEngineConcurrentWriteTransactions", Lane::Write),
+    tickets!(
+        "storageEngineConcurrentReadTransactions",
+        AdmissionClass::Read
+    ),
+    tickets!(
+        "storageEngineConcurrentWriteTransactions",
+        AdmissionClass::Write
+    ),
     Parameter {
         name: "syncdelay",
-        get: |server| owned(server.checkpoint_secs.load(Relaxed) as f64),
+        get: |server| owned(server.upkeep.checkpoint_secs.load(Relaxed) as f64),
         set: Some(|server, value| {
             let seconds = number("syncdelay", value, 0, 9_000_000)?;
             server
+                .upkeep
                 .checkpoint_secs
                 .store(seconds.unsigned_abs(), Relaxed);
             Ok(())

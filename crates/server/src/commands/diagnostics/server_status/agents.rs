@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use frond_bson::{Doc, DocBuf, doc};
 use frond_store::MemoryUse;
 
-use crate::exec::Lane;
 use crate::memory::process_memory;
 use crate::metrics::{Class, Op};
 use crate::state::Server;
 use crate::tls::TlsCounts;
+use frond_runtime::AdmissionClass;
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
@@ -91,13 +91,16 @@ pub fn opcounters_repl(_: &Server) -> DocBuf {
     out
 }
 
-/// The tickets of readers and writers: see [`crate::exec`].
+/// The tickets of readers and writers: see [`crate::admission`].
 pub fn queues(server: &Server) -> DocBuf {
     let mut execution = DocBuf::new();
-    for (name, lane) in [("write", Lane::Write), ("read", Lane::Read)] {
+    for (name, admission) in [
+        ("write", AdmissionClass::Write),
+        ("read", AdmissionClass::Read),
+    ] {
         let (available, total) = (
-            server.executor.available(lane) as i64,
-            lane.tickets() as i64,
+            server.execution.executor.available(admission) as i64,
+            admission.tickets() as i64,
         );
         execution.push(
             name,
@@ -109,9 +112,9 @@ pub fn queues(server: &Server) -> DocBuf {
 
 /// Logins by their mechanisms, and TLS.
 pub fn security(server: &Server) -> DocBuf {
-    let logins = &server.logins;
+    let logins = &server.clients.logins;
     let mut out = doc! {"authentication": logins.counters.to_doc(logins.mechanisms())};
-    if let Some(tls) = &server.tls {
+    if let Some(tls) = &server.clients.tls {
         tls.describe(&mut out);
     }
     out
@@ -119,7 +122,7 @@ pub fn security(server: &Server) -> DocBuf {
 
 /// Transactions and retryable writes. Nothing is prepared: there are no shards.
 pub fn transactions(server: &Server) -> DocBuf {
-    let sessions = &server.sessions;
+    let sessions = &server.clients.sessions;
     let open = sessions.open_transactions();
     let active = open.iter().filter(|open| open.activity().is_active());
     let active = count(active.count() as u64);
@@ -145,7 +148,7 @@ pub fn transactions(server: &Server) -> DocBuf {
 /// Connections over TLS, by its version.
 pub fn transport_security(server: &Server) -> DocBuf {
     let none = TlsCounts::default();
-    (server.tls.as_ref())
+    (server.clients.tls.as_ref())
         .map_or(&none, |tls| &tls.counts)
         .to_doc()
 }
@@ -155,14 +158,14 @@ pub fn wired_tiger(server: &Server) -> DocBuf {
     let stats = server.store.engine_stats();
     let queues = queues(server);
     let tickets = queues.get_doc("execution").unwrap_or(Doc::empty());
-    let transactions = &server.sessions.counts;
+    let transactions = &server.clients.sessions.counts;
     let of_transactions = |counter: &AtomicU64| count(counter.load(Relaxed));
     doc! {
         "note": "counters of the engine frond under the names that agents read",
         "concurrentTransactions": tickets,
         "session": {
-            "open cursor count": server.cursors.counts().open,
-            "open session count": server.sessions.len() as i64,
+            "open cursor count": server.clients.cursors.counts().open,
+            "open session count": server.clients.sessions.len() as i64,
         },
         "block-manager": {
             "blocks read": count(stats.reads),

@@ -305,7 +305,7 @@ async fn a_dropped_role_is_taken_from_everybody() {
         server.run("a", user);
         let name = UserName::new("ann", "a");
         let may = |server: &TestServer| {
-            let user = server.server.access.find(&name).unwrap().unwrap();
+            let user = server.server.clients.access.find(&name).unwrap().unwrap();
             let target = Target::Collection("a", "c");
             (
                 user.all_roles.len(),

@@ -74,8 +74,8 @@ async fn users_are_stored_as_in_mongodb() {
     let version = server.batch(&version, "firstBatch");
     assert_eq!(version, [doc! {"_id": "authSchema", "currentVersion": 5}]);
     let name = UserName::new("ann", "a");
-    let found = server.server.access.find(&name).unwrap().unwrap();
-    let candidate = server.server.access.find_for_login(&name).unwrap();
+    let found = server.server.clients.access.find(&name).unwrap().unwrap();
+    let candidate = server.server.clients.access.find_for_login(&name).unwrap();
     let candidate = candidate.unwrap();
     assert!(candidate.credentials.of(Mechanism::Sha1).is_some());
     assert_eq!((found.restrictions.len(), found.all_roles.len()), (1, 2));
@@ -84,7 +84,7 @@ async fn users_are_stored_as_in_mongodb() {
     let user = stored(&mut server, "$external.CN=x,O=y").unwrap();
     assert_eq!(user.get_doc("credentials"), Some(&*doc! {"external": true}));
     let name = UserName::new("CN=x,O=y", "$external");
-    assert!(server.server.access.find(&name).unwrap().is_some());
+    assert!(server.server.clients.access.find(&name).unwrap().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -404,7 +404,11 @@ async fn the_first_user_is_created_once() {
         let mut server = TestServer::with(|settings| settings.security.authorization = true);
         let shared = server.server.clone();
         let limits = OpContext::new();
-        let changing = shared.access.change(&shared.store, &limits).unwrap();
+        let changing = shared
+            .clients
+            .access
+            .change(&shared.store, &limits)
+            .unwrap();
         let reply = std::thread::scope(|scope| {
             let late = scope.spawn(|| server.reply("admin", create("eve")));
             // It is admitted, and waits for the other change. Otherwise the next one gets more time.
@@ -429,7 +433,11 @@ async fn a_change_that_waits_for_another_one_ends_in_time() {
     let mut server = TestServer::new();
     let shared = server.server.clone();
     let limits = OpContext::new();
-    let _changing = shared.access.change(&shared.store, &limits).unwrap();
+    let _changing = shared
+        .clients
+        .access
+        .change(&shared.store, &limits)
+        .unwrap();
     let mut late = create("ann");
     late.push("maxTimeMS", 50);
     assert_eq!(server.code("a", late), 50);

@@ -61,7 +61,7 @@ fn roles_of_ann(server: &mut TestServer) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_is_added() {
     let mut server = server();
-    let generation = server.server.access.generation();
+    let generation = server.server.clients.access.generation();
     assert_eq!(server.run("admin", merge("", false)), doc! {"ok": 1.0});
     assert_eq!(
         ids(&mut server, "system.users"),
@@ -70,7 +70,7 @@ async fn what_is_missing_is_added() {
     assert_eq!(ids(&mut server, "system.roles"), ["a.new", "a.r", "b.r"]);
     // Those that were there stay as they are.
     assert_eq!(roles_of_ann(&mut server), 0);
-    assert!(server.server.access.generation() > generation);
+    assert!(server.server.clients.access.generation() > generation);
 }
 
 #[tokio::test(flavor = "multi_thread")]

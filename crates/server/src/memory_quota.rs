@@ -1,0 +1,227 @@
+//! Memory for what arrives from clients and what they have not read yet.
+//!
+//! The memory budget of the process counts it. A [`MemoryQuota`] also bounds it: a connection that needs more than a few KiB
+//! takes a [`Permit`] first, and waits for one without a thread where that is possible.
+//!
+//! Requests and replies have a quota each. A command holds its request while it makes its reply, so with one quota two
+//! commands could wait for each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use frond_error::{Error, ErrorCode, Result};
+use frond_runtime::{MEMORY_WAITS_MAX, Waiting};
+use frond_store::{MemoryBudget, MemoryUse, OpContext, Reservation};
+use frond_wire::MAX_MESSAGE_BYTES;
+use tokio::sync::Semaphore;
+
+use crate::limits::REPLY_BYTES_MAX;
+
+/// Permits are counted in units of this many bytes.
+const UNIT: usize = 4 << 10;
+
+/// The interval at which a waiting thread tries again.
+const CHECK: Duration = Duration::from_millis(5);
+
+/// The longest wait of a command for a reply that cannot be made smaller.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A quota counts as short for this time after a request for memory had to wait.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// A client that has neither sent nor read anything for this time while it holds room loses its connection, if the room is
+/// short.
+pub const STALLED: Duration = Duration::from_secs(5);
+
+/// Memory that many connections share.
+pub struct MemoryQuota {
+    purpose: MemoryUse,
+    memory: MemoryBudget,
+    units: Semaphore,
+    capacity: usize,
+    waiting: AtomicUsize,
+    began: Instant,
+    /// Milliseconds from the beginning until which it counts as short.
+    short_until: AtomicU64,
+}
+
+/// The quotas of a server.
+pub struct MemoryQuotas {
+    /// For requests, from their first bytes to their reply.
+    pub requests: Arc<MemoryQuota>,
+    /// For replies that are being made or sent.
+    pub replies: Arc<MemoryQuota>,
+}
+
+impl MemoryQuotas {
+    /// Quotas that are parts of the `bytes` for clients. Each allows the largest message.
+    pub fn new(memory: &MemoryBudget, bytes: u64) -> MemoryQuotas {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let requests = (bytes / 3).max(MAX_MESSAGE_BYTES);
+        let replies = (bytes / 4).max(REPLY_BYTES_MAX + UNIT);
+        MemoryQuotas {
+            requests: MemoryQuota::new(memory, MemoryUse::Requests, requests),
+            replies: MemoryQuota::new(memory, MemoryUse::Replies, replies),
+        }
+    }
+}
+
+impl MemoryQuota {
+    /// A room of about `bytes` bytes.
+    pub fn new(memory: &MemoryBudget, purpose: MemoryUse, bytes: usize) -> Arc<MemoryQuota> {
+        let capacity = (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        Arc::new(MemoryQuota {
+            purpose,
+            memory: memory.clone(),
+            units: Semaphore::new(capacity),
+            capacity,
+            waiting: AtomicUsize::new(0),
+            began: Instant::now(),
+            short_until: AtomicU64::new(0),
+        })
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.capacity.saturating_mul(UNIT)
+    }
+
+    /// Units for `bytes` bytes. What is larger than the room takes all of it.
+    fn units(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(UNIT).min(self.capacity)).unwrap_or(u32::MAX)
+    }
+
+    fn grant(self: &Arc<MemoryQuota>, units: u32, bytes: usize) -> Permit {
+        Permit {
+            room: self.clone(),
+            units,
+            reservation: self.memory.reserve(self.purpose, bytes),
+        }
+    }
+
+    /// A permit for this many bytes, if they are free.
+    pub fn try_acquire(self: &Arc<MemoryQuota>, bytes: usize) -> Option<Permit> {
+        let units = self.units(bytes);
+        match self.units.try_acquire_many(units) {
+            Ok(permit) => {
+                permit.forget();
+                Some(self.grant(units, bytes))
+            }
+            Err(_) => {
+                let until = self.began.elapsed() + SHORT;
+                let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+                self.short_until.store(until, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Waits for room for `bytes` bytes, without a thread. Those who wait get theirs in their order.
+    pub async fn wait(self: &Arc<MemoryQuota>, bytes: usize) -> Permit {
+        let units = self.units(bytes);
+        let _waiting = Waiting::begin(&self.waiting);
+        // It is never closed.
+        if let Ok(permit) = self.units.acquire_many(units).await {
+            permit.forget();
+        }
+        self.grant(units, bytes)
+    }
+
+    /// Waits for room for `bytes` bytes on this thread.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` (146) if too many wait or there is none for long; an interruption.
+    pub fn wait_here(self: &Arc<MemoryQuota>, bytes: usize, limits: &OpContext) -> Result<Permit> {
+        if let Some(grant) = self.try_acquire(bytes) {
+            return Ok(grant);
+        }
+        let _waiting = Waiting::begin(&self.waiting);
+        let until = Instant::now() + WAIT_MAX;
+        while self.waiting.load(Ordering::Relaxed) <= MEMORY_WAITS_MAX && Instant::now() < until {
+            limits.check()?;
+            std::thread::sleep(CHECK);
+            if let Some(grant) = self.try_acquire(bytes) {
+                return Ok(grant);
+            }
+        }
+        Err(Error::new(
+            ErrorCode::ExceededMemoryLimit,
+            format!(
+                "there is no memory for a reply of {bytes} bytes: clients have not read {} bytes of other replies. \
+                 Try again later, ask for fewer fields, or give the server more memory",
+                self.memory.used(self.purpose)
+            ),
+        ))
+    }
+
+    /// Counts memory that exists already, whether or not the quota allows it.
+    pub fn count(&self, bytes: usize) -> Reservation {
+        self.memory.reserve(self.purpose, bytes)
+    }
+
+    /// Whether a client waits, a request for memory was refused lately, or more is counted than the quota allows.
+    pub fn is_short(&self) -> bool {
+        let short_until = self.short_until.load(Ordering::Relaxed);
+        self.waiting.load(Ordering::Relaxed) > 0
+            || self.memory.used(self.purpose) > self.bytes() as u64
+            || self.began.elapsed().as_millis() < u128::from(short_until)
+    }
+}
+
+/// A part of a quota, given back on drop.
+pub struct Permit {
+    room: Arc<MemoryQuota>,
+    units: u32,
+    reservation: Reservation,
+}
+
+impl Permit {
+    /// Gives back what is not needed.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let units = self.room.units(bytes);
+        if let Some(more) = self.units.checked_sub(units) {
+            self.units = units;
+            self.room.units.add_permits(more as usize);
+            self.reservation.resize(bytes);
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.room.units.add_permits(self.units as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn room_is_granted_up_to_its_size_and_given_back() {
+        let memory = MemoryBudget::for_clients(100 << 20);
+        let room = MemoryQuota::new(&memory, MemoryUse::Replies, 1 << 20);
+        let mut first = room.try_acquire(800 << 10).unwrap();
+        assert_eq!(memory.used(MemoryUse::Replies), 800 << 10);
+        assert!(!room.is_short() && room.try_acquire(300 << 10).is_none());
+        assert!(room.is_short());
+        let limits = OpContext::with_deadline(Some(Instant::now() + Duration::from_millis(20)));
+        let error = room.wait_here(300 << 10, &limits).err().unwrap();
+        assert_eq!(error.code(), ErrorCode::MaxTimeMSExpired);
+        first.shrink_to(100 << 10);
+        let second = room.try_acquire(900 << 10).unwrap();
+        // More than there ever is takes all.
+        let (all, ()) = tokio::join!(room.wait(5 << 20), async {
+            tokio::task::yield_now().await;
+            drop((first, second));
+        });
+        assert_eq!(memory.used(MemoryUse::Replies), 5 << 20);
+        drop(all);
+        assert_eq!(memory.used(MemoryUse::Replies), 0);
+        let _over = room.count(2 << 20);
+        assert!(room.is_short());
+    }
+}
