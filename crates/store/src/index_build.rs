@@ -425,8 +425,8 @@ impl Build<'_> {
             .collect();
         let loaded = || {
             // Servers over a cluster fill indexes otherwise.
-            let engine = self.catalog.engine().require_embedded()?;
-            let mut loader = engine.bulk_loader(&loads, None)?;
+            let files = self.catalog.engine().require_files()?;
+            let mut loader = files.bulk_loader(&loads, None)?;
             let multikey = self.scan(&collection, &mut loader)?;
             let go_on = |done, total| {
                 self.show(LOADING, done, total);

@@ -29,7 +29,6 @@ mod background;
 mod backup;
 mod block_check;
 mod bounds;
-mod budget;
 mod buffers;
 mod bulk;
 mod bytes;
@@ -47,23 +46,19 @@ pub mod disk;
 mod disk_space;
 mod durable_stamp;
 mod engine;
-mod error;
 mod fail_stop;
 mod filter;
 mod flush_pause;
 mod flusher;
-mod foreign;
 mod format_version;
 mod free_map;
 mod free_ranges;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hold;
-mod identity_hasher;
 mod idle_compaction;
 mod inspect;
 mod intents;
-mod interrupt;
 mod log;
 mod lost_page;
 mod low_space;
@@ -72,11 +67,9 @@ mod memtable;
 mod memtable_flush;
 mod merge;
 mod merger;
-mod message;
 mod metadata;
 mod node;
 mod node_memory;
-mod operation;
 mod options;
 mod orphans;
 mod page;
@@ -88,6 +81,7 @@ mod retained;
 mod run;
 mod run_index;
 mod salvage;
+mod seam;
 mod snapshot;
 mod space;
 mod split;
@@ -98,52 +92,43 @@ mod team;
 mod template;
 mod transaction;
 mod tree_compaction;
-mod tree_id;
 mod upkeep;
 mod verify;
 mod version;
 #[cfg(test)]
 mod waiting;
 mod worker_pool;
-mod write_set;
 mod write_throttle;
 
 pub use backup::BackupReport;
-pub use budget::{MemoryBudget, MemoryUse, Reservation};
 pub use bulk::{BulkLoader, Duplicates, Watcher};
-pub use commit::{Committed, Durability};
-pub use compress::Compression;
 pub use copy::{CheckpointCopy, ExtentId};
 pub use cursor::Cursor;
 pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
 pub use data_file::DATA_FILE;
 pub use disk_space::{DiskSpaceStats, default_reserve};
-pub use error::{Error, Result};
 #[doc(hidden)]
 pub use fail_stop::simulate_fail_stops;
 pub use flush_pause::FlushPause;
-pub use foreign::WriteOperation;
 pub use format_version::{FormatVersion, format_version};
-pub use hold::ConflictHold;
-pub use identity_hasher::IdentityHasher;
-pub use inspect::{Problem, ProblemKind, Progress};
-pub use interrupt::{Interrupt, Wait, Waits};
-pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
-pub use merge::{Malformed, MergeOperator, NoMerge};
-pub use merger::Direction;
-pub use node::TreeStats;
-pub use options::{
-    KEY_BYTES_MAX, LogRecovery, Options, Stamps, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
+pub use frond_kv::{
+    Committed, Compression, Direction, Durability, Error, IdentityHasher, Interrupt, KEY_BYTES_MAX,
+    Malformed, MemoryBudget, MemoryUse, MergeOperator, NoMerge, Reservation, Result, Stamps,
+    TreeId, TreeOptions, TreeStats, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX, Waits, key_hash,
 };
+pub use hold::ConflictHold;
+pub use inspect::{Problem, ProblemKind, Progress};
+pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
+pub use options::{LogRecovery, Options};
 pub use restore::{Restored, finish_restore, log_file_name};
 pub use salvage::{Lost, SalvageReport};
 pub use snapshot::{Snapshot, ValueRef};
 pub use space::SpaceStats;
 pub use store::{Store, StoreStats};
 pub use transaction::Transaction;
-pub use tree_id::TreeId;
 pub use verify::VerifyReport;
-pub use write_set::{WriteSet, key_hash};
 
-pub(crate) use memtable::Memtable;
-pub(crate) use message::Kind;
+pub(crate) use frond_kv::Kind;
+
+/// The operations of one commit, and the snapshot that guarded keys must not have changed since.
+pub type WriteSet = frond_kv::WriteSet<Snapshot>;

@@ -206,7 +206,7 @@ impl<'a> Staging<'a> {
         let room = (bytes + entries * ENTRY_BYTES).min(COMMIT_BYTES_MAX + bytes / documents);
         self.batch = self.catalog.engine().write_set(&self.snapshot, room);
         // In a cluster the keys themselves are read ahead.
-        if !self.collection.is_by_record() && !self.snapshot.is_remote() {
+        if !self.collection.is_by_record() && !self.snapshot.gathers_reads() {
             self.last_stored = self.snapshot.key_upper_bound(self.collection.primary)?;
         }
         Ok(self)

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frond_tree::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
+use frond_kv::{Committed, Direction, MemoryBudget, Result, TreeId};
 
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 
+use crate::WriteSet;
 use crate::client::commit;
 use crate::client::connection::{Calls, Connection, Kind, PHYSICAL_SHIFT};
 use crate::client::counters::Slots;
@@ -121,25 +122,23 @@ impl Cluster {
         }
     }
 
-    /// Commits a write set: all of it or nothing. If it has guarded keys, `base` is the snapshot that they must not have changed
-    /// since; a snapshot serves for one commit. Without guarded keys conflicts with others are resolved by trying again.
+    /// Commits a write set: all of it or nothing. Its snapshot serves for one commit. Without guarded keys conflicts with others
+    /// are resolved by trying again.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::Unavailable`] if nothing was committed, [`Error::OutcomeUnknown`], [`Error::TooLarge`].
-    pub fn commit(&self, mut set: WriteSet, base: Option<Snapshot>) -> Result<Committed> {
-        commit::commit(&self.shared, &mut set, base, true)
+    pub fn commit(&self, set: WriteSet) -> Result<Committed> {
+        let (mut operations, base) = set.into_parts();
+        commit::commit(&self.shared, &mut operations, base, true)
     }
 
     /// As [`Cluster::commit`], also without a lease: for the commit that gets one.
     ///
     /// # Errors
     /// As [`Cluster::commit`].
-    pub fn commit_without_lease(
-        &self,
-        mut set: WriteSet,
-        base: Option<Snapshot>,
-    ) -> Result<Committed> {
-        commit::commit(&self.shared, &mut set, base, false)
+    pub fn commit_without_lease(&self, set: WriteSet) -> Result<Committed> {
+        let (mut operations, base) = set.into_parts();
+        commit::commit(&self.shared, &mut operations, base, false)
     }
 
     /// Goes on as a new instance of a server, which may not commit before [`Cluster::set_lease`].
@@ -222,7 +221,7 @@ impl Cluster {
     /// The entries of a tree, counted up to some thousands.
     ///
     /// # Errors
-    /// [`frond_tree::Error::Unavailable`].
+    /// [`frond_kv::Error::Unavailable`].
     pub fn count(&self, tree: TreeId) -> Result<u64> {
         const MAX: u64 = 4096;
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
@@ -256,7 +255,7 @@ impl Cluster {
     /// The first stamp that commits of this server may still take.
     ///
     /// # Errors
-    /// [`frond_tree::Error::Unavailable`].
+    /// [`frond_kv::Error::Unavailable`].
     pub fn stamps_bound(&self) -> Result<u64> {
         Ok(stamps::bound(stamps::settled(
             &self.shared.in_flight,
@@ -267,7 +266,7 @@ impl Cluster {
     /// A stamp that no commit acknowledged before is above, and that later commits are not below.
     ///
     /// # Errors
-    /// [`frond_tree::Error::Unavailable`].
+    /// [`frond_kv::Error::Unavailable`].
     pub fn stamp_now(&self) -> Result<u64> {
         Ok(stamps::bound(self.shared.connection.timestamp()?.version())
             | u64::from(stamps::STAMPS_MAX - 1))
@@ -276,7 +275,7 @@ impl Cluster {
     /// Raises [`Cluster::durable_stamp`] to what is visible now.
     ///
     /// # Errors
-    /// [`frond_tree::Error::Unavailable`].
+    /// [`frond_kv::Error::Unavailable`].
     pub fn settle_durable_stamp(&self) -> Result<()> {
         (self.shared.durable_stamp).raise(&self.shared.in_flight, &self.shared.connection)
     }

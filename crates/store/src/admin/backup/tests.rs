@@ -126,7 +126,7 @@ fn a_stream_restores_what_was_committed_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("db"));
     insert(&store, 0..5000);
-    store.engine().checkpoint().unwrap();
+    store.checkpoint().unwrap();
     insert(&store, 5000..5500);
     let full = all(&store, BackupRequest::default());
     insert(&store, 5500..6000);
@@ -135,7 +135,7 @@ fn a_stream_restores_what_was_committed_before_it() {
     assert_eq!(restored.loading, []);
     check(&path, 5500);
     // The next copy needs only the extents that are new since then.
-    store.engine().checkpoint().unwrap();
+    store.checkpoint().unwrap();
     let more = all(&store, known(&full));
     let nothing = all(&store, known(&more));
     assert!(data_bytes(&nothing) < data_bytes(&more));

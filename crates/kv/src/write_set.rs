@@ -1,43 +1,54 @@
 //! A write set: the operations of one commit, encoded once as the payload of its log frame.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut, Range};
 
 use crate::budget::{MemoryBudget, MemoryUse, Reservation};
-use crate::bytes::{SHORT_KEY_BYTES_MAX, Writer};
-use crate::intents::Holder;
 use crate::operation::{
     ENTRY_HEADER_BYTES, LONG_ENTRY_HEADER_BYTES, LONG_KEYS, OP_CREATE_TREE, OP_CREATE_TREE_TO_LOAD,
-    OP_DELETE_RANGE, OP_DROP_TREE, OP_PUT_STAMPED, Op, STAMP_BYTES, add_stamp, check_sizes, decode,
-    encode_options,
+    OP_DELETE_RANGE, OP_DROP_TREE, OP_PUT_STAMPED, Op, Ops, SHORT_KEY_BYTES_MAX, STAMP_BYTES,
+    add_stamp, check_sizes, decode, encode_options,
 };
-use crate::options::{KEY_BYTES_MAX, WRITE_SET_BYTES_MAX};
-use crate::snapshot::Snapshot;
-use crate::{Error, Kind, Memtable, Result, TreeId, TreeOptions};
+use crate::options::{KEY_BYTES_MAX, TreeOptions, WRITE_SET_BYTES_MAX};
+use crate::{Error, Kind, Result, TreeId};
 
 /// Only buffers of write sets between these sizes are kept for reuse.
 const SPARE_BYTES_MIN: usize = 64 << 10;
 const SPARE_BYTES_MAX: usize = 5 << 20;
+
+/// A range delete counts as this many bytes and its bounds, which limits how many there are in one write set.
+const RANGE_DELETE_BYTES: usize = 4096;
+/// At most this many trees are remembered. One beyond them may be counted twice.
+const TREES_MAX: usize = 256;
 
 /// Operations that are committed together or not at all. Later operations on a key win over earlier ones.
 ///
 /// Keys that two writers may change depending on what they read must always be written with the
 /// guarded calls: then the later commit fails with [`Error::Conflict`] if the key was committed
 /// after its snapshot. Other writes are blind and never conflict.
+///
+/// The operations are the same for all engines; only the snapshot `S`, which guarded keys must not have changed since, is the
+/// engine's own.
+pub struct WriteSet<S> {
+    operations: Operations,
+    snapshot: Option<S>,
+}
+
+/// The operations and the guarded keys of a write set.
 #[derive(Default)]
-pub struct WriteSet {
+pub struct Operations {
     payload: Vec<u8>,
     ops: u64,
-    /// An upper bound of the memtable bytes that the operations take.
-    memtable_bytes: usize,
-    /// The part of it for range deletes.
+    /// Messages for single keys, and the bytes of their keys and values.
+    entries: usize,
+    entry_bytes: usize,
+    /// What range deletes count as.
     range_bytes: usize,
-    /// Trees that have operations here.
+    /// Trees that have operations here, and how many: an upper bound if they are very many.
     trees: Vec<TreeId>,
+    tree_count: usize,
     /// For each guarded key its hash and its location: in the payload or in `extra`.
     guards: Vec<Guard>,
     extra: Vec<u8>,
-    snapshot: Option<Snapshot>,
     /// Where in the payload trees are created and dropped: the commit looks at no other operations for that.
     tree_ops: Vec<Range<usize>>,
     /// Where in the payload the stamped puts begin, and how many stamps the commit takes.
@@ -45,9 +56,6 @@ pub struct WriteSet {
     stamps: u32,
     frees_space: bool,
     failure: Option<Error>,
-    /// The transaction whose writes these are, and how many of the guards are for keys that it holds: the first ones.
-    holder: Option<Arc<Holder>>,
-    held: usize,
     /// The buffers' part of the memory budget, if they are large.
     reserved: Option<Reservation>,
 }
@@ -56,9 +64,11 @@ pub struct WriteSet {
 const COUNTED_BYTES_MIN: usize = 256 << 10;
 
 /// A key that must not have changed since the snapshot.
-pub(crate) struct Guard {
-    pub(crate) hash: u64,
-    pub(crate) tree: TreeId,
+pub struct Guard {
+    /// The hash of the key, [`key_hash`].
+    pub hash: u64,
+    /// The tree of the key.
+    pub tree: TreeId,
     range: Range<usize>,
     in_extra: bool,
 }
@@ -87,41 +97,109 @@ fn grow<T>(items: &mut Vec<T>, more: usize) {
     }
 }
 
-impl WriteSet {
+/// What a range delete counts as, in bytes.
+pub fn range_delete_bytes(lower: &[u8], upper: Option<&[u8]>) -> usize {
+    RANGE_DELETE_BYTES + lower.len() + upper.map_or(0, <[u8]>::len)
+}
+
+/// Appends a key and its length before it.
+fn put_key(out: &mut Vec<u8>, key: &[u8], is_long: bool) {
+    match is_long {
+        true => out.extend_from_slice(&(key.len() as u32).to_le_bytes()),
+        false => out.extend_from_slice(&(key.len() as u16).to_le_bytes()),
+    }
+    out.extend_from_slice(key);
+}
+
+impl<S> Default for WriteSet<S> {
+    fn default() -> WriteSet<S> {
+        WriteSet {
+            operations: Operations::default(),
+            snapshot: None,
+        }
+    }
+}
+
+impl<S> WriteSet<S> {
     /// An empty write set without a snapshot: its guarded keys are only recorded, for others.
-    pub fn new() -> WriteSet {
+    pub fn new() -> WriteSet<S> {
         WriteSet::default()
     }
 
-    /// An empty write set whose guarded keys must not have changed since `snapshot`.
-    pub fn with_snapshot(snapshot: &Snapshot) -> WriteSet {
+    /// These operations, whose guarded keys must not have changed since `snapshot`, if there is one.
+    #[inline]
+    pub fn from_parts(operations: Operations, snapshot: Option<S>) -> WriteSet<S> {
         WriteSet {
-            snapshot: Some(snapshot.clone()),
-            ..WriteSet::default()
+            operations,
+            snapshot,
         }
     }
 
-    /// The same with capacity for operations of about `bytes` bytes.
-    pub(crate) fn with_capacity(mut self, snapshot: &Snapshot, bytes: usize) -> WriteSet {
+    /// The operations, and the snapshot that guarded keys must not have changed since.
+    #[inline]
+    pub fn into_parts(self) -> (Operations, Option<S>) {
+        (self.operations, self.snapshot)
+    }
+
+    /// The snapshot that guarded keys must not have changed since.
+    #[inline]
+    pub fn snapshot(&self) -> Option<&S> {
+        self.snapshot.as_ref()
+    }
+
+    /// Replaces the snapshot by another one of the same moment.
+    pub fn set_snapshot(&mut self, snapshot: S) {
+        self.snapshot = Some(snapshot);
+    }
+
+    /// Drops the snapshot and all operations, and keeps the buffers for reuse. `None` if they are too small or too large.
+    pub fn into_spare(self) -> Option<WriteSet<S>> {
+        let mut operations = self.operations;
+        let capacity = operations.payload.capacity();
+        operations.clear();
+        operations.reserved = None;
+        let is_worth_it = (SPARE_BYTES_MIN..=SPARE_BYTES_MAX).contains(&capacity);
+        is_worth_it.then(|| WriteSet::from_parts(operations, None))
+    }
+}
+
+impl<S: Clone> WriteSet<S> {
+    /// An empty write set whose guarded keys must not have changed since `snapshot`.
+    pub fn with_snapshot(snapshot: &S) -> WriteSet<S> {
+        WriteSet::from_parts(Operations::default(), Some(snapshot.clone()))
+    }
+
+    /// The same set on a snapshot, with capacity for operations of about `bytes` bytes.
+    pub fn with_capacity(mut self, snapshot: &S, bytes: usize) -> WriteSet<S> {
         self.snapshot = Some(snapshot.clone());
-        self.payload.reserve_exact(bytes.min(SPARE_BYTES_MAX));
+        let operations = &mut self.operations;
+        operations.payload.reserve_exact(bytes.min(SPARE_BYTES_MAX));
         self
     }
+}
 
-    /// An empty write set for all writes of a transaction.
-    pub(crate) fn of_transaction(snapshot: &Snapshot, holder: &Arc<Holder>) -> WriteSet {
-        WriteSet {
-            holder: Some(holder.clone()),
-            ..WriteSet::with_snapshot(snapshot)
-        }
+impl<S> Deref for WriteSet<S> {
+    type Target = Operations;
+
+    #[inline]
+    fn deref(&self) -> &Operations {
+        &self.operations
     }
+}
 
-    pub(crate) fn set_snapshot(&mut self, snapshot: &Snapshot) {
-        self.snapshot = Some(snapshot.clone());
+impl<S> DerefMut for WriteSet<S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Operations {
+        &mut self.operations
     }
+}
 
-    /// Fails if the operations of another set are too many for this one.
-    pub(crate) fn check_room_for(&self, other: &WriteSet, more: usize) -> Result<()> {
+impl Operations {
+    /// Fails if the operations of another set, and `more` bytes, are too many for this one.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub fn check_room_for(&self, other: &Operations, more: usize) -> Result<()> {
         let bytes = self.bytes_counted() + other.bytes_counted() + more;
         match bytes > WRITE_SET_BYTES_MAX {
             true => Err(Error::TooLarge {
@@ -135,7 +213,7 @@ impl WriteSet {
 
     /// Adds the operations and guards of another set, which come after those of this one. Both must have the same snapshot, if
     /// any. A set that becomes too large is refused by the commit.
-    pub fn append(&mut self, other: &WriteSet) {
+    pub fn append(&mut self, other: &Operations) {
         let (payload_at, extra_at) = (self.payload.len(), self.extra.len());
         grow(&mut self.payload, other.payload.len());
         self.payload.extend_from_slice(&other.payload);
@@ -154,10 +232,11 @@ impl WriteSet {
             self.frees_space = other.frees_space && (self.frees_space || self.ops == 0);
         }
         self.ops += other.ops;
-        self.memtable_bytes += other.memtable_bytes;
+        self.entries += other.entries;
+        self.entry_bytes += other.entry_bytes;
+        // Those that `other` remembers are counted by this set.
+        self.tree_count += other.tree_count - other.trees.len();
         for tree in &other.trees {
-            // It is counted there.
-            self.memtable_bytes -= Memtable::TREE_INDEX_BYTES;
             self.note_tree(*tree);
         }
         self.range_bytes += other.range_bytes;
@@ -171,33 +250,19 @@ impl WriteSet {
     }
 
     /// Memory of the buffers, in bytes.
-    pub(crate) fn buffer_bytes(&self) -> usize {
+    pub fn buffer_bytes(&self) -> usize {
         let guards = self.guards.capacity() * size_of::<Guard>();
         let stamped = self.stamped.capacity() * size_of::<usize>();
         self.payload.capacity() + self.extra.capacity() + guards + stamped
     }
 
     /// Size of the guarded keys that have no operation.
-    pub(crate) fn extra_bytes(&self) -> usize {
+    pub fn extra_bytes(&self) -> usize {
         self.extra.len()
     }
 
-    /// Tells that the transaction holds all keys that are guarded so far.
-    pub(crate) fn note_held(&mut self) {
-        self.held = self.guards.len();
-    }
-
-    /// The guards for keys that the transaction of the set need not hold.
-    pub(crate) fn guards_not_held(&self) -> &[Guard] {
-        &self.guards[self.held..]
-    }
-
-    pub(crate) fn holder(&self) -> Option<&Arc<Holder>> {
-        self.holder.as_ref()
-    }
-
     /// Counts the buffers in the memory budget, if they are large, until the set is dropped or its buffers are spare.
-    pub(crate) fn count_in(&mut self, budget: &MemoryBudget) {
+    pub fn count_in(&mut self, budget: &MemoryBudget) {
         let bytes = self.buffer_bytes();
         match &mut self.reserved {
             Some(reserved) => reserved.resize(bytes),
@@ -206,17 +271,6 @@ impl WriteSet {
             }
             None => {}
         }
-    }
-
-    /// Drops the snapshot and all operations, and keeps the buffers for reuse. `None` if they are too small or too large.
-    pub(crate) fn into_spare(mut self) -> Option<WriteSet> {
-        let is_worth_it = (SPARE_BYTES_MIN..=SPARE_BYTES_MAX).contains(&self.payload.capacity());
-        self.clear();
-        self.snapshot = None;
-        self.holder = None;
-        self.held = 0;
-        self.reserved = None;
-        is_worth_it.then_some(self)
     }
 
     /// Number of operations, guards not counted.
@@ -234,16 +288,17 @@ impl WriteSet {
         self.ops == 0
     }
 
-    /// Removes all operations and guards, and keeps the snapshot and the capacity.
+    /// Removes all operations and guards, and keeps the capacity.
     pub fn clear(&mut self) {
         self.payload.clear();
         self.extra.clear();
         self.guards.clear();
-        self.held = 0;
         self.ops = 0;
-        self.memtable_bytes = 0;
+        self.entries = 0;
+        self.entry_bytes = 0;
         self.range_bytes = 0;
         self.trees.clear();
+        self.tree_count = 0;
         self.tree_ops.clear();
         self.stamped.clear();
         self.stamps = 0;
@@ -251,13 +306,13 @@ impl WriteSet {
         self.failure = None;
     }
 
-    /// Tells that the commit is to free space in the end, as deletes and drops do, or is needed for that. It is not
+    /// Marks the commit as one that is to free space in the end, as deletes and drops do, or that is needed for that. It is not
     /// refused while the disk is nearly full, and may use the reserve.
     pub fn set_frees_space(&mut self) {
         self.frees_space = true;
     }
 
-    /// See [`WriteSet::set_frees_space`].
+    /// See [`Operations::set_frees_space`].
     pub fn frees_space(&self) -> bool {
         self.frees_space
     }
@@ -273,7 +328,7 @@ impl WriteSet {
     }
 
     /// Sets the value of a key that the commit makes: a stamp (8 bytes, big-endian), and then `suffix`. The commit takes
-    /// consecutive stamps from [`crate::Options::stamps`], one more than the greatest offset of the write set; the stamp of
+    /// consecutive stamps from the engine's source ([`crate::Stamps`]), one more than the greatest offset of the write set; the stamp of
     /// this key is the first one plus `offset`. Stamps are taken in the order in which commits become visible. So the keys of a
     /// tree that has only stamped keys are in the order of their commits, and each snapshot sees a prefix of them.
     ///
@@ -317,7 +372,8 @@ impl WriteSet {
             return;
         }
         let key_len = lower.len().max(upper.map_or(0, <[u8]>::len));
-        let bytes = self.bytes_counted() + Memtable::range_bytes(lower, upper);
+        let range_bytes = range_delete_bytes(lower, upper);
+        let bytes = self.bytes_counted() + range_bytes;
         let failure = if key_len > KEY_BYTES_MAX {
             Some(("key", key_len, KEY_BYTES_MAX))
         } else if bytes > WRITE_SET_BYTES_MAX {
@@ -331,22 +387,16 @@ impl WriteSet {
             return;
         }
         let is_long = key_len > SHORT_KEY_BYTES_MAX;
-        let put_key = if is_long {
-            Writer::put_long_key
-        } else {
-            Writer::put_key
-        };
         let flag = if is_long { LONG_KEYS } else { 0 };
         self.payload.push(OP_DELETE_RANGE | flag);
         self.payload.extend_from_slice(&tree.0.to_le_bytes());
-        put_key(&mut self.payload, lower);
+        put_key(&mut self.payload, lower, is_long);
         self.payload.push(u8::from(upper.is_some()));
         if let Some(upper) = upper {
-            put_key(&mut self.payload, upper);
+            put_key(&mut self.payload, upper, is_long);
         }
-        self.range_bytes += Memtable::range_bytes(lower, upper);
+        self.range_bytes += range_bytes;
         self.ops += 1;
-        self.memtable_bytes += Memtable::range_bytes(lower, upper);
         self.note_tree(tree);
     }
 
@@ -372,12 +422,12 @@ impl WriteSet {
         self.push_guard(tree, key, start..self.extra.len(), true);
     }
 
-    /// Creates a tree with an id from [`crate::Store::allocate_tree`].
+    /// Creates a tree with an id from [`crate::Engine::allocate_tree`].
     pub fn create_tree(&mut self, tree: TreeId, options: &TreeOptions) {
         self.push_new_tree(OP_CREATE_TREE, tree, options);
     }
 
-    /// Creates a tree with an id from [`crate::Store::allocate_tree`] that a [`crate::BulkLoader`] will fill. Commits to
+    /// Creates a tree with an id from [`crate::Engine::allocate_tree`] that a bulk loader will fill. Commits to
     /// it meanwhile go on top of the load, as if the load had been there before. Until the load is finished, reads see
     /// only these commits, and apply update messages as if their keys were absent.
     pub fn create_tree_to_load(&mut self, tree: TreeId, options: &TreeOptions) {
@@ -446,7 +496,8 @@ impl WriteSet {
             self.payload.extend_from_slice(part);
         }
         self.ops += 1;
-        self.memtable_bytes += Memtable::op_bytes_max(key_len, value.len());
+        self.entries += 1;
+        self.entry_bytes += key_len + value.len();
         self.note_tree(tree);
         Some(start..start + key_len)
     }
@@ -458,9 +509,9 @@ impl WriteSet {
         // A large buffer that doubles would take far more than it holds.
         self.payload.reserve_exact(operation);
         self.payload.push(code | LONG_KEYS);
-        self.payload.put_u32(tree.0);
-        self.payload.put_u32(key_len as u32);
-        self.payload.put_u32(value_len as u32);
+        for field in [tree.0, key_len as u32, value_len as u32] {
+            self.payload.extend_from_slice(&field.to_le_bytes());
+        }
     }
 
     /// Bytes that count against the limit of a write set.
@@ -470,9 +521,8 @@ impl WriteSet {
 
     fn note_tree(&mut self, tree: TreeId) {
         if !self.trees.contains(&tree) {
-            self.memtable_bytes += Memtable::TREE_INDEX_BYTES;
-            // Beyond this many a tree may be counted again, which only reserves too much.
-            if self.trees.len() < 256 {
+            self.tree_count += 1;
+            if self.trees.len() < TREES_MAX {
                 self.trees.push(tree);
             }
         }
@@ -487,11 +537,19 @@ impl WriteSet {
         });
     }
 
-    pub(crate) fn guards(&self) -> &[Guard] {
+    /// The keys that must not have changed since the snapshot.
+    pub fn guards(&self) -> &[Guard] {
         &self.guards
     }
 
-    pub(crate) fn guarded_key(&self, guard: &Guard) -> &[u8] {
+    /// The same with their trees.
+    pub fn guarded_keys(&self) -> impl Iterator<Item = (TreeId, &[u8])> {
+        let guards = self.guards.iter();
+        guards.map(|guard| (guard.tree, self.guarded_key(guard)))
+    }
+
+    /// The key of one of [`Operations::guards`].
+    pub fn guarded_key(&self, guard: &Guard) -> &[u8] {
         let bytes = if guard.in_extra {
             &self.extra
         } else {
@@ -500,43 +558,72 @@ impl WriteSet {
         &bytes[guard.range.clone()]
     }
 
-    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
-        self.snapshot.as_ref()
-    }
-
-    pub(crate) fn payload(&self) -> &[u8] {
+    /// The operations as bytes.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
+    /// The operations, in their order.
+    #[inline]
+    pub fn iter(&self) -> Ops<'_> {
+        decode(&self.payload)
+    }
+
     /// How many stamps the commit takes.
-    pub(crate) fn stamps(&self) -> u32 {
+    pub fn stamps(&self) -> u32 {
         self.stamps
     }
 
     /// Makes the keys of the stamped puts, which are ordinary ones from then on.
-    pub(crate) fn add_stamps(&mut self, first: u64) {
+    pub fn add_stamps(&mut self, first: u64) {
         for at in self.stamped.drain(..) {
             add_stamp(&mut self.payload, at, first);
         }
         self.stamps = 0;
     }
 
-    pub(crate) fn memtable_bytes(&self) -> usize {
-        self.memtable_bytes
+    /// How many messages for single keys there are.
+    #[inline]
+    pub fn entries(&self) -> usize {
+        self.entries
     }
 
-    pub(crate) fn changes_trees(&self) -> bool {
+    /// Bytes of the keys and values of these messages.
+    #[inline]
+    pub fn entry_bytes(&self) -> usize {
+        self.entry_bytes
+    }
+
+    /// What the range deletes count as, in bytes: [`range_delete_bytes`].
+    #[inline]
+    pub fn range_bytes(&self) -> usize {
+        self.range_bytes
+    }
+
+    /// How many trees have such messages or range deletes; if they are very many, an upper bound.
+    #[inline]
+    pub fn tree_count(&self) -> usize {
+        self.tree_count
+    }
+
+    /// Whether trees are created or dropped.
+    #[inline]
+    pub fn changes_trees(&self) -> bool {
         !self.tree_ops.is_empty()
     }
 
     /// The operations that create and drop trees.
-    pub(crate) fn tree_ops(&self) -> impl Iterator<Item = Op<'_>> {
+    pub fn tree_ops(&self) -> impl Iterator<Item = Op<'_>> {
         let ranges = self.tree_ops.iter();
         ranges.flat_map(|at| decode(&self.payload[at.clone()]))
     }
 
     /// The first error of the calls that built the write set.
-    pub(crate) fn take_failure(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::InvalidOption`].
+    pub fn take_failure(&mut self) -> Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
 }
@@ -566,7 +653,7 @@ mod tests {
 
     #[test]
     fn decodes_what_was_encoded() {
-        let mut set = WriteSet::new();
+        let mut set = Operations::default();
         set.create_tree(TreeId(7), &TreeOptions::default());
         set.put(TreeId(7), b"key", b"value");
         set.delete_guarded(TreeId(7), b"gone");
@@ -578,7 +665,8 @@ mod tests {
         set.delete_range(TreeId(7), b"k", Some(b"k"));
         assert_eq!(set.len(), 8);
         assert_eq!(set.guarded_key(&set.guards()[0]), b"gone");
-        let text: Vec<String> = decode(set.payload())
+        let text: Vec<String> = set
+            .iter()
             .map(|op| match op {
                 Op::Entry {
                     tree,
@@ -621,9 +709,9 @@ mod tests {
     #[test]
     fn stamps_are_added_by_the_commit_and_by_the_replay_alike() {
         const FIRST: u64 = u64::MAX / 3;
-        let mut staged = WriteSet::new();
+        let mut staged = Operations::default();
         staged.put(TreeId(1), b"12345678", b"an ordinary key");
-        let mut extra = WriteSet::new();
+        let mut extra = Operations::default();
         extra.put_stamped(TreeId(2), 300, b" and more", b"value");
         extra.delete_guarded(TreeId(1), b"gone");
         extra.put_stamped(TreeId(2), 0, b"", b"");
@@ -632,7 +720,8 @@ mod tests {
         let bare = staged.payload().to_vec();
         staged.add_stamps(FIRST);
         assert_eq!(staged.stamps(), 0);
-        let keys: Vec<Vec<u8>> = decode(staged.payload())
+        let keys: Vec<Vec<u8>> = staged
+            .iter()
             .map(|op| match op {
                 Op::Entry { key, .. } => key.to_vec(),
                 _ => panic!("only entries"),
@@ -663,7 +752,7 @@ mod tests {
         ] {
             assert!(!is_sound(&unsound), "{unsound:?}");
         }
-        let mut set = WriteSet::new();
+        let mut set = Operations::default();
         set.put_stamped(TreeId(1), 0, &vec![0; KEY_BYTES_MAX - 7], b"");
         let refused = set.take_failure();
         assert!(matches!(refused, Err(Error::TooLarge { what: "key", .. })));
@@ -672,7 +761,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_too_large() {
-        let mut set = WriteSet::new();
+        let mut set = Operations::default();
         set.put(TreeId(1), &vec![0; KEY_BYTES_MAX + 1], b"");
         assert!(matches!(
             set.take_failure(),
