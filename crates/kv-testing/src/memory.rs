@@ -472,10 +472,7 @@ impl frond_kv::Transaction for MemoryTransaction {
         let mut staged = self.staged.lock();
         staged.writes.check_room_for(&extra, 0)?;
         staged.writes.append(&extra);
-        let (writes, since) = (
-            std::mem::take(&mut staged.writes),
-            staged.snapshot.version,
-        );
+        let (writes, since) = (std::mem::take(&mut staged.writes), staged.snapshot.version);
         drop(staged);
         (self.engine).commit_on(writes, Some(since), Some(self.number), reserve)
     }

@@ -173,7 +173,7 @@ fn an_index_whose_build_is_replayed_is_built_again() {
         .build_indexes(&namespace(), &[&*plain, &*unique], &context)
         .unwrap();
     insert(&store, 3000..3100);
-    let end = store.engine().log_end();
+    let end = store.engine().files().unwrap().log_end();
     let mut pieces = full.clone();
     loop {
         match follow.next(&context).unwrap() {
