@@ -14,6 +14,8 @@ pub struct Keyspace<E> {
     pub numbers: Option<Arc<Numbers>>,
     /// Whether a key that was guarded and not written makes later guards conflict.
     pub remembers_guards: bool,
+    /// Whether scans backward of a snapshot find what was replaced since.
+    pub scans_the_past_backward: bool,
 }
 
 impl<E> Keyspace<E> {

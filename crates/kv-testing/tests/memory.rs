@@ -16,6 +16,7 @@ fn fresh() -> Option<Keyspace<Memory>> {
         reopen: None,
         numbers: Some(numbers),
         remembers_guards: true,
+        scans_the_past_backward: true,
     })
 }
 

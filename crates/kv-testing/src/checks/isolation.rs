@@ -52,6 +52,11 @@ pub fn a_snapshot_does_not_change_while_others_commit<E: Engine>(keyspace: &Keys
         }
     });
     assert_eq!(pairs(&snapshot, tree, ALL, Direction::Forward), expected);
+    if keyspace.scans_the_past_backward {
+        let mut backward = pairs(&snapshot, tree, ALL, Direction::Backward);
+        backward.reverse();
+        assert_eq!(backward, expected);
+    }
     assert_eq!(get(&engine.snapshot(), tree, "25").as_deref(), Some("19"));
 }
 

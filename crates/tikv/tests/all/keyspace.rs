@@ -36,7 +36,7 @@ fn servers() -> Option<impl Fn() -> Cluster> {
 }
 
 /// Every handle of the suite is a server of its own, and so is the one after a restart. unistore, which stands in for TiKV in
-/// tests, forgets keys that were only locked.
+/// tests, forgets keys that were only locked, and scans backward as if every snapshot were new.
 fn fresh() -> Option<Keyspace<Cluster>> {
     let open = Arc::new(servers()?);
     let again = open.clone();
@@ -45,6 +45,7 @@ fn fresh() -> Option<Keyspace<Cluster>> {
         reopen: Some(Box::new(move || again())),
         numbers: None,
         remembers_guards: false,
+        scans_the_past_backward: false,
     })
 }
 

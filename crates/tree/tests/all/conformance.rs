@@ -30,6 +30,7 @@ fn fresh() -> Option<Keyspace<Store>> {
         })),
         numbers: Some(numbers),
         remembers_guards: true,
+        scans_the_past_backward: true,
     })
 }
 
