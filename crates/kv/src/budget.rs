@@ -19,14 +19,14 @@ const PIN_COST: u64 = 32;
 /// The cache gives way to this many times what clients reserve: the allocator rounds sizes up, and has memory that is free
 /// between what is in use.
 const CLIENT_COST: u64 = 2;
-/// What was in use lately fades by this part with each step.
+/// The memory of the last peak fades by this part with each step.
 const FADING: u64 = 16;
-/// The cache is told when it has this part of the budget too much.
+/// The cache shrinks at once when it has this part of the budget too much.
 const SLACK: u64 = 64;
 /// A holder that grows fairly leaves at least this many times its own bytes to the others.
 const FAIR_REST: u64 = 2;
 
-/// What a reservation is used for.
+/// The purpose of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemoryUse {
     /// Memtables: the current ones, those that snapshots hold, and spare blocks.
@@ -37,13 +37,13 @@ pub enum MemoryUse {
     Runs,
     /// Recent commits that open transactions need to find conflicts.
     Conflicts,
-    /// What open transactions have written.
+    /// Writes of open transactions.
     Transactions,
     /// Write sets before their commit.
     WriteSets,
     /// Sorts, groups and other rows that commands hold while they run.
     Queries,
-    /// What cursors hold between two batches.
+    /// State of cursors between two batches.
     Cursors,
     /// Requests, from their arrival to their reply.
     Requests,
@@ -113,9 +113,9 @@ struct Counts {
     engine: AtomicU64,
     /// Reserved of the clients' part.
     clients: AtomicU64,
-    /// What was reserved of the engine's part lately, at most.
+    /// The last peak of the reservations of the engine's part, fading.
     recent: AtomicU64,
-    /// What the page cache may use, as it knows.
+    /// The limit that the page cache has applied.
     cache: AtomicU64,
     /// Makes the page cache use no more than it may now.
     shrink_cache: OnceLock<Shrink>,
@@ -246,12 +246,12 @@ impl MemoryBudget {
         let _ = self.counts.shrink_cache.set(Box::new(shrink));
     }
 
-    /// Notes what the page cache uses at most.
+    /// Notes the limit that the page cache applies.
     pub fn note_cache(&self, bytes: u64) {
         self.counts.cache.store(bytes, Ordering::Relaxed);
     }
 
-    /// What the page cache uses at most, as it noted.
+    /// The limit that the page cache has noted.
     pub fn cache(&self) -> u64 {
         self.counts.cache.load(Ordering::Relaxed)
     }
@@ -348,7 +348,7 @@ impl MemoryBudget {
         self.clients() > self.counts.client_bytes / 2
     }
 
-    /// What is reserved of the engine's part, or may be needed by writers.
+    /// Bytes of the engine's part that are reserved, or that writers may need.
     fn taken(&self) -> u64 {
         self.engine().max(self.counts.for_writers)
     }

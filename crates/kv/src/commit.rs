@@ -1,4 +1,4 @@
-//! What a commit promises, and what it has done.
+//! The durability and the result of a commit.
 
 /// When a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Durability {
     Synced,
 }
 
-/// What a commit has done.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Committed {
     /// The first of the stamps that it has taken, if it had stamped keys.

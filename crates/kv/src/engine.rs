@@ -1,4 +1,4 @@
-//! What an engine provides.
+//! The contract of an engine.
 //!
 //! These traits are the contract; the conformance suite (`frond-kv-testing`) checks it. They have associated types and no
 //! objects, so a look-up, a step of a scan and a commit are called directly, and values are borrowed where the engine has them.
@@ -124,7 +124,7 @@ pub trait Engine: Clone + Send + Sync + 'static {
     fn close(&self) -> Result<()>;
 }
 
-/// A consistent view of all trees: exactly the commits that were acknowledged before it was taken. It blocks nobody.
+/// A consistent view of all trees: exactly the commits that were acknowledged before it was taken. It blocks no other operation.
 pub trait Snapshot: Clone + Send + Sync {
     /// A value that was read.
     type Value: Deref<Target = [u8]>;

@@ -5,14 +5,14 @@ use std::io;
 
 use crate::TreeId;
 
-/// What is reported after a panic in background work.
+/// The text of [`Error::Internal`] after a panic in background work.
 pub const PANICKED: &str =
     "an internal error interrupted it; the panic message is in the log or on stderr";
 
-/// So many bytes of a key are shown in a message.
+/// At most this many bytes of a key are shown in a message.
 const KEY_BYTES_SHOWN: usize = 64;
 
-/// What can go wrong in the engine.
+/// A failure of an engine.
 #[derive(Debug)]
 pub enum Error {
     /// The operating system refused an operation.

@@ -20,20 +20,20 @@ thread_local! {
     static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
-/// What can end the waits of an operation.
+/// Ends the waits of an operation: a kill, a client that has gone, a deadline.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
-    /// Set by whoever interrupts the operation.
+    /// Set to interrupt the operation.
     pub killed: Arc<AtomicBool>,
-    /// Set when nobody waits for the result any more.
+    /// Set when no client waits for the result any more.
     pub abandoned: Option<Arc<AtomicBool>>,
     /// When its time is over.
     pub deadline: Option<Instant>,
-    /// What it waits for.
+    /// Its wait at present, for statistics.
     pub waits: Arc<Waits>,
 }
 
-/// What an operation waits for, as others see it.
+/// The wait of an operation, as other threads see it.
 #[derive(Debug, Default)]
 pub struct Waits {
     now: AtomicU8,
@@ -41,7 +41,7 @@ pub struct Waits {
     micros: [AtomicU64; WaitFor::COUNT],
 }
 
-/// What a commit may wait for.
+/// The reason of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitFor {
     /// Other commits, which have a lock that it needs.

@@ -1,6 +1,6 @@
 //! The kinds of messages for a key.
 
-/// What a message does to its key.
+/// The effect of a message on its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Sets the value.

@@ -50,7 +50,7 @@ pub trait MergeOperator: Send + Sync {
         newer: &[u8],
     ) -> Result<Vec<u8>, Malformed>;
 
-    /// Whether a delta can be read. The engine asks after another function has failed, to find out which of several
+    /// Whether a delta can be read. The engine calls this after another function has failed, to find out which of several
     /// deltas is malformed.
     ///
     /// # Errors

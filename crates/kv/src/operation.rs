@@ -47,7 +47,7 @@ pub enum Op<'a> {
     Entry {
         /// The tree of the key.
         tree: TreeId,
-        /// What it does.
+        /// Its effect.
         kind: Kind,
         /// The key.
         key: &'a [u8],
@@ -165,7 +165,7 @@ pub fn with_stamps(payload: &[u8]) -> (Cow<'_, [u8]>, Option<u64>) {
 pub struct Ops<'a> {
     rest: &'a [u8],
     len: usize,
-    /// Where the operation that was parsed last begins, if it is a stamped put.
+    /// The position of the operation that was parsed last, if it is a stamped put.
     stamped_at: Option<usize>,
     /// The first stamp of the commit, at the end.
     stamp: Option<u64>,

@@ -41,7 +41,7 @@ pub struct Operations {
     /// Messages for single keys, and the bytes of their keys and values.
     entries: usize,
     entry_bytes: usize,
-    /// What range deletes count as.
+    /// The bytes that range deletes count as.
     range_bytes: usize,
     /// Trees that have operations here, and how many: an upper bound if they are very many.
     trees: Vec<TreeId>,
@@ -49,9 +49,9 @@ pub struct Operations {
     /// For each guarded key its hash and its location: in the payload or in `extra`.
     guards: Vec<Guard>,
     extra: Vec<u8>,
-    /// Where in the payload trees are created and dropped: the commit looks at no other operations for that.
+    /// The operations that create and drop trees, as places in the payload: the commit looks at no other operations for that.
     tree_ops: Vec<Range<usize>>,
-    /// Where in the payload the stamped puts begin, and how many stamps the commit takes.
+    /// The places of stamped puts in the payload, and how many stamps the commit takes.
     stamped: Vec<usize>,
     stamps: u32,
     frees_space: bool,
@@ -97,7 +97,7 @@ fn grow<T>(items: &mut Vec<T>, more: usize) {
     }
 }
 
-/// What a range delete counts as, in bytes.
+/// The bytes that a range delete counts as.
 pub fn range_delete_bytes(lower: &[u8], upper: Option<&[u8]>) -> usize {
     RANGE_DELETE_BYTES + lower.len() + upper.map_or(0, <[u8]>::len)
 }
@@ -595,7 +595,7 @@ impl Operations {
         self.entry_bytes
     }
 
-    /// What the range deletes count as, in bytes: [`range_delete_bytes`].
+    /// The bytes that the range deletes count as: [`range_delete_bytes`].
     #[inline]
     pub fn range_bytes(&self) -> usize {
         self.range_bytes

@@ -113,7 +113,7 @@ pub fn stamps_that_are_not_reserved_are_asked_for<E: Engine>(keyspace: &Keyspace
     assert_eq!(stamps(&engine, tree), [(first + 2, Vec::new())]);
 }
 
-/// What was flushed, synced or closed is there when the engine is opened again.
+/// Commits before a flush, a sync or a close are there when the engine is opened again.
 pub fn what_was_flushed_is_there_after_a_restart<E: Engine>(keyspace: &Keyspace<E>) {
     let engine = keyspace.engine();
     let tree = new_tree(&engine);

@@ -73,7 +73,7 @@ pub fn transactions_see_their_writes_and_conflict<E: Engine>(keyspace: &Keyspace
     );
 }
 
-/// What an aborted transaction has written and held, and the memory for it, is gone.
+/// After an abort the writes, the held keys and the memory of the transaction are gone.
 pub fn a_dropped_transaction_leaves_nothing<E: Engine>(keyspace: &Keyspace<E>) {
     let engine = keyspace.engine();
     let tree = new_tree(&engine);

@@ -47,7 +47,7 @@ impl Cluster {
             .iter()
             .filter_map(|server| server.instance)
             .collect();
-        if let Some(cluster) = self.engine.cluster() {
+        if let Some(cluster) = &self.fenced {
             cluster.collect_garbage(needed, self.options.retention, &live)?;
         }
         Ok(())

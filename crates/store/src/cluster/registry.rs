@@ -201,7 +201,7 @@ impl Cluster {
         for server in self.registered(&snapshot)? {
             if server.is_over(now_ms) {
                 // A commit that the server has begun must not come later.
-                if let Some((cluster, instance)) = self.engine.cluster().zip(server.instance) {
+                if let Some((cluster, instance)) = self.fenced.as_ref().zip(server.instance) {
                     cluster.fence(instance, unsigned(server.lease_end_ms))?;
                 }
                 self.remove(server.number, &server.id)?;
@@ -246,7 +246,7 @@ impl Cluster {
             "leaseMs": lease_ms,
             "software": env!("CARGO_PKG_VERSION"),
         };
-        if let Some(cluster) = self.engine.cluster() {
+        if let Some(cluster) = &self.fenced {
             let oldest = i64::try_from(cluster.oldest_snapshot()).unwrap_or(i64::MAX);
             doc.push("instance", i64::from(cluster.instance()));
             doc.push("oldest", oldest);
@@ -277,7 +277,7 @@ impl Cluster {
     pub fn register(&self, id: ServerId, done: Done) -> Result<()> {
         if self.me.lock().number > 0 {
             // The others have fenced the instance that was removed.
-            if let Some(cluster) = self.engine.cluster() {
+            if let Some(cluster) = &self.fenced {
                 cluster.begin_instance()?;
             }
         }
@@ -303,7 +303,7 @@ impl Cluster {
             );
             match self.commit(batch) {
                 Ok(()) => {
-                    if let Some((cluster, since)) = self.engine.cluster().zip(snapshot.cluster()) {
+                    if let Some((cluster, since)) = self.fenced.as_ref().zip(snapshot.cluster()) {
                         cluster.set_lease(since.timestamp()?, unsigned(end_ms));
                     }
                     *self.me.lock() = super::Me {
@@ -343,7 +343,7 @@ impl Cluster {
         })?;
         match renewed {
             true => {
-                if let Some(cluster) = self.engine.cluster() {
+                if let Some(cluster) = &self.fenced {
                     cluster.extend_lease(unsigned(end_ms));
                 }
                 self.set_valid(asked, now_ms);
@@ -378,7 +378,7 @@ impl Cluster {
     /// Errors of the engine.
     pub fn say_settled(&self) -> Result<()> {
         let me = *self.me.lock();
-        let Some(cluster) = self.engine.cluster().filter(|_| me.is_registered) else {
+        let Some(cluster) = self.fenced.as_ref().filter(|_| me.is_registered) else {
             return Ok(());
         };
         let bound = i64::try_from(cluster.stamps_bound()?).unwrap_or(i64::MAX);
@@ -425,7 +425,7 @@ impl Cluster {
             pauses.wait();
         }
         // The garbage collector may fold its counters.
-        match self.engine.cluster() {
+        match &self.fenced {
             Some(cluster) => Ok(cluster.fence(cluster.instance(), 0)?),
             None => Ok(()),
         }

@@ -12,7 +12,8 @@
 //! | [`write`] | write sets and transactions |
 //!
 //! What only files have (checkpoints, the log, copies, damage, memtables) is a method of [`Engine::files`], what only a cluster
-//! has (leases, fences, garbage, one clock) a method of [`Engine::cluster`]. Neither has a method here that does nothing.
+//! has (leases, fences, garbage, one clock) a method of [`Engine::cluster`]. The only methods here without an effect in a cluster are
+//! those that detach a snapshot from memtables, since a cluster has none.
 
 mod engine;
 mod read;
