@@ -759,6 +759,35 @@ mod tests {
         assert_eq!((set.stamps(), set.is_empty()), (0, true));
     }
 
+    /// Engines reserve memory by these counts.
+    #[test]
+    fn counts_entries_ranges_and_trees_also_of_appended_sets() {
+        let mut first = Operations::default();
+        first.put(TreeId(1), b"key", b"value");
+        first.delete(TreeId(1), b"key");
+        first.guard(TreeId(9), b"not an operation");
+        let mut second = Operations::default();
+        second.merge(TreeId(1), b"key", b"+");
+        second.delete_range(TreeId(2), b"a", Some(b"bc"));
+        second.create_tree(TreeId(3), &TreeOptions::default());
+        let counts = |set: &Operations| {
+            (
+                set.len(),
+                set.entries(),
+                set.entry_bytes(),
+                set.range_bytes(),
+                set.tree_count(),
+            )
+        };
+        let range = range_delete_bytes(b"a", Some(b"bc"));
+        assert_eq!(counts(&first), (2, 2, 11, 0, 1));
+        assert_eq!(counts(&second), (3, 1, 4, range, 2));
+        first.append(&second);
+        assert_eq!(counts(&first), (5, 3, 15, range, 2));
+        first.clear();
+        assert_eq!(counts(&first), (0, 0, 0, 0, 0));
+    }
+
     #[test]
     fn refuses_what_is_too_large() {
         let mut set = Operations::default();

@@ -10,9 +10,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frond_kv::{Committed, Direction, Error, MemoryBudget, Operations, Result, TreeId};
+use frond_kv::{Committed, Direction, Error, MemoryBudget, Operations, Result, TreeId, WriteSet};
 
-use crate::{ClusterOptions, ClusterStats, Collected, WriteSet};
+use crate::{ClusterOptions, ClusterStats, Collected};
 
 /// Gives a type without values its methods: names, types of the arguments, types of the results.
 macro_rules! methods {
@@ -45,8 +45,8 @@ methods! { Cluster {
     fn snapshot() -> Snapshot;
     fn snapshot_at(u64) -> Option<Snapshot>;
     fn get_latest(TreeId, &[u8]) -> Result<Option<Option<Vec<u8>>>>;
-    fn commit(WriteSet) -> Result<Committed>;
-    fn commit_without_lease(WriteSet) -> Result<Committed>;
+    fn commit(WriteSet<Snapshot>) -> Result<Committed>;
+    fn commit_without_lease(WriteSet<Snapshot>) -> Result<Committed>;
     fn begin_instance() -> Result<()>;
     fn set_lease(u64, u64) -> ();
     fn extend_lease(u64) -> ();

@@ -5,10 +5,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use frond_kv::{
-    Committed, Direction, Durability, MemoryBudget, Operations, Result, TreeId, TreeStats,
+    Committed, Direction, Durability, MemoryBudget, Operations, Result, TreeId, TreeStats, WriteSet,
 };
 
-use crate::{Cluster, Cursor, Snapshot, Transaction, WriteSet};
+use crate::{Cluster, Cursor, Snapshot, Transaction};
 
 /// Stamps are made of timestamps of the cluster and every commit is durable, so neither a reservation nor a choice of durability
 /// matters.
@@ -26,7 +26,7 @@ impl frond_kv::Engine for Cluster {
 
     fn commit_reserving(
         &self,
-        set: WriteSet,
+        set: WriteSet<Snapshot>,
         _: Durability,
         _: impl FnMut() -> bool,
     ) -> Result<Committed> {

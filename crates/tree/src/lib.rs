@@ -98,6 +98,7 @@ mod version;
 #[cfg(test)]
 mod waiting;
 mod worker_pool;
+mod write_set;
 mod write_throttle;
 
 pub use backup::BackupReport;
@@ -127,8 +128,6 @@ pub use space::SpaceStats;
 pub use store::{Store, StoreStats};
 pub use transaction::Transaction;
 pub use verify::VerifyReport;
+pub use write_set::WriteSet;
 
 pub(crate) use frond_kv::Kind;
-
-/// The operations of one commit, and the snapshot that guarded keys must not have changed since.
-pub type WriteSet = frond_kv::WriteSet<Snapshot>;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frond_kv::{Committed, Direction, MemoryBudget, Result, TreeId};
+use frond_kv::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
 
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 
-use crate::WriteSet;
 use crate::client::commit;
 use crate::client::connection::{Calls, Connection, Kind, PHYSICAL_SHIFT};
 use crate::client::counters::Slots;
@@ -127,7 +126,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::Unavailable`] if nothing was committed, [`Error::OutcomeUnknown`], [`Error::TooLarge`].
-    pub fn commit(&self, set: WriteSet) -> Result<Committed> {
+    pub fn commit(&self, set: WriteSet<Snapshot>) -> Result<Committed> {
         let (mut operations, base) = set.into_parts();
         commit::commit(&self.shared, &mut operations, base, true)
     }
@@ -136,7 +135,7 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`Cluster::commit`].
-    pub fn commit_without_lease(&self, set: WriteSet) -> Result<Committed> {
+    pub fn commit_without_lease(&self, set: WriteSet<Snapshot>) -> Result<Committed> {
         let (mut operations, base) = set.into_parts();
         commit::commit(&self.shared, &mut operations, base, false)
     }
