@@ -13,6 +13,7 @@ mod interrupt;
 mod kind;
 mod merge;
 pub mod operation;
+mod operations;
 mod options;
 mod tree_id;
 mod tree_stats;
@@ -27,9 +28,10 @@ pub use identity_hasher::IdentityHasher;
 pub use interrupt::{Interrupt, Wait, WaitFor, Waits};
 pub use kind::Kind;
 pub use merge::{Malformed, MergeOperator, NoMerge};
+pub use operations::{Guard, Operations, key_hash, range_delete_bytes};
 pub use options::{
     Compression, KEY_BYTES_MAX, Stamps, TreeOptions, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX,
 };
 pub use tree_id::TreeId;
 pub use tree_stats::TreeStats;
-pub use write_set::{Guard, Operations, WriteSet, key_hash, range_delete_bytes};
+pub use write_set::WriteSet;
