@@ -1,4 +1,4 @@
-"""The tests of the seam (crates/store/tests/all/keyspace.rs) on the cluster, as well as on data files."""
+"""The conformance suite of the seam on the cluster, and the tests of what only a cluster does (crates/tikv/tests/all/keyspace.rs)."""
 
 import os
 import re

@@ -708,7 +708,10 @@ mod tests {
             AdmissionClass::Read.tickets()
         );
         let classes = &executor.classes;
-        let long = classes.tickets(AdmissionClass::Read).long.available_permits();
+        let long = classes
+            .tickets(AdmissionClass::Read)
+            .long
+            .available_permits();
         assert_eq!(long, AdmissionClass::Read.long_tickets());
         assert_eq!(classes.functions.available_permits(), FUNCTIONS_MAX);
     }

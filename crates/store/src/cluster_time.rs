@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::clock::now_ms;
 use crate::error::{Result, corrupt};
-use crate::keyspace::{CATALOG_TREE, Durability, Engine, Stamps, WriteSet};
+use crate::keyspace::{CATALOG_TREE, Durability, Engine, Stamps, Tikv, WriteSet};
 
 /// Seconds by which the durable bound is raised.
 const RESERVED_SECONDS: u64 = 30;
@@ -104,7 +104,7 @@ pub struct ClusterTime {
     raising: Mutex<()>,
     persist: Persist,
     /// The cluster whose clock is used.
-    cluster: Option<Engine>,
+    cluster: Option<Tikv>,
 }
 
 impl ClusterTime {
@@ -126,7 +126,7 @@ impl ClusterTime {
             Ok(Some(Value::Timestamp(bound))) => bound.to_u64(),
             _ => return Err(corrupt("the catalog entry of the cluster time")),
         };
-        let cluster = engine.is_remote().then(|| engine.clone());
+        let cluster = engine.cluster().cloned();
         let engine = engine.clone();
         let persist = move |bound| {
             let mut batch = WriteSet::new();
@@ -178,8 +178,8 @@ impl ClusterTime {
         if self.is_following() {
             return Ok(self.last());
         }
-        if let Some(now) = self.cluster.as_ref().and_then(Engine::stamp_now) {
-            let now = now?;
+        if let Some(cluster) = &self.cluster {
+            let now = cluster.stamp_now()?;
             let last = self.times.last.fetch_max(now, Ordering::SeqCst);
             return Ok(Timestamp::from_u64(last.max(now)));
         }

@@ -35,6 +35,7 @@ use frond_query::paths::MultikeyPaths;
 use crate::catalog::{
     self, Catalog, Collection, CreateIndexesInfo, ToUnique, Uuid, WritersHeld, aborted,
 };
+use crate::cluster::Cluster;
 use crate::context::OpContext;
 use crate::error::{Error, Result, corrupt};
 use crate::index::keys::IndexKeys;
@@ -158,6 +159,7 @@ fn run(
 ) -> Result<usize> {
     let build = Build {
         catalog,
+        servers: catalog.cluster(),
         uuid,
         indexes,
         context,
@@ -369,6 +371,8 @@ impl Entries<'_> {
 
 struct Build<'a> {
     catalog: &'a Catalog,
+    /// The other servers, which may write to the collection meanwhile.
+    servers: Option<&'a Arc<Cluster>>,
     uuid: &'a Uuid,
     indexes: &'a [Arc<Index>],
     context: &'a OpContext,
@@ -376,10 +380,10 @@ struct Build<'a> {
 
 impl Build<'_> {
     fn run(&self) -> Result<usize> {
-        let multikey = match self.catalog.cluster() {
+        let multikey = match self.servers {
             None => self.load()?,
-            Some(cluster) => {
-                self.backfill(cluster)?;
+            Some(servers) => {
+                self.backfill(servers)?;
                 // They are announced.
                 Vec::new()
             }
@@ -425,8 +429,8 @@ impl Build<'_> {
             .collect();
         let loaded = || {
             // Servers over a cluster fill indexes otherwise.
-            let engine = self.catalog.engine().require_embedded()?;
-            let mut loader = engine.bulk_loader(&loads, None)?;
+            let files = self.catalog.engine().require_files()?;
+            let mut loader = files.bulk_loader(&loads, None)?;
             let multikey = self.scan(&collection, &mut loader)?;
             let go_on = |done, total| {
                 self.show(LOADING, done, total);
@@ -474,7 +478,7 @@ impl Build<'_> {
 
     /// Merges side trees into the unique indexes until the last ones are small.
     fn work_in_sides(&self) -> Result<()> {
-        let rounds = match self.catalog.cluster() {
+        let rounds = match self.servers {
             None => SIDES_MAX,
             // Writers of other servers are not slowed down.
             Some(_) => SIDES_FREE,
@@ -504,7 +508,7 @@ impl Build<'_> {
         slows: bool,
     ) -> Result<()> {
         let engine = self.catalog.engine();
-        let total = match self.catalog.cluster() {
+        let total = match self.servers {
             None => engine.tree_stats(side).entries_estimate,
             Some(_) => 0,
         };

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::keyspace::disk::Disk;
 use crate::keyspace::{
     CATALOG_TREE, ClusterOptions, ClusterStats, DiskSpace, Engine, EngineOptions, EngineStats,
-    EventListener, LogRecovery, MemoryBudget,
+    EventListener, Files, LogRecovery, MemoryBudget,
 };
 use crate::merge::{kind, merge_operator};
 use crate::oplog::{Oplog, OplogSettings};
@@ -154,7 +154,8 @@ impl DocumentStore {
         })?;
         let store = DocumentStore::open_with(engine, times, options)?;
         // After a cut the trees may not be those that the catalog names: all are kept for a salvage.
-        if !store.is_shared() && !store.engine().was_log_cut() {
+        let was_log_cut = store.engine().files().is_some_and(Files::was_log_cut);
+        if !store.is_shared() && !was_log_cut {
             // A server must start on a full disk. What stays is dropped by a later start.
             let _ = store.catalog.drop_leaked_trees();
         }
@@ -214,7 +215,8 @@ impl DocumentStore {
     /// The last time before a change stream that begins now.
     pub(crate) fn change_stream_start(&self) -> u64 {
         // Of a cluster: others may have committed since this server did. If PD does not answer, reading fails as well.
-        let now = self.engine().stamp_now().and_then(|now| now.ok());
+        let cluster = self.engine().cluster();
+        let now = cluster.and_then(|cluster| cluster.stamp_now().ok());
         now.unwrap_or_else(|| self.oplog().last().to_u64())
     }
 
@@ -225,29 +227,29 @@ impl DocumentStore {
 
     /// Bytes of memtables that only snapshots, such as those of open cursors, keep in memory.
     pub fn retained_bytes(&self) -> u64 {
-        self.engine().retained_bytes()
+        self.engine().files().map_or(0, Files::retained_bytes)
     }
 
     /// Whether that is too much: cursors that are idle should release their memory
     /// ([`QueryCursor::release_memory`](crate::QueryCursor::release_memory)).
     pub fn retains_too_much(&self) -> bool {
-        self.engine().retains_too_much()
+        (self.engine().files()).is_some_and(Files::retains_too_much)
     }
 
-    /// The engine's counters.
+    /// The counters of an engine with data files; all zero in a cluster.
     pub fn engine_stats(&self) -> EngineStats {
-        self.engine().stats()
+        (self.engine().files()).map_or_else(EngineStats::default, Files::stats)
     }
 
     /// Requests to the TiKV cluster, and the number of this run of this server there; `None` with data files.
     pub fn tikv_stats(&self) -> Option<(ClusterStats, Option<u32>)> {
-        let engine = self.engine();
-        Some((engine.cluster_stats()?, engine.instance()))
+        let cluster = self.engine().cluster()?;
+        Some((cluster.stats(), Some(cluster.instance())))
     }
 
     /// The room of the file system that holds the files; `None` if the data is in a cluster.
     pub fn disk_space(&self) -> Option<DiskSpace> {
-        self.engine().disk_space()
+        self.engine().files().map(Files::disk_space)
     }
 
     /// Syncs the log, so that all acknowledged writes survive a crash.
@@ -266,12 +268,12 @@ impl DocumentStore {
         Ok(self.engine().log_flushed().await?)
     }
 
-    /// Writes all memtables to the data file, then a checkpoint.
+    /// Writes all memtables to the data file, then a checkpoint. Has no effect in a cluster.
     ///
     /// # Errors
     /// Errors of the engine.
     pub fn checkpoint(&self) -> Result<()> {
-        Ok(self.engine().checkpoint()?)
+        (self.engine().files()).map_or(Ok(()), |files| Ok(files.checkpoint()?))
     }
 
     /// Writes a checkpoint and closes the files. Later operations fail with `InterruptedAtShutdown` (11600).

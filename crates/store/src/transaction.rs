@@ -74,12 +74,12 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine.
     pub fn timed_snapshot_reads(&self) -> Result<Option<(SnapshotReads, Timestamp)>> {
-        if !self.engine().is_remote() {
-            return Ok(None);
-        }
         loop {
             let reads = self.snapshot_reads();
-            if let Some(stamp) = reads.0.snapshot().stamp()? {
+            let Some(snapshot) = reads.0.snapshot().cluster() else {
+                return Ok(None);
+            };
+            if let Some(stamp) = snapshot.stamp()? {
                 self.cluster_time().saw(stamp);
                 return Ok(Some((reads, Timestamp::from_u64(stamp))));
             }

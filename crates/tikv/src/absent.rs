@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frond_tree::{Committed, Direction, Error, MemoryBudget, Result, TreeId, WriteSet};
+use frond_kv::{Committed, Direction, Error, MemoryBudget, Operations, Result, TreeId, WriteSet};
 
 use crate::{ClusterOptions, ClusterStats, Collected};
 
@@ -45,8 +45,8 @@ methods! { Cluster {
     fn snapshot() -> Snapshot;
     fn snapshot_at(u64) -> Option<Snapshot>;
     fn get_latest(TreeId, &[u8]) -> Result<Option<Option<Vec<u8>>>>;
-    fn commit(WriteSet, Option<Snapshot>) -> Result<Committed>;
-    fn commit_without_lease(WriteSet, Option<Snapshot>) -> Result<Committed>;
+    fn commit(WriteSet<Snapshot>) -> Result<Committed>;
+    fn commit_without_lease(WriteSet<Snapshot>) -> Result<Committed>;
     fn begin_instance() -> Result<()>;
     fn set_lease(u64, u64) -> ();
     fn extend_lease(u64) -> ();
@@ -97,8 +97,8 @@ pub struct Transaction(Never);
 
 methods! { Transaction {
     fn snapshot() -> Snapshot;
-    fn stage_leaving_room(WriteSet, usize) -> Result<()>;
+    fn stage_leaving_room(Operations, usize) -> Result<()>;
     fn bytes() -> usize;
     fn is_empty() -> bool;
-    fn commit(WriteSet) -> Result<Committed>;
+    fn commit(Operations) -> Result<Committed>;
 } }

@@ -13,6 +13,7 @@ mod absent;
 mod client;
 mod collected;
 mod options;
+mod seam;
 mod stats;
 
 #[cfg(not(feature = "client"))]
@@ -22,3 +23,6 @@ pub use client::{Cluster, Cursor, Snapshot, Transaction};
 pub use collected::Collected;
 pub use options::ClusterOptions;
 pub use stats::{ClusterStats, Requests};
+
+/// The operations of one commit, and the snapshot that guarded keys must not have changed since.
+pub type WriteSet = frond_kv::WriteSet<Snapshot>;

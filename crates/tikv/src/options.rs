@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frond_tree::{MergeOperator, NoMerge, TreeId};
+use frond_kv::{MergeOperator, NoMerge, TreeId};
 
 /// Settings of a connection to a cluster.
 #[derive(Clone)]

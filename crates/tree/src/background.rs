@@ -4,8 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use frond_kv::PANICKED;
+
 use crate::engine::Engine;
-use crate::error::PANICKED;
 use crate::idle_compaction::{IDLE_CHECK, IdleWatch};
 use crate::low_space::Considered;
 use crate::{Error, Result};

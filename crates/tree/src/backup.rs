@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::budget::{MemoryBudget, MemoryUse};
+use frond_kv::{MemoryBudget, MemoryUse};
+
 use crate::cache::PageCache;
 use crate::checkpoint::Checkpointer;
 use crate::data_file::{DATA_FILE, DataFile, check_block, corrupt, decode_block};

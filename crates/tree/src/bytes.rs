@@ -50,8 +50,8 @@ pub(crate) trait Writer {
     fn put_long_key(&mut self, key: &[u8]);
 }
 
-/// Keys above this are long: they need four bytes for their length, and separators and bounds of them are shortened.
-pub(crate) const SHORT_KEY_BYTES_MAX: usize = u16::MAX as usize;
+/// Separators and bounds of longer keys are shortened.
+pub(crate) use frond_kv::operation::SHORT_KEY_BYTES_MAX;
 
 impl Writer for Vec<u8> {
     fn put_u16(&mut self, value: u16) {

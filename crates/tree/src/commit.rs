@@ -4,33 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use frond_kv::operation::Op;
+use frond_kv::{Committed, Durability, Guard, Wait, WaitFor};
+
 use crate::engine::{CommitState, Engine};
 use crate::fail_stop::{FailStop, step};
 use crate::intents::Holder;
-use crate::interrupt::{self, Wait, WaitFor};
 use crate::log::{Checksum, Frame, Stamped};
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
-use crate::operation::{self, Op};
-use crate::write_set::Guard;
 use crate::{Error, Result, WriteSet};
-
-/// When a commit returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// After the append to the log, which is synced at intervals. A crash of the process does not lose the commit; a crash
-    /// of the machine may, until the next sync.
-    Logged,
-    /// After the sync of the log.
-    Synced,
-}
-
-/// What a commit has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Committed {
-    /// The first of the stamps that it has taken, if it had stamped keys.
-    pub first_stamp: Option<u64>,
-}
 
 /// Sealed memtables that may wait before committers have to.
 const SEALED_MAX: usize = 2;
@@ -48,6 +31,13 @@ const FAST_FILL: Duration = Duration::from_secs(3);
 const SMALL_BYTES: usize = 64 << 10;
 /// The buffers of this many write sets are kept for reuse.
 const SPARE_SETS_MAX: usize = 2;
+
+/// The guarded keys of a write set that its transaction holds: the first `count` ones.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldGuards<'a> {
+    pub(crate) holder: &'a Arc<Holder>,
+    pub(crate) count: usize,
+}
 
 impl CommitState {
     /// The error if one of some guards of a write set conflicts: its key is held by a transaction other than `own`, or was
@@ -79,17 +69,19 @@ impl CommitState {
 
     /// The error of a write set that must not be committed. The keys that its transaction holds were checked when they were
     /// staged.
-    fn conflict_of(&mut self, set: &WriteSet) -> Option<Error> {
+    fn conflict_of(&mut self, set: &WriteSet, held: Option<HeldGuards<'_>>) -> Option<Error> {
         let since = set.snapshot()?.sequence;
-        let holder = set.holder();
-        if let Some((tree, key)) = holder.and_then(|holder| holder.overwritten()) {
+        let Some(HeldGuards { holder, count }) = held else {
+            return self.conflict(set, set.guards(), since, None);
+        };
+        if let Some((tree, key)) = holder.overwritten() {
             return Some(Error::Conflict {
                 tree: *tree,
                 key: key.clone(),
                 held: false,
             });
         }
-        self.conflict(set, set.guards_not_held(), since, holder)
+        self.conflict(set, &set.guards()[count..], since, Some(holder))
     }
 
     /// Notes the guarded keys of a commit, for others.
@@ -118,8 +110,13 @@ impl Engine {
         }
     }
 
-    /// Commits a write set. One that frees space waits while others make room for it.
-    pub(crate) fn commit(&self, set: &mut WriteSet, how: Durability) -> Result<Committed> {
+    /// Commits a write set, of which a transaction may hold keys. One that frees space waits while others make room for it.
+    pub(crate) fn commit(
+        &self,
+        set: &mut WriteSet,
+        held: Option<HeldGuards<'_>>,
+        how: Durability,
+    ) -> Result<Committed> {
         // It may wait for room.
         set.count_in(&self.runs.budget);
         set.take_failure()?;
@@ -138,7 +135,7 @@ impl Engine {
                 "a synced commit needs a journal, and this store has none".to_owned(),
             ));
         }
-        let (position, committed) = self.while_space_is_made(set, |set| self.append(set))?;
+        let (position, committed) = self.while_space_is_made(set, |set| self.append(set, held))?;
         if let (Durability::Synced, Some(log)) = (how, self.log.get()) {
             self.while_space_is_made(set, |_| log.wait_durable(position))?;
             self.publisher.settle_durable_stamp();
@@ -155,11 +152,12 @@ impl Engine {
     pub(crate) fn commit_reserving(
         &self,
         set: &mut WriteSet,
+        held: Option<HeldGuards<'_>>,
         how: Durability,
         mut reserve: impl FnMut() -> bool,
     ) -> Result<Committed> {
         loop {
-            match self.commit(set, how) {
+            match self.commit(set, held, how) {
                 Err(Error::NoStamp) if reserve() => {}
                 result => return result,
             }
@@ -192,7 +190,7 @@ impl Engine {
 
     /// Appends a write set to the log, inserts it into the memtable and publishes it. Returns the position in the log
     /// after it. Nothing of it is stored after an error, and the write set is as it was.
-    fn append(&self, set: &mut WriteSet) -> Result<(u64, Committed)> {
+    fn append(&self, set: &mut WriteSet, held: Option<HeldGuards<'_>>) -> Result<(u64, Committed)> {
         if !set.frees_space() {
             self.check_room()?;
         }
@@ -202,7 +200,8 @@ impl Engine {
         let is_stamped = set.stamps() > 0;
         let checksum = (self.log.get()).map(|_| Checksum::of(set.payload(), is_stamped));
 
-        let mut state = self.make_room(set.memtable_bytes(), set.frees_space())?;
+        let bytes = Memtable::set_bytes_max(set);
+        let mut state = self.make_room(bytes, set.frees_space())?;
         // From here on the memtable counts a writer, soon there is a frame in the log, and then later commits wait for
         // this one's numbers to be published.
         let fail_stop = FailStop::begin("committing");
@@ -211,14 +210,14 @@ impl Engine {
         // A write set with only guards takes a number too, so that it is ordered among the commits.
         let last = first + ops.max(1) - 1;
         let version = self.version.load();
-        let logged = match state.conflict_of(set) {
+        let logged = match state.conflict_of(set, held) {
             Some(conflict) => Err(conflict),
             None => self.log_frame(&state, set, checksum, first, last),
         };
         let (position, stamped) = match logged {
             Ok(logged) => logged,
             Err(error) => {
-                version.active.cancel(set.memtable_bytes());
+                version.active.cancel(bytes);
                 self.end_large(&mut state, set);
                 fail_stop.finish();
                 self.note_if_full(&error);
@@ -232,7 +231,7 @@ impl Engine {
         }
         state.record(set, last);
         // A reader must not wait for a commit that takes long. A stamp without a log is durable at once.
-        let is_quick = set.memtable_bytes() <= QUICK_BYTES && !set.changes_trees();
+        let is_quick = bytes <= QUICK_BYTES && !set.changes_trees();
         if !is_quick || is_stamped {
             state.awaited = last;
         }
@@ -264,12 +263,7 @@ impl Engine {
         if let Some(stamped) = stamped {
             set.add_stamps(stamped.first);
         }
-        let hot = version.active.insert(
-            operation::decode(set.payload()),
-            set.len(),
-            first,
-            set.memtable_bytes(),
-        );
+        let hot = version.active.insert(set.iter(), set.len(), first, bytes);
         step("a commit is in the memtable");
         let mut is_stamp_durable = self.publisher.publish(first, last, awaited);
         if let (Some(stamped), None) = (stamped, self.log.get()) {
@@ -280,7 +274,7 @@ impl Engine {
         if is_stamp_durable {
             self.tell_durable_stamp();
         }
-        if set.memtable_bytes() > LARGE_BYTES {
+        if bytes > LARGE_BYTES {
             self.end_large(&mut self.commit_lock.lock(), set);
         }
         self.fold_hot(&version.active, hot);
@@ -337,7 +331,7 @@ impl Engine {
 
     /// Lets the next large commit begin, if this is one.
     fn end_large(&self, state: &mut CommitState, set: &WriteSet) {
-        if set.memtable_bytes() > LARGE_BYTES {
+        if Memtable::set_bytes_max(set) > LARGE_BYTES {
             state.large_is_under_way = false;
             self.flushed.notify_all();
         }
@@ -349,7 +343,7 @@ impl Engine {
         if version.trees.lost_pages().is_empty() {
             return Ok(());
         }
-        for op in operation::decode(set.payload()) {
+        for op in set.iter() {
             if let Op::Entry { tree, .. } | Op::DeleteRange { tree, .. } = op
                 && version.trees.contains(tree)
                 && version.trees.get(tree).is_none()
@@ -406,7 +400,7 @@ impl Engine {
         bytes: usize,
         frees_space: bool,
     ) -> Result<parking_lot::MutexGuard<'_, CommitState>> {
-        let mut state = interrupt::lock(&self.commit_lock, WaitFor::Commits)?;
+        let mut state = Wait::for_lock(&self.commit_lock, WaitFor::Commits)?;
         let sealed_max = SEALED_MAX + usize::from(frees_space);
         let mut patience: Option<Instant> = None;
         loop {

@@ -6,21 +6,7 @@ use lz4_flex::block::{CompressTable, compress_into_with_table};
 use miniz_oxide::deflate::core::{CompressorOxide, TDEFLFlush, TDEFLStatus, deflate_flags};
 use miniz_oxide::inflate::{TINFLStatus, core as inflate};
 
-/// How the pages of a tree are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// Zstandard, level 1.
-    #[default]
-    Zstd,
-    /// zlib (DEFLATE), level 6.
-    Zlib,
-    /// LZ4 block format.
-    Lz4,
-    /// Snappy raw format.
-    Snappy,
-    /// No compression.
-    None,
-}
+use crate::Compression;
 
 thread_local! {
     // A separate table for large inputs: the output must not depend on previous inputs.
@@ -323,29 +309,6 @@ fn inflate_into(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
     })
 }
 
-/// The byte that encodes a codec in files.
-pub(crate) fn code(codec: Compression) -> u8 {
-    match codec {
-        Compression::None => 0,
-        Compression::Zstd => 1,
-        Compression::Lz4 => 2,
-        Compression::Zlib => 3,
-        Compression::Snappy => 4,
-    }
-}
-
-/// The codec that a byte encodes.
-pub(crate) fn from_code(code: u8) -> Option<Compression> {
-    Some(match code {
-        0 => Compression::None,
-        1 => Compression::Zstd,
-        2 => Compression::Lz4,
-        3 => Compression::Zlib,
-        4 => Compression::Snappy,
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,7 +321,7 @@ mod tests {
             (0..=255u8).collect::<Vec<u8>>(),
         ];
         for codec in 0..5 {
-            let codec = from_code(codec).unwrap();
+            let codec = Compression::from_code(codec).unwrap();
             for input in &inputs {
                 let mut out = vec![9];
                 let used = compress(codec, input, &mut out);
@@ -368,10 +331,10 @@ mod tests {
                 assert_eq!((result, &restored), (Some(()), input));
                 let more = decompress(used, &out[1..], input.len() + 1, &mut restored);
                 assert_eq!(more, None);
-                assert_eq!(from_code(code(codec)), Some(codec));
+                assert_eq!(Compression::from_code(codec.code()), Some(codec));
             }
         }
-        assert_eq!(from_code(5), None);
+        assert_eq!(Compression::from_code(5), None);
     }
 
     #[test]

@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
+use frond_kv::{IdentityHasher, MemoryBudget, MemoryUse, Reservation};
+
 use crate::TreeId;
-use crate::budget::{MemoryBudget, MemoryUse, Reservation};
-use crate::identity_hasher::IdentityHasher;
 
 const MIB: usize = 1 << 20;
 /// The least number of guards of a generation: of few windows, and of many.

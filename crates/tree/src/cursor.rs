@@ -3,9 +3,11 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use frond_kv::Direction;
+
 use crate::memtable::MemSource;
 use crate::merge::Resolver;
-use crate::merger::{Direction, Merger, Source};
+use crate::merger::{Merger, Source};
 use crate::node::{Internal, Subtree};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor};

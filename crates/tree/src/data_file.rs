@@ -299,7 +299,7 @@ pub(crate) fn push_block_with(out: &mut Vec<u8>, compressor: &mut Compressor, pa
     out.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
     let used = compressor.compress(payload, out);
     out[start + 8..start + 12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    out[start + 12] = compress::code(used);
+    out[start + 12] = used.code();
 }
 
 /// Writes the checksum of a block for `offset`.
@@ -345,7 +345,7 @@ pub(crate) fn decode_checked<T>(
     if len > PAYLOAD_BYTES_MAX {
         return Err(damaged("the size of a block is impossible"));
     }
-    let codec = compress::from_code(fields[4]).ok_or(damaged("a block has an unknown codec"))?;
+    let codec = Compression::from_code(fields[4]).ok_or(damaged("a block has an unknown codec"))?;
     if codec == Compression::None && len == stored.len() {
         return Ok(visit(stored));
     }

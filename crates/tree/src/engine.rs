@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use frond_kv::operation::Op;
 use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::Checkpointer;
@@ -19,7 +20,6 @@ use crate::log::Log;
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::merge::Resolver;
 use crate::node::{Builder, Subtree};
-use crate::operation::Op;
 use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;

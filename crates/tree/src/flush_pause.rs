@@ -57,7 +57,7 @@ impl Store {
         };
         match told.recv() {
             Ok(outcome) => outcome.map(|()| pause),
-            Err(_) => Err(Error::Internal(crate::error::PANICKED)),
+            Err(_) => Err(Error::Internal(frond_kv::PANICKED)),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use frond_kv::operation;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::bytes::Reader;
@@ -11,7 +12,6 @@ use crate::free_map::FreeMap;
 use crate::log;
 use crate::manifest::{Manifest, SUPERBLOCK_COPY_BYTES, parse_page};
 use crate::node::NodeRef;
-use crate::operation;
 use crate::page::Page;
 use crate::run_index::RunIndex;
 use crate::{Kind, filter};

@@ -10,10 +10,9 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::{Arc, OnceLock};
 
+use frond_kv::{IdentityHasher, Wait, WaitFor};
 use parking_lot::{Condvar, Mutex};
 
-use crate::identity_hasher::IdentityHasher;
-use crate::interrupt::{Wait, WaitFor};
 use crate::{Result, TreeId};
 
 /// An empty table with more room than this gives its memory back.

@@ -31,8 +31,9 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use frond_kv::{Interrupt, Wait, WaitFor};
+
 use crate::engine::Engine;
-use crate::interrupt::{self, Wait, WaitFor};
 use crate::{Error, Result, TreeId};
 
 /// Bytes of the data file for which it is worth its cost to return them to the file system.
@@ -173,7 +174,7 @@ impl Engine {
         let _wait = Wait::begin(WaitFor::Disk)?;
         loop {
             self.check_running()?;
-            interrupt::check()?;
+            Interrupt::check_current()?;
             if !self.disk_space.is_low() {
                 // The failure is not over before the flush is tried again.
                 self.flusher.wake();

@@ -1,5 +1,6 @@
 //! The stored forms of superblocks, of the manifest, and of pages of trees. FORMAT.md describes them.
 
+use frond_kv::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::{Reader, Writer};
@@ -7,7 +8,6 @@ use crate::data_file::{DataFile, corrupt};
 use crate::disk::{ALIGNMENT, AlignedBuf};
 use crate::metadata::Copies;
 use crate::node::{Encoder, Form, SubtreeRef, encode_subtree};
-use crate::operation::{OPTIONS_BYTES, decode_options, encode_options};
 use crate::version::TreePage;
 use crate::{Result, TreeId, TreeOptions};
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
+use frond_kv::PANICKED;
 use parking_lot::Mutex;
 
 use crate::checkpoint::Pinned;
 use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
-use crate::error::PANICKED;
 use crate::flusher::Stall;
 use crate::manifest::Position;
 use crate::memtable::Memtable;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use frond_kv::Direction;
+
 use crate::memtable::MemSource;
 use crate::merge::{Fold, Resolver};
 use crate::range::{Coverage, KeyRange, RangeSet};
@@ -107,15 +109,6 @@ impl Source {
             (Direction::Backward, _) => self.seek_before(Some(&range.lower)),
         }
     }
-}
-
-/// The direction of a cursor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// From the smallest key to the largest.
-    Forward,
-    /// From the largest key to the smallest.
-    Backward,
 }
 
 /// A binary heap of sources by their keys; of equal keys the source with the lowest index, the newest, is on top.
@@ -370,8 +363,8 @@ impl Merger {
 mod tests {
     use super::*;
     use crate::memtable::Memtable;
-    use crate::operation::decode;
     use crate::{NoMerge, TreeId, WriteSet};
+    use frond_kv::operation::decode;
 
     const TREE: TreeId = TreeId(1);
 
@@ -399,8 +392,13 @@ mod tests {
             }
         }
         let memtable = Arc::new(Memtable::new(1 << 20, 0, &Arc::default()));
-        assert!(memtable.reserve(set.memtable_bytes()));
-        let hot = memtable.insert(decode(set.payload()), set.len(), 1, set.memtable_bytes());
+        assert!(memtable.reserve(Memtable::set_bytes_max(&set)));
+        let hot = memtable.insert(
+            decode(set.payload()),
+            set.len(),
+            1,
+            Memtable::set_bytes_max(&set),
+        );
         assert!(hot.is_empty());
         Source::memtable(MemSource::new(&memtable, TREE, u64::MAX, resolver()).unwrap())
     }

@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use frond_kv::MemoryBudget;
 use parking_lot::Mutex;
-
-use crate::budget::MemoryBudget;
 
 /// The share of the budget that nodes may take.
 const SHARE: u64 = 4;

@@ -1,67 +1,13 @@
-//! Settings of a store and of a tree, with their bounds.
+//! Settings of a store, with their bounds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::{Disk, FsDisk};
-use crate::{Compression, Error, EventListener, MergeOperator, NoListener, NoMerge, Result};
-
-/// The largest key, in bytes: an entry of a memtable has 25 bits for its length.
-pub const KEY_BYTES_MAX: usize = (1 << 25) - 1;
-/// The largest value, in bytes.
-pub const VALUE_BYTES_MAX: usize = 17 << 20;
-/// The largest write set, in bytes.
-pub const WRITE_SET_BYTES_MAX: usize = 256 << 20;
+use crate::{Error, EventListener, MergeOperator, NoListener, NoMerge, Result, Stamps};
 
 const MIB: usize = 1 << 20;
-
-/// Settings of one tree, fixed when it is created.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TreeOptions {
-    /// Compression of leaf pages. Buffers are always compressed with LZ4, unless this is `None`.
-    pub compression: Compression,
-    /// Largest uncompressed size of a leaf in bytes (`pageSize`), 4 KiB to 64 MiB.
-    pub node_bytes: u32,
-    /// Uncompressed size of a page in bytes (`readPageSize`), 1 KiB to 1 MiB.
-    pub page_bytes: u32,
-}
-
-impl Default for TreeOptions {
-    fn default() -> Self {
-        TreeOptions {
-            compression: Compression::Zstd,
-            node_bytes: 4 << 20,
-            page_bytes: 8 << 10,
-        }
-    }
-}
-
-impl TreeOptions {
-    pub(crate) fn check(&self) -> Result<()> {
-        if !(4 << 10..=64 << 20).contains(&self.node_bytes) {
-            return Err(Error::InvalidOption(format!(
-                "pageSize is {}; it must be between 4096 and 67108864 bytes",
-                self.node_bytes
-            )));
-        }
-        if !(1 << 10..=1 << 20).contains(&self.page_bytes) || self.page_bytes > self.node_bytes {
-            return Err(Error::InvalidOption(format!(
-                "readPageSize is {}; it must be between 1024 and 1048576 bytes and not above pageSize",
-                self.page_bytes
-            )));
-        }
-        Ok(())
-    }
-}
-
-/// Gives out stamps, the first parts of keys that commits make ([`crate::WriteSet::put_stamped`]).
-pub trait Stamps: Send + Sync {
-    /// Takes `count` consecutive stamps and returns the first one, or `None` if so many are not reserved. Called under the
-    /// commit lock: it must be cheap, and must not call the store. No stamp may be given out twice, not even after a
-    /// crash, and each one must be greater than those before.
-    fn take(&self, count: u32) -> Option<u64>;
-}
 
 /// What opening a store does if the part of the log that must be replayed is damaged, or cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

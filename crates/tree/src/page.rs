@@ -6,10 +6,11 @@
 
 use std::cmp::Ordering;
 
+use frond_kv::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
 use crate::Kind;
 use crate::buffers::PageBytes;
 use crate::bytes::{Reader, SHORT_KEY_BYTES_MAX, Writer};
-use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::template::{self, KEY_END_LENS, Template, VALUE_LENS};
 
 /// Bytes of an entry's slot in memory: offset of its key (32 bits), length of the key (30), kind (2).

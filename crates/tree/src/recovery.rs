@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use frond_kv::{operation, range_delete_bytes};
+
 use crate::Result;
 use crate::engine::Engine;
 use crate::memtable::Memtable;
-use crate::operation;
 use crate::version::Version;
 
 impl Engine {
@@ -19,7 +20,7 @@ impl Engine {
                     Memtable::op_bytes_max(key.len(), value.len()) + Memtable::TREE_INDEX_BYTES
                 }
                 operation::Op::DeleteRange { lower, upper, .. } => {
-                    Memtable::range_bytes(lower, upper) + Memtable::TREE_INDEX_BYTES
+                    range_delete_bytes(lower, upper) + Memtable::TREE_INDEX_BYTES
                 }
                 _ => 0,
             })

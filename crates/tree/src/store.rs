@@ -6,25 +6,23 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 
 use arc_swap::ArcSwap;
+use frond_kv::{CLOSE_CALLED, Committed, Durability, MemoryBudget, MemoryUse};
 use parking_lot::{Condvar, Mutex};
 
+use crate::TreeStats;
 use crate::WriteSet;
 use crate::background;
-use crate::budget::{MemoryBudget, MemoryUse};
 use crate::cache::PageCache;
 use crate::checkpoint;
-use crate::commit::{Committed, Durability};
 use crate::conflicts::{RecentCommits, WindowLimits};
 use crate::damage::{Damage, DamageRegistry};
 use crate::data_file::{DATA_FILE, DataFile};
 use crate::disk_space::{DiskSpaceStats, SpaceWatch};
 use crate::durable_stamp::DurableStamp;
 use crate::engine::{CommitState, Counters, Engine};
-use crate::error::CLOSE_CALLED;
 use crate::flusher::Flusher;
 use crate::log::{self, Log};
 use crate::memtable::{Memtable, SpareBlocks};
-use crate::node::TreeStats;
 use crate::node_memory::NodeMemory;
 use crate::orphans::Orphans;
 use crate::publisher::Publisher;
@@ -274,7 +272,7 @@ impl Store {
     /// [`Error::NoStamp`] if it needs more stamps than are reserved; [`Error::TooLarge`], [`Error::InvalidOption`], or an error
     /// of the disk.
     pub fn commit(&self, mut set: WriteSet, how: Durability) -> Result<Committed> {
-        let result = self.engine().commit(&mut set, how);
+        let result = self.engine().commit(&mut set, None, how);
         self.engine().reuse(set);
         result
     }
@@ -290,7 +288,7 @@ impl Store {
         how: Durability,
         reserve: impl FnMut() -> bool,
     ) -> Result<Committed> {
-        let result = self.engine().commit_reserving(&mut set, how, reserve);
+        let result = self.engine().commit_reserving(&mut set, None, how, reserve);
         self.engine().reuse(set);
         result
     }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use frond_kv::PANICKED;
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::PANICKED;
 use crate::{Error, Result};
 
 /// A piece of work.

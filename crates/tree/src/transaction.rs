@@ -34,23 +34,22 @@
 
 use std::sync::Arc;
 
+use frond_kv::operation::Op;
+use frond_kv::{
+    Committed, Durability, Guard, MemoryUse, PANICKED, Reservation, Wait, WaitFor, key_hash,
+};
 use parking_lot::Mutex;
 
-use crate::budget::{MemoryUse, Reservation};
-use crate::commit::{Committed, Durability};
+use crate::commit::HeldGuards;
 use crate::engine::Engine;
-use crate::error::PANICKED;
 use crate::hold::ConflictHold;
 use crate::intents::{Holder, Intents};
-use crate::interrupt::{self, WaitFor};
 use crate::memtable::{HotKey, Memtable, SpareBlocks};
 use crate::merge::Resolver;
-use crate::operation::{self, Op};
 use crate::snapshot::{OwnWrites, Snapshot};
 use crate::store::Store;
 use crate::version::{Tree, Version};
-use crate::write_set::{Guard, WriteSet, key_hash};
-use crate::{Error, Result, TreeId};
+use crate::{Error, Result, TreeId, WriteSet};
 
 /// Size of the first memtable of a transaction.
 const MEMTABLE_BYTES_MIN: usize = 64 << 10;
@@ -96,8 +95,10 @@ pub struct Transaction {
 struct State {
     /// The base, with the writes staged so far and the trees that they create.
     snapshot: Snapshot,
-    /// The same writes, for the commit. Its guards are the keys that are held.
+    /// The same writes, for the commit.
     writes: WriteSet,
+    /// How many of their guards are for keys that the transaction holds: the first ones.
+    held: usize,
     /// What all of this takes.
     reserved: Reservation,
     /// False after a panic in the middle of a change.
@@ -116,7 +117,8 @@ impl Store {
             _hold: self.hold_conflicts(&snapshot),
             engine: self.engine().clone(),
             state: Mutex::new(State {
-                writes: WriteSet::of_transaction(&snapshot, &holder),
+                writes: WriteSet::with_snapshot(&snapshot),
+                held: 0,
                 snapshot,
                 reserved: self.memory().reserve(MemoryUse::Transactions, 0),
                 is_whole: true,
@@ -198,7 +200,7 @@ impl Transaction {
         state.is_whole = false;
         let hot = state.insert(engine, &set);
         state.writes.append(&set);
-        state.writes.note_held();
+        state.held = state.writes.guards().len();
         keys.keep();
         state.is_whole = true;
         state.fold(engine, hot);
@@ -228,7 +230,7 @@ impl Transaction {
     pub fn detach(&self) -> Result<()> {
         let mut state = self.state.lock();
         let snapshot = self.engine.detach(&state.snapshot, None)?;
-        state.writes.set_snapshot(&snapshot);
+        state.writes.set_snapshot(snapshot.clone());
         state.snapshot = snapshot;
         Ok(())
     }
@@ -261,8 +263,12 @@ impl Transaction {
         state.snapshot.own = None;
         let keys = state.writes.guards().len() * Intents::KEY_BYTES;
         state.reserved.resize(keys);
+        let held = HeldGuards {
+            holder: &self.holder,
+            count: state.held,
+        };
         self.engine
-            .commit_reserving(&mut state.writes, how, reserve)
+            .commit_reserving(&mut state.writes, Some(held), how, reserve)
     }
 
     /// Registers the guarded keys of a write set.
@@ -276,7 +282,7 @@ impl Transaction {
         for guards in set.guards().chunks(KEYS_AT_ONCE) {
             // A conflict is looked for, and the keys are taken, under one lock: a commit of others either comes before, and is
             // found, or finds the keys.
-            let mut commits = interrupt::lock(&self.engine.commit_lock, WaitFor::Commits)?;
+            let mut commits = Wait::for_lock(&self.engine.commit_lock, WaitFor::Commits)?;
             if let Some(conflict) = commits.conflict(set, guards, since, Some(&self.holder)) {
                 return Err(conflict);
             }
@@ -361,7 +367,7 @@ impl State {
     /// Reserves what a write set will take at most.
     fn reserve_for(&mut self, set: &WriteSet) -> Result<()> {
         let keys = set.guards().len() * (Intents::KEY_BYTES + size_of::<Guard>());
-        let more = set.memtable_bytes() + set.bytes() + set.extra_bytes() + keys;
+        let more = Memtable::set_bytes_max(set) + set.bytes() + set.extra_bytes() + keys;
         let bytes = self.reserved.bytes() + more;
         if bytes <= BYTES_MIN {
             self.reserved.grow(more);
@@ -385,7 +391,7 @@ impl State {
             return Vec::new();
         }
         let mut memtables = self.memtables().to_vec();
-        let bytes = set.memtable_bytes();
+        let bytes = Memtable::set_bytes_max(set);
         if !memtables.first().is_some_and(|first| first.reserve(bytes)) {
             let new = self.new_memtable(engine, bytes);
             let has_room = new.reserve(bytes);
@@ -393,8 +399,7 @@ impl State {
             memtables.insert(0, new);
         }
         let before = self.snapshot.own.as_ref().map_or(0, |own| own.sequence);
-        let ops = operation::decode(set.payload());
-        let hot = memtables[0].insert(ops, set.len(), before + 1, bytes);
+        let hot = memtables[0].insert(set.iter(), set.len(), before + 1, bytes);
         self.snapshot.own = Some(Arc::new(OwnWrites {
             memtables,
             sequence: before + set.len() as u64,

@@ -4,6 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use frond_kv::operation;
+
 use crate::data_file::block_extent;
 use crate::disk::{Disk, OverlayDisk};
 use crate::free_map::{DATA_START, FreeMap, unreachable};
@@ -11,7 +13,7 @@ use crate::inspect::{Inspector, Problem, ProblemKind, Progress};
 use crate::node::{BufferRef, DEPTH_MAX, NodeRef, PlaceRef, RunRef, SubtreeRef, Summary};
 use crate::page::Page;
 use crate::store::Store;
-use crate::{Kind, Options, Result, TreeId, bounds, filter, log, operation};
+use crate::{Kind, Options, Result, TreeId, bounds, filter, log};
 
 /// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

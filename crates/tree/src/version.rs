@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
+use frond_kv::operation::NewTree;
+
 use crate::damage::DamageRegistry;
 use crate::lost_page::LostPage;
 use crate::memtable::Memtable;
 use crate::metadata::StoredTwice;
 use crate::node::{BufferRun, Subtree};
-use crate::operation::NewTree;
 use crate::{Error, Result, TreeId, TreeOptions};
 
 /// Trees whose ids differ only in these low bits are in one page of the manifest.

@@ -1,6 +1,6 @@
 //! The layers inside a crate: its top-level modules import each other without circles.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The sources of one crate, by their paths below its `src` folder.
 pub type Sources<'a> = BTreeMap<&'a str, &'a str>;
@@ -17,6 +17,8 @@ pub struct Arrow {
 struct Root {
     /// The module behind each name: the modules themselves, names that the root exports, exported macros.
     modules: BTreeMap<String, String>,
+    /// Names that the root exports from crates below.
+    from_below: BTreeSet<String>,
 }
 
 /// The shortest circle of top-level modules of a crate, or a path to an item that the root itself defines.
@@ -63,6 +65,9 @@ pub fn arrows(sources: &Sources<'_>) -> Result<Vec<Arrow>, String> {
         let code = without_tests(&without_comments(text));
         for (line, name) in names_of_root(&code, depth(path)) {
             let place = format!("{path}:{line}");
+            if root.from_below.contains(&name) {
+                continue;
+            }
             let Some(to) = root.modules.get(&name) else {
                 return Err(format!(
                     "{place} names `crate::{name}`, which the root of the crate defines; give it a module"
@@ -190,6 +195,7 @@ fn first_names(path: &str) -> Vec<String> {
 impl Root {
     fn read(sources: &Sources<'_>) -> Root {
         let mut modules = BTreeMap::new();
+        let mut from_below = BTreeSet::new();
         for path in sources.keys() {
             let Some(module) = top_module(path) else {
                 continue;
@@ -210,7 +216,7 @@ impl Root {
         for file in ["lib.rs", "main.rs"] {
             let code = without_comments(sources.get(file).copied().unwrap_or_default());
             for statement in code.split(';') {
-                let Some((_, path)) = statement.split_once("use ") else {
+                let Some((before, path)) = statement.split_once("use ") else {
                     continue;
                 };
                 let path = path.trim();
@@ -221,10 +227,17 @@ impl Root {
                     for name in last_names(path) {
                         modules.entry(name).or_insert_with(|| module.clone());
                     }
+                } else if before.trim_end().ends_with("pub")
+                    || before.trim_end().ends_with("pub(crate)")
+                {
+                    from_below.extend(last_names(path));
                 }
             }
         }
-        Root { modules }
+        Root {
+            modules,
+            from_below,
+        }
     }
 }
 
@@ -278,7 +291,7 @@ fn circles_and_paths_to_the_root_are_seen() {
     };
     let lib = (
         "lib.rs",
-        "mod a;\nmod b;\nmod c;\npub use b::{inner::Thing, Other as Renamed};\n",
+        "mod a;\nmod b;\nmod c;\npub use b::{inner::Thing, Other as Renamed};\npub use below::{Kind, Size};\n",
     );
     // Down only.
     let fine = check(&[
@@ -310,6 +323,8 @@ fn circles_and_paths_to_the_root_are_seen() {
             "use crate::a;",
             "a -> b (a.rs:1), b -> a (b.rs:1)",
         ),
+        // One that it exports from another crate is below all of them.
+        ("use crate::{b, Size};", "use crate::Kind;", ""),
         ("use crate::b;", "// use crate::a;\n", ""),
         (
             "use crate::b;",

@@ -102,7 +102,7 @@ impl DocumentStore {
         let before = disk_bytes(engine, &trees);
         let mut total = None;
         let mut ended = Ok(());
-        engine.compact_trees(&trees, |pending| {
+        engine.require_files()?.compact_trees(&trees, |pending| {
             let total = *total.get_or_insert(pending);
             if let Some(progress) = &context.progress {
                 let done = total.saturating_sub(pending);
@@ -122,6 +122,6 @@ impl DocumentStore {
     /// Errors of the engine.
     pub fn pause_flushing(&self) -> Result<FlushPause> {
         self.flush_log()?;
-        Ok(self.engine().pause_flushing()?)
+        Ok(self.engine().require_files()?.pause_flushing()?)
     }
 }

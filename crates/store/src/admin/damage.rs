@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::keyspace::{CATALOG_TREE, Damage, TreeId};
+use crate::keyspace::{CATALOG_TREE, Damage, Files, TreeId};
 use crate::namespace::Namespace;
 use crate::store::DocumentStore;
 
@@ -20,10 +20,10 @@ pub struct DamagedBlock {
 impl DocumentStore {
     /// The damaged blocks that were met since the store was opened and that are still in use.
     pub fn damage(&self) -> Vec<DamagedBlock> {
-        let blocks = self.engine().damage();
-        if blocks.is_empty() {
+        let files = self.engine().files();
+        let Some(blocks) = files.map(Files::damage).filter(|blocks| !blocks.is_empty()) else {
             return Vec::new();
-        }
+        };
         let owners = self.owners();
         let block = |damage: Damage| {
             let owner = damage.tree.and_then(|tree| owners.get(&tree)).cloned();

@@ -17,7 +17,7 @@ use crate::index::keys::IndexKeys;
 use crate::index::{Index, entry};
 use crate::keyspace::disk::{Disk, FsDisk, OverlayDisk};
 use crate::keyspace::{
-    CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Embedded, Engine, EngineOptions,
+    CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, Files,
     ProblemKind, TreeId, WriteSet,
 };
 pub use crate::keyspace::{EngineReport, EngineSalvage, Lost, Problem, Progress};
@@ -59,7 +59,7 @@ impl DirectoryReport {
 pub fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<DirectoryReport> {
     let disk: Arc<dyn Disk> = Arc::new(FsDisk::read_only(path.to_owned()));
     let mut report = DirectoryReport {
-        engine: Engine::verify(&EngineOptions::with_disk(disk.clone()), progress)?,
+        engine: Files::verify(&EngineOptions::with_disk(disk.clone()), progress)?,
         ..DirectoryReport::default()
     };
     let overlay = EngineOptions::with_disk(Arc::new(OverlayDisk::new(disk)));
@@ -143,7 +143,7 @@ pub fn salvage(
         ..EngineOptions::new(to)
     };
     let mut report = SalvageReport {
-        engine: Embedded::salvage(&source, target(), progress)?,
+        engine: Files::salvage(&source, target(), progress)?,
         ..SalvageReport::default()
     };
     let engine = Engine::open(target())?;

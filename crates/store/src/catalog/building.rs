@@ -436,8 +436,10 @@ impl Catalog {
     /// Gives indexes whose build was interrupted, by a crash or by a shutdown, new trees, so that they are built from
     /// the start. So are ready ones whose entries a restore did not have: the log has no bulk loads.
     pub(super) fn restart_unfinished_indexes(&self) -> Result<()> {
-        let engine = &self.state.engine;
-        let is_whole = |index: &Arc<Index>| index.ready && !engine.is_loading(index.tree);
+        // In a cluster no tree waits for a bulk load.
+        let files = self.state.engine.files();
+        let is_loading = |tree| files.is_some_and(|files| files.is_loading(tree));
+        let is_whole = |index: &Arc<Index>| index.ready && !is_loading(index.tree);
         let collections: Vec<_> = self.view().iter().cloned().collect();
         for collection in collections {
             if collection.indexes.iter().all(is_whole) {

@@ -52,7 +52,7 @@ use crate::cluster::Cluster;
 use crate::error::{Result, command, corrupt};
 use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
 use crate::index::{Index, Usage};
-use crate::keyspace::{CATALOG_TREE, Engine, Snapshot, TreeId};
+use crate::keyspace::{CATALOG_TREE, Engine, Files, Snapshot, TreeId};
 use crate::merge::Counts;
 use crate::namespace::Namespace;
 use crate::oplog::{Copied, Oplog};
@@ -477,7 +477,7 @@ impl Catalog {
             return Ok(catalog);
         }
         // After a cut of the log a temporary collection may be what is left of another one.
-        if !catalog.state.engine.was_log_cut() {
+        if !(catalog.state.engine.files()).is_some_and(Files::was_log_cut) {
             catalog.drop_temporary()?;
         }
         catalog.restart_unfinished_indexes()?;

@@ -368,9 +368,9 @@ pub(super) fn start(state: &Arc<CatalogState>) -> Result<()> {
         thread.spawn(move || run(&weak, &cluster))
     };
     let mut started = spawn("servers-lease", renew).and_then(|_| spawn("servers-follow", follow));
-    if state.engine.is_remote() {
+    if let Some(engine) = state.engine.cluster() {
         let weak = Arc::downgrade(cluster);
-        state.engine.set_stamp_combination(Arc::new(move |own| {
+        engine.set_stamp_combination(Arc::new(move |own| {
             weak.upgrade()
                 .and_then(|cluster| cluster.settled_by_all(own))
         }));
@@ -550,16 +550,18 @@ impl Catalog {
         collection: &Arc<Collection>,
         key: &[u8],
     ) -> Result<Option<Option<ValueRef>>> {
-        let Some(cluster) = self.cluster().filter(|_| self.is_live()) else {
+        let cluster = self.cluster().filter(|_| self.is_live());
+        let Some((cluster, engine)) = cluster.zip(self.state.engine.cluster()) else {
             return Ok(None);
         };
         let epoch = || collection.shared.epoch.load(Ordering::SeqCst);
         // As in `read_shared`, but the look-up takes the place of the snapshot.
         let before = epoch();
-        if !self.state.engine.is_remote() || !cluster.is_valid() || !before.is_multiple_of(2) {
+        if !cluster.is_valid() || !before.is_multiple_of(2) {
             return Ok(None);
         }
-        let found = self.state.engine.get_latest(collection.primary, key)?;
+        let found = engine.get_latest(collection.primary, key)?;
+        let found = found.map(|value| value.map(ValueRef::from));
         let current = self.collection(ns);
         let is_same = current.is_some_and(|now| Arc::ptr_eq(&now, collection));
         Ok(found.filter(|_| is_same && cluster.is_valid() && epoch() == before))
@@ -599,8 +601,8 @@ impl Catalog {
     /// Errors of the engine, `DataCorruptionDetected` (301).
     pub(crate) fn moment_at(&self, stamp: u64) -> Result<Option<Moment>> {
         let state = &self.state;
-        let (Some(cluster), Some(snapshot)) = (&state.cluster, state.engine.snapshot_at(stamp))
-        else {
+        let snapshot = state.engine.cluster().and_then(|it| it.snapshot_at(stamp));
+        let (Some(cluster), Some(snapshot)) = (&state.cluster, snapshot.map(Snapshot::from)) else {
             return Ok(None);
         };
         cluster.await_lease()?;

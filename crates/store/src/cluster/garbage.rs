@@ -47,8 +47,9 @@ impl Cluster {
             .iter()
             .filter_map(|server| server.instance)
             .collect();
-        Ok(self
-            .engine
-            .collect_garbage(needed, self.options.retention, &live)?)
+        if let Some(cluster) = &self.fenced {
+            cluster.collect_garbage(needed, self.options.retention, &live)?;
+        }
+        Ok(())
     }
 }

@@ -44,7 +44,7 @@ use frond_error::ErrorCode;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result, command, corrupt};
-use crate::keyspace::{CATALOG_TREE, Engine, Snapshot, WriteSet};
+use crate::keyspace::{CATALOG_TREE, Engine, Snapshot, Tikv, WriteSet};
 pub(crate) use builds::{BuildState, stage_end_of_build};
 pub(crate) use leftovers::{owner_of, stage_end_of_temporary};
 pub(crate) use numbers::stage_forget_record;
@@ -152,6 +152,8 @@ impl Drop for AtGate<'_> {
 /// This server among the others.
 pub(crate) struct Cluster {
     engine: Engine,
+    /// The same engine if it can fence servers and collect garbage. Servers over one set of files, as in tests, need neither.
+    fenced: Option<Tikv>,
     options: SharedOptions,
     started_ms: i64,
     /// The base of the times below.
@@ -215,6 +217,7 @@ impl Cluster {
     pub fn new(engine: Engine, options: SharedOptions) -> Arc<Cluster> {
         let started_ms = engine.now_ms();
         Arc::new(Cluster {
+            fenced: engine.cluster().cloned(),
             engine,
             options,
             started_ms,

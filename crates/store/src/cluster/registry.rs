@@ -81,6 +81,11 @@ impl Registered {
     }
 }
 
+/// Milliseconds as the engine of a cluster takes them.
+fn unsigned(ms: i64) -> u64 {
+    u64::try_from(ms).unwrap_or(0)
+}
+
 fn server_key(number: u32, record: u8) -> [u8; 6] {
     let mut key = [SERVER; 6];
     key[1..5].copy_from_slice(&number.to_be_bytes());
@@ -196,8 +201,8 @@ impl Cluster {
         for server in self.registered(&snapshot)? {
             if server.is_over(now_ms) {
                 // A commit that the server has begun must not come later.
-                if let Some(instance) = server.instance {
-                    self.engine.fence(instance, server.lease_end_ms)?;
+                if let Some((cluster, instance)) = self.fenced.as_ref().zip(server.instance) {
+                    cluster.fence(instance, unsigned(server.lease_end_ms))?;
                 }
                 self.remove(server.number, &server.id)?;
             }
@@ -241,11 +246,10 @@ impl Cluster {
             "leaseMs": lease_ms,
             "software": env!("CARGO_PKG_VERSION"),
         };
-        if let Some(instance) = self.engine.instance() {
-            doc.push("instance", i64::from(instance));
-        }
-        if let Some(oldest) = self.engine.oldest_snapshot() {
-            doc.push("oldest", i64::try_from(oldest).unwrap_or(i64::MAX));
+        if let Some(cluster) = &self.fenced {
+            let oldest = i64::try_from(cluster.oldest_snapshot()).unwrap_or(i64::MAX);
+            doc.push("instance", i64::from(cluster.instance()));
+            doc.push("oldest", oldest);
         }
         doc
     }
@@ -273,7 +277,9 @@ impl Cluster {
     pub fn register(&self, id: ServerId, done: Done) -> Result<()> {
         if self.me.lock().number > 0 {
             // The others have fenced the instance that was removed.
-            self.engine.begin_instance()?;
+            if let Some(cluster) = &self.fenced {
+                cluster.begin_instance()?;
+            }
         }
         let mut pauses = Pauses::default();
         loop {
@@ -297,7 +303,9 @@ impl Cluster {
             );
             match self.commit(batch) {
                 Ok(()) => {
-                    self.engine.set_lease(&snapshot, end_ms)?;
+                    if let Some((cluster, since)) = self.fenced.as_ref().zip(snapshot.cluster()) {
+                        cluster.set_lease(since.timestamp()?, unsigned(end_ms));
+                    }
                     *self.me.lock() = super::Me {
                         number,
                         id,
@@ -335,7 +343,9 @@ impl Cluster {
         })?;
         match renewed {
             true => {
-                self.engine.extend_lease(end_ms);
+                if let Some(cluster) = &self.fenced {
+                    cluster.extend_lease(unsigned(end_ms));
+                }
                 self.set_valid(asked, now_ms);
             }
             false => self.lose(),
@@ -362,16 +372,17 @@ impl Cluster {
         })
     }
 
-    /// Tells the others which stamps this server takes no more. Does nothing on an embedded engine.
+    /// Tells the others which stamps this server takes no more. Has no effect without a cluster.
     ///
     /// # Errors
     /// Errors of the engine.
     pub fn say_settled(&self) -> Result<()> {
         let me = *self.me.lock();
-        let Some(bound) = self.engine.stamps_bound().filter(|_| me.is_registered) else {
+        let Some(cluster) = self.fenced.as_ref().filter(|_| me.is_registered) else {
             return Ok(());
         };
-        let doc = doc! {"id": binary(&me.id), "stamp": i64::try_from(bound?).unwrap_or(i64::MAX)};
+        let bound = i64::try_from(cluster.stamps_bound()?).unwrap_or(i64::MAX);
+        let doc = doc! {"id": binary(&me.id), "stamp": bound};
         let mut batch = WriteSet::new();
         batch.set_frees_space();
         batch.put(
@@ -414,8 +425,8 @@ impl Cluster {
             pauses.wait();
         }
         // The garbage collector may fold its counters.
-        match self.engine.instance() {
-            Some(instance) => Ok(self.engine.fence(instance, 0)?),
+        match &self.fenced {
+            Some(cluster) => Ok(cluster.fence(cluster.instance(), 0)?),
             None => Ok(()),
         }
     }

@@ -137,7 +137,7 @@ impl Operator for Fetch {
         stats: &mut OpStats,
         sink: Sink<'_>,
     ) -> Result<Pulled> {
-        if cx.snapshot().is_remote() {
+        if cx.snapshot().gathers_reads() {
             return self.pull_ahead(cx, inputs, stats, sink);
         }
         let reader = &self.reader;

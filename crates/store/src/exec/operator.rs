@@ -19,7 +19,7 @@ use crate::catalog::Collection;
 use crate::context::OpContext;
 use crate::error::Result;
 use crate::figures;
-use crate::keyspace::{Engine, MemoryBudget, Snapshot, TreeId};
+use crate::keyspace::{Engine, Files, MemoryBudget, Snapshot, TreeId};
 use crate::record;
 
 /// Steps between two checks of the limits, and of the memory that the snapshot keeps.
@@ -236,7 +236,7 @@ impl ExecContext {
         self.steps.set(0);
         figures::show_plan();
         if let Some(engine) = &self.engine
-            && engine.retains_too_much()
+            && engine.files().is_some_and(Files::retains_too_much)
         {
             let held = self.snapshot.as_ref();
             let retained = held.map_or(0, |snapshot| engine.retained_by(snapshot));

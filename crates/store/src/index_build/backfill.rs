@@ -217,9 +217,9 @@ impl Build<'_> {
 
     /// Fails if this server does not build the indexes any more.
     pub(super) fn check_builder(&self) -> Result<()> {
-        if let Some(cluster) = self.catalog.cluster() {
+        if let Some(servers) = self.servers {
             let snapshot = self.catalog.engine().snapshot();
-            self.as_builder(cluster, &snapshot, &WriteSet::new(), None)?;
+            self.as_builder(servers, &snapshot, &WriteSet::new(), None)?;
         }
         Ok(())
     }
@@ -227,11 +227,11 @@ impl Build<'_> {
     /// Commits changes of the indexes that only the builder makes.
     pub(super) fn commit_part(&self, batch: WriteSet) -> Result<()> {
         let engine = self.catalog.engine();
-        let batch = match self.catalog.cluster() {
+        let batch = match self.servers {
             None => batch,
-            Some(cluster) => {
+            Some(servers) => {
                 let snapshot = engine.snapshot();
-                self.as_builder(cluster, &snapshot, &batch, None)?
+                self.as_builder(servers, &snapshot, &batch, None)?
             }
         };
         engine.commit(batch, Durability::Logged)?;
@@ -241,7 +241,7 @@ impl Build<'_> {
     /// About how many entries a side tree has. With several servers they are counted, up to what is merged at the end.
     pub(super) fn side_entries(&self, side: TreeId) -> Result<u64> {
         let engine = self.catalog.engine();
-        if self.catalog.cluster().is_none() {
+        if self.servers.is_none() {
             return Ok(engine.tree_stats(side).entries_estimate);
         }
         let snapshot = engine.snapshot();

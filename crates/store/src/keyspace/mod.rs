@@ -1,9 +1,9 @@
-//! The seam below the store: ordered trees of bytes, snapshots, atomic write sets, conflicts.
+//! The engines below the store, behind one handle.
 //!
-//! Only this folder names the crates of the engines. Everything else uses the names below. There are two engines: Fractal Trees
-//! in files of this machine, and a TiKV cluster. Each type is an enum of both, or of what they share, so calls are resolved by a
-//! branch and never by a table of functions: the embedded engine still lends slices of pinned pages, and nothing is copied or
-//! boxed on the way.
+//! `frond-kv` defines what an engine is. Only this folder names the crates of the engines, and everything else uses the names
+//! below. There are two: Fractal Trees in files of this machine, and a TiKV cluster. The handle, a snapshot, a cursor and a
+//! transaction are enums of both, so calls are resolved by a branch and never by a table of functions: the engine with files
+//! still lends slices of pinned pages, and nothing is copied or boxed on the way.
 //!
 //! | file | idea |
 //! | --- | --- |
@@ -11,21 +11,25 @@
 //! | [`read`] | snapshots and cursors |
 //! | [`write`] | write sets and transactions |
 //!
-//! What only files have (checkpoints, the log, copies, damage, memtables) is a method of [`Engine::embedded`].
+//! What only files have (checkpoints, the log, copies, damage, memtables) is a method of [`Engine::files`], what only a cluster
+//! has (leases, fences, garbage, one clock) a method of [`Engine::cluster`]. The only methods here without an effect in a cluster are
+//! those that detach a snapshot from memtables, since a cluster has none.
 
 mod engine;
 mod read;
 mod write;
 
 pub use engine::Engine;
+pub use frond_kv::{
+    Committed, Compression, Direction, Durability, Error as EngineError, IdentityHasher, Interrupt,
+    KEY_BYTES_MAX, Malformed, MemoryBudget, MemoryUse, MergeOperator, Reservation, Stamps, TreeId,
+    TreeOptions, TreeStats, WRITE_SET_BYTES_MAX, Waits, key_hash,
+};
 pub use frond_tikv::{ClusterOptions, ClusterStats, Requests as ClusterRequests};
 pub use frond_tree::{
-    BulkLoader, Committed, Compression, Damage, DamagePlace, Direction,
-    DiskSpaceStats as DiskSpace, Duplicates, Durability, Error as EngineError, EventListener,
-    FlushPause, IdentityHasher, Interrupt, KEY_BYTES_MAX, LogCut, LogRecovery, Malformed,
-    MemoryBudget, MemoryUse, MergeOperator, NoListener, Options as EngineOptions, Reservation,
-    Stamps, StoreStats as EngineStats, TreeId, TreeOptions, TreeStats, ValueRef,
-    WRITE_SET_BYTES_MAX, Waits, default_reserve as default_disk_reserve, disk, key_hash,
+    BulkLoader, Damage, DamagePlace, DiskSpaceStats as DiskSpace, Duplicates, EventListener,
+    FlushPause, LogCut, LogRecovery, NoListener, Options as EngineOptions,
+    StoreStats as EngineStats, ValueRef, default_reserve as default_disk_reserve, disk,
 };
 pub use frond_tree::{
     CheckpointCopy, DATA_FILE, ExtentId, LogTail, RestorePoint, Restored, finish_restore,
@@ -39,7 +43,10 @@ pub use read::{Cursor, Snapshot};
 pub use write::{EngineTransaction, WriteSet};
 
 /// The engine whose trees are files of this machine.
-pub type Embedded = frond_tree::Store;
+pub type Files = frond_tree::Store;
+
+/// The engine whose trees are in a TiKV cluster.
+pub type Tikv = frond_tikv::Cluster;
 
 /// The tree of the catalog and of the counters of all collections.
 pub const CATALOG_TREE: TreeId = TreeId(0);

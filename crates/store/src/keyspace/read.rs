@@ -2,59 +2,82 @@
 
 use std::ops::Bound;
 
-use super::{Damage, Direction, EngineError, TreeId, ValueRef};
+use frond_kv::Snapshot as Kv;
+
+use super::{Direction, EngineError, TreeId, ValueRef};
 
 type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 /// A consistent view of all trees.
 #[derive(Clone)]
 pub enum Snapshot {
-    /// Of the embedded engine.
-    Tree(frond_tree::Snapshot),
+    /// Of files.
+    Files(frond_tree::Snapshot),
     /// Of a TiKV cluster.
     Tikv(frond_tikv::Snapshot),
 }
 
+impl From<frond_tree::Snapshot> for Snapshot {
+    #[inline]
+    fn from(snapshot: frond_tree::Snapshot) -> Snapshot {
+        Snapshot::Files(snapshot)
+    }
+}
+
+impl From<frond_tikv::Snapshot> for Snapshot {
+    fn from(snapshot: frond_tikv::Snapshot) -> Snapshot {
+        Snapshot::Tikv(snapshot)
+    }
+}
+
 impl Snapshot {
+    /// The snapshot of the engine with files, with what only that has.
+    pub fn files(&self) -> Option<&frond_tree::Snapshot> {
+        match self {
+            Snapshot::Files(snapshot) => Some(snapshot),
+            Snapshot::Tikv(_) => None,
+        }
+    }
+
+    /// The snapshot of a cluster, with what only that has.
+    pub fn cluster(&self) -> Option<&frond_tikv::Snapshot> {
+        match self {
+            Snapshot::Files(_) => None,
+            Snapshot::Tikv(snapshot) => Some(snapshot),
+        }
+    }
+
     /// The value of a key.
     ///
     /// # Errors
-    /// [`EngineError::UnknownTree`] on the embedded engine; errors of the disk or the cluster.
+    /// [`EngineError::UnknownTree`] of files; errors of the disk or the cluster.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<ValueRef>> {
         match self {
-            Snapshot::Tree(snapshot) => snapshot.get(tree, key),
+            Snapshot::Files(snapshot) => snapshot.get(tree, key),
             Snapshot::Tikv(snapshot) => Ok(snapshot.get(tree, key)?.map(ValueRef::from)),
         }
     }
 
-    /// Tells that some keys are about to be read. A cluster reads them with one request; the embedded engine does nothing.
+    /// Announces that some keys are about to be read. A cluster reads them with one request; files do nothing.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
     #[inline]
     pub fn prefetch(&self, keys: &[(TreeId, &[u8])]) -> Result<()> {
         match self {
-            Snapshot::Tree(_) => Ok(()),
+            Snapshot::Files(snapshot) => snapshot.prefetch(keys),
             Snapshot::Tikv(snapshot) => snapshot.prefetch(keys),
         }
     }
 
-    /// Of a cluster: a time of the oplog's clock from which any server takes the same snapshot; see [`frond_tikv::Snapshot::stamp`].
-    ///
-    /// # Errors
-    /// Why there is no snapshot.
-    pub fn stamp(&self) -> Result<Option<u64>> {
-        match self {
-            Snapshot::Tree(_) => Ok(None),
-            Snapshot::Tikv(snapshot) => snapshot.stamp(),
-        }
-    }
-
-    /// Whether a read takes a request over the network, so that callers should gather keys for [`Snapshot::prefetch`].
+    /// Whether a read takes a request over the network, so that it pays to gather keys for [`Snapshot::prefetch`].
     #[inline]
-    pub fn is_remote(&self) -> bool {
-        matches!(self, Snapshot::Tikv(_))
+    pub fn gathers_reads(&self) -> bool {
+        match self {
+            Snapshot::Files(snapshot) => snapshot.gathers_reads(),
+            Snapshot::Tikv(snapshot) => snapshot.gathers_reads(),
+        }
     }
 
     /// Whether a key is there.
@@ -64,7 +87,7 @@ impl Snapshot {
     #[inline]
     pub fn contains(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
         match self {
-            Snapshot::Tree(snapshot) => snapshot.contains(tree, key),
+            Snapshot::Files(snapshot) => snapshot.contains(tree, key),
             Snapshot::Tikv(snapshot) => snapshot.contains(tree, key),
         }
     }
@@ -82,8 +105,8 @@ impl Snapshot {
         direction: Direction,
     ) -> Result<Cursor> {
         Ok(match self {
-            Snapshot::Tree(snapshot) => {
-                Cursor::Tree(snapshot.cursor(tree, lower, upper, direction)?)
+            Snapshot::Files(snapshot) => {
+                Cursor::Files(snapshot.cursor(tree, lower, upper, direction)?)
             }
             Snapshot::Tikv(snapshot) => {
                 Cursor::Tikv(Box::new(snapshot.cursor(tree, lower, upper, direction)?))
@@ -98,23 +121,12 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn key_upper_bound(&self, tree: TreeId) -> Result<Option<Vec<u8>>> {
         match self {
-            Snapshot::Tree(snapshot) => snapshot.key_upper_bound(tree),
-            Snapshot::Tikv(snapshot) => Ok(Some(snapshot.last_key(tree)?)),
+            Snapshot::Files(snapshot) => snapshot.key_upper_bound(tree),
+            Snapshot::Tikv(snapshot) => snapshot.key_upper_bound(tree),
         }
     }
 
-    /// Reads every block of a tree, and lists those that cannot be read. A cluster has no blocks of its own.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn check_blocks(&self, tree: TreeId) -> Result<Vec<Damage>> {
-        match self {
-            Snapshot::Tree(snapshot) => snapshot.check_blocks(tree),
-            Snapshot::Tikv(_) => Ok(Vec::new()),
-        }
-    }
-
-    /// Keys that divide a range of a tree into parts of about the same size, at most `most`. A cluster tells none.
+    /// Keys that divide a range of a tree into parts of about the same size, at most `most`. A cluster has none.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -126,8 +138,8 @@ impl Snapshot {
         most: usize,
     ) -> Result<Vec<Vec<u8>>> {
         match self {
-            Snapshot::Tree(snapshot) => snapshot.leaf_bounds(tree, lower, upper, most),
-            Snapshot::Tikv(_) => Ok(Vec::new()),
+            Snapshot::Files(snapshot) => snapshot.leaf_bounds(tree, lower, upper, most),
+            Snapshot::Tikv(snapshot) => snapshot.leaf_bounds(tree, lower, upper, most),
         }
     }
 
@@ -138,7 +150,7 @@ impl Snapshot {
     #[inline]
     pub fn has_tree(&self, tree: TreeId) -> Result<bool> {
         match self {
-            Snapshot::Tree(snapshot) => Ok(snapshot.has_tree(tree)),
+            Snapshot::Files(snapshot) => Ok(snapshot.has_tree(tree)),
             Snapshot::Tikv(snapshot) => snapshot.has_tree(tree),
         }
     }
@@ -147,11 +159,11 @@ impl Snapshot {
 /// A cursor over a range of keys of one tree. It owns its snapshot.
 #[allow(
     clippy::large_enum_variant,
-    reason = "the embedded one is used for every scan; a box would be an allocation for each"
+    reason = "that of files is used for every scan; a box would be an allocation for each"
 )]
 pub enum Cursor {
-    /// Of the embedded engine.
-    Tree(frond_tree::Cursor),
+    /// Of files.
+    Files(frond_tree::Cursor),
     /// Of a TiKV cluster.
     Tikv(Box<frond_tikv::Cursor>),
 }
@@ -168,7 +180,7 @@ impl Cursor {
     #[inline]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         match self {
-            Cursor::Tree(cursor) => cursor.next(),
+            Cursor::Files(cursor) => cursor.next(),
             Cursor::Tikv(cursor) => cursor.next(),
         }
     }
@@ -181,7 +193,7 @@ impl Cursor {
     #[inline]
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {
-            Cursor::Tree(cursor) => cursor.seek(key),
+            Cursor::Files(cursor) => cursor.seek(key),
             Cursor::Tikv(cursor) => cursor.seek(key),
         }
     }
@@ -192,7 +204,7 @@ impl Cursor {
     /// Errors of the disk; then the cursor is lost until the next [`Cursor::seek`].
     pub fn continue_on(&mut self, snapshot: &Snapshot) -> Result<()> {
         match (self, snapshot) {
-            (Cursor::Tree(cursor), Snapshot::Tree(snapshot)) => cursor.continue_on(snapshot),
+            (Cursor::Files(cursor), Snapshot::Files(snapshot)) => cursor.continue_on(snapshot),
             // A snapshot of a cluster keeps nothing in memory that had to be released.
             _ => Ok(()),
         }

@@ -1,66 +1,46 @@
 //! Write sets and transactions.
 
-use std::ops::{Deref, DerefMut};
+use frond_kv::Transaction as Kv;
 
 use super::{Committed, Durability, EngineError, Snapshot};
 
 type Result<T, E = EngineError> = std::result::Result<T, E>;
 
-/// Operations that are committed together or not at all. Later operations on a key win over earlier ones.
+/// The operations of one commit, and the snapshot that guarded keys must not have changed since.
+pub type WriteSet = frond_kv::WriteSet<Snapshot>;
+
+/// The write set for the engine with files.
 ///
-/// Both engines take the same list of operations. A cluster also needs the snapshot that guarded keys must not have changed since,
-/// which the embedded engine keeps in the list.
-#[derive(Default)]
-pub struct WriteSet {
-    pub(super) list: frond_tree::WriteSet,
-    pub(super) base: Option<frond_tikv::Snapshot>,
+/// # Errors
+/// [`EngineError::InvalidOption`] if its snapshot is that of a cluster.
+#[inline]
+pub(super) fn for_files(set: WriteSet) -> Result<frond_tree::WriteSet> {
+    let (operations, snapshot) = set.into_parts();
+    let snapshot = match snapshot {
+        None => None,
+        Some(Snapshot::Files(snapshot)) => Some(snapshot),
+        Some(Snapshot::Tikv(_)) => return Err(foreign()),
+    };
+    Ok(frond_tree::WriteSet::from_parts(operations, snapshot))
 }
 
-impl WriteSet {
-    /// An empty write set without a snapshot: its guarded keys are only recorded, for others.
-    #[inline]
-    pub fn new() -> WriteSet {
-        WriteSet::default()
-    }
-
-    /// An empty write set whose guarded keys must not have changed since `snapshot`.
-    #[inline]
-    pub fn with_snapshot(snapshot: &Snapshot) -> WriteSet {
-        match snapshot {
-            Snapshot::Tree(snapshot) => {
-                WriteSet::of_list(frond_tree::WriteSet::with_snapshot(snapshot))
-            }
-            Snapshot::Tikv(snapshot) => WriteSet::on(snapshot),
-        }
-    }
-
-    #[inline]
-    pub(super) fn of_list(list: frond_tree::WriteSet) -> WriteSet {
-        WriteSet { list, base: None }
-    }
-
-    pub(super) fn on(snapshot: &frond_tikv::Snapshot) -> WriteSet {
-        WriteSet {
-            list: frond_tree::WriteSet::new(),
-            base: Some(snapshot.clone()),
-        }
-    }
+/// The write set for a cluster.
+///
+/// # Errors
+/// [`EngineError::InvalidOption`] if its snapshot is one of files.
+pub(super) fn for_cluster(set: WriteSet) -> Result<frond_tikv::WriteSet> {
+    let (operations, snapshot) = set.into_parts();
+    let snapshot = match snapshot {
+        None => None,
+        Some(Snapshot::Tikv(snapshot)) => Some(snapshot),
+        Some(Snapshot::Files(_)) => return Err(foreign()),
+    };
+    Ok(frond_tikv::WriteSet::from_parts(operations, snapshot))
 }
 
-impl Deref for WriteSet {
-    type Target = frond_tree::WriteSet;
-
-    #[inline]
-    fn deref(&self) -> &frond_tree::WriteSet {
-        &self.list
-    }
-}
-
-impl DerefMut for WriteSet {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut frond_tree::WriteSet {
-        &mut self.list
-    }
+#[cold]
+fn foreign() -> EngineError {
+    EngineError::InvalidOption("the snapshot of a write set is of another engine".to_owned())
 }
 
 /// A transaction of the engine: a snapshot, and writes on it that only its own reads see until it is committed. Dropping it
@@ -68,8 +48,8 @@ impl DerefMut for WriteSet {
 // There is one for each transaction, and it is not moved.
 #[allow(clippy::large_enum_variant)]
 pub enum EngineTransaction {
-    /// Of the embedded engine.
-    Tree(frond_tree::Transaction),
+    /// Of files.
+    Files(frond_tree::Transaction),
     /// Of a TiKV cluster.
     Tikv(frond_tikv::Transaction),
 }
@@ -78,7 +58,7 @@ impl EngineTransaction {
     /// A snapshot with the writes that are staged so far. It does not see later ones.
     pub fn snapshot(&self) -> Snapshot {
         match self {
-            EngineTransaction::Tree(transaction) => Snapshot::Tree(transaction.snapshot()),
+            EngineTransaction::Files(transaction) => Snapshot::Files(transaction.snapshot()),
             EngineTransaction::Tikv(transaction) => Snapshot::Tikv(transaction.snapshot()),
         }
     }
@@ -90,12 +70,13 @@ impl EngineTransaction {
     /// [`EngineError::Conflict`], [`EngineError::TooLarge`], [`EngineError::OutOfMemory`], [`EngineError::InvalidOption`] if it
     /// has stamped keys.
     pub fn stage_leaving_room(&self, set: WriteSet, extra_bytes: usize) -> Result<()> {
+        let (operations, _) = set.into_parts();
         match self {
-            EngineTransaction::Tree(transaction) => {
-                transaction.stage_leaving_room(set.list, extra_bytes)
+            EngineTransaction::Files(transaction) => {
+                Kv::stage_leaving_room(transaction, operations, extra_bytes)
             }
             EngineTransaction::Tikv(transaction) => {
-                transaction.stage_leaving_room(set.list, extra_bytes)
+                transaction.stage_leaving_room(operations, extra_bytes)
             }
         }
     }
@@ -103,7 +84,7 @@ impl EngineTransaction {
     /// Memory that the transaction takes, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            EngineTransaction::Tree(transaction) => transaction.bytes(),
+            EngineTransaction::Files(transaction) => transaction.bytes(),
             EngineTransaction::Tikv(transaction) => transaction.bytes(),
         }
     }
@@ -111,7 +92,7 @@ impl EngineTransaction {
     /// Whether nothing is staged, not even a guard.
     pub fn is_empty(&self) -> bool {
         match self {
-            EngineTransaction::Tree(transaction) => transaction.is_empty(),
+            EngineTransaction::Files(transaction) => transaction.is_empty(),
             EngineTransaction::Tikv(transaction) => transaction.is_empty(),
         }
     }
@@ -122,7 +103,7 @@ impl EngineTransaction {
     /// Errors of the disk.
     pub fn detach(&self) -> Result<()> {
         match self {
-            EngineTransaction::Tree(transaction) => transaction.detach(),
+            EngineTransaction::Files(transaction) => transaction.detach(),
             EngineTransaction::Tikv(_) => Ok(()),
         }
     }
@@ -138,11 +119,12 @@ impl EngineTransaction {
         how: Durability,
         reserve: impl FnMut() -> bool,
     ) -> Result<Committed> {
+        let (operations, _) = extra.into_parts();
         match self {
-            EngineTransaction::Tree(transaction) => {
-                transaction.commit_reserving(extra.list, how, reserve)
+            EngineTransaction::Files(transaction) => {
+                Kv::commit_reserving(transaction, operations, how, reserve)
             }
-            EngineTransaction::Tikv(transaction) => transaction.commit(extra.list),
+            EngineTransaction::Tikv(transaction) => transaction.commit(operations),
         }
     }
 }

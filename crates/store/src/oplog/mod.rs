@@ -222,9 +222,9 @@ impl Oplog {
                 min_retention_hours: 0.0,
             })),
             upkeep: RwLock::new(()),
-            readers: Arc::new(match engine.is_remote() {
-                true => Readers::beside_others(),
-                false => Readers::default(),
+            readers: Arc::new(match engine.cluster() {
+                Some(_) => Readers::beside_others(),
+                None => Readers::default(),
             }),
             marks: Marks::default(),
         };
@@ -341,9 +341,9 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn make_durable(&self) -> Result<()> {
-        if let Some(now) = self.engine.stamp_now() {
+        if let Some(cluster) = self.engine.cluster() {
             // Other servers may have written what the reader expects. They tell soon what they are done with.
-            let (now, began) = (now?, Instant::now());
+            let (now, began) = (cluster.stamp_now()?, Instant::now());
             while self.engine.durable_stamp() < now && began.elapsed() < OTHERS_WAIT {
                 Interrupt::check_current()?;
                 std::thread::sleep(OTHERS_LOOK);

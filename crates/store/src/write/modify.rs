@@ -21,7 +21,7 @@ use crate::exec::build::{Output, Wanted};
 use crate::exec::operator::{Flow, Pulled, Row};
 use crate::exec::reader::Loading;
 use crate::find::{IdLookUp, Planned, Question, note_look_up};
-use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError, Snapshot, TreeId};
+use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError, Files, Snapshot, TreeId};
 use crate::namespace::Namespace;
 use crate::plan::required_fields;
 use crate::points::point;
@@ -314,7 +314,8 @@ impl Target<'_> {
                 return Ok(Searched::Everything);
             }
             let is_long = changed.modified - before >= SEARCH_DOCUMENTS_FULL_DISK;
-            if is_long && change.removes() && self.catalog.engine().is_disk_low() {
+            let files = self.catalog.engine().files();
+            if is_long && change.removes() && files.is_some_and(Files::is_disk_low) {
                 return Ok(Searched::APart);
             }
         }
@@ -344,7 +345,7 @@ impl Target<'_> {
             // After conflicts the commits get smaller, so that each meets fewer others.
             let limit =
                 (COMMIT_DOCUMENTS_MAX >> retry.conflicts().saturating_mul(2).min(31)).max(1);
-            if snapshot.is_remote() {
+            if snapshot.gathers_reads() {
                 let rows = rows.iter().skip(next).take(limit);
                 let keys: Vec<(TreeId, &[u8])> = rows
                     .map(|row| (collection.primary, row.key.as_slice()))

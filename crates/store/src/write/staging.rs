@@ -20,6 +20,7 @@ use super::logged::{How, Written};
 use crate::catalog::{
     self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId, record_key,
 };
+use crate::cluster::Cluster;
 use crate::error::{Error, Result, command, not_durable};
 use crate::figures::KeysWritten;
 use crate::index::keys::IndexKeys;
@@ -112,8 +113,8 @@ pub struct Staging<'a> {
     /// The last of the oldest documents that this commit removes.
     removed_to: Vec<u8>,
     keys: KeysWritten,
-    /// Whether other servers may write to the collection.
-    is_shared: bool,
+    /// The other servers that may write to the collection.
+    servers: Option<&'a Arc<Cluster>>,
     /// Whether other servers have to know multikey paths before the commit: unless the transaction at hand has created the
     /// collection.
     announces: bool,
@@ -139,6 +140,7 @@ impl<'a> Staging<'a> {
             .new_keys
             .resize_with(collection.indexes.len(), IndexKeys::default);
         let oplog = catalog.oplog().tree();
+        let servers = catalog.cluster();
         Staging {
             oplog,
             log: oplog.and_then(|_| catalog.log(&collection.ns)),
@@ -161,8 +163,8 @@ impl<'a> Staging<'a> {
             removes_only: true,
             removed_to: Vec::new(),
             keys: KeysWritten::default(),
-            is_shared: catalog.cluster().is_some(),
-            announces: catalog.cluster().is_some() && !catalog.has_created(collection),
+            servers,
+            announces: servers.is_some() && !catalog.has_created(collection),
             last_record: None,
             recorded: Vec::new(),
         }
@@ -181,15 +183,12 @@ impl<'a> Staging<'a> {
         let capped = collection.settings.capped;
         let insertion = capped.map(|_| collection.lock_insertion());
         let snapshot = catalog.snapshot()?;
-        let last_record = match (catalog.cluster(), capped) {
-            (Some(cluster), Some(_)) => Some(collection.last_record(cluster, &snapshot)?),
-            _ => None,
-        };
-        Ok(Staging {
-            insertion,
-            last_record,
-            ..Staging::new(catalog, collection, snapshot, buffers)
-        })
+        let mut staging = Staging::new(catalog, collection, snapshot, buffers);
+        if let Some((servers, _)) = staging.servers.zip(capped) {
+            staging.last_record = Some(collection.last_record(servers, &staging.snapshot)?);
+        }
+        staging.insertion = insertion;
+        Ok(staging)
     }
 
     /// The same commit, prepared for this many documents of `bytes` bytes in total.
@@ -206,7 +205,7 @@ impl<'a> Staging<'a> {
         let room = (bytes + entries * ENTRY_BYTES).min(COMMIT_BYTES_MAX + bytes / documents);
         self.batch = self.catalog.engine().write_set(&self.snapshot, room);
         // In a cluster the keys themselves are read ahead.
-        if !self.collection.is_by_record() && !self.snapshot.is_remote() {
+        if !self.collection.is_by_record() && !self.snapshot.gathers_reads() {
             self.last_stored = self.snapshot.key_upper_bound(self.collection.primary)?;
         }
         Ok(self)
@@ -228,7 +227,7 @@ impl<'a> Staging<'a> {
         count: u32,
         result: &Doc,
     ) {
-        if self.is_shared {
+        if self.servers.is_some() {
             self.recorded.push((to, *first));
         }
         to.put(&mut self.batch, first, count, result);
@@ -615,13 +614,10 @@ impl<'a> Staging<'a> {
             return Ok(0);
         }
         self.remove_oldest()?;
-        let mut watched = None;
         if self.announces {
             self.check_announced()?;
         }
-        if self.is_shared {
-            watched = self.stage_for_others()?;
-        }
+        let watched = self.stage_for_others()?;
         self.keys.note(self.collection, self.counts);
         if self.collection.settings.capped.is_some() && self.insertion.is_none() {
             self.insertion = Some(self.collection.lock_insertion());
@@ -652,8 +648,8 @@ impl<'a> Staging<'a> {
             self.collection.hooks().changed();
         }
         committed?;
-        if let (Some(cluster), Some(change)) = (self.catalog.cluster(), watched) {
-            cluster.committed_watched(change);
+        if let Some((servers, change)) = self.servers.zip(watched) {
+            servers.committed_watched(change);
         }
         self.collection.count(self.counts);
         if let Some(insertion) = &mut self.insertion

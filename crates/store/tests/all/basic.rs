@@ -389,7 +389,7 @@ fn a_cursor_sees_the_collection_as_it_was() {
         .store
         .create_indexes(&c, &[&doc! {"key": {"a": 1}}])
         .unwrap();
-    fixture.store.engine().checkpoint().unwrap();
+    fixture.store.checkpoint().unwrap();
     let by_index = doc! {"a": {"$gte": 0}};
     let context = OpContext::new();
     let open = |filter: Option<&DocBuf>| {
@@ -406,7 +406,7 @@ fn a_cursor_sees_the_collection_as_it_was() {
     fixture.store.drop_collection(&c).unwrap();
     let again: Vec<DocBuf> = (0..3000).map(|i| doc! {"_id": i}).collect();
     fixture.insert(&c, &again);
-    fixture.store.engine().checkpoint().unwrap();
+    fixture.store.checkpoint().unwrap();
     for cursor in &mut cursors {
         let mut found = 1;
         while let Some(doc) = cursor.next().unwrap() {

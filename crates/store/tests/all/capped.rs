@@ -291,7 +291,7 @@ fn a_crash_leaves_whole_documents_in_order() {
                 thread::yield_now();
             }
             if round == 1 {
-                running.engine().checkpoint().unwrap();
+                running.checkpoint().unwrap();
             }
             let image = disk.image(&mut StdRng::seed_from_u64(round));
             let store = open(&image);

@@ -99,7 +99,7 @@ fn counters_indexes_and_acknowledged_documents_agree_after_a_crash() {
                 thread::yield_now();
             }
             if round == 2 {
-                running.engine().checkpoint().unwrap();
+                running.checkpoint().unwrap();
             }
             let acknowledged = synced.load(Ordering::SeqCst);
             let image = disk.image(&mut StdRng::seed_from_u64(round));

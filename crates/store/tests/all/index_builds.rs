@@ -390,7 +390,7 @@ fn a_build_interrupted_by_a_crash_is_repeated_after_the_next_start() {
         }
         assert!(store.resume_index_builds(&OpContext::new()).is_empty());
         assert_eq!(names(&store), ["_id_", "u", "tags"]);
-        assert_eq!(store.engine().stats().trees, 5);
+        assert_eq!(store.engine_stats().trees, 5);
         sound(&store);
         store.engine().close().unwrap();
     }

@@ -21,7 +21,6 @@ mod expressions;
 mod geo;
 mod index_builds;
 mod index_kinds;
-mod keyspace;
 mod large_documents;
 mod long_keys;
 mod memory;

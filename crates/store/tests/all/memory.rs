@@ -148,7 +148,7 @@ fn idle_cursors_hold_no_memtables_when_memory_is_scarce() {
         fill(&fixture, &c, 1000 + number as i32 * 330, 330);
     }
     fixture.store.checkpoint().unwrap();
-    let engine = fixture.store.engine();
+    let engine = fixture.store.engine().files().unwrap();
     assert!(
         engine.retained_bytes() > 16 << 20,
         "{}",
@@ -196,7 +196,7 @@ fn a_long_scan_lets_go_of_memtables_by_itself() {
         fill(&fixture, &c, 3000 + number * 400, 400);
     }
     fixture.store.checkpoint().unwrap();
-    let engine = fixture.store.engine();
+    let engine = fixture.store.engine().files().unwrap();
     assert!(engine.retains_too_much());
     for (cursor, expected) in &mut running {
         let found = read(cursor, 1500);

@@ -73,7 +73,7 @@ fn filled(random: &mut StdRng) -> Fixture {
     };
     insert(0..DOCUMENTS / 2);
     insert(DOCUMENTS / 2 + 600..DOCUMENTS - 200);
-    fixture.store.engine().compact().unwrap();
+    fixture.store.engine().files().unwrap().compact().unwrap();
     insert(DOCUMENTS / 2..DOCUMENTS / 2 + 600);
     insert(DOCUMENTS - 200..DOCUMENTS);
     let change = |filter: DocBuf, update: DocBuf| {
@@ -271,7 +271,7 @@ fn a_divided_scan_sees_one_moment_beside_writers() {
             .collect();
         fixture.insert(&c, &docs);
     }
-    fixture.store.engine().compact().unwrap();
+    fixture.store.engine().files().unwrap().compact().unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

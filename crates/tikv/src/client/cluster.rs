@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frond_tree::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
+use frond_kv::{Committed, Direction, MemoryBudget, Result, TreeId, WriteSet};
 
 use parking_lot::Mutex;
 use tikv::TimestampExt;
@@ -121,25 +121,23 @@ impl Cluster {
         }
     }
 
-    /// Commits a write set: all of it or nothing. If it has guarded keys, `base` is the snapshot that they must not have changed
-    /// since; a snapshot serves for one commit. Without guarded keys conflicts with others are resolved by trying again.
+    /// Commits a write set: all of it or nothing. Its snapshot serves for one commit. Without guarded keys conflicts with others
+    /// are resolved by trying again.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::Unavailable`] if nothing was committed, [`Error::OutcomeUnknown`], [`Error::TooLarge`].
-    pub fn commit(&self, mut set: WriteSet, base: Option<Snapshot>) -> Result<Committed> {
-        commit::commit(&self.shared, &mut set, base, true)
+    pub fn commit(&self, set: WriteSet<Snapshot>) -> Result<Committed> {
+        let (mut operations, base) = set.into_parts();
+        commit::commit(&self.shared, &mut operations, base, true)
     }
 
     /// As [`Cluster::commit`], also without a lease: for the commit that gets one.
     ///
     /// # Errors
     /// As [`Cluster::commit`].
-    pub fn commit_without_lease(
-        &self,
-        mut set: WriteSet,
-        base: Option<Snapshot>,
-    ) -> Result<Committed> {
-        commit::commit(&self.shared, &mut set, base, false)
+    pub fn commit_without_lease(&self, set: WriteSet<Snapshot>) -> Result<Committed> {
+        let (mut operations, base) = set.into_parts();
+        commit::commit(&self.shared, &mut operations, base, false)
     }
 
     /// Goes on as a new instance of a server, which may not commit before [`Cluster::set_lease`].
@@ -222,7 +220,7 @@ impl Cluster {
     /// The entries of a tree, counted up to some thousands.
     ///
     /// # Errors
-    /// [`frond_tree::Error::Unavailable`].
+    /// [`frond_kv::Error::Unavailable`].
     pub fn count(&self, tree: TreeId) -> Result<u64> {
         const MAX: u64 = 4096;
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
@@ -256,7 +254,7 @@ impl Cluster {
     /// The first stamp that commits of this server may still take.
     ///
     /// # Errors
-    /// [`frond_tree::Error::Unavailable`].
+    /// [`frond_kv::Error::Unavailable`].
     pub fn stamps_bound(&self) -> Result<u64> {
         Ok(stamps::bound(stamps::settled(
             &self.shared.in_flight,
@@ -267,7 +265,7 @@ impl Cluster {
     /// A stamp that no commit acknowledged before is above, and that later commits are not below.
     ///
     /// # Errors
-    /// [`frond_tree::Error::Unavailable`].
+    /// [`frond_kv::Error::Unavailable`].
     pub fn stamp_now(&self) -> Result<u64> {
         Ok(stamps::bound(self.shared.connection.timestamp()?.version())
             | u64::from(stamps::STAMPS_MAX - 1))
@@ -276,7 +274,7 @@ impl Cluster {
     /// Raises [`Cluster::durable_stamp`] to what is visible now.
     ///
     /// # Errors
-    /// [`frond_tree::Error::Unavailable`].
+    /// [`frond_kv::Error::Unavailable`].
     pub fn settle_durable_stamp(&self) -> Result<()> {
         (self.shared.durable_stamp).raise(&self.shared.in_flight, &self.shared.connection)
     }

@@ -5,9 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frond_tree::{
-    Committed, Direction, Error, KEY_BYTES_MAX, Result, TreeId, WriteOperation, WriteSet,
-};
+use frond_kv::operation::Op;
+use frond_kv::{Committed, Direction, Error, KEY_BYTES_MAX, Operations, Result, TreeId};
 use tikv::{Timestamp, TimestampExt, TransactionClient};
 
 use crate::client::bound::half_open;
@@ -57,11 +56,11 @@ enum Outcome {
 /// Commits a write set on the snapshot that it is based on, if any.
 pub(crate) fn commit(
     shared: &Arc<Shared>,
-    set: &mut WriteSet,
+    set: &mut Operations,
     base: Option<Snapshot>,
     needs_lease: bool,
 ) -> Result<Committed> {
-    set.check()?;
+    set.take_failure()?;
     shared.held.check(set.guarded_keys(), None)?;
     if set.frees_space() {
         shorten_ranges(shared, set)?;
@@ -72,15 +71,15 @@ pub(crate) fn commit(
         add(&mut overlay, set, &base)?;
         return commit_on(shared, &base.base, &overlay, stamped, needs_lease);
     }
-    let only_ranges = |operation| matches!(operation, WriteOperation::DeleteRange(..));
-    if !set.is_empty() && set.operations().all(only_ranges) {
+    let only_ranges = |op| matches!(op, Op::DeleteRange { .. });
+    if !set.is_empty() && set.iter().all(only_ranges) {
         return delete_ranges(shared, set);
     }
     let mut attempts = 0;
     loop {
         // Each attempt has stamps of its own: others may have changed the same keys since the last one.
-        let mut copy = WriteSet::new();
-        let attempt = match set.stamps_needed() {
+        let mut copy = Operations::default();
+        let attempt = match set.stamps() {
             0 => &*set,
             _ => {
                 copy.append(set);
@@ -89,7 +88,7 @@ pub(crate) fn commit(
         };
         let base = Snapshot::new(shared);
         let mut stamped = None;
-        let attempt = match attempt.stamps_needed() {
+        let attempt = match attempt.stamps() {
             0 => attempt,
             _ => {
                 stamped = stamp(shared, &mut copy, Some(&base))?;
@@ -112,7 +111,7 @@ pub(crate) fn commit(
 }
 
 /// Adds the operations of a write set to the changes of a snapshot.
-pub(crate) fn add(overlay: &mut Overlay, set: &WriteSet, base: &Snapshot) -> Result<()> {
+pub(crate) fn add(overlay: &mut Overlay, set: &Operations, base: &Snapshot) -> Result<()> {
     let operator = base.base.shared.merge.clone();
     overlay.add(set, &*operator, |so_far, tree, lower, upper| {
         let snapshot = Snapshot {
@@ -151,10 +150,10 @@ pub(crate) struct Stamped {
 /// stamp.
 pub(crate) fn stamp(
     shared: &Arc<Shared>,
-    set: &mut WriteSet,
+    set: &mut Operations,
     base: Option<&Snapshot>,
 ) -> Result<Option<Stamped>> {
-    let needed = set.stamps_needed();
+    let needed = set.stamps();
     if needed == 0 {
         return Ok(None);
     }
@@ -170,7 +169,7 @@ pub(crate) fn stamp(
         && let Some(first) = stamps::first(at)
         && let Some(under_way) = UnderWay::begin_at(&shared.in_flight, at)
     {
-        set.stamp_keys(first);
+        set.add_stamps(first);
         return Ok(Some(Stamped { first, under_way }));
     }
     let under_way = UnderWay::begin(&shared.in_flight, &shared.connection);
@@ -181,15 +180,15 @@ pub(crate) fn stamp(
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    set.stamp_keys(first);
+    set.add_stamps(first);
     Ok(Some(Stamped { first, under_way }))
 }
 
 /// Deletes what range deletes have above the limit, the first keys first, before the rest is committed with the other operations.
 /// A write set that frees space allows that: what it deletes is not needed, whether it is committed or not.
-fn shorten_ranges(shared: &Arc<Shared>, set: &WriteSet) -> Result<()> {
-    for operation in set.operations() {
-        let WriteOperation::DeleteRange(tree, lower, upper) = operation else {
+fn shorten_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<()> {
+    for op in set.iter() {
+        let Op::DeleteRange { tree, lower, upper } = op else {
             continue;
         };
         let (mut from, to) = {
@@ -217,7 +216,7 @@ fn shorten_ranges(shared: &Arc<Shared>, set: &WriteSet) -> Result<()> {
                 continue;
             }
             for keys in found[..DELETES_MAX].chunks(DELETES_AT_ONCE) {
-                let mut part = WriteSet::new();
+                let mut part = Operations::default();
                 keys.iter()
                     .for_each(|key| part.delete(tree, &key[prefix..]));
                 commit(shared, &mut part, None, true)?;
@@ -229,9 +228,9 @@ fn shorten_ranges(shared: &Arc<Shared>, set: &WriteSet) -> Result<()> {
 }
 
 /// Deletes ranges, some keys at a time.
-fn delete_ranges(shared: &Arc<Shared>, set: &WriteSet) -> Result<Committed> {
-    for operation in set.operations() {
-        let WriteOperation::DeleteRange(tree, lower, upper) = operation else {
+fn delete_ranges(shared: &Arc<Shared>, set: &Operations) -> Result<Committed> {
+    for op in set.iter() {
+        let Op::DeleteRange { tree, lower, upper } = op else {
             continue;
         };
         let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
@@ -240,7 +239,7 @@ fn delete_ranges(shared: &Arc<Shared>, set: &WriteSet) -> Result<Committed> {
             let base = Snapshot::new(shared);
             let low = Bound::Included(from.as_slice());
             let mut cursor = base.cursor(tree, low, upper, Direction::Forward)?;
-            let mut part = WriteSet::new();
+            let mut part = Operations::default();
             let mut last = Vec::new();
             while part.len() < DELETES_AT_ONCE
                 && let Some((key, _)) = cursor.next()?
@@ -640,7 +639,11 @@ async fn was_committed(
 }
 
 /// The keys that a transaction takes when it stages a write set.
-pub(crate) fn hold(shared: &Shared, set: &WriteSet, holder: &Arc<Holder>) -> Result<Vec<TreeKey>> {
+pub(crate) fn hold(
+    shared: &Shared,
+    set: &Operations,
+    holder: &Arc<Holder>,
+) -> Result<Vec<TreeKey>> {
     let wanted: Vec<TreeKey> = set
         .guarded_keys()
         .map(|(tree, key)| (tree, key.to_vec()))

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use frond_tree::{Error, Interrupt, Result};
+use frond_kv::{Error, Interrupt, Result};
 use parking_lot::Mutex;
 use tikv::transaction::HeartbeatOption;
 use tikv::{CheckLevel, Config, Timestamp, TimestampExt, TransactionClient, TransactionOptions};

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use frond_tree::Result;
+use frond_kv::Result;
 use parking_lot::Mutex;
 
 use crate::client::connection::{Connection, PHYSICAL_SHIFT};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use frond_tree::{Direction, Result, TreeId};
+use frond_kv::{Direction, Result, TreeId};
 
 use crate::client::bound::{half_open, just_above};
 use crate::client::overlay::{Change, apply, value_after};

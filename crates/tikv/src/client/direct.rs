@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use frond_tree::Result;
+use frond_kv::Result;
 use tonic::transport::Channel;
 
 use crate::client::connection::Kind;

@@ -1,6 +1,6 @@
 //! What the cluster's errors mean for the caller.
 
-use frond_tree::{Error, TreeId};
+use frond_kv::{Error, TreeId};
 use tikv::Error as ClientError;
 
 use crate::client::keys::Keys;

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use frond_tree::Result;
+use frond_kv::Result;
 use tikv::TimestampExt;
 
 use crate::client::connection::{Kind, PHYSICAL_SHIFT, options};

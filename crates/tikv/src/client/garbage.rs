@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use frond_tree::{Direction, Error, Interrupt, Result, TreeId};
+use frond_kv::{Direction, Error, Interrupt, Result, TreeId};
 use tikv::{Timestamp, TimestampExt};
 
 use crate::client::connection::{Connection, Kind, PHYSICAL_SHIFT};

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use frond_tree::{Error, Result, TreeId, Wait};
+use frond_kv::{Error, Result, TreeId, Wait, WaitFor};
 use parking_lot::{Condvar, Mutex};
 
 use crate::client::overlay::TreeKey;
@@ -26,7 +26,7 @@ impl Holder {
 
     fn wait(&self) -> Result<()> {
         let mut has_ended = self.has_ended.lock();
-        let wait = Wait::for_transaction()?;
+        let wait = Wait::begin(WaitFor::Transaction)?;
         while !*has_ended {
             wait.on(&self.ended, &mut has_ended)?;
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use frond_tree::{Error, Interrupt, Result};
+use frond_kv::{Error, Interrupt, Result};
 use tikv::TimestampExt;
 
 use crate::client::connection::{Connection, Kind, options};

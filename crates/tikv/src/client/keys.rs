@@ -14,7 +14,7 @@
 //!
 //! Numbers are big-endian; a tree and an instance have 4 bytes, a writer 8.
 
-use frond_tree::TreeId;
+use frond_kv::TreeId;
 
 /// Makes and reads keys.
 #[derive(Clone)]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use frond_tree::{Error, MergeOperator, Result, TreeId, WriteOperation, WriteSet};
+use frond_kv::operation::Op;
+use frond_kv::{Error, Kind, MergeOperator, Operations, Result, TreeId};
 
 /// What is done to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,28 +95,31 @@ impl Overlay {
     /// Adds the operations of a write set. `keys_in` lists the stored keys of a range, with the changes so far.
     pub(crate) fn add(
         &mut self,
-        set: &WriteSet,
+        set: &Operations,
         operator: &dyn MergeOperator,
         mut keys_in: impl FnMut(&Overlay, TreeId, &[u8], Option<&[u8]>) -> Result<Vec<Vec<u8>>>,
     ) -> Result<()> {
-        for operation in set.operations() {
-            match operation {
-                WriteOperation::Put(tree, key, value) => {
-                    self.set(tree, key, Change::Put(value.into()));
-                }
-                WriteOperation::Delete(tree, key) => self.set(tree, key, Change::Delete),
-                WriteOperation::Merge(tree, key, delta) => {
-                    self.merge(tree, key, delta, operator)?
-                }
-                WriteOperation::DeleteRange(tree, lower, upper) => {
+        for op in set.iter() {
+            match op {
+                Op::Entry {
+                    tree,
+                    kind,
+                    key,
+                    value,
+                } => match kind {
+                    Kind::Put => self.set(tree, key, Change::Put(value.into())),
+                    Kind::Delete => self.set(tree, key, Change::Delete),
+                    Kind::Merge => self.merge(tree, key, value, operator)?,
+                },
+                Op::DeleteRange { tree, lower, upper } => {
                     for key in keys_in(self, tree, lower, upper)? {
                         self.set(tree, &key, Change::Delete);
                     }
                 }
-                WriteOperation::CreateTree(tree, _) => {
+                Op::CreateTree(tree, ..) => {
                     self.trees.insert(tree, true);
                 }
-                WriteOperation::DropTree(tree) => {
+                Op::DropTree(tree) => {
                     self.trees.insert(tree, false);
                 }
             }
@@ -213,7 +217,7 @@ pub(crate) fn value_after(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use frond_tree::NoMerge;
+    use frond_kv::NoMerge;
 
     const TREE: TreeId = TreeId(3);
 
@@ -224,7 +228,7 @@ mod tests {
 
     #[test]
     fn later_operations_win_and_ranges_stay_within_the_tree() {
-        let mut set = WriteSet::new();
+        let mut set = Operations::default();
         set.put(TREE, b"a", b"1");
         set.put(TREE, b"b", b"2");
         set.put(TreeId(4), b"", b"of another tree");
@@ -244,7 +248,7 @@ mod tests {
         assert_eq!(keys(&overlay, b"b", Some(b"c")), [b"b".to_vec()]);
         assert!(keys(&overlay, b"c", Some(b"b")).is_empty());
         assert_eq!(overlay.guards().len(), 1);
-        let mut set = WriteSet::new();
+        let mut set = Operations::default();
         set.delete_range(TREE, b"b", None);
         overlay
             .add(&set, &NoMerge, |so_far, _, lower, upper| {

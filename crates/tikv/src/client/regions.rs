@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frond_tree::{Direction, Result};
+use frond_kv::{Direction, Result};
 use parking_lot::Mutex;
 use tonic::transport::Channel;
 

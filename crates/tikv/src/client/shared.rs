@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use frond_tree::{MemoryBudget, MergeOperator, TreeId};
+use frond_kv::{MemoryBudget, MergeOperator, TreeId};
 use parking_lot::Mutex;
 
 use crate::client::connection::Connection;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use frond_tree::{Direction, Error, Result, TreeId};
+use frond_kv::{Direction, Error, Result, TreeId};
 use parking_lot::Mutex;
 use tikv::{Timestamp, TimestampExt};
 

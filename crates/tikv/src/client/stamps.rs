@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use frond_tree::Result;
+use frond_kv::Result;
 use parking_lot::Mutex;
 use tikv::TimestampExt;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond_tree::{Committed, Error, MemoryUse, Reservation, Result, WriteSet};
+use frond_kv::{Committed, Error, MemoryUse, Operations, Reservation, Result};
 use parking_lot::Mutex;
 
 use crate::client::commit;
@@ -60,9 +60,9 @@ impl Transaction {
     /// # Errors
     /// [`Error::Conflict`] if another transaction of this server has written a guarded key; [`Error::TooLarge`],
     /// [`Error::OutOfMemory`], [`Error::InvalidOption`] if it has stamped keys, [`Error::Unavailable`].
-    pub fn stage_leaving_room(&self, mut set: WriteSet, extra_bytes: usize) -> Result<()> {
-        set.check()?;
-        if set.stamps_needed() > 0 {
+    pub fn stage_leaving_room(&self, mut set: Operations, extra_bytes: usize) -> Result<()> {
+        set.take_failure()?;
+        if set.stamps() > 0 {
             let text = "stamped keys cannot be staged; they can be committed with the transaction";
             return Err(Error::InvalidOption(text.to_owned()));
         }
@@ -110,8 +110,8 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`crate::Cluster::commit`].
-    pub fn commit(self, mut extra: WriteSet) -> Result<Committed> {
-        extra.check()?;
+    pub fn commit(self, mut extra: Operations) -> Result<Committed> {
+        extra.take_failure()?;
         let mut state = self.state.lock();
         let held = self
             .shared

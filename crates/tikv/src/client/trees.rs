@@ -1,6 +1,6 @@
 //! Ids of trees, and which trees there are.
 
-use frond_tree::{Error, Result, TreeId};
+use frond_kv::{Error, Result, TreeId};
 use parking_lot::Mutex;
 
 use crate::client::connection::{Connection, Kind, options};

@@ -4,7 +4,7 @@
 //! commit. A commit that replaces the value leaves the parts for the collector, since older snapshots may read them; the collector
 //! finds the value by the key that is stored with the parts.
 
-use frond_tree::TreeId;
+use frond_kv::TreeId;
 
 use crate::client::keys::Keys;
 

@@ -14,16 +14,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chunk::Chunk;
 
-use crate::budget::{MemoryUse, Reservation};
+use frond_kv::{Direction, MemoryUse, PANICKED, Reservation, operation};
+
 use crate::disk_space::SpaceWatch;
 use crate::engine::Engine;
-use crate::error::PANICKED;
-use crate::merger::{Direction, Merger, Source};
+use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
 use crate::store::Store;
 use crate::version::Version;
-use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, operation};
+use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions};
 
 /// The least memory of a loader for each of its trees, in bytes.
 const MEMORY_BYTES_MIN: usize = 128 << 10;

@@ -13,10 +13,10 @@ use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use frond_kv::IdentityHasher;
 use parking_lot::Mutex;
 
 use super::Key;
-use crate::identity_hasher::IdentityHasher;
 
 /// One page in this many is looked at.
 const SAMPLED: u64 = 8;

@@ -10,10 +10,10 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use frond_kv::IdentityHasher;
 use parking_lot::Mutex;
 
 use super::Key;
-use crate::identity_hasher::IdentityHasher;
 
 /// The header of a block in its segment: run (8 bytes), page (4), length (4).
 const HEADER_BYTES: usize = 16;

@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use frond_kv::MemoryBudget;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle};
 
-use crate::budget::MemoryBudget;
 use crate::page::Page;
 use crate::run_index::RunIndex;
 use balance::{Balance, Miss};

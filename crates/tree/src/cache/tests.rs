@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use frond_kv::{MemoryBudget, MemoryUse};
+
 use super::PageCache;
 use crate::Kind;
-use crate::budget::{MemoryBudget, MemoryUse};
 use crate::page::{Page, PageBuilder};
 
 const MIB: u64 = 1 << 20;

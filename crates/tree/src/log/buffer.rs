@@ -9,13 +9,13 @@
 
 use std::collections::HashMap;
 
+use frond_kv::operation::{is_sound, numbers_of};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::frame::Frame;
 use super::group::FRAME_HEADER_BYTES;
 use crate::bytes::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, SharedMap};
-use crate::operation::{is_sound, numbers_of};
 use crate::{Error, Result};
 
 /// The name of the file.

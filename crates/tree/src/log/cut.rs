@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use frond_kv::operation::numbers_of;
+
 use super::buffer::{BUFFER_FILE, Found};
 use super::replay::replay;
 use super::segment::{open_segment, segment_name, segment_start, segments};
 use crate::disk::{Disk, OverlayDisk};
-use crate::operation::numbers_of;
 use crate::{Error, LogCut, Result};
 
 /// What the names of files that were set aside have between the old name and a number.

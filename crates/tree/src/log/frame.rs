@@ -1,9 +1,9 @@
 //! What a commit appends to the log.
 
+use frond_kv::operation::{OP_STAMP_BYTES, encode_stamp};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::group::FRAME_HEADER_BYTES;
-use crate::operation::{OP_STAMP_BYTES, encode_stamp};
 
 /// The checksum of a write set's operations, which a committer computes before it takes the commit lock.
 pub(crate) struct Checksum {

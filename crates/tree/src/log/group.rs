@@ -3,11 +3,11 @@
 //! The checksum of the header covers the position of the group, so bytes of an older log are never mistaken
 //! for a group. A frame is a length (4 bytes, little-endian) and a write set's payload.
 
+use frond_kv::WRITE_SET_BYTES_MAX;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::frame::Frame;
 use crate::bytes::{Reader, Writer};
-use crate::options::WRITE_SET_BYTES_MAX;
 use crate::{Compression, compress};
 
 /// Size of a group's header in bytes.
@@ -55,7 +55,7 @@ impl Header {
             sequence: reader.u64()?,
             bytes: reader.u32()?,
             stored_bytes: reader.u32()?,
-            codec: compress::from_code(reader.u32()?.try_into().ok()?)?,
+            codec: Compression::from_code(reader.u32()?.try_into().ok()?)?,
             checksum: reader.u64()?,
         };
         let is_bounded = header.bytes as usize <= GROUP_BYTES_MAX;
@@ -74,7 +74,7 @@ impl Header {
         fields.put_u64(self.sequence);
         fields.put_u32(self.bytes);
         fields.put_u32(self.stored_bytes);
-        fields.put_u32(u32::from(compress::code(self.codec)));
+        fields.put_u32(u32::from(self.codec.code()));
         fields.put_u64(self.checksum);
         out[..8].copy_from_slice(&xxh3_64(&fields).to_le_bytes());
         out[8..HEADER_BYTES].copy_from_slice(&fields);

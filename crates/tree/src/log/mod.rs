@@ -30,13 +30,12 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use frond_kv::{CLOSE_CALLED, Wait, WaitFor};
 use parking_lot::Mutex;
 
 use crate::disk::Disk;
 use crate::durable_stamp::DurableStamp;
-use crate::error::{CLOSE_CALLED, is_passing};
 use crate::fail_stop::FailStop;
-use crate::interrupt::{Wait, WaitFor};
 use crate::{Error, Result};
 pub(crate) use cut::{cut_damaged, was_cut};
 pub use ending::RestorePoint;
@@ -352,7 +351,7 @@ fn map_buffers(disk: &dyn Disk, half: usize) -> Result<Option<[buffer::Buffer; 2
 fn begin(writer: &mut SegmentWriter) -> Result<Option<Stall>> {
     let reserved = writer.make_reserve();
     match (writer.begin(), reserved) {
-        (Err(Failure::Retryable(error)), _) if is_passing(&error) => {
+        (Err(Failure::Retryable(error)), _) if error.is_passing() => {
             Ok(Some(Stall::of(&error, false)))
         }
         (Err(failure), _) => Err(failure.into_error()),

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use frond_kv::operation::{is_sound, numbers_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::buffer;
@@ -10,7 +11,6 @@ use super::group::{self, HEADER_BYTES, Header};
 use super::recovered::{Recovered, Unwritten};
 use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segments};
 use crate::disk::{Disk, DiskFile};
-use crate::operation::{is_sound, numbers_of};
 use crate::{Error, Result};
 
 /// How many bytes are read at once in the search for a valid header.
@@ -399,7 +399,7 @@ mod tests {
     use crate::disk::FsDisk;
     use crate::log::frame::{Checksum, Frame};
     use crate::log::segment::SegmentWriter;
-    use crate::{TreeId, WriteSet, operation};
+    use crate::{TreeId, WriteSet};
 
     /// Positions and sequence numbers.
     type Frames = Vec<(u64, u64)>;
@@ -442,7 +442,7 @@ mod tests {
                 let payload = payload(group * 3 + frame);
                 log.frames.push((log.end, sequence));
                 log.end += group::push_frame(&mut buffer, &payload) as u64;
-                sequence += operation::numbers_of(&payload);
+                sequence += numbers_of(&payload);
             }
             writer.write(&buffer, first).unwrap();
             if synced {
@@ -474,7 +474,7 @@ mod tests {
             let mut frames = Vec::new();
             let end = replay(&self.disk(), from, |position, sequence, payload| {
                 frames.push((position, sequence));
-                Ok(sequence + operation::numbers_of(payload))
+                Ok(sequence + numbers_of(payload))
             });
             match end {
                 Ok(end) => Ok((frames, end)),
@@ -562,7 +562,7 @@ mod tests {
             let from = if from_bad { first } else { 0 };
             let replayed = replay(&disk, from, |_, sequence, payload| {
                 frames += 1;
-                Ok(sequence + operation::numbers_of(payload))
+                Ok(sequence + numbers_of(payload))
             });
             assert_eq!(frames, u64::from(!from_bad));
             match replayed {

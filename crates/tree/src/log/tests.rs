@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use frond_kv::operation;
+
 use super::buffer::BUFFER_FILE;
 use super::recovered::Recovered;
 use super::{Checksum, Frame, Log, replay, replay_giving_room};
@@ -13,7 +15,7 @@ use crate::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use crate::durable_stamp::DurableStamp;
 use crate::publisher::Publisher;
 use crate::waiting::{PATIENCE, wait_until};
-use crate::{Error, Result, TreeId, WriteSet, operation};
+use crate::{Error, Result, TreeId, WriteSet};
 
 /// A disk that has no room for anything new while it is full.
 struct FillingDisk {

@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use frond_kv::operation::Op;
+use frond_kv::{KEY_BYTES_MAX, Operations, VALUE_BYTES_MAX, range_delete_bytes};
 use parking_lot::RwLock;
 
-use crate::operation::Op;
-use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::range::KeyRange;
 use crate::{Kind, TreeId};
 use arena::Arena;
@@ -175,9 +175,10 @@ impl Memtable {
         encoded + ops * 14
     }
 
-    /// Bytes that a range delete counts as. It takes less, but this bounds the number of range deletes too.
-    pub(crate) fn range_bytes(lower: &[u8], upper: Option<&[u8]>) -> usize {
-        4096 + lower.len() + upper.map_or(0, <[u8]>::len)
+    /// The most bytes that the operations of a write set take. A range delete takes less than it counts as.
+    pub(crate) fn set_bytes_max(set: &Operations) -> usize {
+        let entries = set.entry_bytes() + set.entries() * Memtable::op_bytes_max(0, 0);
+        entries + set.range_bytes() + set.tree_count() * Memtable::TREE_INDEX_BYTES
     }
 
     /// Further bytes of the first operation on a tree.
@@ -335,7 +336,7 @@ impl Memtable {
     ) {
         if let Some(range) = KeyRange::new(lower, upper) {
             tree_index.ranges.insert(range, sequence);
-            let bytes = Memtable::range_bytes(lower, upper);
+            let bytes = range_delete_bytes(lower, upper);
             self.range_bytes.fetch_add(bytes, Ordering::AcqRel);
         }
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use frond_kv::operation::decode;
+
 use super::{HotKey, MemSource, Memtable, for_versions};
 use crate::merge::{Fold, Resolver};
-use crate::operation::decode;
 use crate::{Kind, Malformed, MergeOperator, TreeId, WriteSet};
 
 const TREE: TreeId = TreeId(1);
@@ -164,7 +165,7 @@ impl Table {
 
     /// Inserts a write set. Afterwards all up to `visible` have been inserted.
     fn insert(&mut self, set: &WriteSet, first: u64, visible: u64) {
-        let bytes = set.memtable_bytes();
+        let bytes = Memtable::set_bytes_max(set);
         assert!(self.memtable.reserve(bytes));
         let hot = self
             .memtable
@@ -285,7 +286,7 @@ fn readers_of_hot_keys_go_through_few_messages() {
         used += text.len();
         let mut set = WriteSet::new();
         set.merge(TREE, b"hot", text.as_bytes());
-        let bytes = set.memtable_bytes();
+        let bytes = Memtable::set_bytes_max(&set);
         assert!(table.memtable.reserve(bytes));
         let hot = (table.memtable).insert(decode(set.payload()), set.len(), number + 1, bytes);
         for hot in hot {

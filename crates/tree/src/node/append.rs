@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use frond_kv::Direction;
+
 use super::flush::Builder;
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::Result;
 use crate::memtable::{KeyPart, Memtable};
-use crate::merger::{Direction, Merger, Source};
+use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run};
 use crate::team::Piece;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use frond_kv::Direction;
+
 use super::flush::{Builder, RUNS_MAX};
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::Result;
 use crate::memtable::{MemSource, Memtable};
-use crate::merger::{Direction, Merger, Source};
+use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::Run;
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use frond_kv::Direction;
+
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::memtable::{MemSource, Memtable};
 use crate::merge::Resolver;
-use crate::merger::{Direction, Merger, Source};
+use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
 use crate::team::{Piece, Team};

@@ -1,7 +1,8 @@
 //! What is known of a part of a tree without reading its nodes.
 
 use super::codec::{NodeRef, SubtreeRef};
-use super::{Internal, Subtree, TreeStats};
+use super::{Internal, Subtree};
+use crate::TreeStats;
 use crate::data_file::block_extent;
 use crate::run::RunInfo;
 

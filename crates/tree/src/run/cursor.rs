@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use frond_kv::{MemoryUse, Reservation};
+
 use super::Run;
-use crate::budget::{MemoryUse, Reservation};
 use crate::disk::AlignedBuf;
 use crate::page::Page;
 use crate::run_index::RunIndex;

@@ -10,7 +10,8 @@ mod writer;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::budget::MemoryBudget;
+use frond_kv::MemoryBudget;
+
 use crate::cache::PageCache;
 use crate::damage::DamageRegistry;
 use crate::data_file::{DataFile, corrupt, decode_block, decode_checked};

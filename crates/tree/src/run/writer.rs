@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use frond_kv::{MemoryUse, Reservation};
+
 use super::{Run, RunInfo, RunStore};
 use crate::bounds::{lower_bound, raise_to_upper_bound};
-use crate::budget::{MemoryUse, Reservation};
 use crate::compress::Compressor;
 use crate::data_file::{push_block, push_block_with, seal_block};
 use crate::page::{Page, PageBuilder};

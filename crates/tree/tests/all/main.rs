@@ -16,6 +16,7 @@ mod waiting;
 
 mod backup;
 mod bulk;
+mod conformance;
 mod copy;
 mod cores;
 mod damage;

@@ -16,7 +16,7 @@ use super::request::{BackupRequest, pack};
 use crate::clock::now_ms;
 use crate::context::OpContext;
 use crate::error::Result;
-use crate::keyspace::{CheckpointCopy, EngineError, ExtentId, LogTail};
+use crate::keyspace::{CheckpointCopy, EngineError, ExtentId, Files, LogTail};
 use crate::store::DocumentStore;
 
 /// The most bytes of the data file in one document.
@@ -80,6 +80,7 @@ struct Mark {
 /// An open stream. It keeps a checkpoint and the log from being reused until it is dropped.
 pub struct BackupStream {
     store: DocumentStore,
+    files: Files,
     request: BackupRequest,
     rate: Rate,
     copy: Option<CheckpointCopy>,
@@ -106,21 +107,22 @@ impl DocumentStore {
     /// `ChangeStreamHistoryLost` (286) if the log is gone from the position that is asked for; `BadValue` (2) for a position behind its
     /// end; errors of the engine.
     pub fn backup_stream(&self, request: BackupRequest) -> Result<BackupStream> {
-        let engine = self.engine().require_embedded()?;
+        let files = self.engine().require_files()?;
         let (mut copy, mut log) = (None, None);
         if request.is_log_only {
             // Without a journal there is nothing to follow.
-            if request.follows || request.from_position.is_some() || engine.log_end() > 0 {
-                let tail = engine.log_tail(request.from_position);
+            if request.follows || request.from_position.is_some() || files.log_end() > 0 {
+                let tail = files.log_tail(request.from_position);
                 log = Some(tail.map_err(log_error)?);
             }
         } else {
-            let begun = engine.begin_copy()?;
+            let begun = files.begin_copy()?;
             log = Some(begun.log().map_err(log_error)?).or(log);
             copy = Some(begun);
         }
         Ok(BackupStream {
             store: self.clone(),
+            files: files.clone(),
             rate: Rate::new(request.bytes_per_second),
             copy,
             log,
@@ -257,7 +259,7 @@ impl BackupStream {
     /// Ends the stream when the disk is nearly full: what it holds takes room that the store needs.
     fn check_disk(&self) -> Result<()> {
         let holds = self.copy.is_some() || self.log.is_some();
-        match holds && self.store.engine().is_disk_low() {
+        match holds && self.files.is_disk_low() {
             false => Ok(()),
             true => Err(Error::new(
                 ErrorCode::OutOfDiskSpace,
@@ -276,8 +278,7 @@ impl BackupStream {
     }
 
     fn begin(&mut self) -> Result<DocBuf> {
-        let engine = self.store.engine().require_embedded()?;
-        let id = engine.store_id();
+        let id = self.files.store_id();
         // Extents of another store would be taken for those of this one.
         self.request.known.take_if(|(store, _)| *store != id);
         let mut begin = doc! {"t": "begin", "version": 1};
@@ -312,7 +313,7 @@ impl BackupStream {
         let time = now_ms();
         let oplog = self.store.oplog();
         let stamp = if oplog.is_on() { oplog.durable() } else { 0 };
-        let position = self.store.engine().log_end();
+        let position = self.files.log_end();
         self.marks.push_back(Mark {
             time,
             // The milliseconds are cut.
@@ -376,7 +377,7 @@ impl BackupStream {
     /// The log and the marks as they come. Nothing is made durable for them: the log's own interval decides.
     fn follow(&mut self) -> Result<Step> {
         let is_due = self.marked.is_none_or(|(at, position)| {
-            let is_idle = self.store.engine().log_end() == position;
+            let is_idle = self.files.log_end() == position;
             at.elapsed() >= if is_idle { IDLE_MARKS } else { MARKS }
         });
         if is_due && self.marks.len() < MARKS_MAX {

@@ -126,7 +126,7 @@ fn a_stream_restores_what_was_committed_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("db"));
     insert(&store, 0..5000);
-    store.engine().checkpoint().unwrap();
+    store.checkpoint().unwrap();
     insert(&store, 5000..5500);
     let full = all(&store, BackupRequest::default());
     insert(&store, 5500..6000);
@@ -135,7 +135,7 @@ fn a_stream_restores_what_was_committed_before_it() {
     assert_eq!(restored.loading, []);
     check(&path, 5500);
     // The next copy needs only the extents that are new since then.
-    store.engine().checkpoint().unwrap();
+    store.checkpoint().unwrap();
     let more = all(&store, known(&full));
     let nothing = all(&store, known(&more));
     assert!(data_bytes(&nothing) < data_bytes(&more));
@@ -173,7 +173,7 @@ fn an_index_whose_build_is_replayed_is_built_again() {
         .build_indexes(&namespace(), &[&*plain, &*unique], &context)
         .unwrap();
     insert(&store, 3000..3100);
-    let end = store.engine().log_end();
+    let end = store.engine().files().unwrap().log_end();
     let mut pieces = full.clone();
     loop {
         match follow.next(&context).unwrap() {

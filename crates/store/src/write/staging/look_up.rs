@@ -13,7 +13,7 @@ impl Staging<'_> {
     /// # Errors
     /// Errors of the engine.
     pub fn look_up(&mut self, docs: &[&Doc]) -> Result<()> {
-        if !self.snapshot.is_remote() {
+        if !self.snapshot.gathers_reads() {
             return Ok(());
         }
         let collection = self.collection;

@@ -25,7 +25,7 @@ impl Staging<'_> {
     /// Stages what keeps this commit and those of other servers apart.
     /// Returns the number of the change of a watched collection.
     pub(super) fn stage_for_others(&mut self) -> Result<Option<i64>> {
-        let Some(cluster) = self.catalog.cluster() else {
+        let Some(servers) = self.servers else {
             return Ok(None);
         };
         for (to, statement) in &self.recorded {
@@ -33,12 +33,12 @@ impl Staging<'_> {
         }
         if let Some(last) = self.last_record {
             // Also orders the inserts, so that ids become visible in their order.
-            cluster.stage_last_record(&mut self.batch, &self.collection.uuid, last);
+            servers.stage_last_record(&mut self.batch, &self.collection.uuid, last);
         }
         let is_watched = self.collection.hooks().watches(&self.collection.ns);
         match is_watched && self.catalog.is_live() {
             true => Ok(Some(
-                cluster.stage_watched(&mut self.batch, &self.snapshot)?,
+                servers.stage_watched(&mut self.batch, &self.snapshot)?,
             )),
             false => Ok(None),
         }

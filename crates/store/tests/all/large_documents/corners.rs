@@ -321,7 +321,7 @@ fn sums_widen_and_overflow_as_in_whole_documents() {
             let by = [1, 1 << 30, -(1 << 30)][n % 3];
             case.update(doc! {"$inc": {"n.k3": by, "n.new": 1}});
             if n % 60 == 59 {
-                case.store.engine().checkpoint().unwrap();
+                case.store.checkpoint().unwrap();
             }
         }
     });
@@ -640,7 +640,7 @@ fn pending_changes_are_combined() {
         }
         for round in 0..2 {
             // Writes from here on are not yet merged with the stored segment.
-            case.store.engine().checkpoint().unwrap();
+            case.store.checkpoint().unwrap();
             for n in 0..24 {
                 let by = [i32::MAX, -i32::MAX][n % 2];
                 case.update(doc! {"$inc": {"n.k1": by, "n.k2": 7, "n.new": 1_i64}});

@@ -306,7 +306,7 @@ impl World {
         }
         if self.crashes {
             if self.random.one_in(if self.shape.hot { 50 } else { 200 }) {
-                let _ = store.engine().checkpoint();
+                let _ = store.checkpoint();
             }
             return;
         }
@@ -321,7 +321,7 @@ impl World {
             check_all(store, &self.c, &self.model.docs, &what);
         }
         if self.random.one_in(150) {
-            store.engine().checkpoint().unwrap();
+            store.checkpoint().unwrap();
         }
         if self.random.one_in(30) {
             readers.push(self.reader(store));

@@ -133,7 +133,7 @@ fn counters(setting: &Setting, index: Option<DocBuf>) {
                 for doc in find(&store, &c, &request).unwrap() {
                     sum(&doc);
                 }
-                store.engine().checkpoint().unwrap();
+                store.checkpoint().unwrap();
             }
         });
         for writer in writers {

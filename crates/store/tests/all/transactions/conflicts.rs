@@ -146,7 +146,7 @@ fn a_transaction_conflicts_with_what_was_committed_since_its_begin() {
                 let name = format!("{what}: {i} then {j}");
                 match second(&inside, &c) {
                     // In a cluster only the commit looks what others have committed.
-                    Ok(()) if f.store.engine().is_remote() => {
+                    Ok(()) if f.store.engine().cluster().is_some() => {
                         assert_eq!(
                             code(late.commit(LOGGED)),
                             ErrorCode::WriteConflict,

@@ -142,7 +142,7 @@ fn a_crash_with_an_open_transaction_leaves_nothing() {
     let f = f.reopen();
     assert_eq!(outline(&f.store), before);
     // In a cluster the first server has not ended.
-    if !f.store.engine().is_remote() {
+    if f.store.engine().cluster().is_none() {
         assert_eq!(
             code(transaction.commit(LOGGED)),
             ErrorCode::InterruptedAtShutdown

@@ -1,9 +1,15 @@
-//! The operations of a commit, as encoded in the payload of its log frame.
+//! The operations of a commit as bytes.
+//!
+//! A write set encodes its operations when they are added, so that an engine with a log appends these bytes as they are and
+//! copies nothing. They are therefore a part of the format of the embedded engine's log: a change of them is a change of that format.
 
 use std::borrow::Cow;
 
-use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::{Compression, Error, Kind, Result, TreeId, TreeOptions, compress};
+use crate::options::{Compression, KEY_BYTES_MAX, TreeOptions, VALUE_BYTES_MAX};
+use crate::{Error, Kind, Result, TreeId};
+
+/// Keys above this are long: they need four bytes for their length.
+pub const SHORT_KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 pub(crate) const OP_CREATE_TREE: u8 = 3;
 pub(crate) const OP_DROP_TREE: u8 = 4;
@@ -22,24 +28,30 @@ pub(crate) const ENTRY_HEADER_BYTES: usize = 11;
 pub(crate) const LONG_ENTRY_HEADER_BYTES: usize = 13;
 /// Size of a stamp at the start of a key.
 pub(crate) const STAMP_BYTES: usize = 8;
-/// Size of [`OP_STAMP`] in bytes: its code, a tree that is not used, and the stamp.
-pub(crate) const OP_STAMP_BYTES: usize = 5 + STAMP_BYTES;
+/// Size in bytes of what [`encode_stamp`] makes: a code, a tree that is not used, and the stamp.
+pub const OP_STAMP_BYTES: usize = 5 + STAMP_BYTES;
 
 /// The initial state of a new tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NewTree {
+pub enum NewTree {
+    /// No keys.
     Empty,
     /// A bulk loader will put its load below everything that is committed to the tree.
     ToBeLoaded,
 }
 
 /// A decoded operation.
-pub(crate) enum Op<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op<'a> {
     /// A message for a key.
     Entry {
+        /// The tree of the key.
         tree: TreeId,
+        /// Its effect.
         kind: Kind,
+        /// The key.
         key: &'a [u8],
+        /// The value of a put, the delta of an update message; empty for a delete.
         value: &'a [u8],
     },
     /// A new, empty tree.
@@ -48,20 +60,26 @@ pub(crate) enum Op<'a> {
     DropTree(TreeId),
     /// The keys from `lower` on and below `upper` are deleted; `None` is no bound.
     DeleteRange {
+        /// The tree of the keys.
         tree: TreeId,
+        /// The first key that is deleted.
         lower: &'a [u8],
+        /// The first key behind them that is not.
         upper: Option<&'a [u8]>,
     },
 }
 
 /// How many sequence numbers a sound payload takes: one for each operation, and one if it has only guards.
-pub(crate) fn numbers_of(payload: &[u8]) -> u64 {
+pub fn numbers_of(payload: &[u8]) -> u64 {
     (decode(payload).count() as u64).max(1)
 }
 
 /// Fails for a key or a value that is too large.
+///
+/// # Errors
+/// [`Error::TooLarge`].
 #[inline]
-pub(crate) fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
+pub fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
     for (what, bytes, limit) in [
         ("key", key_len, KEY_BYTES_MAX),
         ("value", value_len, VALUE_BYTES_MAX),
@@ -78,7 +96,7 @@ pub(crate) fn check_sizes(key_len: usize, value_len: usize) -> Result<()> {
 ///
 /// # Panics
 /// The iterator panics at malformed bytes: to end there would drop the rest of a commit.
-pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
+pub fn decode(payload: &[u8]) -> Ops<'_> {
     Ops {
         rest: payload,
         len: payload.len(),
@@ -88,7 +106,7 @@ pub(crate) fn decode(payload: &[u8]) -> Ops<'_> {
 }
 
 /// Whether a payload that was read is well-formed to its end.
-pub(crate) fn is_sound(payload: &[u8]) -> bool {
+pub fn is_sound(payload: &[u8]) -> bool {
     let mut ops = decode(payload);
     let mut is_stamped = false;
     while !ops.is_at_end() {
@@ -100,8 +118,8 @@ pub(crate) fn is_sound(payload: &[u8]) -> bool {
     is_stamped == ops.stamp.is_some()
 }
 
-/// Encodes [`OP_STAMP`].
-pub(crate) fn encode_stamp(first: u64) -> [u8; OP_STAMP_BYTES] {
+/// Encodes the first stamp of a commit: the last operation of a payload with stamped puts.
+pub fn encode_stamp(first: u64) -> [u8; OP_STAMP_BYTES] {
     let mut bytes = [0; OP_STAMP_BYTES];
     bytes[0] = OP_STAMP;
     bytes[5..].copy_from_slice(&first.to_le_bytes());
@@ -126,7 +144,7 @@ pub(crate) fn add_stamp(payload: &mut [u8], at: usize, first: u64) -> u64 {
 }
 
 /// A sound payload of the log with ordinary puts in place of stamped ones, and the last of its stamps.
-pub(crate) fn with_stamps(payload: &[u8]) -> (Cow<'_, [u8]>, Option<u64>) {
+pub fn with_stamps(payload: &[u8]) -> (Cow<'_, [u8]>, Option<u64>) {
     let mut ops = decode(payload);
     let mut places = Vec::new();
     while ops.next().is_some() {
@@ -144,10 +162,10 @@ pub(crate) fn with_stamps(payload: &[u8]) -> (Cow<'_, [u8]>, Option<u64>) {
 }
 
 /// An iterator over encoded operations.
-pub(crate) struct Ops<'a> {
+pub struct Ops<'a> {
     rest: &'a [u8],
     len: usize,
-    /// Where the operation that was parsed last begins, if it is a stamped put.
+    /// The position of the operation that was parsed last, if it is a stamped put.
     stamped_at: Option<usize>,
     /// The first stamp of the commit, at the end.
     stamp: Option<u64>,
@@ -155,6 +173,7 @@ pub(crate) struct Ops<'a> {
 
 impl<'a> Ops<'a> {
     /// Whether there are no more operations. Reads the stamp behind them.
+    #[inline]
     fn is_at_end(&mut self) -> bool {
         if let [OP_STAMP, 0, 0, 0, 0, stamp @ ..] = self.rest
             && let Ok(stamp) = stamp.try_into()
@@ -165,17 +184,20 @@ impl<'a> Ops<'a> {
         self.rest.is_empty()
     }
 
+    #[inline]
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
         Some(taken)
     }
 
+    #[inline]
     fn take_u16(&mut self) -> Option<usize> {
         Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?).into())
     }
 
     /// The length of a key, in two bytes or in four.
+    #[inline]
     fn take_key_len(&mut self, is_long: bool) -> Option<usize> {
         match is_long {
             false => self.take_u16(),
@@ -183,16 +205,19 @@ impl<'a> Ops<'a> {
         }
     }
 
+    #[inline]
     fn take_key(&mut self, is_long: bool) -> Option<&'a [u8]> {
         let len = self.take_key_len(is_long)?;
         self.take(len)
     }
 
+    #[inline]
     fn take_u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
     /// The next operation; `None` if it is malformed.
+    #[inline]
     fn parse(&mut self) -> Option<Op<'a>> {
         let at = self.len - self.rest.len();
         self.stamped_at = None;
@@ -246,6 +271,7 @@ impl<'a> Ops<'a> {
 impl<'a> Iterator for Ops<'a> {
     type Item = Op<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Op<'a>> {
         if self.is_at_end() {
             return None;
@@ -255,16 +281,18 @@ impl<'a> Iterator for Ops<'a> {
 }
 
 /// Encoded size of [`TreeOptions`].
-pub(crate) const OPTIONS_BYTES: usize = 9;
+pub const OPTIONS_BYTES: usize = 9;
 
-pub(crate) fn encode_options(options: &TreeOptions, out: &mut Vec<u8>) {
-    out.push(compress::code(options.compression));
+/// Encodes [`TreeOptions`].
+pub fn encode_options(options: &TreeOptions, out: &mut Vec<u8>) {
+    out.push(options.compression.code());
     out.extend_from_slice(&options.node_bytes.to_le_bytes());
     out.extend_from_slice(&options.page_bytes.to_le_bytes());
 }
 
-pub(crate) fn decode_options(bytes: &[u8]) -> Option<TreeOptions> {
-    let compression: Compression = compress::from_code(*bytes.first()?)?;
+/// Decodes [`TreeOptions`]; `None` if they are malformed.
+pub fn decode_options(bytes: &[u8]) -> Option<TreeOptions> {
+    let compression = Compression::from_code(*bytes.first()?)?;
     let node_bytes = u32::from_le_bytes(bytes.get(1..5)?.try_into().ok()?);
     let page_bytes = u32::from_le_bytes(bytes.get(5..9)?.try_into().ok()?);
     let options = TreeOptions {

@@ -1,8 +1,8 @@
-//! The kinds of messages.
+//! The kinds of messages for a key.
 
-/// What a message does to its key.
+/// The effect of a message on its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Sets the value.
     Put,
     /// Removes the key.
@@ -12,8 +12,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The byte that encodes it in files.
     #[inline]
-    pub(crate) fn to_byte(self) -> u8 {
+    pub fn to_byte(self) -> u8 {
         match self {
             Kind::Put => 0,
             Kind::Delete => 1,
@@ -21,8 +22,9 @@ impl Kind {
         }
     }
 
+    /// The kind that a byte encodes.
     #[inline]
-    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+    pub fn from_byte(byte: u8) -> Option<Kind> {
         Some(match byte {
             0 => Kind::Put,
             1 => Kind::Delete,

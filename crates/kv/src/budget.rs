@@ -1,6 +1,6 @@
 //! The memory budget of the process.
 //!
-//! It has two parts. The engine's part is what `Options::cache_bytes` names: memtables, nodes under construction, loaders and
+//! It has two parts. The engine's part is what its options name: memtables, nodes under construction, loaders and
 //! read-ahead reserve what they need; indexes and filters of runs may be pinned up to a share; the page cache gets the
 //! rest. The other part is for what clients make grow: queries, cursors, write sets, requests, replies. While they
 //! use it, the page cache gives way, so that the process stays within the engine's part as long as it can, and they may use
@@ -23,14 +23,14 @@ const PIN_COST: u64 = 32;
 /// The cache gives way to this many times what clients reserve: the allocator rounds sizes up, and has memory that is free
 /// between what is in use.
 const CLIENT_COST: u64 = 2;
-/// What was in use lately fades by this part with each step.
+/// The memory of the last peak fades by this part with each step.
 const FADING: u64 = 16;
-/// The cache is told when it has this part of the budget too much.
+/// The cache shrinks at once when it has this part of the budget too much.
 const SLACK: u64 = 64;
 /// A holder that grows fairly leaves at least this many times its own bytes to the others.
 const FAIR_REST: u64 = 2;
 
-/// What a reservation is used for.
+/// The purpose of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemoryUse {
     /// Memtables: the current ones, those that snapshots hold, and spare blocks.
@@ -41,13 +41,13 @@ pub enum MemoryUse {
     Runs,
     /// Recent commits that open transactions need to find conflicts.
     Conflicts,
-    /// What open transactions have written.
+    /// Writes of open transactions.
     Transactions,
     /// Write sets before their commit.
     WriteSets,
     /// Sorts, groups and other rows that commands hold while they run.
     Queries,
-    /// What cursors hold between two batches.
+    /// State of cursors between two batches.
     Cursors,
     /// Requests, from their arrival to their reply.
     Requests,
@@ -117,9 +117,9 @@ struct Counts {
     engine: AtomicU64,
     /// Reserved of the clients' part.
     clients: AtomicU64,
-    /// What was reserved of the engine's part lately, at most.
+    /// The last peak of the reservations of the engine's part, fading.
     recent: AtomicU64,
-    /// What the page cache may use, as it knows.
+    /// The limit that the page cache has applied.
     cache: AtomicU64,
     /// Makes the page cache use no more than it may now.
     shrink_cache: OnceLock<Shrink>,
@@ -145,7 +145,7 @@ impl std::fmt::Debug for MemoryBudget {
 impl MemoryBudget {
     /// A budget whose engine's part has `bytes` bytes, of which writers may need `for_writers`, and whose clients' part has
     /// `client_bytes`.
-    pub(crate) fn new(bytes: usize, for_writers: usize, client_bytes: usize) -> MemoryBudget {
+    pub fn new(bytes: usize, for_writers: usize, client_bytes: usize) -> MemoryBudget {
         MemoryBudget {
             counts: Arc::new(Counts {
                 bytes: bytes as u64,
@@ -170,7 +170,7 @@ impl MemoryBudget {
 
     /// Pins `bytes` of an index or a filter in memory with its run. False if pinned objects would take more
     /// than half of what is not reserved.
-    pub(crate) fn pin(&self, bytes: usize) -> bool {
+    pub fn pin(&self, bytes: usize) -> bool {
         let bytes = bytes as u64 + PIN_COST;
         let limit = self.bytes().saturating_sub(self.taken()) / 2;
         let pinned = &self.counts.pinned;
@@ -182,12 +182,12 @@ impl MemoryBudget {
     }
 
     /// Counts `bytes` as pinned, whatever the limit.
-    pub(crate) fn pin_always(&self, bytes: usize) {
+    pub fn pin_always(&self, bytes: usize) {
         (self.counts.pinned).fetch_add(bytes as u64 + PIN_COST, Ordering::Relaxed);
     }
 
     /// Reverts a `pin`.
-    pub(crate) fn unpin(&self, bytes: usize) {
+    pub fn unpin(&self, bytes: usize) {
         (self.counts.pinned).fetch_sub(bytes as u64 + PIN_COST, Ordering::Relaxed);
     }
 
@@ -212,12 +212,7 @@ impl MemoryBudget {
     }
 
     /// Reserves `wanted` bytes, or fewer if more than half of the engine's part would be in use, but at least `least`.
-    pub(crate) fn reserve_up_to(
-        &self,
-        purpose: MemoryUse,
-        wanted: usize,
-        least: usize,
-    ) -> Reservation {
+    pub fn reserve_up_to(&self, purpose: MemoryUse, wanted: usize, least: usize) -> Reservation {
         let free = (self.bytes() / 2).saturating_sub(self.pinned() + self.engine());
         self.reserve(purpose, wanted.min(free as usize).max(least))
     }
@@ -244,29 +239,29 @@ impl MemoryBudget {
     }
 
     /// Makes the page cache use no more than it may now.
-    pub(crate) fn shrink_cache(&self) {
+    pub fn shrink_cache(&self) {
         if let Some(shrink) = self.counts.shrink_cache.get() {
             shrink();
         }
     }
 
     /// Sets what makes the page cache use no more than it may.
-    pub(crate) fn on_shrink(&self, shrink: impl Fn() + Send + Sync + 'static) {
+    pub fn on_shrink(&self, shrink: impl Fn() + Send + Sync + 'static) {
         let _ = self.counts.shrink_cache.set(Box::new(shrink));
     }
 
-    /// Notes what the page cache uses at most.
-    pub(crate) fn note_cache(&self, bytes: u64) {
+    /// Notes the limit that the page cache applies.
+    pub fn note_cache(&self, bytes: u64) {
         self.counts.cache.store(bytes, Ordering::Relaxed);
     }
 
-    /// What the page cache uses at most, as it noted.
-    pub(crate) fn cache(&self) -> u64 {
+    /// The limit that the page cache has noted.
+    pub fn cache(&self) -> u64 {
         self.counts.cache.load(Ordering::Relaxed)
     }
 
     /// Lets what was in use lately fade by `steps` steps of a sixteenth.
-    pub(crate) fn age(&self, steps: u32) {
+    pub fn age(&self, steps: u32) {
         for _ in 0..steps.min(512) {
             let recent = self.counts.recent.load(Ordering::Relaxed);
             let faded = recent - recent.div_ceil(FADING);
@@ -339,7 +334,8 @@ impl MemoryBudget {
         self.counts.refused.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn pinned(&self) -> u64 {
+    /// Bytes of pinned objects.
+    pub fn pinned(&self) -> u64 {
         self.counts.pinned.load(Ordering::Relaxed)
     }
 
@@ -352,27 +348,27 @@ impl MemoryBudget {
     }
 
     /// Whether clients use much of their part.
-    pub(crate) fn clients_are_many(&self) -> bool {
+    pub fn clients_are_many(&self) -> bool {
         self.clients() > self.counts.client_bytes / 2
     }
 
-    /// What is reserved of the engine's part, or may be needed by writers.
+    /// Bytes of the engine's part that are reserved, or that writers may need.
     fn taken(&self) -> u64 {
         self.engine().max(self.counts.for_writers)
     }
 
     /// Whether little is left for the cache: then read-ahead should be short.
-    pub(crate) fn is_tight(&self) -> bool {
+    pub fn is_tight(&self) -> bool {
         self.pinned() + self.taken() > self.bytes() / 4 * 3
     }
 
     /// The engine's part, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.counts.bytes
     }
 
     /// The bytes that the page cache may use now.
-    pub(crate) fn for_cache(&self) -> u64 {
+    pub fn for_cache(&self) -> u64 {
         let recent = self.counts.recent.load(Ordering::Relaxed);
         let clients = self.clients().saturating_mul(CLIENT_COST);
         let others = self.pinned() + self.engine().max(recent) + clients;

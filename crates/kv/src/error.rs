@@ -1,18 +1,18 @@
-//! The engine's error type.
+//! The errors of an engine.
 
 use std::fmt;
 use std::io;
 
 use crate::TreeId;
 
-/// What is reported after a panic in background work.
-pub(crate) const PANICKED: &str =
+/// The text of [`Error::Internal`] after a panic in background work.
+pub const PANICKED: &str =
     "an internal error interrupted it; the panic message is in the log or on stderr";
 
-/// So many bytes of a key are shown in a message.
+/// At most this many bytes of a key are shown in a message.
 const KEY_BYTES_SHOWN: usize = 64;
 
-/// What can go wrong in the engine.
+/// A failure of an engine.
 #[derive(Debug)]
 pub enum Error {
     /// The operating system refused an operation.
@@ -58,7 +58,7 @@ pub enum Error {
         tree: TreeId,
         /// The key.
         key: Vec<u8>,
-        /// Whether an open transaction holds the key; [`crate::Store::await_transaction`] waits for its end.
+        /// Whether an open transaction holds the key; [`crate::Engine::await_transaction`] waits for its end.
         held: bool,
     },
     /// The tree does not exist (any more).
@@ -90,10 +90,10 @@ pub enum Error {
         /// How many bytes it needs in all.
         bytes: usize,
     },
-    /// [`crate::Options::stamps`] has no stamps reserved for the write set. Nothing is stored.
+    /// The engine has no stamps reserved for the write set. Nothing is stored.
     NoStamp,
     /// The log from this position on is not there any more: the store has deleted it, or a reader held more of it than
-    /// [`crate::Options::log_hold_bytes`], or the disk was nearly full, or a crash lost it before it was durable.
+    /// it may, or the disk was nearly full, or a crash lost it before it was durable.
     LogGone {
         /// The position.
         position: u64,
@@ -132,13 +132,14 @@ pub enum Error {
 }
 
 /// The text of [`Error::Closed`] after a close by the caller.
-pub(crate) const CLOSE_CALLED: &str = "close was called";
+pub const CLOSE_CALLED: &str = "close was called";
 
 /// The result of an engine operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    pub(crate) fn duplicate(tree: TreeId, key: &[u8], older: Vec<u8>, newer: Vec<u8>) -> Error {
+    /// A key that a bulk load has had twice, with both values.
+    pub fn duplicate(tree: TreeId, key: &[u8], older: Vec<u8>, newer: Vec<u8>) -> Error {
         Error::Duplicate {
             tree,
             key: key.to_vec(),
@@ -151,17 +152,19 @@ impl Error {
         matches!(self, Error::Closed(text) if text == CLOSE_CALLED)
     }
 
-    pub(crate) fn failed(what: &str) -> Error {
+    /// [`Error::Failed`] with this text.
+    pub fn failed(what: &str) -> Error {
         Error::Failed(what.to_owned())
     }
 
-    pub(crate) fn io(context: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    /// Makes [`Error::Io`] of what the system says, for `map_err`; `context` names what was being done.
+    pub fn io(context: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let context = context.into();
         move |source| Error::Io { context, source }
     }
 
-    /// The same error for somebody else.
-    pub(crate) fn repeated(&self) -> Error {
+    /// The same error once more, for another caller that waits for the same result.
+    pub fn repeated(&self) -> Error {
         match self {
             Error::Corrupt { file, offset, what } => Error::Corrupt {
                 file: file.clone(),
@@ -197,7 +200,7 @@ impl Error {
     }
 
     /// Whether a write failed that may succeed at another place.
-    pub(crate) fn is_bad_place(&self) -> bool {
+    pub fn is_bad_place(&self) -> bool {
         matches!(self, Error::Io { .. }) && !self.is_disk_full()
     }
 
@@ -209,21 +212,21 @@ impl Error {
             _ => false,
         }
     }
+
+    /// Whether an operation failed for lack of space or of file handles, and may succeed later.
+    pub fn is_passing(&self) -> bool {
+        /// `ENFILE` and `EMFILE`.
+        const NO_HANDLES: [i32; 2] = [23, 24];
+        let has_no_handle = matches!(self, Error::Io { source, .. }
+            if source.raw_os_error().is_some_and(|code| NO_HANDLES.contains(&code)));
+        self.is_disk_full() || has_no_handle
+    }
 }
 
 /// Whether an operation failed for lack of space, and may succeed later.
-pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+fn is_disk_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)
-}
-
-/// Whether an operation failed for lack of space or of file handles, and may succeed later.
-pub(crate) fn is_passing(error: &Error) -> bool {
-    /// `ENFILE` and `EMFILE`.
-    const NO_HANDLES: [i32; 2] = [23, 24];
-    let has_no_handle = matches!(error, Error::Io { source, .. }
-        if source.raw_os_error().is_some_and(|code| NO_HANDLES.contains(&code)));
-    error.is_disk_full() || has_no_handle
 }
 
 impl fmt::Display for Error {

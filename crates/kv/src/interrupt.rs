@@ -20,20 +20,20 @@ thread_local! {
     static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
-/// What can end the waits of an operation.
+/// Ends the waits of an operation: a kill, a client that has gone, a deadline.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
-    /// Set by whoever interrupts the operation.
+    /// Set to interrupt the operation.
     pub killed: Arc<AtomicBool>,
-    /// Set when nobody waits for the result any more.
+    /// Set when no client waits for the result any more.
     pub abandoned: Option<Arc<AtomicBool>>,
     /// When its time is over.
     pub deadline: Option<Instant>,
-    /// What it waits for.
+    /// Its wait at present, for statistics.
     pub waits: Arc<Waits>,
 }
 
-/// What an operation waits for, as others see it.
+/// The wait of an operation, as other threads see it.
 #[derive(Debug, Default)]
 pub struct Waits {
     now: AtomicU8,
@@ -41,13 +41,18 @@ pub struct Waits {
     micros: [AtomicU64; WaitFor::COUNT],
 }
 
-/// What a commit may wait for.
+/// The reason of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WaitFor {
+pub enum WaitFor {
+    /// Other commits, which have a lock that it needs.
     Commits = 1,
+    /// Memory that a flush releases.
     Memtable = 2,
+    /// A write or a sync of the log.
     Log = 3,
+    /// Space on the disk.
     Disk = 4,
+    /// The end of an open transaction.
     Transaction = 5,
 }
 
@@ -104,7 +109,7 @@ impl Interrupt {
     /// # Errors
     /// [`Error::Interrupted`].
     pub fn check_current() -> Result<()> {
-        check()
+        CURRENT.with_borrow(|current| current.as_ref().map_or(Ok(()), Interrupt::check))
     }
 
     /// When the time of the operation on this thread is over.
@@ -142,16 +147,11 @@ fn run_with<T>(interrupt: Option<Interrupt>, operation: impl FnOnce() -> T) -> T
 pub struct Wait(Option<(Interrupt, WaitFor, Instant)>);
 
 impl Wait {
-    /// Begins a wait for the end of a transaction.
+    /// Begins a wait.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
-    pub fn for_transaction() -> Result<Wait> {
-        Wait::begin(WaitFor::Transaction)
-    }
-
-    /// Begins a wait, unless the operation is interrupted.
-    pub(crate) fn begin(what: WaitFor) -> Result<Wait> {
+    pub fn begin(what: WaitFor) -> Result<Wait> {
         let current = CURRENT.with_borrow(Clone::clone);
         if let Some(interrupt) = &current {
             interrupt.check()?;
@@ -160,6 +160,26 @@ impl Wait {
         Ok(Wait(
             current.map(|interrupt| (interrupt, what, Instant::now())),
         ))
+    }
+
+    /// Locks what others may hold for long.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn for_lock<T>(mutex: &Mutex<T>, what: WaitFor) -> Result<MutexGuard<'_, T>> {
+        if let Some(guard) = mutex.try_lock() {
+            return Ok(guard);
+        }
+        let wait = Wait::begin(what)?;
+        let Some((interrupt, ..)) = &wait.0 else {
+            return Ok(mutex.lock());
+        };
+        loop {
+            if let Some(guard) = mutex.try_lock_for(CHECK) {
+                return Ok(guard);
+            }
+            interrupt.check()?;
+        }
     }
 
     /// Waits for a notification, or a part of that; the caller looks again what it waits for.
@@ -187,28 +207,6 @@ impl Drop for Wait {
     }
 }
 
-/// Fails if the operation on this thread is interrupted.
-pub(crate) fn check() -> Result<()> {
-    CURRENT.with_borrow(|current| current.as_ref().map_or(Ok(()), Interrupt::check))
-}
-
-/// Locks what other commits may hold for long.
-pub(crate) fn lock<T>(mutex: &Mutex<T>, what: WaitFor) -> Result<MutexGuard<'_, T>> {
-    if let Some(guard) = mutex.try_lock() {
-        return Ok(guard);
-    }
-    let wait = Wait::begin(what)?;
-    let Some((interrupt, ..)) = &wait.0 else {
-        return Ok(mutex.lock());
-    };
-    loop {
-        if let Some(guard) = mutex.try_lock_for(CHECK) {
-            return Ok(guard);
-        }
-        interrupt.check()?;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +219,8 @@ mod tests {
         let waits = killed.waits.clone();
         std::thread::scope(|scope| {
             let interrupt = killed.clone();
-            let waiting = scope.spawn(|| interrupt.run(|| lock(&locked, WaitFor::Commits).err()));
+            let waiting =
+                scope.spawn(|| interrupt.run(|| Wait::for_lock(&locked, WaitFor::Commits).err()));
             while waits.get().is_none() {
                 std::thread::yield_now();
             }
@@ -249,7 +248,10 @@ mod tests {
             }
         });
         assert!(matches!(error, Error::Interrupted { timed_out: true }));
-        assert!(check().is_ok(), "outside of the operation");
+        assert!(
+            Interrupt::check_current().is_ok(),
+            "outside of the operation"
+        );
         drop(guard);
     }
 
@@ -258,9 +260,9 @@ mod tests {
         let killed = Interrupt::default();
         killed.killed.store(true, Ordering::Relaxed);
         killed.run(|| {
-            assert!(check().is_err());
-            assert!(Interrupt::shielded(check).is_ok());
-            assert!(check().is_err(), "after it");
+            assert!(Interrupt::check_current().is_err());
+            assert!(Interrupt::shielded(Interrupt::check_current).is_ok());
+            assert!(Interrupt::check_current().is_err(), "after it");
         });
     }
 }

@@ -1,0 +1,134 @@
+//! A random history beside a model of it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use frond_kv::{Direction, Engine, Snapshot, TreeId, WriteSet};
+
+use super::{Range, commit, new_tree, pairs};
+use crate::{Keyspace, number, to_bytes};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const COMMITS: u64 = 120;
+const KEYS: u64 = 60;
+
+/// A generator of numbers (SplitMix64), the same for each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % limit
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("{:03}", self.below(KEYS)).into_bytes()
+    }
+
+    fn bound(&mut self) -> Bound<Vec<u8>> {
+        match self.below(4) {
+            0 => Bound::Unbounded,
+            1 => Bound::Excluded(self.key()),
+            _ => Bound::Included(self.key()),
+        }
+    }
+}
+
+fn within((lower, upper): &(Bound<Vec<u8>>, Bound<Vec<u8>>), key: &[u8]) -> bool {
+    let above = match lower {
+        Bound::Included(lower) => key >= lower.as_slice(),
+        Bound::Excluded(lower) => key > lower.as_slice(),
+        Bound::Unbounded => true,
+    };
+    above
+        && match upper {
+            Bound::Included(upper) => key <= upper.as_slice(),
+            Bound::Excluded(upper) => key < upper.as_slice(),
+            Bound::Unbounded => true,
+        }
+}
+
+/// Changes a write set and the model in the same way.
+fn change<S>(random: &mut Random, tree: TreeId, set: &mut WriteSet<S>, model: &mut Model) {
+    let key = random.key();
+    match random.below(10) {
+        0..5 => {
+            let value = to_bytes(random.below(1000) as i64);
+            set.put(tree, &key, &value);
+            model.insert(key, value.to_vec());
+        }
+        5 | 6 => {
+            set.delete(tree, &key);
+            model.remove(&key);
+        }
+        7 | 8 => {
+            let delta = random.below(1000) as i64;
+            set.merge(tree, &key, &to_bytes(delta));
+            let base = model.get(&key).map_or(0, |base| number(base).unwrap());
+            model.insert(key, to_bytes(base + delta).to_vec());
+        }
+        _ => {
+            let upper = (random.below(5) > 0).then(|| random.key());
+            set.delete_range(tree, &key, upper.as_deref());
+            model.retain(|at, _| *at < key || upper.as_ref().is_some_and(|upper| at >= upper));
+        }
+    }
+}
+
+fn compare<S: Snapshot>(
+    random: &mut Random,
+    tree: TreeId,
+    snapshot: &S,
+    model: &Model,
+    scans_backward: bool,
+) {
+    for _ in 0..3 {
+        let bounds = (random.bound(), random.bound());
+        let range: Range<'_> = (
+            bounds.0.as_ref().map(Vec::as_slice),
+            bounds.1.as_ref().map(Vec::as_slice),
+        );
+        let there = model.iter().filter(|(key, _)| within(&bounds, key));
+        let mut expected: Vec<_> = there.map(|(k, v)| (k.clone(), v.clone())).collect();
+        let forward = pairs(snapshot, tree, range, Direction::Forward);
+        assert_eq!(forward, expected, "{range:?}");
+        if scans_backward {
+            expected.reverse();
+            let backward = pairs(snapshot, tree, range, Direction::Backward);
+            assert_eq!(backward, expected, "{range:?}");
+        }
+        let key = random.key();
+        let found = snapshot.get(tree, &key).unwrap();
+        let found = found.as_deref();
+        assert_eq!(found, model.get(&key).map(Vec::as_slice));
+    }
+}
+
+/// Random commits of all messages; look-ups and scans of the newest snapshot and of old ones agree with a model.
+pub fn a_random_history_agrees_with_a_model<E: Engine>(keyspace: &Keyspace<E>) {
+    let engine = keyspace.engine();
+    let tree = new_tree(&engine);
+    let mut random = Random(7);
+    let mut model = Model::new();
+    let mut old: Vec<(E::Snapshot, Model)> = Vec::new();
+    for round in 0..COMMITS {
+        let mut set = WriteSet::new();
+        for _ in 0..=random.below(8) {
+            change(&mut random, tree, &mut set, &mut model);
+        }
+        commit(&engine, set);
+        let snapshot = engine.snapshot();
+        compare(&mut random, tree, &snapshot, &model, true);
+        if round % 10 == 0 {
+            old.push((snapshot, model.clone()));
+        }
+    }
+    for (snapshot, model) in &old {
+        let scans_backward = keyspace.scans_the_past_backward;
+        compare(&mut random, tree, snapshot, model, scans_backward);
+    }
+}

@@ -1,0 +1,378 @@
+//! The conformance suite of the seam on a cluster, and what only a cluster does.
+
+use std::ops::Bound::{Included, Unbounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use frond_kv::{Direction, Error, Operations, TreeId, TreeOptions};
+use frond_kv_testing::{Adds, Keyspace, number, to_bytes};
+use frond_tikv::{Cluster, ClusterOptions, Snapshot, WriteSet};
+
+/// The tree of the counters.
+const CATALOG_TREE: TreeId = TreeId(0);
+
+/// Counters are the keys of that tree that begin with this.
+const COUNTER: u8 = b'#';
+
+/// Opens servers over an empty keyspace. `None` without a cluster.
+fn servers() -> Option<impl Fn() -> Cluster> {
+    let pd = std::env::var("FROND_TEST_PD").ok()?;
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let prefix = format!("test/{}/{run}/", now.as_nanos()).into_bytes();
+    let open = move || {
+        Cluster::open(ClusterOptions {
+            key_prefix: prefix.clone(),
+            merge: Arc::new(Adds),
+            counters: Some((CATALOG_TREE, vec![COUNTER])),
+            ..ClusterOptions::new(vec![pd.clone()])
+        })
+        .unwrap()
+    };
+    create(&open(), CATALOG_TREE);
+    Some(open)
+}
+
+/// Every handle of the suite is a server of its own, and so is the one after a restart. unistore, which stands in for TiKV in
+/// tests, forgets keys that were only locked, and scans backward as if every snapshot were new.
+fn fresh() -> Option<Keyspace<Cluster>> {
+    let open = Arc::new(servers()?);
+    let again = open.clone();
+    Some(Keyspace {
+        open: Box::new(move || open()),
+        reopen: Some(Box::new(move || again())),
+        numbers: None,
+        remembers_guards: false,
+        scans_the_past_backward: false,
+    })
+}
+
+frond_kv_testing::conformance!(fresh);
+
+fn create(engine: &Cluster, tree: TreeId) {
+    let mut set = WriteSet::new();
+    set.create_tree(tree, &TreeOptions::default());
+    engine.commit(set).unwrap();
+}
+
+fn new_tree(engine: &Cluster) -> TreeId {
+    let tree = engine.allocate_tree().unwrap();
+    create(engine, tree);
+    tree
+}
+
+fn put(engine: &Cluster, tree: TreeId, pairs: &[(&str, &str)]) {
+    let mut set = WriteSet::new();
+    for (key, value) in pairs {
+        set.put(tree, key.as_bytes(), value.as_bytes());
+    }
+    engine.commit(set).unwrap();
+}
+
+fn get(snapshot: &Snapshot, tree: TreeId, key: &str) -> Option<String> {
+    let value = snapshot.get(tree, key.as_bytes()).unwrap();
+    value.map(|value| String::from_utf8(value).unwrap())
+}
+
+fn keys(snapshot: &Snapshot, tree: TreeId) -> Vec<String> {
+    let mut cursor = snapshot
+        .cursor(tree, Unbounded, Unbounded, Direction::Forward)
+        .unwrap();
+    let mut keys = Vec::new();
+    while let Some((key, _)) = cursor.next().unwrap() {
+        keys.push(String::from_utf8(key.to_vec()).unwrap());
+    }
+    keys
+}
+
+#[test]
+fn counters_of_servers_add_up() {
+    let Some(open) = servers() else {
+        return;
+    };
+    let (engine, other) = (open(), open());
+    let tree = new_tree(&engine);
+    let counter = [COUNTER, 1];
+    std::thread::scope(|scope| {
+        for (place, engine) in [&engine, &other, &engine, &other].into_iter().enumerate() {
+            scope.spawn(move || {
+                for i in 0..25 {
+                    let snapshot = engine.snapshot();
+                    let mut set = WriteSet::with_snapshot(&snapshot);
+                    set.put_guarded(tree, format!("{place}/{i}").as_bytes(), b"");
+                    set.merge(CATALOG_TREE, &counter, &to_bytes(i));
+                    engine.commit(set).unwrap();
+                }
+            });
+        }
+    });
+    let third = open();
+    let snapshot = third.snapshot();
+    let count = snapshot.get(CATALOG_TREE, &counter).unwrap().unwrap();
+    assert_eq!(number(&count).unwrap(), 4 * (0..25).sum::<i64>());
+    let mut cursor = snapshot.cursor(CATALOG_TREE, Unbounded, Unbounded, Direction::Forward);
+    let (key, value) = cursor.as_mut().unwrap().next().unwrap().unwrap();
+    assert_eq!((key, value), (&counter[..], &count[..]));
+    let mut set = WriteSet::new();
+    set.delete(CATALOG_TREE, &counter);
+    other.commit(set).unwrap();
+    assert!(!third.snapshot().contains(CATALOG_TREE, &counter).unwrap());
+}
+
+#[test]
+fn a_fenced_instance_commits_nothing_that_it_began_before() {
+    let Some(open) = servers() else {
+        return;
+    };
+    let (one, other) = (open(), open());
+    let instance = one.instance();
+    let tree = new_tree(&one);
+    put(&one, tree, &[("a", "0")]);
+    let begun = one.snapshot();
+    let prepared: Vec<WriteSet> = (0..3)
+        .map(|i| {
+            let mut set = WriteSet::with_snapshot(&one.snapshot());
+            set.put_guarded(tree, format!("late {i}").as_bytes(), b"");
+            set.merge(CATALOG_TREE, &[COUNTER, 3], &to_bytes(1));
+            set
+        })
+        .collect();
+    let transaction = one.begin(&begun);
+    let mut set = WriteSet::with_snapshot(&begun);
+    set.put_guarded(tree, b"of a transaction", b"");
+    let (staged, _) = set.into_parts();
+    transaction.stage_leaving_room(staged, 0).unwrap();
+    other.fence(instance, 0).unwrap();
+    for set in prepared {
+        let late = one.commit(set);
+        assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+    }
+    let late = transaction.commit(Operations::default());
+    assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+    assert_eq!(keys(&other.snapshot(), tree), ["a"]);
+    // What it begins later is another matter: that is for its lease to forbid.
+    put(&one, tree, &[("b", "1")]);
+    assert_eq!(get(&other.snapshot(), tree, "b").as_deref(), Some("1"));
+    let before = one.snapshot();
+    one.set_lease(before.timestamp().unwrap(), one.now_ms() - 1000);
+    let mut set = WriteSet::new();
+    set.put(tree, b"c", b"");
+    let late = one.commit(set);
+    assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+    one.extend_lease(one.now_ms() + 60_000);
+    put(&one, tree, &[("c", "2")]);
+    // A new instance goes on, but not with snapshots of the old one.
+    let old = one.snapshot();
+    one.begin_instance().unwrap();
+    assert_ne!(one.instance(), instance);
+    let mut set = WriteSet::new();
+    set.put(tree, b"d", b"");
+    assert!(one.commit(set).is_err());
+    one.set_lease(one.snapshot().timestamp().unwrap(), one.now_ms() + 60_000);
+    let mut set = WriteSet::with_snapshot(&old);
+    set.put_guarded(tree, b"d", b"");
+    let late = one.commit(set);
+    assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
+    put(&one, tree, &[("d", "3")]);
+    other.fence(one.instance(), 0).unwrap();
+    other.fence(one.instance() + 100, 0).unwrap();
+}
+
+#[test]
+fn commits_that_meet_a_fence_are_before_it_or_fail() {
+    let Some(open) = servers() else {
+        return;
+    };
+    let (one, other) = (open(), open());
+    let instance = one.instance();
+    let tree = new_tree(&one);
+    one.set_lease(one.snapshot().timestamp().unwrap(), one.now_ms());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let (one, stop) = (&one, &stop);
+            scope.spawn(move || {
+                for i in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let snapshot = one.snapshot();
+                    let mut set = WriteSet::with_snapshot(&snapshot);
+                    set.put_guarded(tree, format!("{writer} {i}").as_bytes(), b"");
+                    match one.commit(set) {
+                        Ok(_) | Err(Error::Conflict { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        for _ in 0..10 {
+            let until = one.now_ms() + 40;
+            one.extend_lease(until);
+            other.fence(instance, until).unwrap();
+            let after = other.snapshot();
+            std::thread::sleep(Duration::from_millis(50));
+            // Nothing has come since.
+            let now = other.snapshot();
+            let there = |snapshot| keys(snapshot, tree);
+            assert_eq!(there(&now), there(&after));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn the_garbage_collector_removes_what_nobody_can_see() {
+    let Some(open) = servers() else {
+        return;
+    };
+    let engine = open();
+    let collect = |live: &[u32]| {
+        std::thread::sleep(Duration::from_millis(2));
+        drop(engine.snapshot());
+        let needed = engine.oldest_snapshot();
+        let retention = Duration::ZERO;
+        engine.collect_garbage(needed, retention, live).unwrap()
+    };
+    let (kept, dropped) = (new_tree(&engine), new_tree(&engine));
+    let names: Vec<String> = (0..3000).map(|i| format!("{i:04}")).collect();
+    let pairs: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    put(&engine, kept, &pairs[..10]);
+    put(&engine, dropped, &pairs);
+    let large = "y".repeat(3 << 20);
+    put(&engine, kept, &[("large", &large), ("replaced", &large)]);
+    put(&engine, dropped, &[("large", &large)]);
+    // An instance that is gone has added to a counter.
+    let gone = open();
+    for key in [1, 2] {
+        let mut set = WriteSet::new();
+        set.merge(CATALOG_TREE, &[COUNTER, key], &to_bytes(5));
+        gone.commit(set).unwrap();
+    }
+    let instance = gone.instance();
+    drop(gone);
+    let old = engine.snapshot();
+    put(&engine, kept, &[("replaced", "small"), ("0001", "z")]);
+    let mut set = WriteSet::new();
+    set.drop_tree(dropped);
+    engine.commit(set).unwrap();
+    engine.fence(instance, 0).unwrap();
+    // The old snapshot holds all of it.
+    let run = collect(&[]);
+    assert_eq!((run.trees, run.values, run.counters), (0, 0, 0));
+    assert_eq!(get(&old, dropped, "2999").as_deref(), Some("x"));
+    assert_eq!(
+        get(&old, kept, "replaced").map(|value| value.len()),
+        Some(3 << 20)
+    );
+    drop(old);
+    // Nor is anything collected of an instance that is live.
+    let run = collect(&[instance]);
+    assert_eq!((run.trees, run.values, run.counters), (1, 1, 0), "{run:?}");
+    let run = collect(&[]);
+    assert_eq!((run.trees, run.values, run.counters), (0, 0, 2), "{run:?}");
+    let run = collect(&[]);
+    assert_eq!((run.trees, run.values, run.counters), (0, 0, 0), "{run:?}");
+    let snapshot = engine.snapshot();
+    for key in [1, 2] {
+        let sum = snapshot
+            .get(CATALOG_TREE, &[COUNTER, key])
+            .unwrap()
+            .unwrap();
+        assert_eq!(&*sum, to_bytes(5));
+    }
+    assert_eq!(get(&snapshot, kept, "replaced").as_deref(), Some("small"));
+    assert_eq!(get(&snapshot, kept, "0001").as_deref(), Some("z"));
+    assert_eq!(
+        get(&snapshot, kept, "large").map(|value| value.len()),
+        Some(3 << 20)
+    );
+    assert_eq!(keys(&snapshot, dropped).len(), 0);
+}
+
+#[test]
+fn operations_take_few_round_trips() {
+    let Some(open) = servers() else {
+        return;
+    };
+    let engine = open();
+    let (tree, index) = (new_tree(&engine), new_tree(&engine));
+    let names: Vec<String> = (0..1000).map(|i| format!("{i:05}")).collect();
+    let wanted = |tree| -> Vec<(TreeId, &[u8])> {
+        names.iter().map(|name| (tree, name.as_bytes())).collect()
+    };
+    let insert = |names: &[String], stamped: bool| {
+        let snapshot = engine.snapshot();
+        let keys: Vec<(TreeId, &[u8])> = names.iter().map(|name| (tree, name.as_bytes())).collect();
+        snapshot.prefetch(&keys).unwrap();
+        let mut set = WriteSet::with_snapshot(&snapshot);
+        for name in names {
+            assert!(!snapshot.contains(tree, name.as_bytes()).unwrap());
+            set.put_guarded(tree, name.as_bytes(), &[7; 100]);
+            for part in 0..4 {
+                set.put(index, format!("{part} {name}").as_bytes(), b"");
+            }
+            if stamped {
+                set.put_stamped(index, 0, b"", b"entry");
+            }
+        }
+        set.merge(CATALOG_TREE, &[COUNTER, 9], &to_bytes(1));
+        engine.commit(set).unwrap();
+    };
+    let scan = |tree, rows: usize| {
+        let snapshot = engine.snapshot();
+        let mut cursor = snapshot
+            .cursor(tree, Included(b"0 00100"), Unbounded, Direction::Forward)
+            .unwrap();
+        for _ in 0..rows {
+            cursor.next().unwrap().unwrap();
+        }
+        snapshot.prefetch(&wanted(index)[..rows]).unwrap();
+    };
+    insert(&names[..1], false);
+    scan(index, 0);
+    // Where the region is, and whether there is a lock still.
+    while engine
+        .get_latest(tree, names[0].as_bytes())
+        .unwrap()
+        .is_none()
+    {}
+    let operations: [(&str, u64, &dyn Fn()); 8] = [
+        ("a snapshot", 1, &|| drop(engine.snapshot())),
+        ("1,000 documents with 4 indexes", 5, &|| {
+            insert(&names[1..], false)
+        }),
+        ("the newest value of a key", 1, &|| {
+            let found = engine.get_latest(tree, names[0].as_bytes()).unwrap();
+            assert_eq!(found.unwrap().unwrap().len(), 100);
+        }),
+        ("the newest value of no key", 1, &|| {
+            assert!(engine.get_latest(tree, b"x").unwrap().unwrap().is_none());
+        }),
+        ("1,000 look-ups", 2, &|| {
+            let snapshot = engine.snapshot();
+            snapshot.prefetch(&wanted(tree)).unwrap();
+            for name in &names {
+                assert!(snapshot.contains(tree, name.as_bytes()).unwrap());
+            }
+        }),
+        ("the region of a scan", 4, &|| scan(index, 100)),
+        ("100 entries of an index with their documents", 3, &|| {
+            scan(index, 100)
+        }),
+        ("a document with its entry in the oplog", 5, &|| {
+            insert(&["a".to_owned()], true);
+        }),
+    ];
+    for (what, most, operation) in operations {
+        let began = engine.stats().round_trips;
+        operation();
+        let taken = engine.stats().round_trips - began;
+        assert!(taken <= most, "{what}: {taken} of {most}");
+    }
+    let stats = engine.stats();
+    assert!(stats.timestamps.count > 0 && stats.timestamps.micros > 0);
+    assert!(stats.gets.count > 0 && stats.scans.count > 0 && stats.commits.count > 0);
+}
