@@ -1,4 +1,4 @@
-//! What tests of storage engines share: the conformance suite of the seam ([`conformance`](macro@conformance)), and an engine
+//! For the tests of storage engines: the conformance suite of the seam ([`conformance`](macro@conformance)), and an engine
 //! in memory ([`Memory`]) that passes it.
 
 #![allow(

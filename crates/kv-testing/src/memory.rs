@@ -24,7 +24,6 @@ type TreeKey = (TreeId, Vec<u8>);
 pub struct MemoryOptions {
     /// The memory for what clients make grow, in bytes.
     pub client_bytes: usize,
-    /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,
     /// The source of stamps. Without one, commits with stamped keys are refused.
     pub stamps: Option<Arc<dyn Stamps>>,

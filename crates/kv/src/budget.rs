@@ -35,7 +35,6 @@ const FAIR_REST: u64 = 2;
 pub enum MemoryUse {
     /// Memtables: the current ones, those that snapshots hold, and spare blocks.
     Memtables,
-    /// Bulk loads.
     Loads,
     /// Runs that are being written, and read-ahead.
     Runs,
@@ -58,7 +57,6 @@ pub enum MemoryUse {
 }
 
 impl MemoryUse {
-    /// All uses.
     pub const ALL: [MemoryUse; 11] = [
         MemoryUse::Memtables,
         MemoryUse::Loads,
@@ -218,9 +216,10 @@ impl MemoryBudget {
     }
 
     fn add(&self, purpose: MemoryUse, bytes: usize) {
-        let part = match purpose.is_engine() {
-            true => &self.counts.engine,
-            false => &self.counts.clients,
+        let part = if purpose.is_engine() {
+            &self.counts.engine
+        } else {
+            &self.counts.clients
         };
         let now = part.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         self.counts.by_use[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
@@ -285,9 +284,10 @@ impl MemoryBudget {
     }
 
     fn remove(&self, purpose: MemoryUse, bytes: usize) {
-        let part = match purpose.is_engine() {
-            true => &self.counts.engine,
-            false => &self.counts.clients,
+        let part = if purpose.is_engine() {
+            &self.counts.engine
+        } else {
+            &self.counts.clients
         };
         part.fetch_sub(bytes as u64, Ordering::Relaxed);
         self.counts.by_use[purpose as usize].fetch_sub(bytes as u64, Ordering::Relaxed);
@@ -329,7 +329,7 @@ impl MemoryBudget {
         self.counts.by_use[purpose as usize].load(Ordering::Relaxed)
     }
 
-    /// How often [`MemoryBudget::try_reserve`] and its kind found too little left.
+    /// Counts the failures of [`MemoryBudget::try_reserve`] and its kind.
     pub fn refused(&self) -> u64 {
         self.counts.refused.load(Ordering::Relaxed)
     }

@@ -14,9 +14,7 @@ use crate::{
 
 /// A store of ordered trees of bytes. A cheap handle; clones share everything.
 pub trait Engine: Clone + Send + Sync + 'static {
-    /// Its consistent views.
     type Snapshot: Snapshot;
-    /// Its transactions.
     type Transaction: Transaction<Snapshot = Self::Snapshot>;
 
     /// An id for a new tree. Ids are never used twice.
@@ -128,7 +126,6 @@ pub trait Engine: Clone + Send + Sync + 'static {
 pub trait Snapshot: Clone + Send + Sync {
     /// A value that was read.
     type Value: Deref<Target = [u8]>;
-    /// Its cursors.
     type Cursor: Cursor;
 
     /// The value of a key.
@@ -221,7 +218,6 @@ pub trait Cursor: Send {
 
 /// A snapshot, and writes on it that only its own reads see until it is committed. Dropping it aborts it.
 pub trait Transaction: Send + Sync {
-    /// The engine's views.
     type Snapshot: Snapshot;
 
     /// A view with the writes that are staged so far. It does not see later ones.

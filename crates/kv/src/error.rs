@@ -17,9 +17,8 @@ const KEY_BYTES_SHOWN: usize = 64;
 pub enum Error {
     /// The operating system refused an operation.
     Io {
-        /// What the engine was doing.
+        /// The step that failed.
         context: String,
-        /// What the system said.
         source: io::Error,
     },
     /// Stored bytes have a wrong checksum or a wrong structure.
@@ -28,7 +27,6 @@ pub enum Error {
         file: String,
         /// Where in the file, in bytes.
         offset: u64,
-        /// What is wrong with them.
         what: &'static str,
     },
     /// A stored update message, or the value that it applies to, cannot be read by the merge operator. A put or a delete of
@@ -36,9 +34,7 @@ pub enum Error {
     CorruptMessage {
         /// The tree of the key.
         tree: TreeId,
-        /// The key.
         key: Vec<u8>,
-        /// What is wrong with it.
         what: &'static str,
     },
     /// The operating system could not read stored bytes.
@@ -47,16 +43,14 @@ pub enum Error {
         file: String,
         /// Where in the file, in bytes.
         offset: u64,
-        /// How many bytes were asked for.
+        /// The size of the allocation that failed.
         bytes: usize,
-        /// What the system said.
         source: io::Error,
     },
     /// Another commit changed a guarded key after the write set's snapshot, or an open transaction has staged a write to it.
     Conflict {
         /// The tree of the key.
         tree: TreeId,
-        /// The key.
         key: Vec<u8>,
         /// Whether an open transaction holds the key; [`crate::Engine::await_transaction`] waits for its end.
         held: bool,
@@ -69,14 +63,12 @@ pub enum Error {
     Duplicate {
         /// The tree of the key.
         tree: TreeId,
-        /// The key.
         key: Vec<u8>,
         /// Two of its values, the older one first.
         values: Box<[Vec<u8>; 2]>,
     },
     /// A key, a value or a write set is larger than the engine takes.
     TooLarge {
-        /// Which of them.
         what: &'static str,
         /// Its size in bytes.
         bytes: usize,
@@ -85,19 +77,16 @@ pub enum Error {
     },
     /// The memory budget has no room for this.
     OutOfMemory {
-        /// What needs the memory.
+        /// The purpose of the memory.
         what: &'static str,
-        /// How many bytes it needs in all.
+        /// The bytes that it needs in all.
         bytes: usize,
     },
     /// The engine has no stamps reserved for the write set. Nothing is stored.
     NoStamp,
     /// The log from this position on is not there any more: the store has deleted it, or a reader held more of it than
     /// it may, or the disk was nearly full, or a crash lost it before it was durable.
-    LogGone {
-        /// The position.
-        position: u64,
-    },
+    LogGone { position: u64 },
     /// An option has a value outside its bounds.
     InvalidOption(String),
     /// The log cannot be written now, or the memtables are full and cannot be flushed. Nothing that was acknowledged is
@@ -107,7 +96,6 @@ pub enum Error {
     Stalled {
         /// Whether the disk is full; otherwise files cannot be opened, read or written.
         disk_full: bool,
-        /// What failed.
         reason: String,
     },
     /// The operation around a commit was interrupted while the commit had to wait; the commit has not taken place.

@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{Error, Result};
 
-/// How often a wait looks whether it was interrupted.
+/// The interval at which a wait checks for an interruption.
 const CHECK: Duration = Duration::from_millis(10);
 
 thread_local! {
@@ -73,7 +73,7 @@ impl Waits {
         })
     }
 
-    /// How long it has waited since the last call: for other commits, a memtable, the journal, space on the disk, a
+    /// The times that it has waited since the last call: for other commits, a memtable, the journal, space on the disk, a
     /// transaction.
     pub fn take(&self) -> [Duration; WaitFor::COUNT] {
         self.micros.each_ref().map(|micros| {

@@ -3,9 +3,7 @@
 /// The effect of a message on its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Sets the value.
     Put,
-    /// Removes the key.
     Delete,
     /// Applies a delta to the value through the merge operator (an update message).
     Merge,

@@ -34,22 +34,18 @@ pub const OP_STAMP_BYTES: usize = 5 + STAMP_BYTES;
 /// The initial state of a new tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewTree {
-    /// No keys.
     Empty,
     /// A bulk loader will put its load below everything that is committed to the tree.
     ToBeLoaded,
 }
 
-/// A decoded operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op<'a> {
     /// A message for a key.
     Entry {
         /// The tree of the key.
         tree: TreeId,
-        /// Its effect.
         kind: Kind,
-        /// The key.
         key: &'a [u8],
         /// The value of a put, the delta of an update message; empty for a delete.
         value: &'a [u8],
@@ -69,7 +65,7 @@ pub enum Op<'a> {
     },
 }
 
-/// How many sequence numbers a sound payload takes: one for each operation, and one if it has only guards.
+/// The number of sequence numbers that a sound payload takes: one for each operation, and one if it has only guards.
 pub fn numbers_of(payload: &[u8]) -> u64 {
     (decode(payload).count() as u64).max(1)
 }
@@ -199,9 +195,10 @@ impl<'a> Ops<'a> {
     /// The length of a key, in two bytes or in four.
     #[inline]
     fn take_key_len(&mut self, is_long: bool) -> Option<usize> {
-        match is_long {
-            false => self.take_u16(),
-            true => Some(self.take_u32()? as usize),
+        if is_long {
+            Some(self.take_u32()? as usize)
+        } else {
+            self.take_u16()
         }
     }
 
@@ -245,9 +242,10 @@ impl<'a> Ops<'a> {
             }
             _ => {
                 let is_stamped = code == OP_PUT_STAMPED;
-                let kind = match is_stamped {
-                    true => Kind::Put,
-                    false => Kind::from_byte(code)?,
+                let kind = if is_stamped {
+                    Kind::Put
+                } else {
+                    Kind::from_byte(code)?
                 };
                 let key_len = self.take_key_len(is_long)?;
                 if is_stamped {

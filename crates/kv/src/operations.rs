@@ -72,9 +72,10 @@ pub fn key_hash(tree: TreeId, key: &[u8]) -> u64 {
 
 /// Bytes before the key of an operation.
 fn header_bytes(key_len: usize) -> usize {
-    match key_len > SHORT_KEY_BYTES_MAX {
-        true => LONG_ENTRY_HEADER_BYTES,
-        false => ENTRY_HEADER_BYTES,
+    if key_len > SHORT_KEY_BYTES_MAX {
+        LONG_ENTRY_HEADER_BYTES
+    } else {
+        ENTRY_HEADER_BYTES
     }
 }
 
@@ -92,9 +93,10 @@ pub fn range_delete_bytes(lower: &[u8], upper: Option<&[u8]>) -> usize {
 
 /// Appends a key and its length before it.
 fn put_key(out: &mut Vec<u8>, key: &[u8], is_long: bool) {
-    match is_long {
-        true => out.extend_from_slice(&(key.len() as u32).to_le_bytes()),
-        false => out.extend_from_slice(&(key.len() as u16).to_le_bytes()),
+    if is_long {
+        out.extend_from_slice(&(key.len() as u32).to_le_bytes());
+    } else {
+        out.extend_from_slice(&(key.len() as u16).to_le_bytes());
     }
     out.extend_from_slice(key);
 }
@@ -119,14 +121,14 @@ impl Operations {
     /// [`Error::TooLarge`].
     pub fn check_room_for(&self, other: &Operations, more: usize) -> Result<()> {
         let bytes = self.bytes_counted() + other.bytes_counted() + more;
-        match bytes > WRITE_SET_BYTES_MAX {
-            true => Err(Error::TooLarge {
+        if bytes > WRITE_SET_BYTES_MAX {
+            return Err(Error::TooLarge {
                 what: "write set",
                 bytes,
                 limit: WRITE_SET_BYTES_MAX,
-            }),
-            false => Ok(()),
+            });
         }
+        Ok(())
     }
 
     /// Adds the operations and guards of another set, which come after those of this one. Both must have the same snapshot, if
@@ -268,7 +270,6 @@ impl Operations {
         }
     }
 
-    /// Removes a key.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
         self.push(Kind::Delete.to_byte(), tree, [key, &[]], &[]);
     }
@@ -488,7 +489,7 @@ impl Operations {
         decode(&self.payload)
     }
 
-    /// How many stamps the commit takes.
+    /// The number of stamps that the commit takes.
     pub fn stamps(&self) -> u32 {
         self.stamps
     }
@@ -501,7 +502,7 @@ impl Operations {
         self.stamps = 0;
     }
 
-    /// How many messages for single keys there are.
+    /// The number of messages for single keys.
     #[inline]
     pub fn entries(&self) -> usize {
         self.entries
@@ -519,7 +520,7 @@ impl Operations {
         self.range_bytes
     }
 
-    /// How many trees have such messages or range deletes; if they are very many, an upper bound.
+    /// The number of trees with such messages or range deletes; an upper bound, if they are very many.
     #[inline]
     pub fn tree_count(&self) -> usize {
         self.tree_count

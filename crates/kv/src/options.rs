@@ -9,7 +9,7 @@ pub const VALUE_BYTES_MAX: usize = 17 << 20;
 /// The largest write set, in bytes.
 pub const WRITE_SET_BYTES_MAX: usize = 256 << 20;
 
-/// How the pages of a tree are compressed.
+/// The compression of the pages of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
     /// Zstandard, level 1.
@@ -19,9 +19,8 @@ pub enum Compression {
     Zlib,
     /// LZ4 block format.
     Lz4,
-    /// Snappy raw format.
+    /// In the raw format, without frames.
     Snappy,
-    /// No compression.
     None,
 }
 

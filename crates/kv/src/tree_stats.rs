@@ -11,9 +11,7 @@ pub struct TreeStats {
     pub disk_bytes: u64,
     /// Levels from the root to the leaves: 0 for an empty tree, 1 for a single leaf.
     pub height: u32,
-    /// Leaves.
     pub leaves: u64,
-    /// Internal nodes.
     pub internal_nodes: u64,
     /// Bytes of pending messages.
     pub pending_bytes: u64,

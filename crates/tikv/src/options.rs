@@ -20,9 +20,9 @@ pub struct ClusterOptions {
     pub key_file: Option<PathBuf>,
     /// All keys begin with this, so that several deployments can share a cluster.
     pub key_prefix: Vec<u8>,
-    /// How long one request may take.
+    /// The time limit of one request.
     pub request_timeout: Duration,
-    /// How long an operation without a time limit is tried again while the cluster does not answer.
+    /// The time for which an operation without a limit is tried again while the cluster does not answer.
     pub patience: Duration,
     /// The memory for what clients make grow, in bytes.
     pub client_bytes: usize,

@@ -116,7 +116,6 @@ impl frond_kv::Snapshot for Snapshot {
         Snapshot::has_tree(self, tree)
     }
 
-    /// The last key.
     fn key_upper_bound(&self, tree: TreeId) -> Result<Option<Vec<u8>>> {
         self.last_key(tree).map(Some)
     }

@@ -5,9 +5,9 @@ use crate::collected::Collected;
 /// Requests of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// How many. A request to several regions at once counts as one.
+    /// A request to several regions at once counts as one.
     pub count: u64,
-    /// How long they took together, with what was tried again.
+    /// Their time in all, with repeated attempts.
     pub micros: u64,
 }
 
@@ -34,6 +34,6 @@ pub struct ClusterStats {
     pub retries: u64,
     /// Steps that came one after the other, each waiting for an answer.
     pub round_trips: u64,
-    /// What the garbage collector has done on this server.
+    /// The work of the garbage collector on this server.
     pub collected: Collected,
 }

@@ -1,4 +1,4 @@
-//! What snapshots see.
+//! Snapshots are isolated from later commits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -123,9 +123,10 @@ pub fn guarded_writers_conflict_and_blind_ones_do_not<E: Engine>(keyspace: &Keys
     // A guard without a write, against a write and against a guard of the same key.
     let (one, two, three) = (engine.snapshot(), other.snapshot(), other.snapshot());
     let mut set = WriteSet::with_snapshot(&one);
-    match keyspace.remembers_guards {
-        true => set.guard(tree, b"a"),
-        false => set.put_guarded(tree, b"a", b"1"),
+    if keyspace.remembers_guards {
+        set.guard(tree, b"a");
+    } else {
+        set.put_guarded(tree, b"a", b"1");
     }
     set.put(tree, b"b", b"1");
     commit(&engine, set);

@@ -47,7 +47,7 @@ impl Engine {
         Ok(Engine::Tikv(Tikv::open(options)?))
     }
 
-    /// What only an engine with files of its own has: checkpoints, the log, copies, damage, memtables, bulk loads.
+    /// Capabilities of an engine with files of its own: checkpoints, the log, copies, damage, memtables, bulk loads.
     #[inline]
     pub fn files(&self) -> Option<&Files> {
         match self {
@@ -66,7 +66,7 @@ impl Engine {
         ))
     }
 
-    /// What only an engine has whose trees other servers write to, too: leases, fences, garbage, one clock for all.
+    /// Capabilities of an engine whose trees are shared with other servers: leases, fences, garbage, one clock for all.
     #[inline]
     pub fn cluster(&self) -> Option<&Tikv> {
         match self {

@@ -11,7 +11,6 @@ type Result<T, E = EngineError> = std::result::Result<T, E>;
 /// A consistent view of all trees.
 #[derive(Clone)]
 pub enum Snapshot {
-    /// Of files.
     Files(frond_tree::Snapshot),
     /// Of a TiKV cluster.
     Tikv(frond_tikv::Snapshot),
@@ -162,7 +161,6 @@ impl Snapshot {
     reason = "that of files is used for every scan; a box would be an allocation for each"
 )]
 pub enum Cursor {
-    /// Of files.
     Files(frond_tree::Cursor),
     /// Of a TiKV cluster.
     Tikv(Box<frond_tikv::Cursor>),

@@ -48,7 +48,6 @@ fn foreign() -> EngineError {
 // There is one for each transaction, and it is not moved.
 #[allow(clippy::large_enum_variant)]
 pub enum EngineTransaction {
-    /// Of files.
     Files(frond_tree::Transaction),
     /// Of a TiKV cluster.
     Tikv(frond_tikv::Transaction),

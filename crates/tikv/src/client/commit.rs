@@ -30,12 +30,12 @@ const DELETES_AT_ONCE: usize = 1000;
 const DELETES_MAX: usize = 20_000;
 /// Parts of large values that are written with one transaction.
 const PARTS_AT_ONCE: usize = 8;
-/// How long a commit waits for locks of others.
+/// The longest wait of a commit for locks of other transactions.
 const BLOCKED_MAX: Duration = Duration::from_secs(10);
 
-/// What is written to the cluster.
+/// The keys of one commit in the cluster.
 struct Mutations {
-    /// Parts of large values, in groups. They are written before, and nobody sees them until the value refers to them.
+    /// Parts of large values, in groups. They are written first, and are invisible until the value refers to them.
     parts: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
     puts: Vec<(Vec<u8>, Vec<u8>)>,
     deletes: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What the cluster's errors mean for the caller.
+//! The meaning of the cluster's errors for the caller.
 
 use frond_kv::{Error, TreeId};
 use tikv::Error as ClientError;
@@ -16,7 +16,7 @@ pub(crate) enum CommitFailure {
     Unknown(String),
 }
 
-/// What a failed commit means. `start` is the transaction's own timestamp.
+/// The meaning of a failed commit. `start` is the transaction's own timestamp.
 pub(crate) fn of_commit(error: &ClientError, start: u64) -> CommitFailure {
     match error {
         ClientError::KeyError(key) => match &key.conflict {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use crate::client::connection::{Connection, Kind, options};
 use crate::client::keys::Keys;
 
-/// So many ids are reserved at once. A server that stops leaves the rest unused.
+/// The number of ids that are reserved at once. A server that stops leaves the rest unused.
 const RESERVED_AT_ONCE: u32 = 64;
 /// Attempts to add to a number that others add to as well.
 const ATTEMPTS_MAX: usize = 100;

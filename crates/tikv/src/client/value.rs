@@ -1,4 +1,4 @@
-//! How values are stored: a byte that tells the form, and the value itself or the place of its parts.
+//! The stored form of values: a byte for the form, and the value itself or the position of its parts.
 //!
 //! TiKV stores no empty value, and takes no entry above 8 MiB. So a large value is stored in parts, under the timestamp of its
 //! commit. A commit that replaces the value leaves the parts for the collector, since older snapshots may read them; the collector
@@ -90,7 +90,7 @@ pub(crate) fn read(mut stored: Vec<u8>) -> Option<Stored> {
     }
 }
 
-/// What a key of a slot holds: the timestamp of the commit, and what was added so far.
+/// The value of a slot's key: the timestamp of the commit, and the sum so far.
 pub(crate) fn record(at: u64, added: &[u8]) -> Vec<u8> {
     let mut record = at.to_be_bytes().to_vec();
     record.extend_from_slice(added);
