@@ -24,7 +24,7 @@ pub(crate) fn sort_values<'v>(
     sort_by(values, Value::len_bytes, compare)
 }
 
-/// Sorts items; equal ones keep their order. `bytes` is about how many bytes a comparison reads of an item. Items own no memory,
+/// Sorts items; equal ones keep their order. `bytes` is the most that a comparison reads of an item. Items own no memory,
 /// because a merge copies them and only their own size is reserved.
 ///
 /// # Errors
@@ -34,8 +34,7 @@ pub(crate) fn sort_by<T: Copy>(
     bytes: impl Fn(&T) -> usize,
     mut compare: impl FnMut(&T, &T) -> Ordering,
 ) -> Result<()> {
-    // Few values are sorted at once, even if they are long.
-    if items.len() <= FEW {
+    if items.len() <= FEW && items.iter().map(&bytes).sum::<usize>() <= RUN_BYTES_MAX {
         items.sort_by(compare);
         return Ok(());
     }
@@ -75,6 +74,30 @@ pub(crate) fn sort_by<T: Copy>(
     Ok(())
 }
 
+/// Drops each item that is equal to the one before it.
+///
+/// # Errors
+/// Those of the bounds of the evaluation.
+pub(crate) fn dedup_by<T: Copy>(
+    items: &mut Vec<T>,
+    mut compare: impl FnMut(&T, &T) -> Result<Ordering>,
+) -> Result<()> {
+    let mut kept = 0;
+    for at in 1..items.len() {
+        let (Some(last), Some(item)) = (items.get(kept).copied(), items.get(at).copied()) else {
+            break;
+        };
+        if compare(&last, &item)?.is_ne() {
+            kept += 1;
+            if let Some(place) = items.get_mut(kept) {
+                *place = item;
+            }
+        }
+    }
+    items.truncate(kept + 1);
+    Ok(())
+}
+
 /// The end of a run that is short enough, at least one item behind its start.
 fn end_of_run<T>(items: &[T], start: usize, bytes: &impl Fn(&T) -> usize) -> usize {
     let mut total = 0;
@@ -97,7 +120,7 @@ fn merge<T: Copy>(
     compare: &mut impl FnMut(&T, &T) -> Ordering,
 ) -> Result<()> {
     while let (Some((a, after_a)), Some((b, after_b))) = (left.split_first(), right.split_first()) {
-        bounds::work_on(bytes(a).min(bytes(b)))?;
+        bounds::work_on(bytes(a).max(bytes(b)))?;
         if compare(a, b).is_le() {
             merged.push(*a);
             left = after_a;

@@ -12,9 +12,10 @@
 //! [`FREE_BYTES`] the bytes also come from the memory that all operations share.
 
 use crate::memory::{MemoryShare, scarce};
-use frond_bson::{ArrayBuf, Doc, DocBuf, RawElement, Value};
+use frond_bson::{ArrayBuf, Collator, Doc, DocBuf, RawElement, Value};
 use frond_error::{Error, ErrorCode, Result};
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 
 /// The most bytes that the values of one evaluation may take at a time, as of one blocking stage.
 pub const EVALUATION_BYTES_MAX: usize = 100 << 20;
@@ -174,6 +175,19 @@ pub(crate) fn is_scalar(value: &Value<'_>) -> bool {
             | Value::MinKey
             | Value::MaxKey
     )
+}
+
+/// Compares two values, and counts the work. It may read all of the longer one: the strings inside of documents and arrays are
+/// checked to be UTF-8 whenever they are read.
+///
+/// # Errors
+/// Those of an interrupted operation.
+#[inline]
+pub(crate) fn compare(collator: &Collator, a: &Value<'_>, b: &Value<'_>) -> Result<Ordering> {
+    if !is_scalar(a) && !is_scalar(b) {
+        work_on(a.len_bytes().max(b.len_bytes()))?;
+    }
+    Ok(collator.compare(a, b))
 }
 
 /// Counts the work of reading `bytes`, if they are many.

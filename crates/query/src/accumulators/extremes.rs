@@ -1,6 +1,7 @@
 //! `$min`, `$max`, `$minN`, `$maxN`.
 
 use super::{Accumulator, Operator, collated, counted_collated, same};
+use crate::bounds;
 use crate::expr::{Context, Val};
 use frond_bson::{ArrayBuf, Collator, OwnedValue, Value};
 use frond_error::Result;
@@ -53,8 +54,10 @@ impl Best {
 impl Best {
     /// Takes a value if it goes before the one that is kept.
     fn offer(&mut self, value: &Value<'_>) -> Result<usize> {
-        let better = (self.value.as_ref())
-            .is_none_or(|best| self.collator.compare(value, &best.as_value()) == self.wanted);
+        let better = match &self.value {
+            None => true,
+            Some(best) => bounds::compare(&self.collator, value, &best.as_value())? == self.wanted,
+        };
         if !better {
             return Ok(0);
         }
@@ -115,9 +118,20 @@ impl Accumulator for BestN {
         }
         let value = value.or_null();
         // After its equals, so that the first come stay.
-        let at = self
+        let (mut at, mut end) = (0, self.values.len());
+        while let Some(kept) = self
             .values
-            .partition_point(|kept| self.collator.compare(&value, &kept.as_value()) != self.wanted);
+            .get(at..end)
+            .and_then(|part| part.get(part.len() / 2))
+        {
+            let order = bounds::compare(&self.collator, &value, &kept.as_value())?;
+            let middle = at + (end - at) / 2;
+            if order == self.wanted {
+                end = middle;
+            } else {
+                at = middle + 1;
+            }
+        }
         if at >= self.n {
             return Ok(0);
         }

@@ -150,8 +150,9 @@ fn is_in<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
             ),
         ));
     };
+    let bytes = bytes_compared(value);
     for element in elements.values() {
-        bounds::work_on(element.len_bytes())?;
+        bounds::work_on(element.len_bytes().max(bytes))?;
         if order(&Val::Ref(element), value, collator).is_eq() {
             return Ok(true.into());
         }
@@ -393,13 +394,22 @@ fn index_of_array<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>
     let range = (elements.values().enumerate())
         .skip(start)
         .take(end.saturating_sub(start));
+    let bytes = bytes_compared(value);
     for (at, element) in range {
-        bounds::work_on(element.len_bytes())?;
+        bounds::work_on(element.len_bytes().max(bytes))?;
         if order(&Val::Ref(element), value, collator).is_eq() {
             return Ok((at as i32).into());
         }
     }
     Ok((-1).into())
+}
+
+/// The bytes of a value that a comparison may read: all of a document or an array, whose strings are checked to be UTF-8.
+fn bytes_compared(value: &Val<'_>) -> usize {
+    match value.get() {
+        Some(value @ (Value::Document(_) | Value::Array(_))) => value.len_bytes(),
+        _ => 0,
+    }
 }
 
 /// The start and the end of the `$indexOf` operators, as far as they are given.

@@ -1,11 +1,12 @@
 //! Sets: arrays compared without order and repetition.
 
 use super::{Arguments, Operator, collated, one};
-use crate::bounded_sort::{sort_by, sort_values};
+use crate::bounded_sort::{dedup_by, sort_by, sort_values};
 use crate::bounds;
 use crate::expr::value::Val;
 use frond_bson::{Collator, Value};
 use frond_error::{Error, Result};
+use std::cmp::Ordering;
 
 pub(super) const OPERATORS: &[Operator] = &[
     collated("$setUnion", 0, Arguments::MANY, union),
@@ -30,15 +31,23 @@ pub(super) const OPERATORS: &[Operator] = &[
 /// The elements in order, each once.
 fn sorted<'v>(mut values: Vec<Value<'v>>, collator: &Collator) -> Result<Vec<Value<'v>>> {
     sort_values(&mut values, |a, b| collator.compare(a, b))?;
-    values.dedup_by(|a, b| collator.compare(a, b).is_eq());
+    dedup_by(&mut values, |a, b| bounds::compare(collator, a, b))?;
     Ok(values)
 }
 
 fn has(sorted: &[Value<'_>], value: &Value<'_>, collator: &Collator) -> Result<bool> {
-    // Each comparison reads as much as the shorter of two values has at most.
-    let comparisons = sorted.len().max(2).ilog2() as usize;
-    bounds::work_on(comparisons * value.len_bytes())?;
-    Ok((sorted.binary_search_by(|v| collator.compare(v, value))).is_ok())
+    let (mut from, mut to) = (0, sorted.len());
+    while let Some(middle) = sorted
+        .get(from..to)
+        .and_then(|part| part.get(part.len() / 2))
+    {
+        match bounds::compare(collator, middle, value)? {
+            Ordering::Equal => return Ok(true),
+            Ordering::Less => from += (to - from) / 2 + 1,
+            Ordering::Greater => to = from + (to - from) / 2,
+        }
+    }
+    Ok(false)
 }
 
 fn elements_of<'v>(operator: &str, code: i32, value: &'v Val<'_>) -> Result<Vec<Value<'v>>> {
@@ -140,7 +149,7 @@ fn difference<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
     // Of equal ones the first stays, and they keep the order of the first array.
     let bytes = |(_, value): &(usize, Value<'_>)| value.len_bytes();
     sort_by(&mut left, bytes, |a, b| collator.compare(&a.1, &b.1))?;
-    left.dedup_by(|later, first| collator.compare(&later.1, &first.1).is_eq());
+    dedup_by(&mut left, |a, b| bounds::compare(collator, &a.1, &b.1))?;
     left.sort_unstable_by_key(|(at, _)| *at);
     let left = left.into_iter().map(|(_, value)| value);
     Ok(Val::array(bounds::array_of(left)?))
@@ -154,8 +163,10 @@ fn equals<'a>(values: &[Val<'a>], collator: &Collator) -> Result<Val<'a>> {
         match &first {
             None => first = Some(next),
             Some(first) => {
-                equal &= first.len() == next.len()
-                    && (first.iter().zip(&next)).all(|(a, b)| collator.compare(a, b).is_eq());
+                equal &= first.len() == next.len();
+                for (a, b) in first.iter().zip(&next) {
+                    equal = equal && bounds::compare(collator, a, b)?.is_eq();
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `$sum`, `$avg`, `$min`, `$max` and deviations over the arguments, or over one array.
 
 use super::{Arguments, Operator, collated, each_operand, many};
+use crate::bounds;
 use crate::expr::value::Val;
 use crate::statistics::{Average, StdDev, Sum};
 use frond_bson::{Collator, Value};
@@ -42,13 +43,18 @@ fn deviation(arguments: &[Val<'_>]) -> StdDev {
 
 fn extreme<'a>(arguments: &[Val<'a>], wanted: Ordering, collator: &Collator) -> Result<Val<'a>> {
     let mut best: Option<Value<'_>> = None;
+    let mut outcome = Ok(());
     each_operand(arguments, |value| {
-        if value.is_nullish() {
+        if value.is_nullish() || outcome.is_err() {
             return;
         }
-        if best.is_none_or(|b| collator.compare(&value, &b) == wanted) {
-            best = Some(value);
+        let order = best.map(|best| bounds::compare(collator, &value, &best));
+        match order.transpose() {
+            Ok(Some(order)) if order != wanted => {}
+            Ok(_) => best = Some(value),
+            Err(failure) => outcome = Err(failure),
         }
     });
+    outcome?;
     best.map_or(Ok(Val::NULL), Val::copy_of)
 }

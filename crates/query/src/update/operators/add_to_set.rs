@@ -1,7 +1,7 @@
 //! `$addToSet`.
 
 use super::{Argument, Change, Modifier, Operator, Placed, Target};
-use crate::bounded_sort::sort_by;
+use crate::bounded_sort::{dedup_by, sort_by};
 use crate::bounds;
 use crate::display;
 use crate::raw;
@@ -52,7 +52,7 @@ fn distinct<'a>(array: &'a Doc, collator: &Collator) -> Result<Vec<Value<'a>>> {
     let mut values: Vec<(usize, Value<'_>)> = array.values().enumerate().collect();
     let bytes = |(_, value): &(usize, Value<'_>)| value.len_bytes();
     sort_by(&mut values, bytes, |a, b| collator.compare(&a.1, &b.1))?;
-    values.dedup_by(|later, first| collator.compare(&later.1, &first.1).is_eq());
+    dedup_by(&mut values, |a, b| bounds::compare(collator, &a.1, &b.1))?;
     values.sort_unstable_by_key(|(at, _)| *at);
     Ok(values.into_iter().map(|(_, value)| value).collect())
 }
@@ -87,7 +87,10 @@ impl Modifier for AddToSet {
                 if missing.is_empty() {
                     break;
                 }
-                bounds::work(missing.len())?;
+                let longest = missing.iter().map(Value::len_bytes).max().unwrap_or(0);
+                for _ in &missing {
+                    bounds::work_on(longest.max(value.len_bytes()))?;
+                }
                 missing.retain(|v| self.collator.compare(v, &value).is_ne());
             }
             if missing.is_empty() {

@@ -89,8 +89,12 @@ impl Condition {
     fn takes(&self, value: &Value<'_>) -> Result<bool> {
         match self {
             Condition::Equals(values, collator) => {
-                bounds::work(values.len())?;
-                Ok((values.iter()).any(|v| collator.compare(&v.as_value(), value).is_eq()))
+                for one in values {
+                    if bounds::compare(collator, &one.as_value(), value)?.is_eq() {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
             }
             Condition::Fields(filter) => match value {
                 Value::Document(doc) => filter.try_matches(doc),

@@ -231,6 +231,36 @@ fn loops_inside_one_document_are_interrupted() {
     }
 }
 
+/// A comparison reads all of a long string inside of an array, however short the other array is.
+#[test]
+fn comparisons_with_a_long_value_are_interrupted() {
+    let many: frond_bson::ArrayBuf = (0..2000)
+        .map(|n| doc! {"n": n})
+        .collect::<Vec<_>>()
+        .iter()
+        .collect();
+    let doc = doc! {"many": &many, "long": {"n": 1000, "text": &*"ä".repeat(100_000)}};
+    let all = doc! {"$concatArrays": ["$many", ["$long"]]};
+    for expression in [
+        doc! {"$setUnion": [&all]},
+        doc! {"$in": ["$long", "$many"]},
+        doc! {"$indexOfArray": ["$many", "$long"]},
+        doc! {"$max": {"$concatArrays": [["$long"], "$many"]}},
+        doc! {"$sortArray": {"input": &all, "sortBy": 1}},
+    ] {
+        CHECKS_LEFT.with(|left| left.store(100, Ordering::Relaxed));
+        let ended = evaluate(&doc! {"e": &expression}, &doc);
+        CHECKS_LEFT.with(|left| left.store(u64::MAX, Ordering::Relaxed));
+        let error = ended.outcome.expect_err("it was interrupted");
+        assert_eq!(
+            error.code(),
+            ErrorCode::Interrupted,
+            "{}",
+            shown(&expression)
+        );
+    }
+}
+
 /// Within one match, in every form of loop: over the places where it can begin, over characters, and by backtracking.
 #[test]
 fn a_match_of_a_regular_expression_is_interrupted() {
