@@ -107,7 +107,7 @@ impl ClusterParameters {
         })
     }
 
-    /// How long pre-images are kept; none if as long as their entries of the oplog.
+    /// The lifetime of pre-images; none if it is that of their entries in the oplog.
     pub fn pre_image_expiry(&self) -> Option<Duration> {
         let seconds = self.change_streams.read().expire_after_seconds;
         seconds.map(Duration::from_secs)

@@ -7,7 +7,7 @@ use frond_store::Durability;
 use crate::arguments::{Arguments, whole};
 use crate::replication::Config;
 
-/// What a write must reach before it is acknowledged.
+/// The durability and the members that a write must reach before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteConcern {
     /// Whether the journal must be durable. Commands commit with [`Durability::Logged`], and the dispatcher waits at their end.
@@ -222,7 +222,7 @@ impl Reach {
     }
 }
 
-/// What a read may see.
+/// The isolation of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// `local` and `available`: what is committed. There are no other members that could take it back.
@@ -430,7 +430,7 @@ mod tests {
                 doc! {"getLastError": "x", "wOpTime": {"t": 1}, "wElectionId": null},
                 logged,
             ),
-            // What is no number is no limit.
+            // A value that is not a number is no limit.
             (doc! {"w": 1, "wtimeout": "x"}, logged),
             (doc! {"w": 1, "wtimeout": {"a": 1}}, logged),
             (doc! {"w": 1, "wtimeout": -1}, logged),
@@ -587,7 +587,7 @@ mod tests {
         };
         let snapshot = ReadConcern::parse(&doc! {"level": "snapshot"}, count);
         assert_eq!(snapshot.unwrap_err().code(), ErrorCode::InvalidOptions);
-        // What is no read takes only the default.
+        // A command that does not read accepts only the default.
         for command in ["insert", "ping"] {
             for (level, code) in [
                 ("local", 0),

@@ -1,4 +1,4 @@
-//! What the server knows of a connection.
+//! The state of a connection.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -76,7 +76,7 @@ pub struct Running {
     pub kind: &'static str,
     /// Whether it writes, for `globalLock.activeClients`.
     pub writes: bool,
-    /// What it waits for without a thread.
+    /// The event that it waits for without a thread.
     pub waits_for: Option<&'static str>,
     /// `database.collection`.
     pub namespace: String,
@@ -175,7 +175,7 @@ pub struct Connection {
     pub closes: AtomicBool,
     /// The plan of its operation, if that takes longer.
     pub plan: Arc<ShownPlan>,
-    /// What a commit of its operation waits for.
+    /// The waits of its operation's commits.
     pub commit_waits: Arc<Waits>,
     /// Wakes its operation, if that waits.
     pub wake: Arc<Notify>,

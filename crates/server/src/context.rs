@@ -1,4 +1,4 @@
-//! What a command sees while it runs.
+//! The context of a running command.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,7 +49,7 @@ pub struct Context<'a> {
     pub txn_number: Option<i64>,
     /// The statement of a transaction that the command is.
     pub statement: Option<Statement<'a>>,
-    /// What a read with the level `snapshot` sees, outside of transactions.
+    /// The snapshot of a read with the level `snapshot`, outside of transactions.
     pub moment: Option<Moment>,
     /// A handle of the store that notes the entries of the oplog, for a command that writes.
     pub noting: Option<DocumentStore>,

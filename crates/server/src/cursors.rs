@@ -96,11 +96,11 @@ pub struct Cursor {
     /// Of a change stream with such a document or error: the token of the document before it.
     token_before_pending: Option<DocBuf>,
     ended: bool,
-    /// What it holds by itself while it is idle.
+    /// The memory that it holds while it is idle.
     reserved: Option<Reservation>,
 }
 
-/// What a cursor keeps in memory, in bytes.
+/// The memory of a cursor, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Memtables that are flushed. Several cursors can keep the same.
@@ -109,7 +109,7 @@ pub struct Kept {
     pub rows: u64,
 }
 
-/// What became of the memory of a cursor.
+/// The result of an attempt to free the memory of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
     /// The cursor is not idle, or keeps nothing.
@@ -148,7 +148,6 @@ impl Cursor {
         }
     }
 
-    /// What it keeps in memory.
     pub fn kept_bytes(&self) -> Kept {
         match &self.source {
             Source::Query(cursor) => Kept {
@@ -399,7 +398,7 @@ pub struct Cursors {
     memory: Option<MemoryBudget>,
 }
 
-/// So many closed cursors are remembered.
+/// The number of closed cursors that are remembered.
 const CLOSED_MAX: usize = 10_000;
 
 /// A cursor taken out of the table; dropping it without [`CheckedOut::put_back`] closes it.

@@ -333,7 +333,7 @@ impl FailPoints {
         self.is_on() && self.switches.is_on(name)
     }
 
-    /// How often a fail point acted since it was set. None for an unknown name.
+    /// The number of times that a fail point has acted since it was set. None for an unknown name.
     pub fn times(&self, name: &str) -> Option<u64> {
         let of_step = |step: &Mutex<Option<FailStep>>| {
             let step = step.lock();

@@ -115,7 +115,7 @@ mod tests {
                 "{command:?}: {reply:?}"
             );
         }
-        // What changes nothing, and other documents of the collection, may be written.
+        // Writes that change nothing, and those of other documents of the collection, are allowed.
         server.run("admin", update("8.0"));
         server.run("admin", doc! {"insert": "system.version", "documents": [{"_id": "authSchema", "currentVersion": 5}]});
         server.run("admin", delete(doc! {"_id": "authSchema"}));

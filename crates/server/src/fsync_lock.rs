@@ -12,10 +12,10 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::DocumentStore;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-/// How often a write that waits looks whether it is interrupted.
+/// The interval at which a waiting write checks for an interruption.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a write waits for, in `currentOp`.
+/// The description of the wait in `currentOp`.
 pub const WAIT: &str = "fsyncUnlock";
 
 /// The lock.
@@ -25,9 +25,9 @@ pub struct FsyncLock {
     holder: Mutex<Option<Holder>>,
 }
 
-/// Who holds the lock.
+/// The holders of the lock.
 struct Holder {
-    /// How often it was locked and not unlocked.
+    /// The number of locks that are not unlocked yet.
     count: i64,
     /// Dropping it ends the thread.
     end: Sender<()>,
@@ -63,7 +63,7 @@ impl FsyncLock {
         self.writes.try_read()
     }
 
-    /// How often it was locked and not unlocked.
+    /// The number of locks that are not unlocked yet.
     pub fn count(&self) -> i64 {
         self.holder.lock().as_ref().map_or(0, |holder| holder.count)
     }

@@ -1,4 +1,4 @@
-//! How operations are distributed over their latencies.
+//! The distribution of operations over their latencies.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -50,7 +50,7 @@ pub fn of_change_stream(
     }
 }
 
-/// What a command is part of, as far as its labels depend on it.
+/// The unit of work that a command is part of, as far as its labels depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Neither a retryable write nor a transaction.
@@ -64,7 +64,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// What a command is part of, by its fields, which may be wrong otherwise.
+    /// The unit of work by the command's fields, which may be wrong otherwise.
     pub fn of(body: &Doc) -> Part {
         let name = body.first().map_or("", |(name, _)| name);
         match (

@@ -8,7 +8,7 @@ use frond_error::Error;
 
 use crate::errors::truncated;
 
-/// What the last write did.
+/// The effect of the last write.
 #[derive(Clone, Debug, Default)]
 pub struct LastError {
     /// Documents that it inserted, updated or deleted.

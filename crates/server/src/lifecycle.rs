@@ -46,7 +46,7 @@ mod exit {
     pub const DATA_ERROR: u8 = 100;
 }
 
-/// How long the shutdown waits for running operations.
+/// The wait of the shutdown for running operations.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
 
 /// Why the server could not start or continue, with its exit code.
@@ -167,7 +167,7 @@ fn limit_connections(mut settings: Settings, handles: &HandleLimit, log: &Log) -
     settings
 }
 
-/// How the server ended.
+/// The end of the server.
 enum Ended {
     /// It was asked to.
     Stopped,

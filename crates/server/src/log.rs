@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 use crate::settings::{LogFormat, LogRotate, Settings};
 use crate::system_log::{Level, SystemLog};
 
-/// How serious a line is.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// A failure.

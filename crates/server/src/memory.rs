@@ -73,7 +73,7 @@ pub fn default_cache(usable: u64, machine: u64) -> u64 {
 /// The default cache leaves at least so much of a control group's limit.
 const REST_BYTES: u64 = 96 << 20;
 
-/// What the process takes beside its budget: its code, threads, and tables that do not grow with the load.
+/// The memory of the process beside its budget: its code, threads, and tables that do not grow with the load.
 const FIXED_BYTES: u64 = 48 << 20;
 
 /// Memory for what clients make grow, beside a cache of `cache_bytes`: what is left of the usable memory, less a

@@ -276,7 +276,7 @@ pub struct Metrics {
 type Top = Arc<RwLock<HashMap<String, Arc<Usage>>>>;
 
 impl Metrics {
-    /// What tells of the use of a collection: `latencyStats` and `queryExecStats` of `$collStats`.
+    /// Reads the statistics of a collection's use: `latencyStats` and `queryExecStats` of `$collStats`.
     pub fn teller(&self) -> impl Fn(&str, &str, &Doc) -> DocBuf + Send + Sync + 'static {
         let top = self.top.clone();
         move |namespace, part, options| {

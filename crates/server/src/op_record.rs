@@ -62,11 +62,10 @@ pub struct OpRecord {
     pub cursor: Option<i64>,
     /// Whether its reply had the last documents of a cursor.
     pub exhausted: bool,
-    /// What it examined, and its plan.
+    /// Its counts of examined keys and documents, and its plan.
     pub figures: Figures,
     /// Whether its reply has documents.
     pub returns: bool,
-    /// What it changed.
     pub changed: Changed,
     /// Bytes of its reply.
     pub reply_bytes: usize,
@@ -74,11 +73,9 @@ pub struct OpRecord {
     pub legacy: bool,
     /// The tickets that it needed.
     pub admission: Option<AdmissionClass>,
-    /// How long it took.
     pub took: Duration,
     /// Its processor time.
     pub cpu: Duration,
-    /// What it waited for.
     pub waited: Waited,
     /// Its error.
     pub failure: Option<Error>,

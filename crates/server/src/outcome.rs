@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use crate::metrics::Metrics;
 use crate::tail_throttle::{TailPermit, TailThrottle};
 
-/// How long a getMore waits if the client gives no time.
+/// The wait of a getMore whose client gives no time.
 pub const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// A reader waits for a turn at least this long.

@@ -21,7 +21,7 @@ use crate::metrics::Counter;
 use crate::op_record::OpRecord;
 use crate::random;
 
-/// How long a record lies in the queue at most.
+/// The longest time that a record lies in the queue.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A queue is at most this long in bytes, also for a larger collection.
@@ -59,7 +59,7 @@ impl ProfileFilter {
     }
 }
 
-/// What is recorded of a database.
+/// The operations of a database that are recorded.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileLevel {
     /// 0: nothing. 1: slow operations, or those that match the filter. 2: all.
@@ -129,7 +129,7 @@ impl Profiler {
         }
     }
 
-    /// What is recorded of a database; `None` if nothing is, and slow operations are logged.
+    /// The operations of a database that are recorded; `None` if none are, and slow operations are logged.
     #[inline]
     pub fn of(&self, db: &str) -> Option<ProfileLevel> {
         if !self.is_on.load(Relaxed) {

@@ -81,11 +81,9 @@ struct Entry {
 pub struct Reply<'a> {
     /// Whether it is the first reply; later ones answer getMore.
     pub is_first: bool,
-    /// How long it took.
     pub took: Duration,
     /// Its processor time.
     pub cpu: Duration,
-    /// What was examined for it.
     pub figures: &'a Figures,
 }
 

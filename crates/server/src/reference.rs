@@ -207,7 +207,7 @@ fn code(names: &[&str]) -> String {
 
 /// A setting as pages and manuals show it.
 pub struct SettingEntry {
-    /// How it is given on the command line; empty if it is only in the configuration file.
+    /// Its form on the command line; empty if it is only in the configuration file.
     pub flag: String,
     /// Its paths in the configuration file, the preferred one first.
     pub keys: Vec<&'static str>,

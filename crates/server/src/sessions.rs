@@ -29,7 +29,7 @@ pub use open::{Doom, Open};
 use txn_state_machine::Machine;
 pub use txn_state_machine::{Found, aborted};
 
-/// How often a command that waits for another one of its session looks whether it is interrupted.
+/// The interval at which a command that waits for its session checks for an interruption.
 const CHECK: Duration = Duration::from_millis(10);
 
 /// Sessions kept. Beyond that, the longest idle ones are dropped.
@@ -38,7 +38,7 @@ const SESSIONS_MAX: usize = 100_000;
 /// Bytes of recorded results in memory. Beyond that, the longest idle sessions are dropped from memory.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// What an update statement did.
+/// The effect of an update statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Updated {
     /// Documents matched, or 1 for an upsert.
@@ -193,7 +193,7 @@ impl Drop for RetryableWrite {
     }
 }
 
-/// What a client asks of a new transaction.
+/// A client's request for a new transaction.
 pub struct NewTransaction {
     /// Its number.
     pub number: i64,
@@ -228,7 +228,7 @@ pub struct Sessions {
     /// Their open transactions.
     open: Mutex<HashMap<SessionId, Arc<Open>>>,
     timeout: Duration,
-    /// How long a new transaction may be open, in milliseconds.
+    /// The lifetime of a new transaction, in milliseconds.
     lifetime_ms: AtomicU64,
     search: Mutex<records::Search>,
     record_bytes: Arc<AtomicUsize>,
@@ -265,7 +265,7 @@ impl Sessions {
         i32::try_from(self.timeout.as_secs() / 60).unwrap_or(i32::MAX)
     }
 
-    /// How long a new transaction may be open.
+    /// The lifetime of a new transaction.
     pub fn transaction_lifetime(&self) -> Duration {
         Duration::from_millis(self.lifetime_ms.load(Ordering::Relaxed))
     }

@@ -34,7 +34,7 @@ pub fn shard(pd: &[String]) -> DocBuf {
     }
 }
 
-/// What the ids of a server's cursors begin with.
+/// The prefix of the ids of a server's cursors.
 pub fn mark(name: &str) -> u16 {
     let hash = (name.bytes()).fold(0x811c_9dc5u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

@@ -1,4 +1,4 @@
-//! What an operator should know of the system before storing data: shells show it to those who connect.
+//! Warnings about the system for its operator: shells show it to those who connect.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub fn warn(settings: &Settings, log: &Log, open_files: u64) {
     }
 }
 
-/// How the server is started.
+/// The circumstances of the start.
 pub fn of_settings(settings: &Settings) -> Vec<Warning> {
     let mut found = Vec::new();
     if !settings.security.authorization {

@@ -102,7 +102,7 @@ pub struct Clients {
     pub cursors: Cursors,
     /// Milliseconds until an idle cursor is closed.
     cursor_timeout_ms: AtomicU64,
-    /// How long a statement of a transaction waits for a lock, in milliseconds. There are no such locks, so it has no effect.
+    /// The longest wait of a transaction's statement for a lock, in milliseconds. There are no such locks, so it has no effect.
     pub transaction_lock_wait_ms: AtomicI32,
     /// None if connections are not encrypted.
     pub tls: Option<Tls>,

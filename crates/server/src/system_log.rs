@@ -8,7 +8,7 @@ use syslog::{Facility, Formatter3164, Logger, LoggerBackend};
 
 use crate::limits::SYSTEM_LOG_BYTES_MAX;
 
-/// How serious a line is for the system's log.
+/// The severity of a line in the system's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// A failure.

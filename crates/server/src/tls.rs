@@ -15,7 +15,7 @@ use crate::settings::{TlsMode, TlsSettings};
 /// A certificate that expires within this time is warned of.
 const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// How this server encrypts connections.
+/// The encryption of this server's connections.
 pub struct Tls {
     /// Which connections are encrypted.
     pub mode: TlsMode,
@@ -102,7 +102,7 @@ impl Tls {
         }))
     }
 
-    /// What new connections use.
+    /// The configuration of new connections.
     pub fn current(&self) -> Arc<ServerTls> {
         self.current.read().clone()
     }
@@ -227,7 +227,7 @@ struct Warning {
     attributes: DocBuf,
 }
 
-/// What is to be said of certificates and lists at a time.
+/// The warnings about certificates and lists at a time.
 fn expiry(current: &ServerTls, now: SystemTime) -> Vec<Warning> {
     let mut warnings = Vec::new();
     warnings.extend(certificate_expiry(&current.certificate, now));

@@ -17,7 +17,7 @@ use crate::log::{Component, Severity};
 use crate::sessions::{Doom, Found, NewTransaction, Open, SessionId, Used, aborted};
 use crate::state::Server;
 
-/// What a command says about its transaction.
+/// The fields of a command about its transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// `txnNumber`
@@ -268,7 +268,7 @@ fn describe(connection: &Connection) -> DocBuf {
     out
 }
 
-/// What is left to do when a transaction has ended and its session knows it.
+/// The steps after the end of a transaction, when its session knows it.
 fn end(server: &Server, open: &Arc<Open>, is_committed: bool) {
     open.end_statement();
     server.clients.sessions.forget_open(open);

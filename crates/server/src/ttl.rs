@@ -1,4 +1,4 @@
-//! How the TTL monitor runs, and what it has deleted.
+//! The settings of the TTL monitor, and the counts of its deletions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

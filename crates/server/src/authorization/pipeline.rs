@@ -1,4 +1,4 @@
-//! What a pipeline needs: each stage names what it reads or writes.
+//! The privileges that a pipeline needs: each stage names what it reads or writes.
 
 use std::borrow::Cow;
 

@@ -53,7 +53,7 @@ pub async fn release_memory(server: Arc<Server>) {
     }
 }
 
-/// What cursors have to give back.
+/// The memory that cursors have to release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
     Nothing,
@@ -87,7 +87,7 @@ fn release(server: &Server) {
         set.moments.expire(Instant::now(), true);
     }
     let (mut moved, mut closed) = (0u64, 0u64);
-    // What cannot go to disk: groups, say.
+    // State that cannot go to disk, such as groups.
     let mut left = Vec::new();
     for id in server.clients.cursors.longest_idle() {
         let need = Need::of(&server.store);

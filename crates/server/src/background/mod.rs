@@ -1,4 +1,4 @@
-//! What the server does by itself, beside what clients ask for.
+//! The jobs of the server itself.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;

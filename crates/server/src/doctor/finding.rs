@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use frond_bson::{DocBuf, extjson};
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// As it should be.

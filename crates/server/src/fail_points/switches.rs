@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 /// The name of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchName {
-    /// What has a limit of time fails.
+    /// Operations with a time limit fail.
     MaxTimeAlwaysTimeOut,
     /// Limits of time have no effect.
     MaxTimeNeverTimeOut,
@@ -55,7 +55,7 @@ impl SwitchName {
     }
 }
 
-/// How an operation waits at a switch.
+/// The manner in which an operation waits at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
     /// Whether killOp and limits of time end the wait.
@@ -126,7 +126,7 @@ impl Switches {
         all.iter().any(|one| one.name == name && one.is_on())
     }
 
-    /// How often one acted since it was set.
+    /// The number of times that one has acted since it was set.
     pub fn times(&self, name: SwitchName) -> u64 {
         let all = self.0.lock();
         let found = all.iter().find(|one| one.name == name);

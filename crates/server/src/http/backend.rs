@@ -1,4 +1,4 @@
-//! How the console runs commands: over connections of this process, which are served like those of any client. So limits of connections,
+//! The console runs commands over connections of this process, which are served like those of any client. So limits of connections,
 //! logins, privileges, tickets, `currentOp` and the log know them.
 
 use std::io;
@@ -25,7 +25,7 @@ use frond_runtime::Socket;
 /// The name by which `currentOp` shows the console.
 const APPLICATION: &str = "Frond console";
 
-/// How often a command is interrupted whose client went away, until its connection is closed.
+/// The interval at which a command is interrupted whose client went away, until its connection is closed.
 const KILL_PERIOD: Duration = Duration::from_millis(50);
 
 /// The longest time until a connection is open.

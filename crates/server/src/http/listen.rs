@@ -90,7 +90,7 @@ async fn accept(
                 tokio::spawn(async move {
                     tokio::select! {
                         () = place.lost() => {}
-                        // How it ended matters to its client only.
+                        // The reason for its end concerns its client only.
                         _ = serve(&server, stream, client, router, place.clone()) => {}
                     }
                 });

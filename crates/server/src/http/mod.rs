@@ -17,7 +17,7 @@ use crate::http::monitoring::Monitoring;
 use crate::net::serve::stopped;
 use crate::state::Server;
 
-/// What the HTTP server answers.
+/// The routes of the HTTP server.
 ///
 /// # Errors
 /// If the system gives no random bytes.

@@ -1,4 +1,4 @@
-//! What monitoring reads by HTTP: `/metrics`, `/health/live` and `/health/ready`.
+//! The endpoints of monitoring: `/metrics`, `/health/live` and `/health/ready`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use frond_auth::{LoginMechanism, UserName};
 /// A login that was begun must end within this time, where logins are required.
 pub const LOGIN_TIME: Duration = Duration::from_secs(10);
 
-/// So many failed logins close a connection, where logins are required.
+/// This many failed logins close a connection, where logins are required.
 pub const FAILURES_MAX: u32 = 5;
 
 /// The longest time that a failed login waits for its reply.

@@ -120,7 +120,7 @@ impl Frames {
             let is_whole = self.arrived.message().map_err(Ended::Malformed)?.is_some();
             let memory = self.arrived.memory().unwrap_or(0);
             if memory > READ_BYTES && self.grant.is_none() {
-                // What is not read yet stays in the socket, and the client waits.
+                // The rest stays in the socket, and the client waits.
                 self.grant = Some(match self.room.try_acquire(memory) {
                     Some(grant) => grant,
                     None => tokio::select! {

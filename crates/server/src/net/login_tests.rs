@@ -221,7 +221,7 @@ async fn a_stranger_sends_short_messages_only() {
 async fn a_login_that_is_begun_has_to_end() {
     let server = server();
     let began = Instant::now();
-    // Who does not begin to log in may stay: drivers watch the server so.
+    // A client that does not begin to log in may stay: drivers monitor the server in this way.
     let mut watcher = Dialled::to(&server);
     watcher.run("admin", doc! {"hello": 1}).await.unwrap();
     let mut client = Dialled::to(&server);

@@ -27,7 +27,7 @@ use crate::request::{
 use crate::state::Server;
 use frond_runtime::yield_to_queued_tasks;
 
-/// How long a client may take to read its last reply when the server stops.
+/// The time for a client to read its last reply when the server stops.
 const LAST_REPLY_MAX: Duration = Duration::from_secs(1);
 
 /// Time limit of a client's first message, with authorization on.
@@ -239,7 +239,7 @@ impl Drop for OpenConnection<'_> {
     }
 }
 
-/// How a conversation ended; none if the server ends it.
+/// The reason for the end of a conversation; none if the server ends it.
 type End = Option<Ended>;
 
 /// The messages of a connection.
@@ -480,7 +480,7 @@ async fn send<S: AsyncWrite + Unpin>(
     }
 }
 
-/// How much of a reply is sent.
+/// The progress of sending a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     More,

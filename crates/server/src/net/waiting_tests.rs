@@ -448,7 +448,7 @@ fn retry_interrupted(name: &str, before: i32) -> bool {
     inserted > 0
 }
 
-/// What stops it does not stop the drop of its temporary collection.
+/// An interruption does not stop the drop of its temporary collection.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_out_drops_its_temporary_collection() {
     let served = Served::new();

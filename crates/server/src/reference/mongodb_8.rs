@@ -7,7 +7,7 @@ use crate::commands::diagnostics::build_info::{COMPATIBLE_VERSION, FEATURE_COMPA
 use crate::commands::diagnostics::hello::WIRE_VERSION_MAX;
 use crate::commands::find;
 
-/// How to find out whether Frond has a change.
+/// The test for the presence of a change in Frond.
 enum Support {
     /// Commands, looked up by name.
     Commands(&'static [&'static str]),

@@ -565,7 +565,7 @@ mod tests {
             },
         };
         assert_eq!(config.doc, expected);
-        // What is stored is read again.
+        // The stored configuration is read again.
         let again = Config::parse(&config.doc, config.term, ObjectId::new()).unwrap();
         assert_eq!(again, config);
     }

@@ -30,7 +30,7 @@ pub use standby::stored_name;
 /// Where the configuration is stored.
 const CONFIG_COLLECTION: (&str, &str) = ("local", "system.replset");
 
-/// How far ahead of the wall clock a client may set the cluster time: a year, as in MongoDB.
+/// The largest lead over the wall clock to which a client may set the cluster time: a year, as in MongoDB.
 const DRIFT_MAX: Duration = Duration::from_secs(31_536_000);
 
 /// The member once the set is initiated. A change of the configuration makes a new one.
@@ -58,14 +58,14 @@ impl Member {
         doc! {"ts": ts, "t": self.config.term}
     }
 
-    /// What `hello` and `serverStatus` say of the set, before the role.
+    /// The fields of `hello` and `serverStatus` about the set, before the role.
     pub fn describe_set(&self, reply: &mut DocBuf) {
         reply.push_array("hosts", |hosts| hosts.push(&*self.config.host));
         reply.push("setName", &*self.config.name);
         reply.push("setVersion", self.config.version as i32);
     }
 
-    /// What `hello` and `serverStatus` say of the member, after the role. `last` is the time of the last write.
+    /// The fields of `hello` and `serverStatus` about the member, after the role. `last` is the time of the last write.
     pub fn describe_self(&self, last: Timestamp, reply: &mut DocBuf) {
         let host = &*self.config.host;
         reply.push("primary", host);
@@ -104,7 +104,7 @@ pub struct Replication {
     pub default_host: String,
     /// The default read and write concern.
     pub defaults: Defaults,
-    /// What snapshot reads have seen.
+    /// The times of snapshot reads.
     pub moments: Moments,
     /// The time of the last write.
     written: AtomicU64,

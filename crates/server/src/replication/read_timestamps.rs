@@ -48,7 +48,7 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// How long a moment is kept.
+    /// The lifetime of a moment.
     pub fn window(&self) -> Duration {
         Duration::from_secs(self.window_seconds.load(Ordering::Relaxed))
     }

@@ -13,10 +13,10 @@ use crate::internal_collections::find_one;
 /// election than that of the new one.
 const TERMS_OF_STEP_UP: i64 = 1000;
 
-/// How long a read waits until the standby has applied what it asks for.
+/// The longest wait of a read for the standby to reach its time.
 const REACHED_WAIT: Duration = Duration::from_secs(10);
 
-/// How often it looks.
+/// The interval of its checks.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The name of the set whose configuration a store has.

@@ -277,7 +277,7 @@ async fn a_transaction_may_begin_at_a_time() {
     let after = doc! {"level": "snapshot", "afterClusterTime": then};
     let reply = server.run("test", inside(doc! {"find": "c"}, 2, Some(after)));
     assert_eq!(server.batch(&reply, "firstBatch").len(), 0);
-    // What was begun in the past conflicts with what was written since.
+    // A transaction in the past conflicts with writes since then.
     let past = doc! {"level": "snapshot", "atClusterTime": then};
     let update = doc! {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a": 1}}}]};
     assert_eq!(server.code("test", inside(update, 3, Some(past))), 112);
@@ -356,7 +356,7 @@ fn a_set_is_found_again_in_a_later_term() {
     assert_eq!(failure.code(), ErrorCode::InvalidReplicaSetConfig);
 }
 
-/// What may not be durable yet is not the answer to a linearizable read.
+/// A linearizable read does not return data that may not be durable.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_linearizable_read_fails_if_the_journal_does() {
     let mut server = initiated();

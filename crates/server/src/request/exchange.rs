@@ -27,7 +27,6 @@ pub struct Inflated {
 }
 
 impl Inflated {
-    /// How it was compressed.
     pub fn compressor(&self) -> Compressor {
         self.compressor
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::memory_quota::Permit;
 
-/// What to do after a message.
+/// The actions after a message.
 #[derive(Default)]
 pub struct Handled {
     /// Bytes to send.

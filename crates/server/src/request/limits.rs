@@ -7,7 +7,7 @@ use frond_store::{Interrupt, OpContext, Waiting};
 use crate::connection::Connection;
 use crate::operation::Operation;
 
-/// How long an operation goes on whose client has disconnected.
+/// An operation continues for this time after its client has disconnected.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Makes the limits of an operation that a connection begins.
@@ -27,7 +27,7 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// What ends the waits of a commit of the operation.
+    /// The events that end the waits of the operation's commits.
     pub fn interrupt(&self, time: Option<Duration>) -> Interrupt {
         Interrupt {
             killed: self.connection.killed.clone(),

@@ -96,7 +96,7 @@ impl SharedFields {
                 "lsid" => {
                     if let Some(lsid) = args.doc_field("lsid")? {
                         let session = SessionId::parse(lsid)?;
-                        // Who is not logged in has no sessions.
+                        // A client that is not logged in has no sessions.
                         if !caller.is_checked() || caller.user().is_some() {
                             let session = caller.session(session, Action::Impersonate)?;
                             common.session = Some(session);
@@ -270,7 +270,7 @@ impl SharedFields {
             || self.read_concern.level == Some(Level::Linearizable)
     }
 
-    /// What a new transaction reads, if it asks for a time in the past.
+    /// The snapshot of a new transaction that reads at a time in the past.
     pub fn transaction_moment(&self, server: &Server) -> Result<Option<SnapshotReads>> {
         match (&server.set.replication, self.read_concern.at) {
             (Some(set), Some(at)) => Ok(Some(set.snapshot(Some(at), None)?.0)),
@@ -278,7 +278,7 @@ impl SharedFields {
         }
     }
 
-    /// What the command reads, if it asks for a snapshot outside of transactions.
+    /// The snapshot of a command that reads at one time outside of transactions.
     pub fn moment(&self, server: &Server) -> Result<Option<Moment>> {
         let concern = self.read_concern;
         match &server.set.replication {

@@ -21,7 +21,7 @@ pub enum Doom {
     Memory = 3,
 }
 
-/// What an open transaction is known by and holds.
+/// An open transaction: its identity and its state.
 pub struct Open {
     /// Its session.
     pub session: SessionId,
@@ -35,7 +35,7 @@ pub struct Open {
     pub started: Instant,
     /// The same, in milliseconds since 1970.
     pub started_ms: i64,
-    /// How long it may be open.
+    /// The end of its lifetime.
     pub lifetime: Duration,
     /// The level of its read concern; none if the client named none.
     pub read_level: Option<String>,
@@ -48,7 +48,7 @@ pub struct Open {
     pub(super) activity: Mutex<Activity>,
 }
 
-/// How long the statements of a transaction ran.
+/// The running time of a transaction's statements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Activity {
     since: Option<Instant>,
@@ -73,7 +73,7 @@ impl Activity {
         self.since.is_some()
     }
 
-    /// How long statements have run.
+    /// The running time of ended statements.
     pub fn active_for(&self, now: Instant) -> Duration {
         let current = self.since.map(|since| now.saturating_duration_since(since));
         self.total + current.unwrap_or_default()
@@ -96,7 +96,7 @@ impl Open {
         }
     }
 
-    /// How long its statements ran.
+    /// The running time of its statements.
     pub fn activity(&self) -> Activity {
         *self.activity.lock()
     }

@@ -26,7 +26,7 @@ const SEARCHED_AT_ONCE: usize = 10_000;
 /// One pass in so many searches for records of sessions that are not in memory.
 const PASSES_PER_SEARCH: u32 = 15;
 
-/// How far the search has come.
+/// The progress of the search.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     passes: u32,
@@ -94,7 +94,7 @@ impl Session {
                     self.forget();
                 }
                 if self.machine.number() != Some(number) {
-                    // What is stored is older than what was begun here.
+                    // The stored record is older than the write that was begun here.
                     return Ok(());
                 }
             }

@@ -4,7 +4,7 @@ use frond_error::{Error, ErrorCode, Result};
 
 use super::SessionId;
 
-/// What the newest number is of.
+/// The kind of the newest number.
 #[derive(Debug)]
 enum Phase<T> {
     /// Of a retryable write; or there was no number yet.
@@ -24,7 +24,7 @@ pub struct Machine<T> {
     phase: Phase<T>,
 }
 
-/// What a command that continues a transaction finds.
+/// The state that a command finds that continues a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'m, T> {
     /// The transaction is open.
@@ -38,7 +38,7 @@ pub enum Found<'m, T> {
 pub struct Changed<T> {
     /// False for another try of the same retryable write.
     pub is_new: bool,
-    /// What the transaction with the number before held.
+    /// The state of the transaction with the number before.
     pub displaced: Option<T>,
 }
 
@@ -86,7 +86,7 @@ impl<T> Machine<T> {
         (self.number >= 0).then_some(self.number)
     }
 
-    /// What the open transaction holds.
+    /// The state of the open transaction.
     pub fn open(&self) -> Option<&T> {
         match &self.phase {
             Phase::Open(held) => Some(held),
@@ -235,7 +235,7 @@ mod tests {
 
     const S: SessionId = SessionId::of_key([0xab; 16]);
 
-    /// What is done with a number, and the code of the error or 0.
+    /// An action on a number, and the code of the error or 0.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Write(i64),

@@ -4,7 +4,7 @@ use frond_javascript::Placement;
 
 use super::table::{Kind, Setting, integer, switch};
 
-/// What an engine may have, in MiB, as in MongoDB.
+/// The memory limit of an engine, in MiB, as in MongoDB.
 const HEAP_LIMIT_MB: u32 = 1100;
 
 /// Whether functions of JavaScript run, and within what.
@@ -12,7 +12,7 @@ const HEAP_LIMIT_MB: u32 = 1100;
 pub struct JavaScriptSettings {
     /// Whether there is JavaScript.
     pub is_enabled: bool,
-    /// What one engine may have, in MiB.
+    /// The memory limit of one engine, in MiB.
     pub heap_limit_mb: u32,
     /// Whether there are `group` and `eval`.
     pub has_old_commands: bool,

@@ -58,7 +58,7 @@ pub enum LogFormat {
     Text,
 }
 
-/// What happens to the log file at a log rotation.
+/// The fate of the log file at a log rotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogRotate {
     /// It is renamed with the time as a suffix, and a new file begins.
@@ -135,7 +135,7 @@ pub struct Settings {
     pub journal: bool,
     /// Time between syncs of the journal when no write waits for one.
     pub journal_commit_interval: Duration,
-    /// What to do at the start with a damaged journal.
+    /// The treatment of a damaged journal at the start.
     pub journal_recovery: LogRecovery,
     /// Bytes of the file system that only deletes and drops may use; none means a share of it.
     pub disk_reserve_bytes: Option<u64>,
@@ -175,7 +175,7 @@ pub struct Settings {
     pub session_timeout: Duration,
     /// A transaction that is open for longer is aborted.
     pub transaction_lifetime: Duration,
-    /// How long a statement of a transaction waits for a lock: see [`crate::state::Server::transaction_lock_wait_ms`].
+    /// The longest wait of a transaction's statement for a lock: see [`crate::state::Server::transaction_lock_wait_ms`].
     pub transaction_lock_wait_ms: i32,
     /// Whether documents expire by TTL indexes.
     pub ttl_monitor: bool,
@@ -207,7 +207,6 @@ pub struct Settings {
     pub pre_image_period: Duration,
     /// Whether users need privileges.
     pub security: SecuritySettings,
-    /// How users log in.
     pub logins: LoginSettings,
     /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
     pub given: BTreeMap<&'static str, SettingValue>,
@@ -215,7 +214,7 @@ pub struct Settings {
     pub config_file: Option<PathBuf>,
     /// Log messages about settings that were accepted but have no effect.
     pub notes: Vec<String>,
-    /// What is dangerous about how the settings were given, for the log.
+    /// Dangers in the form of the given settings, for the log.
     pub warnings: Vec<String>,
 }
 

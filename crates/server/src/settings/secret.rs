@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// What is shown in place of a password.
+/// Replaces a password that is shown.
 pub const SHOWN: &str = "<password>";
 
 /// A password that was given as a setting. It is wiped when it is dropped, and never shown.

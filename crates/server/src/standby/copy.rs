@@ -19,7 +19,7 @@ const FOLDER: &str = "standby-copy";
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How often the log tells how far the copy is.
+/// The interval at which the log reports the progress of the copy.
 const REPORT: Duration = Duration::from_secs(10);
 
 /// Why an attempt failed.

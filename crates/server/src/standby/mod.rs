@@ -269,7 +269,7 @@ impl Standby {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// How far what can be read is behind the primary, in milliseconds; `None` before the primary was heard.
+    /// The lag of reads behind the primary, in milliseconds; `None` before the first contact with the primary.
     pub fn lag_ms(&self, store: &DocumentStore) -> Option<i64> {
         let status = self.status.lock();
         let contact = status.contact_ms?;

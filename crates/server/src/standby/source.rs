@@ -7,13 +7,13 @@ use std::time::Duration;
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 use frond_client::{Client, Error, Result, Uri};
 
-/// How long a read at the end of the oplog waits for entries, in milliseconds.
+/// The wait for entries at the end of the oplog, in milliseconds.
 const AWAIT_MS: i64 = 1000;
 
 /// Entries in a reply at most. So reading and applying go on at the same time, and neither is long behind the other.
 const BATCH_MAX: i32 = 10_000;
 
-/// How long an answer may take, if the connection string does not say.
+/// The time limit of an answer, unless the connection string has one.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// The connection string of a primary.

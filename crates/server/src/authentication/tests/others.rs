@@ -284,7 +284,7 @@ async fn secrets_are_shown_nowhere() {
         "{}",
         kept(&server)
     );
-    // What is refused before it runs is not quoted either.
+    // A command that is refused before it runs is not quoted either.
     server.reply(
         "admin",
         doc! {"saslStart": 1, "mechanism": "PLAIN", "payload": PASSWORD},

@@ -127,7 +127,7 @@ async fn one_privilege_opens_one_command() {
         server.log_in_as_root();
         server.run("test", doc! {"insert": "c", "documents": [{"_id": 1}]});
         for other in actions.iter().filter(|other| *other != action) {
-            // Who inserts may create the collection.
+            // An insert may create the collection.
             if (*action, *other) == ("createCollection", "insert") {
                 continue;
             }
@@ -180,7 +180,7 @@ async fn a_cursor_is_its_users_own() {
     assert_eq!(code(&mut server, "test", more(own)), 43);
     server.log_in_as_root();
     assert_eq!(code(&mut server, "test", more(id)), UNAUTHORIZED);
-    // Who has lost the privilege has lost the cursor.
+    // A user who loses the privilege loses the cursor.
     server.log_in_with("ann", on(), &["insert"]);
     assert_eq!(code(&mut server, "test", more(id)), UNAUTHORIZED);
     server.log_in_with("ann", on(), &["find"]);
@@ -217,7 +217,7 @@ async fn a_view_is_read_without_privileges_on_its_collection() {
     server.log_in_with("ann", doc! {"db": "test", "collection": "v"}, &["find"]);
     assert_eq!(code(&mut server, "test", doc! {"find": "v"}), 0);
     assert_eq!(code(&mut server, "test", doc! {"find": "c"}), UNAUTHORIZED);
-    // Who may read a view cannot make it show what it may not read.
+    // A user of a view cannot make it show other collections.
     let view = doc! {"create": "w", "viewOn": "c", "pipeline": []};
     let on_w = |actions: &[&str]| {
         let mut privilege = doc! {"resource": {"db": "test", "collection": "w"}};

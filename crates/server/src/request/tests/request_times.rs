@@ -8,7 +8,7 @@ use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 
 use crate::testing::TestServer;
 
-/// So many statements take several milliseconds.
+/// Enough statements to take several milliseconds.
 const STATEMENTS: i32 = 3000;
 
 fn list(documents: impl Iterator<Item = DocBuf>) -> ArrayBuf {
