@@ -68,11 +68,7 @@ impl CertificateInfo {
     }
 }
 
+/// Bytes as hexadecimal digits in capital letters, as MongoDB shows thumbprints and RFC 2253 what is no text.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(out, "{byte:02X}");
-    }
-    out
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
