@@ -52,6 +52,7 @@ mod operation;
 mod oplog;
 mod outcome;
 mod pool;
+mod proc;
 mod profiler;
 mod query_settings;
 mod query_stats;
