@@ -8,6 +8,7 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
 
+use crate::hex::hex;
 use crate::subject;
 
 /// Facts of a certificate.
@@ -66,9 +67,4 @@ impl CertificateInfo {
     pub fn is_valid_at(&self, time: SystemTime) -> bool {
         self.not_before <= time && time <= self.not_after
     }
-}
-
-/// Bytes as hexadecimal digits in capital letters, as MongoDB shows thumbprints and RFC 2253 what is no text.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }

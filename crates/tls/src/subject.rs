@@ -8,7 +8,7 @@ use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::der::{Encode, Tag, Tagged};
 use x509_cert::name::Name;
 
-use crate::certificate::hex;
+use crate::hex::hex;
 use crate::oids;
 
 /// The text of a subject. None if a value has characters that its type does not allow.
