@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use frond_bson::{DocBuf, Value, doc};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use support::{Client, Running, frond};
 
 const COLLECTIONS: usize = 10;
@@ -27,14 +29,10 @@ fn name(collection: usize) -> String {
 
 /// Text that does not compress well.
 fn text(seed: i32) -> String {
-    let mut state = seed as u64 | 1 << 40;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        char::from(b' ' + (state >> 40) as u8 % 90)
-    };
-    (0..200).map(|_| next()).collect()
+    let mut random = SmallRng::seed_from_u64(seed as u64);
+    (0..200)
+        .map(|_| char::from(random.random_range(b' '..b' ' + 90)))
+        .collect()
 }
 
 /// Inserts documents; returns the errors, by number.

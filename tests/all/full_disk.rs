@@ -14,6 +14,8 @@ use std::process::Command;
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_wire::Flags;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use support::{Client, Running, frond, wait_until};
 
 const OUT_OF_DISK_SPACE: i32 = 14031;
@@ -69,15 +71,8 @@ impl Drop for SmallDisk {
 
 /// A document that does not compress.
 fn document(id: i32) -> DocBuf {
-    let mut state = id as u64 + 1;
-    let bytes: Vec<u8> = std::iter::repeat_with(|| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as u8
-    })
-    .take(DOCUMENT_BYTES)
-    .collect();
+    let mut bytes = [0_u8; DOCUMENT_BYTES];
+    SmallRng::seed_from_u64(id as u64).fill(&mut bytes[..]);
     let mut doc = doc! {"_id": id, "a": id % 1000};
     doc.push(
         "b",

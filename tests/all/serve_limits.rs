@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::{ArrayBuf, Doc, DocBuf, doc};
 use frond_wire::Flags;
-use support::{PATIENCE, Running};
+use support::{PATIENCE, Running, wait_for};
 
 /// A server with a collection of this many documents.
 fn filled(directory: &tempfile::TempDir, documents: i32, more: &[&str]) -> Running {
@@ -311,25 +311,11 @@ fn idle_cursors_are_closed_except_those_without_a_timeout() {
             .unwrap()
     };
     let (patient, idle) = (open(doc! {"noCursorTimeout": true}), open(doc! {}));
-    let end = Instant::now() + PATIENCE;
-    loop {
+    let status = wait_for("a cursor that has timed out", || {
         let status = client.run("admin", &doc! {"serverStatus": 1});
-        let cursors = status
-            .get_doc("metrics")
-            .and_then(|m| m.get_doc("cursor"))
-            .unwrap();
-        if cursors.get_i64("timedOut") == Some(1) {
-            assert_eq!(
-                cursors
-                    .get_doc("open")
-                    .and_then(|open| open.get_i64("total")),
-                Some(1)
-            );
-            break;
-        }
-        assert!(Instant::now() < end, "{cursors:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        (figure(&status, "metrics.cursor.timedOut") == 1).then_some(status)
+    });
+    assert_eq!(figure(&status, "metrics.cursor.open.total"), 1);
     let more = |id: i64| doc! {"getMore": id, "collection": "c"};
     assert_eq!(client.reply("test", &more(idle)).get_i32("code"), Some(43));
     let rest = client.run("test", &more(patient));

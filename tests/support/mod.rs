@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, dead_code)]
 
+mod processor_time;
 mod waiting;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -130,15 +131,7 @@ impl Running {
     /// The processor time that the server has used.
     #[cfg(target_os = "linux")]
     fn processor_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .unwrap()
-            .split_whitespace()
-            .collect();
-        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-        Duration::from_millis(ticks * 10)
+        processor_time::processor_time(&self.pid().to_string())
     }
 
     /// The operations on a namespace, as `currentOp` shows them.

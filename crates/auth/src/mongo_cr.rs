@@ -1,8 +1,7 @@
 //! MONGODB-CR, the challenge and response of the drivers before 2015. It rests on MD5, and whoever reads the stored
 //! digest can log in with it, so it is only for drivers that know nothing else.
 
-use std::fmt::Write as _;
-
+use frond_bson::hex;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -24,10 +23,7 @@ pub fn password_digest(user: &str, password: &str) -> Zeroizing<String> {
 /// If the operating system gives no random bytes.
 pub fn nonce() -> Result<String, NoRandomness> {
     let bytes: [u8; 8] = random_bytes()?;
-    Ok(bytes.iter().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    }))
+    Ok(hex(&bytes))
 }
 
 /// The client's proof of the password: the MD5 of the nonce, the user and the digest of the password.
@@ -49,13 +45,9 @@ pub fn verify(nonce: &str, user: &str, digest: &str, given: &str) -> bool {
 
 fn hex_of(bytes: &[u8]) -> Zeroizing<String> {
     let mut digest = md5::compute(bytes);
-    let mut hex = Zeroizing::new(String::with_capacity(32));
-    for byte in digest.0 {
-        // Writing to a string does not fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
+    let text = Zeroizing::new(hex(&digest.0));
     digest.0.zeroize();
-    hex
+    text
 }
 
 #[cfg(test)]

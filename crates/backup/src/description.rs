@@ -1,6 +1,6 @@
 //! The description of a backup: `backup.json`.
 
-use frond_bson::{Doc, DocBuf, Value, extjson, hex};
+use frond_bson::{Doc, DocBuf, Value, extjson, hex, unhex_array};
 
 use crate::mark::Mark;
 
@@ -19,19 +19,7 @@ impl StoreId {
 
     /// The id with these hexadecimal digits.
     pub fn parse(text: &str) -> Option<StoreId> {
-        let digits = text.as_bytes().as_chunks::<2>();
-        let mut bytes = [0; 16];
-        if digits.0.len() != 16 || !digits.1.is_empty() {
-            return None;
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.0) {
-            let pair = std::str::from_utf8(pair).ok()?;
-            if pair.starts_with('+') {
-                return None;
-            }
-            *byte = u8::from_str_radix(pair, 16).ok()?;
-        }
-        Some(StoreId(bytes))
+        unhex_array(text).map(StoreId)
     }
 }
 

@@ -1,4 +1,7 @@
 //! Random numbers that a seed repeats.
+//!
+//! This is not a generator of the crate `rand`: a seed and a number define the documents of a workload, also in reports of earlier
+//! runs, and `rand` may change its generators in any version.
 
 /// Steele, Lea and Flood's SplitMix64 ("Fast splittable pseudorandom number generators", 2014):
 /// a counter, hashed. Two multiplications a number.

@@ -4,6 +4,7 @@
 //! borrows its strings, documents and binary from the document's bytes.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 mod collate;
 mod compare;
 mod convert;
@@ -11,6 +12,7 @@ mod decimal128;
 mod error;
 pub mod extjson;
 mod finder;
+mod hex;
 pub mod key;
 mod limits;
 mod macros;
@@ -30,10 +32,11 @@ pub use convert::ToValue;
 pub use decimal128::{Decimal128, ParseDecimalError, Rounding};
 pub use error::{Error, ErrorKind};
 pub use finder::FieldFinder;
+pub use hex::{hex, hex_upper, unhex, unhex_array};
 pub use limits::{MAX_DEPTH, MAX_DOCUMENT_BYTES};
 pub use object_id::{ObjectId, ParseObjectIdError};
 pub use owned::{ArrayBuf, DocBuf, NotUtf8Buf, OwnedValue};
-pub use raw::{RawElement, find_byte, hex, uuid_text, value_len};
+pub use raw::{RawElement, find_byte, uuid_text, value_len};
 pub use tag::{type_code_of_name, type_name_of_code};
 pub use timestamp::Timestamp;
 pub use value::{Doc, Iter, NotUtf8, RawIter, Text, Value};

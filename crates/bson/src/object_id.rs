@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::hex::{unhex_array, write_hex};
+
 /// Four bytes of seconds, five bytes chosen once per process, three bytes of a counter, all big-endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 12]);
@@ -73,10 +75,7 @@ impl ObjectId {
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for b in self.0 {
-            write!(f, "{b:02x}")?;
-        }
-        Ok(())
+        write_hex(f, &self.0)
     }
 }
 
@@ -84,19 +83,7 @@ impl FromStr for ObjectId {
     type Err = ParseObjectIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut bytes = [0; 12];
-        if text.len() != 24 {
-            return Err(ParseObjectIdError);
-        }
-        for (out, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let mut byte = 0;
-            for &c in pair {
-                let digit = (c as char).to_digit(16).ok_or(ParseObjectIdError)?;
-                byte = (byte << 4) | digit as u8;
-            }
-            *out = byte;
-        }
-        Ok(Self(bytes))
+        unhex_array(text).map(Self).ok_or(ParseObjectIdError)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bytes of documents: elements with their values still encoded, lengths, text and names of array elements.
 
-use crate::tag;
+use crate::{hex, tag};
 
 /// One element of a document before its value is decoded.
 #[derive(Clone, Copy, Debug)]
@@ -129,15 +129,6 @@ pub fn value_len(tag: u8, bytes: &[u8]) -> Option<usize> {
 #[inline]
 pub(crate) fn string(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(4..bytes.len().checked_sub(1)?)
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    halves
-        .map(|half| char::from(DIGITS[usize::from(half)]))
-        .collect()
 }
 
 /// A UUID as text, in five groups of hexadecimal digits.

@@ -7,6 +7,7 @@ mod collection;
 mod encryption;
 mod error;
 mod login;
+pub mod percent;
 mod stream;
 pub mod uri;
 mod write_concern;

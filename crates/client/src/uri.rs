@@ -15,6 +15,7 @@ use frond_wire::Compressor;
 use crate::encryption::Encryption;
 use crate::error::{Error, Result};
 use crate::login::Login;
+use crate::percent::{self, RESERVED, percent_encode};
 
 /// The port of a server when the connection string names none.
 pub const DEFAULT_PORT: u16 = 27017;
@@ -47,7 +48,9 @@ impl Address {
         match self {
             Address::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
             Address::Tcp(host, port) => format!("{host}:{port}"),
-            Address::Unix(path) => percent_encode(path.as_os_str().as_bytes()),
+            Address::Unix(path) => {
+                percent_encode(path.as_os_str().as_bytes(), RESERVED).to_string()
+            }
         }
     }
 }
@@ -400,33 +403,8 @@ fn only(name: &str, value: &str, wanted: bool, why: &str) -> Result<()> {
     }
 }
 
-fn percent_encode(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for byte in bytes {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(byte) {
-            out.push(char::from(*byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
-}
-
 fn percent_decode(text: &str) -> Result<String> {
-    let broken = || bad(format!("{text:?} has a % without two hex digits"));
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| byte.and_then(|b| char::from(b).to_digit(16));
-        let high = digit(bytes.next()).ok_or_else(broken)?;
-        let low = digit(bytes.next()).ok_or_else(broken)?;
-        out.push((high * 16 + low) as u8);
-    }
-    String::from_utf8(out).map_err(|_| bad(format!("{text:?} is not UTF-8 once decoded")))
+    percent::decode(text).map_err(|what| bad(format!("{text:?} {what}")))
 }
 
 #[cfg(test)]

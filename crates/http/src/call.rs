@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::header::{COOKIE, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
+use percent_encoding::percent_decode_str;
 
 use super::places::Place;
 use super::reply::Refusal;
@@ -125,25 +126,8 @@ impl Call {
 
 /// Text of a query with its escapes replaced. Other text stays as it is.
 fn percent_decoded(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        let digits = (byte == b'%').then(|| after.get(..2)).flatten();
-        let escaped = digits.and_then(|two| {
-            let two = std::str::from_utf8(two).ok()?;
-            u8::from_str_radix(two, 16).ok()
-        });
-        match escaped {
-            Some(escaped) => {
-                out.push(escaped);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None if byte == b'+' => out.push(b' '),
-            None => out.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    let text = text.replace('+', " ");
+    percent_decode_str(&text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -160,6 +144,7 @@ mod unit {
             ("%4", "%4"),
             ("%zz%41", "%zzA"),
             ("%ff", "\u{fffd}"),
+            ("%+4", "% 4"),
         ] {
             assert_eq!(percent_decoded(text), expected, "{text}");
         }

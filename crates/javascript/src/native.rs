@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use frond_bson::{Decimal128, DocBuf, ObjectId, OwnedValue, hex};
+use frond_bson::{Decimal128, DocBuf, ObjectId, OwnedValue, hex, unhex};
 use frond_error::{Error as Fault, ErrorCode};
 use frond_query::Md5;
 use rquickjs::function::{Opt, Rest};
 use rquickjs::{Ctx, Exception, Function, Object, Result, Value};
 
-use crate::values::write::{Error, Writer, bytes_of_hex};
+use crate::values::write::{Error, Writer};
 
 /// The limit of what one call of a map function emits, in bytes.
 const EMIT_BYTES_MAX: usize = 100 << 20;
@@ -140,7 +140,7 @@ pub fn functions<'js>(ctx: &Ctx<'js>, print: impl Fn(&str) + 'static) -> Result<
     native.set(
         "base64OfHex",
         Function::new(ctx.clone(), |text: String| {
-            STANDARD.encode(bytes_of_hex(&text).unwrap_or_default())
+            STANDARD.encode(unhex(&text).unwrap_or_default())
         })?,
     )?;
     native.set(

@@ -1,6 +1,6 @@
 //! Values in error messages, in the notation of the `mongo` shell.
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Doc, Value, hex_upper};
 use std::fmt::Write;
 
 /// Longest rendering that goes into a message, in bytes; the rest becomes `...`.
@@ -147,11 +147,8 @@ fn write_value(out: &mut String, value: &Value<'_>) {
             write!(out, "UUID(\"{}\")", frond_bson::uuid_text(&uuid))
         }
         Value::Binary { subtype, bytes } => {
-            let _ = write!(out, "BinData({subtype}, ");
-            for byte in bytes.iter().take(80) {
-                let _ = write!(out, "{byte:02X}");
-            }
-            write!(out, ")")
+            let shown = bytes.get(..80).unwrap_or(bytes);
+            write!(out, "BinData({subtype}, {})", hex_upper(shown))
         }
         Value::Undefined => write!(out, "undefined"),
         Value::ObjectId(v) => write!(out, "ObjectId('{v}')"),

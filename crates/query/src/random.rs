@@ -1,4 +1,7 @@
-//! Pseudo-random numbers: statistically random, but predictable.
+//! Random numbers for `$rand`, `$sampleRate` and `$sample`, which need no secrets.
+//!
+//! This is not a generator of the crate `rand`: several threads share one, once or more per document, through `&self`. An atomic
+//! counter that is hashed takes no lock for that, while a generator of `rand` needs `&mut self`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use frond_bson::{ArrayBuf, DocBuf, ObjectId, OwnedValue, Timestamp, Value, extjson};
+use frond_bson::{ArrayBuf, DocBuf, ObjectId, OwnedValue, Timestamp, Value, extjson, unhex};
 
 /// Parses `{a: 1, "b.c": 'x', d: [1.5, NumberLong(7), /re/i]}`.
 pub(crate) fn json(text: &str) -> DocBuf {
@@ -196,14 +196,10 @@ fn construct(name: &str, arguments: &[String]) -> OwnedValue {
             increment: arguments[1].parse().unwrap(),
         }
         .into(),
-        "BinData" => {
-            let digits = arguments[1].as_bytes().chunks(2);
-            let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-            OwnedValue::Binary {
-                subtype: first.parse().unwrap(),
-                bytes: digits.map(byte).collect(),
-            }
-        }
+        "BinData" => OwnedValue::Binary {
+            subtype: first.parse().unwrap(),
+            bytes: unhex(&arguments[1]).unwrap(),
+        },
         _ => panic!("unknown constructor {name}"),
     }
 }

@@ -604,8 +604,8 @@ impl Cursors {
         let mut all = self.all.lock();
         let id = loop {
             let id = self.mark.map_or_else(
-                || (crate::random::bits() >> 1) as i64,
-                |mark| i64::from(mark) << MARK_SHIFT | (crate::random::bits() >> 16) as i64,
+                || (rand::random::<u64>() >> 1) as i64,
+                |mark| i64::from(mark) << MARK_SHIFT | (rand::random::<u64>() >> 16) as i64,
             );
             if id != 0 && !all.contains_key(&id) {
                 break id;

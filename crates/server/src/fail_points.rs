@@ -77,7 +77,7 @@ impl Mode {
                 false
             }
             Mode::Probability(p) => {
-                let fraction = (crate::random::bits() >> 11) as f64 / (1u64 << 53) as f64;
+                let fraction: f64 = rand::random();
                 fraction < *p
             }
         }

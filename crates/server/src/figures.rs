@@ -1,6 +1,5 @@
 //! The figures that the history keeps.
 
-use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 
 use frond_store::{DocumentStore, EngineStats, MemoryBudget, MemoryUse};
@@ -138,28 +137,17 @@ pub fn figures() -> Vec<Figure> {
 
 /// A sample of now.
 pub fn sample(time_ms: i64, from: &Sources<'_>) -> Sample {
+    let process = process_memory();
     let read = Read {
         from,
         engine: from.store.engine_stats(),
         memory: from.store.memory(),
-        resident: process_memory().resident_bytes,
-        cpu_millis: cpu_millis(),
+        resident: process.resident_bytes,
+        cpu_millis: (process.user_micros + process.system_micros) / 1000,
         cursors: whole(from.cursors.counts().open),
     };
     Sample {
         time_ms,
         values: ROWS.iter().map(|(_, _, value)| value(&read)).collect(),
     }
-}
-
-/// The time that this process has run on processors; 0 where the system does not report it.
-fn cpu_millis() -> u64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Fields are counted after the command name, which is in brackets and may hold spaces.
-    let ticks = stat.rsplit_once(')').map_or(0, |(_, rest)| {
-        let times = rest.split_whitespace().skip(11).take(2);
-        times.filter_map(|field| field.parse::<u64>().ok()).sum()
-    });
-    let per_second = rustix::param::clock_ticks_per_second().max(1);
-    ticks.saturating_mul(1000) / per_second
 }

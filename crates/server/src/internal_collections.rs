@@ -49,17 +49,10 @@ pub fn replace_first(
     document: &Doc,
 ) -> Result<()> {
     let request = UpdateRequest {
-        filter,
-        update: Value::Document(document),
-        sort: None,
         upsert: true,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
         bypass_validation: true,
         keep_empty_timestamps: true,
-        collation: None,
+        ..UpdateRequest::new(filter, Value::Document(document))
     };
     let ns = Namespace::new(db, coll)?;
     store.update(&ns, &request, Durability::Logged, &OpContext::new())?;

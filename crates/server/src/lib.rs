@@ -50,6 +50,7 @@ mod op_record;
 mod operation;
 mod oplog;
 mod outcome;
+mod proc;
 mod profiler;
 mod query_settings;
 mod query_stats;

@@ -27,6 +27,7 @@ use crate::log::{Component, Log};
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
+use crate::proc;
 use crate::service_manager;
 use crate::settings::{Settings, resolve};
 use crate::standby;
@@ -638,10 +639,8 @@ async fn received(signal: &mut Option<Signal>) {
 /// Whether the process was started with the signal ignored.
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let ignored =
+        proc::value(&status, "SigIgn").and_then(|mask| u64::from_str_radix(mask, 16).ok());
     ignored.is_some_and(|mask| mask & 1 != 0)
 }
 

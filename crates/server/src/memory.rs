@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::proc;
+
 /// Bytes of the machine's memory.
 pub fn machine_bytes() -> u64 {
     let info = rustix::system::sysinfo();
@@ -112,43 +114,24 @@ pub struct ProcessMemory {
 /// Reads the current memory use; zeros where the system does not report it.
 pub fn process_memory() -> ProcessMemory {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kilobytes = |name: &str| -> u64 {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
-            .unwrap_or(0)
-    };
+    let bytes = |name: &str| proc::size(&status, name).unwrap_or(0);
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Fields are counted after the command name, which is in brackets and may hold spaces.
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .map(|(_, rest)| rest.split_whitespace().collect())
-        .unwrap_or_default();
-    let field = |at: usize| -> u64 {
-        fields
-            .get(at)
-            .and_then(|field| field.parse().ok())
-            .unwrap_or(0)
-    };
+    let field = |number: usize| proc::stat_field(&stat, number).unwrap_or(0);
     let ticks = rustix::param::clock_ticks_per_second().max(1);
     let micros = |count: u64| count.saturating_mul(1_000_000) / ticks;
     let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let bytes = |name: &str| -> u64 {
-        let found = io.lines().find_map(|line| line.strip_prefix(name));
-        found.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
-    };
+    let transferred = |name: &str| proc::number(&io, name).unwrap_or(0);
     ProcessMemory {
-        virtual_bytes: kilobytes("VmSize:") << 10,
-        resident_bytes: kilobytes("VmRSS:") << 10,
-        resident_bytes_max: kilobytes("VmHWM:") << 10,
-        page_faults: field(9),
-        page_reclaims: field(7),
-        user_micros: micros(field(11)),
-        system_micros: micros(field(12)),
-        threads: field(17),
-        disk_read_bytes: bytes("read_bytes:"),
-        disk_written_bytes: bytes("write_bytes:"),
+        virtual_bytes: bytes("VmSize"),
+        resident_bytes: bytes("VmRSS"),
+        resident_bytes_max: bytes("VmHWM"),
+        page_faults: field(12),
+        page_reclaims: field(10),
+        user_micros: micros(field(14)),
+        system_micros: micros(field(15)),
+        threads: field(20),
+        disk_read_bytes: transferred("read_bytes"),
+        disk_written_bytes: transferred("write_bytes"),
     }
 }
 

@@ -19,7 +19,6 @@ use tokio::sync::Notify;
 
 use crate::metrics::Counter;
 use crate::op_record::OpRecord;
-use crate::random;
 
 /// The longest time that a record lies in the queue.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
@@ -199,7 +198,7 @@ impl Profiler {
     pub fn samples(&self) -> bool {
         let rate = self.sample_rate();
         // 53 random bits as a number below 1.
-        rate >= 1.0 || (random::bits() >> 11) as f64 / ((1u64 << 53) as f64) < rate
+        rate >= 1.0 || rand::random::<f64>() < rate
     }
 
     /// Takes the record of an operation on a database. Waits for nothing but other operations that do the same.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
+use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc, hex_upper, unhex_array};
 use frond_error::{Error, ErrorCode, Result};
 use frond_store::{AllowedIndexes, DocumentStore, PlanRules};
 use parking_lot::RwLock;
@@ -73,7 +73,7 @@ impl Entry {
 
 /// A hash as it is shown: in capital letters, as in MongoDB.
 pub fn hex(hash: &ShapeHash) -> String {
-    frond_bson::hex(hash).to_uppercase()
+    hex_upper(hash)
 }
 
 /// Reads a hash of a shape.
@@ -81,28 +81,12 @@ pub fn hex(hash: &ShapeHash) -> String {
 /// # Errors
 /// `BadValue` (2).
 pub fn parse_hash(text: &str) -> Result<ShapeHash> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let mut hash = ShapeHash::default();
-    let bytes = text.as_bytes();
-    let (pairs, rest) = bytes.as_chunks::<2>();
-    if pairs.len() == hash.len() && rest.is_empty() {
-        let read = hash.iter_mut().zip(pairs).all(|(byte, [high, low])| {
-            match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => {
-                    *byte = u8::try_from(high * 16 + low).unwrap_or(0);
-                    true
-                }
-                _ => false,
-            }
-        });
-        if read {
-            return Ok(hash);
-        }
-    }
-    Err(Error::bad_value(format!(
-        "the hash of a query shape has {} hexadecimal digits: '{text}'",
-        2 * hash.len()
-    )))
+    unhex_array(text).ok_or_else(|| {
+        Error::bad_value(format!(
+            "the hash of a query shape has {} hexadecimal digits: '{text}'",
+            2 * size_of::<ShapeHash>()
+        ))
+    })
 }
 
 /// Reads `indexHints`: one document, or an array of them, one for each collection.

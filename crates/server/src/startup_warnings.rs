@@ -6,6 +6,7 @@ use std::path::Path;
 use frond_bson::{DocBuf, doc};
 
 use crate::log::Log;
+use crate::proc;
 use crate::settings::Settings;
 
 /// A limit of open files below this is too low for many connections.
@@ -91,10 +92,7 @@ pub fn of_kernel(read: impl Fn(&str) -> Option<String>) -> Vec<Warning> {
     let path = "/proc/sys/vm/swappiness";
     let has_swap = || {
         let info = read("/proc/meminfo").unwrap_or_default();
-        let total = info
-            .lines()
-            .find_map(|line| line.strip_prefix("SwapTotal:"));
-        total.and_then(|rest| rest.split_whitespace().next()) != Some("0")
+        proc::number(&info, "SwapTotal") != Some(0)
     };
     if let Some(value) = number(path).filter(|value| *value > 1 && has_swap()) {
         found.push((

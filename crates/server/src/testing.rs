@@ -5,6 +5,8 @@
 #[path = "../../../tests/support/waiting.rs"]
 mod waiting;
 
+mod hooked_disk;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,6 +35,7 @@ use crate::settings::Settings;
 use crate::state::Server;
 use crate::tls::Tls;
 
+pub use hooked_disk::HookedDisk;
 pub use waiting::{PATIENCE, wait_for, wait_until};
 
 /// A server with one client, without sockets.

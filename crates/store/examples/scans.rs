@@ -4,6 +4,9 @@
 //! `… -- run DIRECTORY [CACHE_MIB] [ROUNDS]`
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../tests/support/processor_time.rs"]
+mod processor_time;
+
 use std::time::Instant;
 
 use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
@@ -11,6 +14,7 @@ use frond_store::{
     AggregateRequest, CountRequest, DocumentStore, Durability, EngineOptions, FindRequest,
     InsertOptions, Namespace, OpContext, StoreOptions,
 };
+use processor_time::processor_time;
 
 const INSERT: InsertOptions = InsertOptions {
     ordered: true,
@@ -72,21 +76,14 @@ fn load(store: &DocumentStore, name: &str, count: u64, make: fn(u64) -> DocBuf) 
     }
 }
 
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split(' ').collect();
-    let ticks: u64 = fields[12].parse::<u64>().unwrap() + fields[13].parse::<u64>().unwrap();
-    ticks as f64 / 100.0
-}
-
 fn timed(what: &str, rounds: usize, mut run: impl FnMut() -> String) {
     for _ in 0..rounds {
-        let (started, cpu) = (Instant::now(), cpu_seconds());
+        let (started, cpu) = (Instant::now(), processor_time("self").as_secs_f64());
         let result = run();
         println!(
             "{what:<28} {:>7.3} s, CPU {:>6.2} s: {result}",
             started.elapsed().as_secs_f64(),
-            cpu_seconds() - cpu
+            processor_time("self").as_secs_f64() - cpu
         );
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use frond_bson::{Doc, Value};
+use frond_bson::{Doc, Value, hex_upper};
 
 /// The longest text of one string or binary value; longer ones are truncated, as in MongoDB.
 const STRING_CHARS_MAX: usize = 160;
@@ -95,9 +95,8 @@ fn write_value(out: &mut String, value: Value<'_>) {
         }
         Value::Binary { subtype, bytes } => {
             let _ = write!(out, "BinData({subtype}, ");
-            for byte in bytes.iter().take(STRING_CHARS_MAX / 2) {
-                let _ = write!(out, "{byte:02X}");
-            }
+            let shown = bytes.get(..STRING_CHARS_MAX / 2).unwrap_or(bytes);
+            out.push_str(&hex_upper(shown));
             if bytes.len() > STRING_CHARS_MAX / 2 {
                 out.push_str("...");
             }

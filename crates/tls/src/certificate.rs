@@ -8,6 +8,7 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
 
+use crate::hex::hex;
 use crate::subject;
 
 /// Facts of a certificate.
@@ -66,13 +67,4 @@ impl CertificateInfo {
     pub fn is_valid_at(&self, time: SystemTime) -> bool {
         self.not_before <= time && time <= self.not_after
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(out, "{byte:02X}");
-    }
-    out
 }

@@ -9,6 +9,7 @@ mod client;
 mod error;
 #[cfg(test)]
 mod handshake_tests;
+mod hex;
 mod key;
 mod oids;
 mod password;

@@ -8,8 +8,8 @@ use sha1::{Digest, Sha1};
 use x509_cert::crl::CertificateList;
 use x509_cert::der::Decode;
 
-use crate::certificate::hex;
 use crate::error::{Error, Result};
+use crate::hex::hex;
 use crate::pem;
 use crate::subject;
 

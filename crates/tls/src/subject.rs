@@ -4,12 +4,11 @@
 //! and `+` between the attributes of one, every byte beyond ASCII as `\XX` of its UTF-8. An attribute without a short name is
 //! shown by its OID.
 
-use std::fmt::Write as _;
-
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::der::{Encode, Tag, Tagged};
 use x509_cert::name::Name;
 
+use crate::hex::hex;
 use crate::oids;
 
 /// The text of a subject. None if a value has characters that its type does not allow.
@@ -43,7 +42,7 @@ fn append(attribute: &AttributeTypeAndValue, out: &mut String) -> Option<()> {
             // Not a string: its encoding, in hex.
             out.push('#');
             let der = attribute.value.to_der().ok()?;
-            der.iter().for_each(|byte| hex(*byte, out));
+            out.push_str(&hex(&der));
         }
         Decoded::Invalid => return None,
     }
@@ -104,14 +103,10 @@ fn escape(text: &str, out: &mut String) {
             0x20..=0x7e => out.push(char::from(byte)),
             _ => {
                 out.push('\\');
-                hex(byte, out);
+                out.push_str(&hex(&[byte]));
             }
         }
     }
-}
-
-fn hex(byte: u8, out: &mut String) {
-    let _ = write!(out, "{byte:02X}");
 }
 
 #[cfg(test)]

@@ -3,37 +3,24 @@
 //!
 //! `cargo run --release -p frond-tree --example bulk_load -- DIRECTORY [MILLIONS] [CACHE_MIB]`
 
-use std::time::{Duration, Instant};
+#[path = "../../../tests/support/processor_time.rs"]
+mod processor_time;
+
+use std::time::Instant;
 
 use frond_tree::{Duplicates, Durability, Options, Result, Store, TreeOptions, WriteSet};
+use processor_time::processor_time;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 /// Entries in one commit.
 const COMMIT_ENTRIES: u64 = 1000;
 
 fn key(number: u64) -> [u8; 44] {
-    let mut state = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut key = [0; 44];
-    for part in key[..32].chunks_mut(8) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        part.copy_from_slice(&state.to_le_bytes());
-    }
+    SmallRng::seed_from_u64(number).fill(&mut key[..32]);
     key[36..].copy_from_slice(&number.to_be_bytes());
     key
-}
-
-/// Processor time of this process, all threads. Zero where the system does not report it.
-fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    Duration::from_millis(
-        ticks
-            .filter_map(|field| field.parse::<u64>().ok())
-            .sum::<u64>()
-            * 10,
-    )
 }
 
 fn measure(
@@ -43,9 +30,9 @@ fn measure(
     load: impl FnOnce(&Store) -> Result<()>,
 ) -> Result<()> {
     let before = store.stats();
-    let (start, processor) = (Instant::now(), processor_time());
+    let (start, processor) = (Instant::now(), processor_time("self"));
     load(store)?;
-    let (took, processor) = (start.elapsed(), processor_time() - processor);
+    let (took, processor) = (start.elapsed(), processor_time("self") - processor);
     let after = store.stats();
     let written = after.written_bytes - before.written_bytes + after.log_bytes - before.log_bytes;
     println!(

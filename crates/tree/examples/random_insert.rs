@@ -4,30 +4,27 @@
 //!
 //! With `load` it reads nothing.
 
+#[path = "../../../tests/support/processor_time.rs"]
+mod processor_time;
+
 use std::io::Write;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use frond_tree::{Direction, Durability, Options, Result, Store, TreeId, TreeOptions, WriteSet};
+use processor_time::processor_time;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 /// Secondary trees; each document has a random key of 32 bytes in each.
 const SECONDARIES: usize = 3;
 /// Documents in one report.
 const REPORT: u64 = 250_000;
 
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 fn secondary_key(document: u64, tree: usize) -> [u8; 44] {
-    let mut state = (document + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (tree as u64 + 1) << 56;
+    let mut random = SmallRng::seed_from_u64(document ^ (tree as u64 + 1) << 56);
     let mut key = [0; 44];
-    for part in key[..32].chunks_mut(8) {
-        part.copy_from_slice(&random(&mut state).to_le_bytes());
-    }
+    random.fill(&mut key[..32]);
     key[32..].copy_from_slice(&primary_key(document));
     key
 }
@@ -40,11 +37,8 @@ fn primary_key(document: u64) -> [u8; 12] {
 
 /// 200 bytes, half of them random.
 fn value(document: u64) -> [u8; 200] {
-    let mut state = document + 77;
     let mut value = [b'v'; 200];
-    for part in value[..96].chunks_mut(8) {
-        part.copy_from_slice(&random(&mut state).to_le_bytes());
-    }
+    SmallRng::seed_from_u64(document).fill(&mut value[..96]);
     value
 }
 
@@ -88,15 +82,6 @@ fn load(
     });
     let parts: Result<Vec<Vec<u32>>> = results.into_iter().collect();
     Ok(parts?.concat())
-}
-
-/// Processor time of this process in seconds.
-fn processor_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    let ticks = ticks.filter_map(|ticks| ticks.parse::<u64>().ok());
-    ticks.sum::<u64>() as f64 / 100.0
 }
 
 fn main() -> Result<()> {
@@ -144,7 +129,7 @@ fn main() -> Result<()> {
         );
         std::io::stdout().flush().expect("standard output");
     }
-    let processor = processor_seconds() / done as f64 * 1e6;
+    let processor = processor_time("self").as_secs_f64() / done as f64 * 1e6;
     times.sort_unstable();
     let at = |share: f64| f64::from(times[((times.len() - 1) as f64 * share) as usize]) / 1000.0;
     println!(
@@ -173,20 +158,20 @@ fn main() -> Result<()> {
         return store.close();
     }
     let snapshot = store.snapshot();
-    let mut state = 99;
+    let mut random = SmallRng::seed_from_u64(99);
     measure("point reads of the primary", || {
-        let document = random(&mut state) % done;
+        let document = random.random_range(0..done);
         let found = snapshot.get(primary, &primary_key(document))?;
         assert_eq!(found.as_deref(), Some(&value(document)[..]));
         Ok(1)
     })?;
     measure("absent keys of a secondary", || {
-        let key = secondary_key(random(&mut state) | 1 << 63, 0);
+        let key = secondary_key(random.random::<u64>() | 1 << 63, 0);
         assert!(!snapshot.contains(secondaries[0], &key)?);
         Ok(1)
     })?;
     measure("scans of 100 entries of a secondary", || {
-        let key = secondary_key(random(&mut state), 1);
+        let key = secondary_key(random.random(), 1);
         let lower = Bound::Included(&key[..32]);
         let mut cursor =
             snapshot.cursor(secondaries[1], lower, Bound::Unbounded, Direction::Forward)?;

@@ -2,29 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
 use super::*;
 
 /// `{}`
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 /// `{a: 1}`
 const ONE: &[u8] = &[12, 0, 0, 0, 0x10, b'a', 0, 1, 0, 0, 0, 0];
-
-/// A small generator (splitmix64), so that a failing run can be repeated by its seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-}
 
 fn sequence_msg(flags: Flags) -> Vec<u8> {
     let mut out = Vec::new();
@@ -490,7 +476,7 @@ fn exhaust(message: &[u8]) {
 
 #[test]
 fn no_bytes_panic() {
-    let mut random = Random(20_110_613);
+    let mut random = SmallRng::seed_from_u64(20_110_613);
     let mut seeds = all_requests();
     seeds.push(op_reply(1, 2, 0, 99, 101, [ONE, EMPTY]));
     for seed in &seeds {
@@ -505,24 +491,24 @@ fn no_bytes_panic() {
         }
     }
     for _ in 0..40_000 {
-        let mut bytes = seeds[random.below(seeds.len())].clone();
-        for _ in 0..1 + random.below(4) {
-            let at = random.below(bytes.len());
-            match random.below(4) {
-                0 => bytes[at] = random.next() as u8,
-                1 => bytes[at] ^= 1 << random.below(8),
+        let mut bytes = seeds[random.random_range(0..seeds.len())].clone();
+        for _ in 0..1 + random.random_range(0..4) {
+            let at = random.random_range(0..bytes.len());
+            match random.random_range(0..4) {
+                0 => bytes[at] = random.random(),
+                1 => bytes[at] ^= 1 << random.random_range(0..8),
                 2 => bytes.truncate(at.max(17)),
-                _ => bytes.insert(at, random.next() as u8),
+                _ => bytes.insert(at, random.random()),
             }
         }
-        if random.below(4) > 0 {
+        if random.random_range(0..4) > 0 {
             header::finish(&mut bytes, 0);
         }
         exhaust(&bytes);
     }
     for _ in 0..5_000 {
-        let n = random.below(64);
-        let bytes: Vec<u8> = (0..n).map(|_| random.next() as u8).collect();
+        let n = random.random_range(0..64);
+        let bytes: Vec<u8> = (0..n).map(|_| random.random()).collect();
         exhaust(&bytes);
     }
 }

@@ -1,42 +1,12 @@
 //! Dates as ISO 8601 text in UTC, by the proleptic Gregorian calendar.
-//! The day arithmetic follows Howard Hinnant's "chrono-compatible low-level date algorithms".
 
 use std::fmt::Write;
 
-const DAY_MS: i64 = 86_400_000;
-
-/// Year, month 1..=12 and day 1..=31 of a day counted from 1970-01-01.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
-/// The day counted from 1970-01-01 of a date.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
+use crate::calendar::{DAY_MS, date_of_day, day_of_date};
 
 /// `2012-12-24T12:15:30.501Z`; without the fraction when the milliseconds are zero.
 pub fn format_millis(ms: i64) -> String {
-    let (year, month, day) = civil_from_days(ms.div_euclid(DAY_MS));
+    let (year, month, day) = date_of_day(ms.div_euclid(DAY_MS));
     let rest = ms.rem_euclid(DAY_MS);
     let (hour, minute, second, milli) = (
         rest / 3_600_000,
@@ -86,8 +56,8 @@ pub fn parse_millis(text: &str) -> Option<i64> {
         seconds -= r.zone()?;
     }
     let date = (year, month, day);
-    let days = days_from_civil(year, month, day);
-    if !r.rest.is_empty() || civil_from_days(days) != date {
+    let days = day_of_date(year, month, day);
+    if !r.rest.is_empty() || date_of_day(days) != date {
         return None;
     }
     Some(days * DAY_MS + seconds * 1000 + millis)

@@ -4,7 +4,7 @@ use super::date::parse_millis;
 use super::parse::{nested, value as any_value};
 use super::scan::{ParseError, Scanner};
 use super::{base64, special as types};
-use crate::{Decimal128, Doc, DocBuf, OwnedValue, Timestamp, Value, doc};
+use crate::{Decimal128, Doc, DocBuf, OwnedValue, Timestamp, Value, doc, unhex};
 
 /// Makes a value of the arguments of a call; none if they do not fit.
 type Constructor = fn(&[OwnedValue]) -> Option<OwnedValue>;
@@ -356,23 +356,9 @@ fn bin_data(arguments: &[OwnedValue]) -> Option<OwnedValue> {
 
 fn hex_data(arguments: &[OwnedValue]) -> Option<OwnedValue> {
     match arguments {
-        [subtype, OwnedValue::String(text)] => binary(subtype, bytes_of(text)?),
+        [subtype, OwnedValue::String(text)] => binary(subtype, unhex(text)?),
         _ => None,
     }
-}
-
-fn bytes_of(hex: &str) -> Option<Vec<u8>> {
-    if !hex.len().is_multiple_of(2) {
-        return None;
-    }
-    let digits: Vec<u8> = hex
-        .chars()
-        .map(|digit| digit.to_digit(16).map(|digit| digit as u8))
-        .collect::<Option<_>>()?;
-    let bytes = digits
-        .chunks(2)
-        .map(|pair| pair.iter().fold(0, |byte, digit| (byte << 4) | digit));
-    Some(bytes.collect())
 }
 
 fn uuid(arguments: &[OwnedValue]) -> Option<OwnedValue> {
@@ -383,7 +369,7 @@ fn uuid(arguments: &[OwnedValue]) -> Option<OwnedValue> {
                 .flatten()
         }
         [OwnedValue::String(text)] if text.len() == 32 => {
-            binary(&OwnedValue::Int32(4), bytes_of(text)?)
+            binary(&OwnedValue::Int32(4), unhex(text)?)
         }
         _ => None,
     }
@@ -392,7 +378,7 @@ fn uuid(arguments: &[OwnedValue]) -> Option<OwnedValue> {
 fn md5(arguments: &[OwnedValue]) -> Option<OwnedValue> {
     match arguments {
         [OwnedValue::String(text)] if text.len() == 32 => {
-            binary(&OwnedValue::Int32(5), bytes_of(text)?)
+            binary(&OwnedValue::Int32(5), unhex(text)?)
         }
         _ => None,
     }

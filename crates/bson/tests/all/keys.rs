@@ -6,7 +6,7 @@ use crate::common;
 use std::cmp::Ordering;
 
 use frond_bson::key::{self, Direction, TypeBits, TypeBitsReader};
-use frond_bson::{DocBuf, OwnedValue, Value, compare};
+use frond_bson::{DocBuf, OwnedValue, Value, compare, unhex};
 use rand::RngExt;
 
 const ROUNDS: usize = 150_000;
@@ -354,11 +354,6 @@ fn prefix_ends() {
     }
 }
 
-fn unhex(text: &str) -> Vec<u8> {
-    let pair = |i: usize| u8::from_str_radix(&text[i..i + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(pair).collect()
-}
-
 /// Keys are stored on disk: these bytes must stay what they are. The README draws the format.
 #[test]
 fn stored_keys_are_still_read_and_written() {
@@ -369,7 +364,7 @@ fn stored_keys_are_still_read_and_written() {
         let [key, lost, json] = fields[..] else {
             panic!("{line}")
         };
-        let (key, lost) = (unhex(key), unhex(lost));
+        let (key, lost) = (unhex(key).unwrap(), unhex(lost).unwrap());
         let value = frond_bson::extjson::parse_value(json).unwrap();
 
         let (decoded, rest) =

@@ -240,17 +240,13 @@ pub fn run_update(input: &[u8]) {
     let empty = DocBuf::new();
     let collation = statement.get_doc("collation").map(collation::parse);
     let request = UpdateRequest {
-        filter: statement.get_doc("q").unwrap_or(&empty),
-        update: change,
-        sort: None,
         upsert: statement.get_bool("upsert").unwrap_or(false),
         multi: statement.get_bool("multi").unwrap_or(false),
         array_filters: filters,
         hint: statement.get("hint"),
         variables: statement.get_doc("let"),
-        bypass_validation: false,
-        keep_empty_timestamps: false,
         collation: collation.and_then(Result::ok),
+        ..UpdateRequest::new(statement.get_doc("q").unwrap_or(&empty), change)
     };
     // The store is as it was before each input, so that an input does the same each time.
     let fixture = Fixture::new();

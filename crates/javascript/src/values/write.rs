@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use frond_bson::{
     Decimal128, DocBuf, MAX_DOCUMENT_BYTES, ObjectId, OwnedValue, RawElement, Timestamp,
-    Value as Bson, tag,
+    Value as Bson, tag, unhex,
 };
 use frond_error::{Error as Fault, ErrorCode};
 use rquickjs::class::Class;
@@ -262,7 +262,7 @@ impl<'js> Writer<'js> {
                 let parts = parts()?;
                 let subtype: i32 = parts.get(0)?;
                 let digits = string(&parts.get(1)?, 2 * BYTES_MAX)?;
-                let bytes = bytes_of_hex(&digits).ok_or_else(damaged)?;
+                let bytes = unhex(&digits).ok_or_else(damaged)?;
                 let subtype = u8::try_from(subtype).map_err(|_| damaged())?;
                 out.push(
                     name,
@@ -350,15 +350,4 @@ fn too_large(bytes: impl std::fmt::Display) -> Error {
         ),
     )
     .into()
-}
-
-/// Bytes from hexadecimal digits.
-pub fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? << 4 | digit(*low)?) as u8);
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    match rest {
-        [] => pairs.iter().map(byte).collect(),
-        _ => None,
-    }
 }

@@ -1,9 +1,7 @@
 //! The proleptic Gregorian calendar over milliseconds since 1970.
-//!
-//! Days are converted with Howard Hinnant's algorithms (days_from_civil, civil_from_days).
 
-/// Milliseconds of one day.
-pub(crate) const DAY_MS: i64 = 86_400_000;
+use frond_bson::calendar::date_of_day;
+pub(crate) use frond_bson::calendar::{DAY_MS, day_of_date as days, month_days};
 
 /// A moment in calendar fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,47 +17,15 @@ pub(crate) struct Civil {
     pub(crate) millisecond: i64,
 }
 
-/// Days from 1970-01-01 to a date; month from 1 to 12, any day.
-pub(crate) fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// Days in a month of a year.
-pub(crate) fn month_days(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
 impl Civil {
     /// The civil date of `ms`, milliseconds since 1970 in local time.
     pub(crate) fn at(ms: i64) -> Civil {
-        let day_number = ms.div_euclid(DAY_MS);
+        let (year, month, day) = date_of_day(ms.div_euclid(DAY_MS));
         let in_day = ms.rem_euclid(DAY_MS);
-        let shifted = day_number + 719_468;
-        let era = shifted.div_euclid(146_097);
-        let day_of_era = shifted.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let march_month = (5 * day_of_year + 2) / 153;
-        let month = if march_month < 10 {
-            march_month + 3
-        } else {
-            march_month - 9
-        };
         Civil {
-            year: year_of_era + era * 400 + i64::from(month <= 2),
+            year,
             month,
-            day: day_of_year - (153 * march_month + 2) / 5 + 1,
+            day,
             hour: in_day / 3_600_000,
             minute: in_day / 60_000 % 60,
             second: in_day / 1000 % 60,

@@ -232,17 +232,10 @@ impl Changing<'_> {
 
 fn update_request<'a>(filter: &'a Doc, update: &'a Doc) -> UpdateRequest<'a> {
     UpdateRequest {
-        filter,
-        update: Value::Document(update),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
         bypass_validation: true,
         keep_empty_timestamps: true,
         collation: Some(Collator::default()),
+        ..UpdateRequest::new(filter, Value::Document(update))
     }
 }
 

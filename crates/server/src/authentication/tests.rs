@@ -31,7 +31,7 @@ fn add_user(server: &TestServer, name: &UserName, mechanisms: &[LoginMechanism])
         }
     }
     let id = format!("{}.{}", name.db, name.name);
-    let user_id = crate::random::bytes();
+    let user_id: [u8; 16] = rand::random();
     let user_id = Value::Binary {
         subtype: 4,
         bytes: &user_id,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::every;
 use crate::state::Server;
 
 /// Time between two checks.
@@ -13,11 +14,5 @@ pub async fn watch_certificates(server: Arc<Server>) {
     let Some(tls) = &server.clients.tls else {
         return;
     };
-    let mut stop = server.stop_signal();
-    loop {
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(PERIOD) => tls.warn_of_expiry(&server.log),
-        }
-    }
+    every(&server, PERIOD, || tls.warn_of_expiry(&server.log)).await;
 }

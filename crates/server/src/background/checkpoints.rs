@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 
+use super::every;
 use crate::log::Component;
 use crate::state::Server;
 
@@ -14,22 +15,17 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Writes checkpoints until the server stops.
 pub async fn write_checkpoints(server: Arc<Server>) {
-    let mut stop = server.stop_signal();
     let (mut last, mut commits) = (Instant::now(), 0);
-    loop {
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(TICK) => {}
-        }
+    every(&server, TICK, || {
         let seconds = server.upkeep.checkpoint_secs.load(Relaxed);
         if seconds == 0 || last.elapsed() < Duration::from_secs(seconds) {
-            continue;
+            return;
         }
         last = Instant::now();
         let now = server.store.engine_stats().commits;
         // While fsync holds its lock, the data files stay as they are.
         if now == commits || server.upkeep.fsync_lock.count() > 0 {
-            continue;
+            return;
         }
         commits = now;
         if let Err(error) = tokio::task::block_in_place(|| server.store.checkpoint()) {
@@ -41,5 +37,6 @@ pub async fn write_checkpoints(server: Arc<Server>) {
                 &doc! {"error": error.to_string()},
             );
         }
-    }
+    })
+    .await;
 }

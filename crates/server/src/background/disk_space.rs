@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use frond_bson::doc;
 use frond_store::DiskSpace;
 
+use super::every;
 use crate::log::Component;
 use crate::state::Server;
 
@@ -16,21 +17,20 @@ const CALM: Duration = Duration::from_secs(5);
 
 /// Watches the state until the server stops.
 pub async fn watch_disk_space(server: Arc<Server>) {
-    let mut stop = server.stop_signal();
+    // In a cluster the machines that hold the data watch their disks.
+    if server.store.disk_space().is_none() {
+        return;
+    }
     let mut watch = Watch::default();
-    loop {
-        // In a cluster the machines that hold the data watch their disks.
-        let Some(now) = server.store.disk_space() else {
-            return;
-        };
-        if let Some(news) = watch.news(&now, Instant::now()) {
+    let mut look = || {
+        if let Some(now) = server.store.disk_space()
+            && let Some(news) = watch.news(&now, Instant::now())
+        {
             tell(&server, news, &now);
         }
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(PERIOD) => {}
-        }
-    }
+    };
+    look();
+    every(&server, PERIOD, look).await;
 }
 
 /// A log line about the free space.

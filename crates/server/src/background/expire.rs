@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::unless_stopped;
 use crate::sessions::Doom;
 use crate::state::Server;
 use crate::transactions::abort_soon;
@@ -13,14 +14,12 @@ const PERIOD_MAX: Duration = Duration::from_secs(4);
 /// Closes idle cursors and ends idle sessions until the server stops.
 pub async fn expire(server: Arc<Server>) {
     let mut stop = server.stop_signal();
-    loop {
-        let period = PERIOD_MAX
+    let period = || {
+        PERIOD_MAX
             .min(server.cursor_timeout() / 2)
-            .max(Duration::from_millis(10));
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(period) => {}
-        }
+            .max(Duration::from_millis(10))
+    };
+    while unless_stopped(&mut stop, tokio::time::sleep(period())).await {
         let now = Instant::now();
         let closed = tokio::task::block_in_place(|| {
             server.clients.cursors.expire(now, server.cursor_timeout())

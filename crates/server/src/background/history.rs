@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use frond_bson::doc;
 
+use super::unless_stopped;
 use crate::clock::now_ms;
 use crate::figures::sample;
 use crate::log::Component;
@@ -19,11 +20,7 @@ pub async fn record_history(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut has_failed = false;
-    loop {
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            _ = ticks.tick() => {}
-        }
+    while unless_stopped(&mut stop, ticks.tick()).await {
         let recorder = server.clone();
         // It appends to a file, and reads files of the system.
         let added = tokio::task::spawn_blocking(move || {

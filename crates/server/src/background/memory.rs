@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use frond_bson::doc;
 use frond_store::DocumentStore;
 
+use super::unless_stopped;
 use crate::cursors::Released;
 use crate::log::Component;
 use crate::sessions::{Doom, Open};
@@ -33,11 +34,7 @@ const IDLE_SHARE: u64 = 8;
 /// Watches the memory until the server stops.
 pub async fn release_memory(server: Arc<Server>) {
     let mut stop = server.stop_signal();
-    loop {
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(PERIOD) => {}
-        }
+    while unless_stopped(&mut stop, tokio::time::sleep(PERIOD)).await {
         if Need::of(&server.store) != Need::Nothing {
             let server = server.clone();
             // Writes to disk.

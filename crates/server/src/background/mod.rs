@@ -1,9 +1,14 @@
 //! The jobs of the server itself.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use frond_store::OpContext;
+use tokio::sync::watch;
+
+use crate::state::Server;
 
 mod certificates;
 mod checkpoints;
@@ -32,6 +37,22 @@ pub use profiles::write_profiles;
 pub use router::tell_life;
 pub use transactions::expire_transactions;
 pub use ttl::Monitor as TtlMonitor;
+
+/// Waits for an event. False if the server stops first.
+async fn unless_stopped(stop: &mut watch::Receiver<bool>, event: impl Future) -> bool {
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => false,
+        _ = event => true,
+    }
+}
+
+/// Does a job after each period until the server stops.
+async fn every(server: &Arc<Server>, period: Duration, mut job: impl FnMut()) {
+    let mut stop = server.stop_signal();
+    while unless_stopped(&mut stop, tokio::time::sleep(period)).await {
+        job();
+    }
+}
 
 /// A thread with one job, which can be interrupted.
 pub struct Job {
@@ -70,5 +91,18 @@ impl Job {
     pub fn stop(self) {
         self.interrupt();
         self.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_ends_by_its_event_or_the_stop() {
+        let (sender, mut stop) = watch::channel(false);
+        assert!(unless_stopped(&mut stop, std::future::ready(())).await);
+        sender.send_replace(true);
+        assert!(!unless_stopped(&mut stop, std::future::pending::<()>()).await);
     }
 }

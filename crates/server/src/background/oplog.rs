@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 
+use super::every;
 use crate::clock::now_ms;
 use crate::log::Component;
 use crate::state::Server;
@@ -14,13 +15,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Removes what is beyond the settings until the server stops.
 pub async fn trim_oplog(server: Arc<Server>) {
-    let mut stop = server.stop_signal();
     let mut upkeep = Upkeep::new(Instant::now());
-    loop {
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(PERIOD) => {}
-        }
+    every(&server, PERIOD, || {
         // While fsync holds its lock, nothing is removed.
         let writing = server.upkeep.fsync_lock.try_write();
         if writing.is_some() && server.store.oplog().is_on() {
@@ -31,7 +27,8 @@ pub async fn trim_oplog(server: Arc<Server>) {
                 }
             });
         }
-    }
+    })
+    .await;
 }
 
 /// The state between two steps.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use frond_bson::doc;
 
+use super::every;
 use crate::log::Component;
 use crate::sharding;
 use crate::state::Server;
@@ -18,9 +19,8 @@ pub async fn tell_life(server: Arc<Server>, version: &'static str) {
     if !server.settings.tikv.is_on {
         return;
     }
-    let mut stop = server.stop_signal();
     let mut described = false;
-    loop {
+    let mut record = || {
         let told = tokio::task::block_in_place(|| {
             if !described {
                 sharding::describe_cluster(&server.store, &server.settings.tikv.pd)?;
@@ -38,9 +38,7 @@ pub async fn tell_life(server: Arc<Server>, version: &'static str) {
                 &doc! {"error": error.to_string()},
             );
         }
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(PERIOD) => {}
-        }
-    }
+    };
+    record();
+    every(&server, PERIOD, record).await;
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use frond_bson::doc;
 
+use super::every;
 use crate::log::Component;
 use crate::state::Server;
 use crate::transactions::abort_expired;
@@ -14,12 +15,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 
 /// Aborts them until the server stops.
 pub async fn expire_transactions(server: Arc<Server>) {
-    let mut stop = server.stop_signal();
-    loop {
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(PERIOD) => {}
-        }
+    every(&server, PERIOD, || {
         // An abort waits for a statement that is staging its writes.
         let aborted = tokio::task::block_in_place(|| abort_expired(&server, Instant::now()));
         if aborted > 0 {
@@ -31,5 +27,6 @@ pub async fn expire_transactions(server: Arc<Server>) {
                 &doc! {"aborted": i64::try_from(aborted).unwrap_or(i64::MAX)},
             );
         }
-    }
+    })
+    .await;
 }

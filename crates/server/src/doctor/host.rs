@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::finding::{Finding, size};
 use crate::memory::{client_bytes, default_cache, group_limit};
-use crate::startup_warnings;
+use crate::{proc, startup_warnings};
 
 /// The least limit of processes of one user that the server's threads need.
 const PROCESSES_MIN: u64 = 4096;
@@ -43,12 +43,7 @@ impl Host {
 
     /// A field of `/proc/meminfo` in bytes.
     fn memory_info(&self, name: &str) -> Option<u64> {
-        let text = self.read("/proc/meminfo")?;
-        let rest = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        let kilobytes: u64 = rest.split_whitespace().next()?.parse().ok()?;
-        Some(kilobytes << 10)
+        proc::size(&self.read("/proc/meminfo")?, name)
     }
 
     /// The hard limit of a process, as `/proc/PID/limits` names it.

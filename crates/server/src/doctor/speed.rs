@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// The size of the file.
@@ -44,10 +46,8 @@ pub fn measure(directory: &Path) -> io::Result<Speed> {
     let file = tempfile::tempfile_in(directory)?;
     // Pages that do not compress, on disks that would.
     let mut memory = vec![0_u8; PIECE_BYTES + BLOCK_BYTES];
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for byte in &mut memory {
-        *byte = random.next() as u8;
-    }
+    let mut random = SmallRng::seed_from_u64(1);
+    random.fill(&mut memory[..]);
     let begin = memory.as_ptr().align_offset(BLOCK_BYTES).min(BLOCK_BYTES);
     let piece = memory
         .get_mut(begin..begin + PIECE_BYTES)
@@ -58,7 +58,7 @@ pub fn measure(directory: &Path) -> io::Result<Speed> {
         pieces(|at| file.write_all_at(piece, at), || file.sync_data())?;
     let block = piece.get_mut(..BLOCK_BYTES).unwrap_or_default();
     let blocks = (written / BLOCK_BYTES as u64).max(1);
-    let mut place = || random.next() % blocks * BLOCK_BYTES as u64;
+    let mut place = || random.random_range(0..blocks) * BLOCK_BYTES as u64;
     let sync_ms = samples(|| {
         file.write_all_at(block, place())?;
         file.sync_data()
@@ -131,18 +131,6 @@ fn samples(mut one: impl FnMut() -> io::Result<()>) -> io::Result<(f64, f64)> {
             .unwrap_or(0.0)
     };
     Ok((at(50), at(99)))
-}
-
-/// Xorshift: enough to find places and to fill pages.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
 }
 
 #[cfg(test)]

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frond_bson::{Doc, DocBuf, doc};
-use frond_store::disk::{Disk, DiskFile, FsDisk, SharedMap};
 use frond_wire::{Flags, MAX_MESSAGE_BYTES, MsgBuilder, Reply, read_message};
 use parking_lot::{Condvar, Mutex};
 
@@ -17,7 +16,7 @@ use crate::connection::Peer;
 use crate::file_handles::HandleLimit;
 use crate::net::serve::serve;
 use crate::sessions::SessionId;
-use crate::testing::{PATIENCE, TestServer, wait_for, wait_until};
+use crate::testing::{HookedDisk, PATIENCE, TestServer, wait_for, wait_until};
 use frond_runtime::AdmissionClass;
 
 /// The files whose writes and syncs wait.
@@ -50,75 +49,6 @@ impl Drop for Stuck {
     }
 }
 
-struct GatedDisk {
-    below: FsDisk,
-    gate: Arc<Gate>,
-}
-
-struct GatedFile {
-    below: Arc<dyn DiskFile>,
-    name: String,
-    gate: Arc<Gate>,
-}
-
-impl Disk for GatedDisk {
-    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(GatedFile {
-            below: self.below.open(name, direct)?,
-            name: name.to_owned(),
-            gate: self.gate.clone(),
-        }))
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.below.list()
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.below.remove(name)
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        self.below.sync_directory()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.below.rename(from, to)
-    }
-
-    fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
-        self.below.map(name, offset, bytes)
-    }
-}
-
-impl DiskFile for GatedFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.below.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.gate.pass(&self.name);
-        self.below.write_at(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.gate.pass(&self.name);
-        self.below.sync()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.below.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.below.set_len(len)
-    }
-
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        self.below.allocate(len)
-    }
-}
-
 /// A server with a gate, on a socket.
 struct Served {
     test: TestServer,
@@ -131,10 +61,14 @@ impl Served {
         HandleLimit::raise();
         let gate = Arc::new(Gate::default());
         let disk = |directory: PathBuf| {
-            Some(Arc::new(GatedDisk {
-                below: FsDisk::new(directory, false),
-                gate: gate.clone(),
-            }))
+            let pass = || {
+                let gate = gate.clone();
+                move |name: &str| {
+                    gate.pass(name);
+                    Ok(())
+                }
+            };
+            Some(HookedDisk::new(directory, pass(), pass()))
         };
         Served {
             test: TestServer::on(disk, |settings| settings.connections_max = 10_000),

@@ -109,7 +109,7 @@ impl SessionId {
 
     /// A random UUID (version 4).
     pub fn random() -> SessionId {
-        let mut id = crate::random::bytes();
+        let mut id: [u8; 16] = rand::random();
         id[6] = (id[6] & 0x0f) | 0x40;
         id[8] = (id[8] & 0x3f) | 0x80;
         SessionId::of_key(id)

@@ -6,7 +6,7 @@
 //! `{operationType, documentKey}` or `{operationType, operationDescription}`, and the number of a fragment. Numbers that are
 //! not integers, and rare types, are binary data in it: nothing reads them back, they are only compared.
 
-use frond_bson::{Doc, DocBuf, Value, doc, hex, key};
+use frond_bson::{Doc, DocBuf, Value, doc, hex, key, unhex};
 use frond_error::ErrorCode;
 
 use crate::catalog::Uuid;
@@ -223,21 +223,6 @@ fn invalid(data: &str) -> Error {
             "'{data}' is not the data of a resume token. Pass the token as the change stream returned it"
         ),
     )
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs = digits.chunks_exact(2);
-    pairs
-        .map(|pair| match pair {
-            [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
-            _ => None,
-        })
-        .collect()
 }
 
 fn push_integer(number: i64, out: &mut Vec<u8>) {

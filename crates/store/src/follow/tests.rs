@@ -158,17 +158,8 @@ fn insert(store: &DocumentStore, name: &str, docs: &[DocBuf]) {
 
 fn update(store: &DocumentStore, name: &str, filter: &Doc, how: &Doc) -> u64 {
     let request = UpdateRequest {
-        filter,
-        update: Value::Document(how),
-        sort: None,
-        upsert: false,
         multi: how.first().is_some_and(|(name, _)| name.starts_with('$')),
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-        collation: None,
+        ..UpdateRequest::new(filter, Value::Document(how))
     };
     let (how, context) = (Durability::Logged, OpContext::new());
     store

@@ -57,6 +57,25 @@ pub struct UpdateRequest<'a> {
     pub collation: Option<Collator>,
 }
 
+impl<'a> UpdateRequest<'a> {
+    /// An update of the first document that matches, without options.
+    pub fn new(filter: &'a Doc, update: Value<'a>) -> UpdateRequest<'a> {
+        UpdateRequest {
+            filter,
+            update,
+            sort: None,
+            upsert: false,
+            multi: false,
+            array_filters: Vec::new(),
+            hint: None,
+            variables: None,
+            bypass_validation: false,
+            keep_empty_timestamps: false,
+            collation: None,
+        }
+    }
+}
+
 /// The result of an update.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateOutcome {

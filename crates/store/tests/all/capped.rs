@@ -110,19 +110,7 @@ fn the_size_in_bytes_limits_too() {
     assert_eq!(all(&fixture, &c, doc! {}), [23, 24, 30]);
     // Updates may enlarge documents, and documents may be deleted.
     let (filter, change) = (doc! {"_id": 24}, doc! {"$set": {"b": "grown"}});
-    let update = UpdateRequest {
-        collation: None,
-        filter: &filter,
-        update: Value::Document(&change),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-    };
+    let update = UpdateRequest::new(&filter, Value::Document(&change));
     let context = OpContext::new();
     let logged = Durability::Logged;
     fixture.store.update(&c, &update, logged, &context).unwrap();

@@ -255,17 +255,8 @@ fn indexes_find_what_scans_find() {
                 let (filter, set) = (random.filter(), random.value());
                 let update = doc! {"$set": {"a": &set}};
                 let request = UpdateRequest {
-                    filter: &filter,
-                    update: Value::Document(&update),
-                    sort: None,
-                    upsert: false,
                     multi: random.below(2) == 0,
-                    array_filters: Vec::new(),
-                    hint: None,
-                    variables: None,
-                    bypass_validation: false,
-                    keep_empty_timestamps: false,
-                    collation: None,
+                    ..UpdateRequest::new(&filter, Value::Document(&update))
                 };
                 let done = (f.store).update(&c, &request, Durability::Logged, &OpContext::new());
                 done.unwrap();

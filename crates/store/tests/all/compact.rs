@@ -10,18 +10,15 @@ use common::{Fixture, ns};
 use frond_bson::{DocBuf, doc};
 use frond_error::ErrorCode;
 use frond_store::{DeleteRequest, Durability, OpContext, Progress};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 fn documents(ids: impl Iterator<Item = i32>) -> Vec<DocBuf> {
     ids.map(|id| {
         // Text that hardly compresses, the same in each run.
-        let mut state = u64::from(id.unsigned_abs()) + 1;
+        let mut random = SmallRng::seed_from_u64(id.unsigned_abs().into());
         let text: String = (0..40)
-            .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                format!("{:x}", state >> 32)
-            })
+            .map(|_| format!("{:x}", random.random::<u32>()))
             .collect();
         doc! {"_id": id, "a": id % 1000, "t": text}
     })

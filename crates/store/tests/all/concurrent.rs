@@ -22,17 +22,8 @@ fn update(f: &Fixture, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcom
 
 fn update_in(store: &DocumentStore, filter: &Doc, change: &Doc, upsert: bool) -> UpdateOutcome {
     let request = UpdateRequest {
-        collation: None,
-        filter,
-        update: Value::Document(change),
-        sort: None,
         upsert,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
+        ..UpdateRequest::new(filter, Value::Document(change))
     };
     store
         .update(&ns("db.c"), &request, Durability::Logged, &OpContext::new())

@@ -65,17 +65,8 @@ fn counters_indexes_and_acknowledged_documents_agree_after_a_crash() {
                 let filter = doc! {"_id": {"$lt": 1000}, "a": i % 13};
                 let change = doc! {"$push": {"tags": i}, "$inc": {"a": 1}};
                 let update = UpdateRequest {
-                    collation: None,
-                    filter: &filter,
-                    update: Value::Document(&change),
-                    sort: None,
-                    upsert: false,
                     multi: i % 5 == 0,
-                    array_filters: Vec::new(),
-                    hint: None,
-                    variables: None,
-                    bypass_validation: false,
-                    keep_empty_timestamps: false,
+                    ..UpdateRequest::new(&filter, Value::Document(&change))
                 };
                 running
                     .update(&c, &update, Durability::Logged, &context)

@@ -31,6 +31,20 @@ fn fixture() -> Fixture {
     f
 }
 
+/// The explanation of a find's plan, which does not run.
+fn planned(f: &Fixture, request: &FindRequest<'_>) -> DocBuf {
+    let (ns, context) = (ns("db.c"), OpContext::new());
+    let explained = f
+        .store
+        .explain_find(&ns, request, Verbosity::QueryPlanner, &context);
+    explained.unwrap()
+}
+
+fn winning_plan(explained: &Doc) -> &Doc {
+    let planner = explained.get_doc("queryPlanner").unwrap();
+    planner.get_doc("winningPlan").unwrap()
+}
+
 #[test]
 fn plans_are_those_that_a_user_expects() {
     let f = fixture();
@@ -155,16 +169,8 @@ fn plans_are_those_that_a_user_expects() {
             projection: Some(&projection),
             ..FindRequest::default()
         };
-        let context = OpContext::new();
-        let plan = f
-            .store
-            .explain_find(&ns("db.c"), &request, Verbosity::QueryPlanner, &context)
-            .unwrap();
-        let winning = plan
-            .get_doc("queryPlanner")
-            .unwrap()
-            .get_doc("winningPlan")
-            .unwrap();
+        let plan = planned(&f, &request);
+        let winning = winning_plan(&plan);
         assert_eq!(outline(winning), expected, "{filter:?} {sort:?}");
         assert!(!plan.contains_key("executionStats"));
     }
@@ -183,11 +189,7 @@ fn plans_are_those_that_a_user_expects() {
             &OpContext::new(),
         )
         .unwrap();
-    let winning = plan
-        .get_doc("queryPlanner")
-        .unwrap()
-        .get_doc("winningPlan")
-        .unwrap();
+    let winning = winning_plan(&plan);
     assert_eq!(outline(winning), "LIMIT > SKIP > COLLSCAN");
 }
 
@@ -220,11 +222,7 @@ fn filters_are_shown_where_they_are_applied() {
             hint: hint.map(Value::String),
             ..FindRequest::default()
         };
-        let context = OpContext::new();
-        let plan = f
-            .store
-            .explain_find(&ns("db.c"), &request, Verbosity::QueryPlanner, &context)
-            .unwrap();
+        let plan = planned(&f, &request);
         let planner = plan.get_doc("queryPlanner").unwrap();
         let winning = planner.get_doc("winningPlan").unwrap();
         assert_eq!(winning.get_str("stage"), Some(stage), "{filter:?}");
@@ -286,16 +284,8 @@ fn bounds_are_shown_as_text() {
             hint: Some(Value::String(hint)),
             ..FindRequest::default()
         };
-        let context = OpContext::new();
-        let plan = f
-            .store
-            .explain_find(&ns("db.c"), &request, Verbosity::QueryPlanner, &context)
-            .unwrap();
-        let winning = plan
-            .get_doc("queryPlanner")
-            .unwrap()
-            .get_doc("winningPlan")
-            .unwrap();
+        let plan = planned(&f, &request);
+        let winning = winning_plan(&plan);
         let bounds = innermost(winning).get_doc("indexBounds").unwrap();
         assert_eq!(bounds, &expected, "{filter:?}");
     }

@@ -44,18 +44,11 @@ fn filters_and_projections_evaluate_expressions() {
     };
     assert_eq!(f.store.count(&c, &count, &context).unwrap(), 3);
 
+    let change = doc! {"$set": {"seen": true}};
     let update = UpdateRequest {
-        collation: None,
-        filter: &filter,
-        update: Value::Document(&doc! {"$set": {"seen": true}}),
-        sort: None,
-        upsert: false,
         multi: true,
-        array_filters: Vec::new(),
-        hint: None,
         variables: Some(&limit),
-        bypass_validation: false,
-        keep_empty_timestamps: false,
+        ..UpdateRequest::new(&filter, Value::Document(&change))
     };
     let updated = f
         .store

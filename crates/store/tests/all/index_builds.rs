@@ -23,19 +23,7 @@ use rand::rngs::StdRng;
 const DOCUMENTS: i32 = 20_000;
 
 fn update(store: &DocumentStore, filter: &Doc, change: &Doc) {
-    let request = UpdateRequest {
-        collation: None,
-        filter,
-        update: Value::Document(change),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-    };
+    let request = UpdateRequest::new(filter, Value::Document(change));
     let context = OpContext::new();
     store
         .update(&ns("db.c"), &request, Durability::Logged, &context)
@@ -225,19 +213,8 @@ fn a_duplicate_inserted_during_the_build_is_found() {
                 }
                 1 => f.insert(&c, &[doc! {"u": 5}]).errors.len(),
                 _ => {
-                    let request = UpdateRequest {
-                        collation: None,
-                        filter: &doc! {"_id": 3},
-                        update: Value::Document(&doc! {"$set": {"u": 5}}),
-                        sort: None,
-                        upsert: false,
-                        multi: false,
-                        array_filters: Vec::new(),
-                        hint: None,
-                        variables: None,
-                        bypass_validation: false,
-                        keep_empty_timestamps: false,
-                    };
+                    let (filter, change) = (doc! {"_id": 3}, doc! {"$set": {"u": 5}});
+                    let request = UpdateRequest::new(&filter, Value::Document(&change));
                     let limits = OpContext::new();
                     let updated = f.store.update(&c, &request, Durability::Logged, &limits);
                     usize::from(updated.is_err())

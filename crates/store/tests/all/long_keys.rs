@@ -27,19 +27,7 @@ fn texts() -> Vec<String> {
 }
 
 fn update(f: &Fixture, c: &Namespace, filter: &Doc, update: &Doc) -> Result<(), (i32, String)> {
-    let request = UpdateRequest {
-        collation: None,
-        filter,
-        update: Value::Document(update),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-    };
+    let request = UpdateRequest::new(filter, Value::Document(update));
     let updated = f
         .store
         .update(c, &request, Durability::Logged, &OpContext::new());

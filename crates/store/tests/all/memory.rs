@@ -95,17 +95,8 @@ fn change(fixture: &Fixture, ns: &Namespace, round: i32) {
     let filter = doc! {"a": round % 10};
     let update = doc! {"$set": {"a": (round + 1) % 10}, "$inc": {"n": 1}};
     let request = UpdateRequest {
-        collation: None,
-        filter: &filter,
-        update: Value::Document(&update),
-        sort: None,
-        upsert: false,
         multi: true,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
+        ..UpdateRequest::new(&filter, Value::Document(&update))
     };
     fixture
         .store

@@ -106,18 +106,10 @@ fn two_paths_into_an_inner_array_are_not_both_bounded_by_an_element_of_the_outer
         .store
         .distinct(&c, "_id", Some(&filter), None, None, &context);
     assert_eq!(distinct.unwrap().as_doc().count(), 2);
+    let change = doc! {"$set": {"seen": true}};
     let update = UpdateRequest {
-        collation: None,
-        filter: &filter,
-        update: Value::Document(&doc! {"$set": {"seen": true}}),
-        sort: None,
-        upsert: false,
         multi: true,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
+        ..UpdateRequest::new(&filter, Value::Document(&change))
     };
     let updated = f.store.update(&c, &update, Durability::Logged, &context);
     assert_eq!(updated.unwrap().matched, 2);

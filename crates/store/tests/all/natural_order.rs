@@ -84,19 +84,8 @@ fn the_order_of_insertion_survives_changes_and_reopening() {
         1
     );
     let long = "x".repeat(5000);
-    let update = UpdateRequest {
-        collation: None,
-        filter: &doc! {"_id": "m"},
-        update: Value::Document(&doc! {"$set": {"long": long.as_str()}}),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-    };
+    let (filter, change) = (doc! {"_id": "m"}, doc! {"$set": {"long": long.as_str()}});
+    let update = UpdateRequest::new(&filter, Value::Document(&change));
     let updated = f.store.update(&c, &update, Durability::Logged, &context);
     assert_eq!(updated.unwrap().modified, 1);
     let f = f.reopen();

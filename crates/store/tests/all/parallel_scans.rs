@@ -78,17 +78,8 @@ fn filled(random: &mut StdRng) -> Fixture {
     insert(DOCUMENTS - 200..DOCUMENTS);
     let change = |filter: DocBuf, update: DocBuf| {
         let request = UpdateRequest {
-            filter: &filter,
-            update: Value::Document(&update),
             multi: true,
-            upsert: false,
-            hint: None,
-            array_filters: Vec::new(),
-            variables: None,
-            collation: None,
-            sort: None,
-            bypass_validation: false,
-            keep_empty_timestamps: false,
+            ..UpdateRequest::new(&filter, Value::Document(&update))
         };
         fixture
             .store
@@ -279,19 +270,7 @@ fn a_divided_scan_sees_one_moment_beside_writers() {
             while !stop.load(Ordering::Relaxed) {
                 let id = random.random_range(0..20_000);
                 let (filter, update) = (doc! {"_id": id}, doc! {"$inc": {"a": 1, "b": -1}});
-                let request = UpdateRequest {
-                    filter: &filter,
-                    update: Value::Document(&update),
-                    multi: false,
-                    upsert: false,
-                    hint: None,
-                    array_filters: Vec::new(),
-                    variables: None,
-                    collation: None,
-                    sort: None,
-                    bypass_validation: false,
-                    keep_empty_timestamps: false,
-                };
+                let request = UpdateRequest::new(&filter, Value::Document(&update));
                 fixture
                     .store
                     .update(&c, &request, Durability::Logged, &OpContext::new())

@@ -412,17 +412,8 @@ fn change(f: &Fixture, c: &Namespace, random: &mut Random) {
         doc! {"$set": &set}
     };
     let request = UpdateRequest {
-        collation: None,
-        filter: &filter,
-        update: Value::Document(&update),
-        sort: None,
-        upsert: false,
         multi: random.one_in(3),
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
+        ..UpdateRequest::new(&filter, Value::Document(&update))
     };
     f.store
         .update(c, &request, Durability::Logged, &context)

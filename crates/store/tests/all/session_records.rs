@@ -134,19 +134,7 @@ fn a_record_survives_with_its_write_and_is_found_by_its_age() {
         true,
     );
     let (filter, update) = (doc! {"_id": 1}, doc! {"$inc": {"n": 1}});
-    let request = UpdateRequest {
-        filter: &filter,
-        update: Value::Document(&update),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-        collation: None,
-    };
+    let request = UpdateRequest::new(&filter, Value::Document(&update));
     let result = |done: &UpdateOutcome| doc! {"modified": done.modified as i64};
     let recording = Recording {
         of: statement([2; 16], 7, 4, false),

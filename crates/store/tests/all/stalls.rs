@@ -47,19 +47,7 @@ fn insert(store: &DocumentStore, name: &str, doc: &Doc) {
 }
 
 fn update(store: &DocumentStore, filter: &Doc, change: &Doc) {
-    let request = UpdateRequest {
-        collation: None,
-        filter,
-        update: Value::Document(change),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-    };
+    let request = UpdateRequest::new(filter, Value::Document(change));
     let context = OpContext::new();
     let updated = store.update(&ns("db.c"), &request, Durability::Logged, &context);
     assert_eq!(updated.unwrap().matched, 1);

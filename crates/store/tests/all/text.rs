@@ -140,19 +140,8 @@ fn an_index_finds_and_scores_what_a_scan_does() {
         check(&f, name, &mut random);
         for id in 0..40 {
             let title = sentence(&mut random);
-            let request = UpdateRequest {
-                collation: None,
-                filter: &doc! {"_id": id},
-                update: Value::Document(&doc! {"$set": {"title": title}}),
-                sort: None,
-                upsert: false,
-                multi: false,
-                array_filters: Vec::new(),
-                hint: None,
-                variables: None,
-                bypass_validation: false,
-                keep_empty_timestamps: false,
-            };
+            let (filter, change) = (doc! {"_id": id}, doc! {"$set": {"title": title}});
+            let request = UpdateRequest::new(&filter, Value::Document(&change));
             f.store
                 .update(&c, &request, Durability::Logged, &OpContext::new())
                 .unwrap();
@@ -240,18 +229,10 @@ fn unique_indexes_have_unique_entries() {
                 assert_eq!(deleted == 1, stored.remove(&id).is_some());
                 continue;
             }
+            let filter = doc! {"_id": id};
             let request = UpdateRequest {
-                collation: None,
-                filter: &doc! {"_id": id},
-                update: Value::Document(&doc),
-                sort: None,
                 upsert: true,
-                multi: false,
-                array_filters: Vec::new(),
-                hint: None,
-                variables: None,
-                bypass_validation: false,
-                keep_empty_timestamps: false,
+                ..UpdateRequest::new(&filter, Value::Document(&doc))
             };
             let outcome = f
                 .store

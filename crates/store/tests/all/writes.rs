@@ -14,19 +14,7 @@ use frond_store::{
 const LOGGED: Durability = Durability::Logged;
 
 fn request<'a>(filter: &'a Doc, update: &'a Doc) -> UpdateRequest<'a> {
-    UpdateRequest {
-        collation: None,
-        filter,
-        update: Value::Document(update),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-    }
+    UpdateRequest::new(filter, Value::Document(update))
 }
 
 fn update(f: &Fixture, ns: &Namespace, request: &UpdateRequest<'_>) -> Result<UpdateOutcome> {

@@ -11,7 +11,7 @@ use frond_bson::{Doc, DocBuf};
 use frond_store::keyspace::{CATALOG_TREE, ClusterOptions, Direction, WriteSet};
 use frond_store::{
     DocumentStore, Durability, EngineOptions, FindRequest, InsertOptions, InsertOutcome, Namespace,
-    OpContext, StoreOptions,
+    OpContext, OplogSettings, StoreOptions,
 };
 
 pub struct Fixture {
@@ -24,6 +24,11 @@ pub const INSERT: InsertOptions = InsertOptions {
     durability: Durability::Logged,
     bypass_validation: false,
     keep_empty_timestamps: false,
+};
+
+pub const OPLOG: OplogSettings = OplogSettings {
+    bytes_max: 64 << 20,
+    min_retention_hours: 0.0,
 };
 
 /// With `FROND_TEST_STORE_PD`: the TiKV cluster with this PD, and in it the prefix of a fixture's keys.
@@ -59,6 +64,13 @@ impl Fixture {
             store: open(directory.path()),
             directory,
         }
+    }
+
+    /// A store whose oplog is on.
+    pub fn with_oplog() -> Fixture {
+        let fixture = Fixture::new();
+        fixture.store.turn_on_oplog(OPLOG).unwrap();
+        fixture
     }
 
     /// A store with these settings of its engine, and a folder for temporary files.

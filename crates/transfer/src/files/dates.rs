@@ -1,5 +1,7 @@
 //! Dates by a layout, in the three notations that columns may have.
 
+use frond_bson::calendar::{day_of_date, month_days};
+
 use crate::error::{Error, Result};
 
 /// A part of a layout.
@@ -136,11 +138,11 @@ impl Layout {
         }
         let fits = rest.is_empty()
             && (1..=12).contains(&month)
-            && (1..=days_of(year, month)).contains(&day)
+            && (1..=month_days(year, month)).contains(&day)
             && hour < 24
             && minute < 60
             && second < 60;
-        let minutes = (days_before(year, month, day) * 24 + hour) * 60 + minute - offset;
+        let minutes = (day_of_date(year, month, day) * 24 + hour) * 60 + minute - offset;
         fits.then_some((minutes * 60 + second) * 1000 + millisecond)
     }
 }
@@ -169,27 +171,6 @@ fn zone(rest: &mut &str) -> Option<i64> {
     let hours = digits(rest, 2)?;
     *rest = rest.strip_prefix(':').unwrap_or(rest);
     Some(sign * (hours * 60 + digits(rest, 2)?))
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar.
-fn days_before(year: i64, month: i64, day: i64) -> i64 {
-    let years = year - 1;
-    let whole = years * 365 + years.div_euclid(4) - years.div_euclid(100) + years.div_euclid(400);
-    let months: i64 = (1..month).map(|month| days_of(year, month)).sum();
-    whole + months + day - 1 - 719_162
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use frond_bson::{Doc, DocBuf, Value, doc, extjson};
 use frond_client::Collection;
+use frond_client::percent::{self, AsciiSet, RESERVED, percent_encode};
 use sha1::{Digest, Sha1};
 
 use super::files_of;
@@ -85,33 +86,17 @@ impl Metadata {
     }
 }
 
-/// The name of a collection, escaped as a part of a path of a URL, which is what the Database Tools do.
-fn escape(name: &str) -> String {
-    let mut out = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
-}
+/// What the Database Tools escape in the name of a collection: what a part of a path of a URL does not contain.
+const ESCAPED: &AsciiSet = &RESERVED
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b':')
+    .remove(b'=')
+    .remove(b'@');
 
-fn unescape(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        rest = after;
-        if *byte == b'%' {
-            let (digits, after) = rest.split_at_checked(2)?;
-            out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-            rest = after;
-        } else {
-            out.push(*byte);
-        }
-    }
-    String::from_utf8(out).ok()
+fn escape(name: &str) -> String {
+    percent_encode(name.as_bytes(), ESCAPED).to_string()
 }
 
 /// The longest name of a file, without its ending, that is not cut. The endings have up to 17 bytes, and file systems take 255.
@@ -365,9 +350,8 @@ fn of_database(entries: Vec<PathBuf>, database: &str, found: &mut Folder) -> Res
 /// The name of the collection of a file.
 fn name_of(path: &Path, stem: &str, described: &Described) -> Result<String> {
     if !is_cut(stem) {
-        return unescape(stem).ok_or_else(|| {
-            Error::Data(format!("{}: not the name of a collection", path.display()))
-        });
+        return percent::decode(stem)
+            .map_err(|_| Error::Data(format!("{}: not the name of a collection", path.display())));
     }
     // The metadata of this file has the whole name; buckets have no metadata of their own.
     if let Some((_, Some(name))) = described.get(stem) {
@@ -445,9 +429,8 @@ mod tests {
             ("x:y@z$", "x:y@z$"),
         ] {
             assert_eq!(escape(name), file);
-            assert_eq!(unescape(file).unwrap(), name);
+            assert_eq!(percent::decode(file).unwrap(), name);
         }
-        assert!(unescape("%4").is_none());
     }
 
     #[test]

@@ -213,6 +213,9 @@ impl DiskFile for OverlayFile {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
     use crate::disk::FsDisk;
 
@@ -226,13 +229,8 @@ mod tests {
         assert!(below.open("other", false).is_err());
         let disk = OverlayDisk::new(below);
         let file = disk.open("file", false).unwrap();
-        let mut random = 1u64;
-        let mut below_of = |limit: usize| {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (random >> 33) as usize % limit.max(1)
-        };
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut below_of = |limit: usize| random.random_range(0..limit.max(1));
         for step in 0..2000 {
             let (at, len) = (below_of(30_000), below_of(9000));
             match step % 5 {

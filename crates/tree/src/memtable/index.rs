@@ -501,15 +501,11 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
     use crate::Kind;
-
-    fn next_random(state: &mut u64) -> u64 {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state
-    }
 
     struct List {
         arena: Arena,
@@ -642,17 +638,18 @@ mod tests {
         let kinds: [&dyn Fn(u64, u64) -> Vec<u8>; 6] =
             [&numbers, &ascending, &descending, &mixed, &shrinking, &long];
         for (kind, many) in kinds.iter().flat_map(|kind| [(kind, false), (kind, true)]) {
-            let (mut list, mut random, mut keys) = (List::new(), 42, Vec::new());
+            let (mut list, mut keys) = (List::new(), Vec::new());
+            let mut random = SmallRng::seed_from_u64(42);
             assert!(list.walk(true).is_empty() && list.walk(false).is_empty());
             let (mut batch, mut between) = (Vec::new(), Vec::new());
             for step in 0..4000 {
-                let key = kind(next_random(&mut random), step);
+                let key = kind(random.random(), step);
                 match step % 9 {
                     _ if !many => list.insert(&key),
                     0 => between.push(key.clone()),
                     _ => batch.push(key.clone()),
                 }
-                if batch.len() as u64 > random % 400 {
+                if batch.len() > random.random_range(0..400) {
                     list.insert_many(&batch, &between);
                     (batch, between) = Default::default();
                 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use frond_kv::operation::decode;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 use super::{HotKey, MemSource, Memtable, for_versions};
 use crate::merge::{Fold, Resolver};
@@ -83,7 +85,7 @@ struct Table {
     memtable: Arc<Memtable>,
     sequence: u64,
     model: Model,
-    random: u64,
+    random: SmallRng,
     folds: u64,
     /// A commit that is not inserted yet, although the next one may be.
     late: Option<(WriteSet, u64)>,
@@ -91,10 +93,7 @@ struct Table {
 
 impl Table {
     fn random(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below
+        self.random.random_range(0..below)
     }
 
     fn fold(&mut self, hot: HotKey, visible: u64) {
@@ -233,7 +232,7 @@ fn every_snapshot_sees_its_own_state_of_hot_keys() {
             memtable: Arc::new(Memtable::new(4 << 20, 0, &Arc::default())),
             sequence: 0,
             model: Model::new(),
-            random: 0x9E37_79B9_7F4A_7C15 >> seed,
+            random: SmallRng::seed_from_u64(seed),
             folds: 0,
             late: None,
         };
@@ -266,7 +265,7 @@ fn readers_of_hot_keys_go_through_few_messages() {
         memtable: Arc::new(Memtable::new(32 << 20, 0, &Arc::default())),
         sequence: 0,
         model: Model::new(),
-        random: 1,
+        random: SmallRng::seed_from_u64(1),
         folds: 0,
         late: None,
     };

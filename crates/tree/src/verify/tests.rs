@@ -1,5 +1,8 @@
 use std::path::Path;
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
 use super::*;
 use crate::disk::FsDisk;
 use crate::{Durability, TreeOptions, WriteSet};
@@ -16,13 +19,6 @@ fn read_only(path: &Path) -> Arc<dyn Disk> {
     Arc::new(FsDisk::read_only(path.to_owned()))
 }
 
-fn next_random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 /// A store of four trees with deep and shallow ones, buffers, and one that is empty.
 fn fill(store: &Store) {
     let tree_options = TreeOptions {
@@ -35,10 +31,10 @@ fn fill(store: &Store) {
         set.create_tree(TreeId(number), &tree_options);
     }
     store.commit(set, Durability::Logged).unwrap();
-    let mut random = 3;
+    let mut random = SmallRng::seed_from_u64(3);
     for number in 0..12_000u64 {
         let mut set = WriteSet::new();
-        let key = next_random(&mut random) % 40_000;
+        let key = random.random_range(0..40_000_u64);
         set.put(
             TreeId(0),
             format!("{key:05}").as_bytes(),
@@ -147,13 +143,13 @@ fn every_flipped_bit_of_what_is_reachable_is_named() {
     let mut walk = Walk::new(&disk, progress).unwrap();
     walk.all(&disk);
     let (extents, clean) = (walk.extents, walk.report);
-    let mut random = 11;
+    let mut random = SmallRng::seed_from_u64(11);
     let mut kinds = std::collections::HashSet::new();
     for step in 0..260u64 {
         let at = match step {
             // The superblocks are small beside the rest.
-            0..40 => next_random(&mut random) % DATA_START,
-            _ => next_random(&mut random) % good.len() as u64,
+            0..40 => random.random_range(0..DATA_START),
+            _ => random.random_range(0..good.len() as u64),
         };
         let mut bad = good.clone();
         bad[at as usize] ^= 1 << (step % 8);

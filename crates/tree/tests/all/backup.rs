@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use std::ops::Bound::Unbounded;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,23 +45,18 @@ fn content(snapshot: &Snapshot, tree: TreeId) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Writes until it is told to stop, at least for a while.
 fn write(store: &Store, stop: &AtomicBool) {
-    let mut random = 5u64;
+    let mut random = SmallRng::seed_from_u64(5);
     for number in 0..1_000_000u64 {
         if number > 3000 && stop.load(Ordering::Relaxed) {
             return;
         }
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        let key = format!("{:05}", (random >> 33) % 20_000);
+        let mut key = || format!("{:05}", random.random_range(0..20_000));
+        let (key, other) = (key(), key());
         let mut set = WriteSet::new();
         set.put(TreeId(0), key.as_bytes(), &number.to_be_bytes());
         set.put(TreeId(300), key.as_bytes(), &[number as u8; 50]);
         set.merge(TreeId(301), &key.as_bytes()[..2], &number.to_be_bytes());
-        set.delete(
-            TreeId(0),
-            format!("{:05}", (random >> 40) % 20_000).as_bytes(),
-        );
+        set.delete(TreeId(0), other.as_bytes());
         if number % 20 == 0 {
             set.delete_range(TreeId(300), &key.as_bytes()[..4], Some(key.as_bytes()));
         }

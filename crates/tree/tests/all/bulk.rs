@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use crate::append::Append;
 use crate::support;
 
 use std::collections::BTreeMap;
@@ -10,43 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frond_tree::{
-    Compression, Direction, Duplicates, Durability, Error, Malformed, MergeOperator, Options,
-    Store, TreeId, TreeOptions, WriteSet,
+    Compression, Direction, Duplicates, Durability, Error, Options, Store, TreeId, TreeOptions,
+    WriteSet,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use support::SimDisk;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// A delta is appended to the value.
-struct Append;
-
-impl MergeOperator for Append {
-    fn apply(
-        &self,
-        _: TreeId,
-        _: &[u8],
-        base: Option<&[u8]>,
-        delta: &[u8],
-    ) -> Result<Option<Vec<u8>>, Malformed> {
-        Ok(Some([base.unwrap_or_default(), delta].concat()))
-    }
-
-    fn combine(
-        &self,
-        _: TreeId,
-        _: &[u8],
-        older: &[u8],
-        newer: &[u8],
-    ) -> Result<Vec<u8>, Malformed> {
-        Ok([older, newer].concat())
-    }
-
-    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
-        Ok(())
-    }
-}
 
 fn options(disk: &SimDisk) -> Options {
     let mut options = Options::with_disk(Arc::new(disk.clone()));

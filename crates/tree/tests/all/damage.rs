@@ -7,9 +7,10 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::append::Append;
 use frond_tree::{
-    Damage, Direction, Durability, Error, EventListener, Malformed, MergeOperator, Options,
-    Snapshot, Store, TreeId, TreeOptions, WriteSet,
+    Damage, Direction, Durability, Error, EventListener, Options, Snapshot, Store, TreeId,
+    TreeOptions, WriteSet,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -20,35 +21,6 @@ const DAMAGED: TreeId = TreeId(2);
 const KEYS: u32 = 4000;
 
 type Model = BTreeMap<TreeId, BTreeMap<Vec<u8>, Vec<u8>>>;
-
-/// Joins texts, so that a message that is lost or applied twice shows.
-struct Join;
-
-impl MergeOperator for Join {
-    fn apply(
-        &self,
-        _: TreeId,
-        _: &[u8],
-        base: Option<&[u8]>,
-        delta: &[u8],
-    ) -> Result<Option<Vec<u8>>, Malformed> {
-        Ok(Some([base.unwrap_or_default(), delta].concat()))
-    }
-
-    fn combine(
-        &self,
-        _: TreeId,
-        _: &[u8],
-        older: &[u8],
-        newer: &[u8],
-    ) -> Result<Vec<u8>, Malformed> {
-        Ok([older, newer].concat())
-    }
-
-    fn check(&self, _: TreeId, _: &[u8], _: &[u8]) -> Result<(), Malformed> {
-        Ok(())
-    }
-}
 
 /// Remembers what it was told.
 #[derive(Default)]
@@ -66,7 +38,7 @@ fn options(path: &Path) -> Options {
     options.memtable_bytes = Some(64 << 10);
     options.fanout = 4;
     options.inline = true;
-    options.merge = Arc::new(Join);
+    options.merge = Arc::new(Append);
     options
 }
 

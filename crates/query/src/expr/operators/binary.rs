@@ -1,6 +1,7 @@
 //! Conversions between text and binData in `$convert`, `$toUUID` and `$toString`, as of MongoDB 8.0.
 
 use frond_bson::extjson::{base64_decode, base64_encode};
+use frond_bson::{hex_upper, unhex, uuid_text};
 use frond_error::{Error, ErrorCode, Result};
 
 /// The most bytes that a conversion allocates for a byte of its input: text that is not UTF-8 takes three bytes for each, and the
@@ -90,7 +91,7 @@ pub(super) fn from_text(stored: &[u8], subtype: u8, format: Format) -> Result<Ve
         Format::Base64Url => (!text.contains(['+', '/']))
             .then(|| base64_decode(text))
             .flatten(),
-        Format::Hex => hex_decode(text),
+        Format::Hex => unhex(text),
         Format::Utf8 => Some(stored.to_vec()),
         Format::Uuid => uuid_decode(text),
     };
@@ -108,6 +109,7 @@ pub(super) fn from_text(stored: &[u8], subtype: u8, format: Format) -> Result<Ve
 /// # Errors
 /// `ConversionFailure` (241) if the format does not suit the subtype, or the bytes are not UTF-8.
 pub(super) fn to_text(bytes: &[u8], subtype: u8, format: Format) -> Result<String> {
+    let uuid = (subtype == UUID).then(|| bytes.try_into().ok()).flatten();
     match format {
         Format::Auto if subtype == UUID => to_text(bytes, subtype, Format::Uuid),
         Format::Auto | Format::Base64 => Ok(base64_encode(bytes)),
@@ -115,30 +117,14 @@ pub(super) fn to_text(bytes: &[u8], subtype: u8, format: Format) -> Result<Strin
             .trim_end_matches('=')
             .replace('+', "-")
             .replace('/', "_")),
-        Format::Hex => Ok(frond_bson::hex(bytes).to_ascii_uppercase()),
+        Format::Hex => Ok(hex_upper(bytes)),
         Format::Utf8 => std::str::from_utf8(bytes)
             .map(str::to_owned)
             .map_err(|_| failure("Invalid UTF-8")),
-        Format::Uuid if subtype == UUID && bytes.len() == 16 => {
-            let hex = frond_bson::hex(bytes);
-            let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
-            let parts: Vec<&str> = parts.into_iter().filter_map(|part| hex.get(part)).collect();
-            Ok(parts.join("-"))
-        }
-        Format::Uuid => Err(failure(format_args!(
+        Format::Uuid => uuid.map(uuid_text).ok_or_else(|| failure(format_args!(
             "Only binData of subtype {UUID} and 16 bytes can be converted with the format 'uuid'"
         ))),
     }
-}
-
-fn hex_decode(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.bytes().all(|c| c.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
-        .collect()
 }
 
 /// The bytes of `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
@@ -147,5 +133,5 @@ fn uuid_decode(text: &str) -> Option<Vec<u8>> {
     if lengths != [8, 4, 4, 4, 12] {
         return None;
     }
-    hex_decode(&text.replace('-', ""))
+    unhex(&text.replace('-', ""))
 }

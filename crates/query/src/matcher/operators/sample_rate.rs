@@ -1,22 +1,20 @@
 //! `$sampleRate`: a random sample of the documents.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use frond_bson::Value;
 
 use super::super::Expr;
 use super::super::parse::Context;
+use crate::random::Random;
 use frond_error::{Error, ErrorCode, Result};
 
 /// The share of documents that pass, and what decides.
 #[derive(Clone, Debug)]
 pub struct SampleRate {
     rate: f64,
-    /// The state of a generator (SplitMix64), which each query seeds differently and each document advances.
-    state: Arc<AtomicU64>,
+    /// Each query seeds it differently, and each document advances it.
+    random: Arc<Random>,
 }
 
 impl SampleRate {
@@ -26,12 +24,7 @@ impl SampleRate {
     }
 
     pub(crate) fn passes(&self) -> bool {
-        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut z = self.state.fetch_add(STEP, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
-        ((z >> 11) as f64) * (1.0 / (1u64 << 53) as f64) < self.rate
+        self.random.fraction() < self.rate
     }
 }
 
@@ -55,10 +48,8 @@ pub(crate) fn parse(context: Context<'_>, argument: Value<'_>) -> Result<Option<
             "numeric argument to $sampleRate must be in [0, 1]",
         ));
     }
-    // The standard library seeds its hash maps randomly, which is good enough here.
-    let seed = RandomState::new().build_hasher().finish();
     Ok(Some(Expr::Sample(SampleRate {
         rate,
-        state: Arc::new(AtomicU64::new(seed)),
+        random: Arc::new(Random::new()),
     })))
 }

@@ -220,17 +220,10 @@ impl Merging<'_> {
         let outcome = self.target.store.update(
             &self.ns,
             &UpdateRequest {
-                filter: &incoming.key,
-                update,
-                sort: None,
-                collation: None,
                 upsert,
-                multi: false,
-                array_filters: Vec::new(),
-                hint: None,
                 variables,
                 bypass_validation: self.target.bypass_validation,
-                keep_empty_timestamps: false,
+                ..UpdateRequest::new(&incoming.key, update)
             },
             self.target.durability,
             &self.target.context,

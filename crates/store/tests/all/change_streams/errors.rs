@@ -15,7 +15,7 @@ fn without_an_oplog_there_are_no_streams() {
 
 #[test]
 fn stages_that_may_not_follow() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let tried = |stage: DocBuf| {
         code(open(
             &fixture.store,
@@ -52,7 +52,7 @@ fn stages_that_may_not_follow() {
 
 #[test]
 fn places_without_events() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let view = doc! {"viewOn": "c", "pipeline": []};
     store.create_collection(&ns("d.v"), &view).unwrap();
@@ -74,7 +74,7 @@ fn places_without_events() {
 
 #[test]
 fn a_stage_that_changes_the_token_ends_the_stream() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     for stage in [doc! {"$project": {"_id": 0}}, doc! {"$set": {"_id": 1}}] {
         let mut stream = open(&fixture.store, On::Cluster, &doc! {}, &[stage]).unwrap();
         insert(&fixture, "d.c", &[doc! {"a": 1}]);
@@ -88,7 +88,7 @@ fn a_stage_that_changes_the_token_ends_the_stream() {
 
 #[test]
 fn wrong_options_and_tokens() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let tried = |spec: DocBuf| code(open(&fixture.store, On::Collection("d.c"), &spec, &[]));
     assert_eq!(tried(doc! {"nothing": 1}), 40415);
     assert_eq!(tried(doc! {"resumeAfter": {"_data": "00"}}), 260);

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn documents() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let mut stream = watch(store, On::Collection("d.c"), &doc! {});
     insert(
@@ -101,7 +101,7 @@ fn documents() {
 
 #[test]
 fn raw_descriptions_and_ambiguous_paths() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let spec = doc! {"showExpandedEvents": true};
     let mut expanded = watch(&fixture.store, On::Collection("d.c"), &spec);
     let spec = doc! {"showRawUpdateDescription": true};
@@ -135,7 +135,7 @@ fn raw_descriptions_and_ambiguous_paths() {
 
 #[test]
 fn changes_of_the_catalog() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let mut plain = watch(store, On::Database("d"), &doc! {});
     let spec = doc! {"showExpandedEvents": true};
@@ -255,7 +255,7 @@ fn changes_of_the_catalog() {
 
 #[test]
 fn each_stream_sees_its_scope() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let mut cluster = watch(store, On::Cluster, &doc! {});
     let mut database = watch(store, On::Database("d"), &doc! {});
@@ -295,7 +295,7 @@ fn each_stream_sees_its_scope() {
 
 #[test]
 fn transactions_are_whole_and_in_order() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     insert(&fixture, "d.c", &[doc! {"_id": 0}]);
     let mut stream = watch(store, On::Collection("d.c"), &doc! {});
@@ -339,7 +339,7 @@ fn transactions_are_whole_and_in_order() {
 
 #[test]
 fn stages_change_and_drop_events() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let inserts = doc! {"$match": {"operationType": "insert", "ns.coll": {"$ne": "b"}}};
     let large = doc! {"$match": {"fullDocument.n": {"$gte": 5}}};

@@ -16,7 +16,7 @@ fn write(fixture: &Fixture, name: &str) {
 
 #[test]
 fn the_current_document() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let spec = doc! {"fullDocument": "updateLookup"};
     let mut stream = watch(store, On::Database("d"), &spec);
@@ -50,7 +50,7 @@ fn the_current_document() {
 /// What a client has seen is not taken back by a crash.
 #[test]
 fn a_document_that_is_looked_up_is_durable() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     insert(&fixture, "d.c", &[doc! {"_id": 1, "a": 1}]);
     let spec = doc! {"fullDocument": "updateLookup"};
@@ -69,7 +69,7 @@ fn a_document_that_is_looked_up_is_durable() {
 
 #[test]
 fn the_collection_of_the_look_up() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let spec = doc! {"fullDocument": "updateLookup"};
     let mut by_name = watch(store, On::Database("d"), &spec);
@@ -89,7 +89,7 @@ fn the_collection_of_the_look_up() {
 
 #[test]
 fn stored_pre_images() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let images = doc! {"changeStreamPreAndPostImages": {"enabled": true}};
     store.create_collection(&ns("d.c"), &images).unwrap();
@@ -142,7 +142,7 @@ fn stored_pre_images() {
 
 #[test]
 fn pre_images_that_are_not_there() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let available =
         doc! {"fullDocument": "whenAvailable", "fullDocumentBeforeChange": "whenAvailable"};

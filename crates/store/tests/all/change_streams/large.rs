@@ -21,7 +21,7 @@ fn large_update(fixture: &Fixture) {
 
 #[test]
 fn large_events_are_split() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     large_update(&fixture);
     let both = doc! {"fullDocument": "required", "fullDocumentBeforeChange": "required"};
@@ -72,7 +72,7 @@ fn large_events_are_split() {
 
 #[test]
 fn a_chain_of_entries_is_one_transaction() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let mut stream = watch(store, On::Collection("d.c"), &doc! {});
     let transaction = store.begin();
@@ -126,7 +126,7 @@ fn a_chain_of_entries_is_one_transaction() {
 
 #[test]
 fn many_events_take_little_memory() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let mut stream = watch(store, On::Collection("d.c"), &doc! {});
     let mut count = 0;

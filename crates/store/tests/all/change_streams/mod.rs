@@ -11,7 +11,7 @@ mod oplog;
 mod resume;
 mod waiting;
 
-use common::Fixture;
+use common::{Fixture, OPLOG};
 use frond_bson::{ArrayBuf, Doc, DocBuf, Value, doc};
 use frond_store::{
     AggregateRequest, DeleteRequest, DocumentStore, Durability, Error, IndexSelector, Namespace,
@@ -19,18 +19,6 @@ use frond_store::{
 };
 
 const LOGGED: Durability = Durability::Logged;
-
-const SETTINGS: OplogSettings = OplogSettings {
-    bytes_max: 64 << 20,
-    min_retention_hours: 0.0,
-};
-
-/// A store whose oplog is on.
-fn with_oplog() -> Fixture {
-    let fixture = Fixture::new();
-    fixture.store.turn_on_oplog(SETTINGS).unwrap();
-    fixture
-}
 
 fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
@@ -135,19 +123,7 @@ fn insert(fixture: &Fixture, name: &str, docs: &[DocBuf]) {
 }
 
 fn update_in(store: &DocumentStore, name: &str, filter: &Doc, update: Value<'_>) -> UpdateOutcome {
-    let request = UpdateRequest {
-        filter,
-        update,
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-        collation: None,
-    };
+    let request = UpdateRequest::new(filter, update);
     let context = OpContext::new();
     store.update(&ns(name), &request, LOGGED, &context).unwrap()
 }

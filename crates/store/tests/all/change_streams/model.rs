@@ -186,7 +186,7 @@ fn contents(store: &DocumentStore) -> Model {
 
 fn run(seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut fixture = with_oplog();
+    let mut fixture = Fixture::with_oplog();
     for name in NAMES {
         let images = doc! {"changeStreamPreAndPostImages": {"enabled": true}};
         fixture.store.create_collection(&ns(name), &images).unwrap();

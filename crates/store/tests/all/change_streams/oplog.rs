@@ -30,7 +30,7 @@ fn time(entry: &Doc) -> Timestamp {
 
 /// A store with some entries.
 fn filled() -> Fixture {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     for id in 0..20 {
         insert(&fixture, "d.a", &[doc! {"_id": id, "n": id}]);
         insert(&fixture, "d.b", &[doc! {"_id": id}]);
@@ -234,7 +234,7 @@ fn explain_shows_the_bounds() {
 
 #[test]
 fn a_read_finds_what_was_written_before() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     insert(&fixture, "d.a", &[doc! {"_id": 1}]);
     let last = store.oplog().last();
@@ -290,19 +290,7 @@ fn it_takes_no_writes() {
     assert_eq!(outcome.errors[0].error.code().code(), 73);
     let filter = doc! {};
     let change = doc! {"$set": {"a": 1}};
-    let updating = UpdateRequest {
-        filter: &filter,
-        update: Value::Document(&change),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-        collation: None,
-    };
+    let updating = UpdateRequest::new(&filter, Value::Document(&change));
     let context = OpContext::new();
     assert_eq!(
         code(store.update(&ns(NAME), &updating, LOGGED, &context)),

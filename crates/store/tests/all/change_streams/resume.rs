@@ -15,7 +15,7 @@ fn batch_token(stream: &QueryCursor) -> DocBuf {
 
 #[test]
 fn from_each_event() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let on = On::Collection("d.c");
     let mut stream = watch(store, on, &doc! {});
@@ -54,7 +54,7 @@ fn from_each_event() {
 
 #[test]
 fn from_times_and_high_water_marks() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let on = On::Collection("d.c");
     let mut stream = watch(store, on, &doc! {});
@@ -107,7 +107,7 @@ fn from_times_and_high_water_marks() {
 
 #[test]
 fn a_token_that_is_not_in_the_oplog() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let mut stream = watch(store, On::Database("d"), &doc! {});
     insert(&fixture, "d.c", &[doc! {"_id": 1}]);
@@ -135,7 +135,7 @@ fn a_token_that_is_not_in_the_oplog() {
 
 #[test]
 fn invalidation_of_collections() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let on = On::Collection("d.c");
     for end in ["drop", "rename from", "rename to", "database"] {
@@ -193,7 +193,7 @@ fn invalidation_of_collections() {
 
 #[test]
 fn invalidation_of_databases() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     insert(&fixture, "d.c", &[doc! {"_id": 1}]);
     let mut stream = watch(store, On::Database("d"), &doc! {});
@@ -220,7 +220,7 @@ fn invalidation_of_databases() {
 
 #[test]
 fn an_oplog_that_was_turned_off_is_lost() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let on = On::Collection("d.c");
     let mut off = watch(store, on, &doc! {});
@@ -231,7 +231,7 @@ fn an_oplog_that_was_turned_off_is_lost() {
     store.turn_off_oplog().unwrap();
     assert_eq!(code(off.next()), 20);
     insert(&fixture, "d.c", &[doc! {"_id": 2}]);
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     insert(&fixture, "d.c", &[doc! {"_id": 3}]);
     assert_eq!(code(again.next()), 286);
     assert_eq!(code(resumed(store, on, &token)), 286);
@@ -244,7 +244,7 @@ fn an_oplog_that_was_turned_off_is_lost() {
 
 #[test]
 fn what_was_trimmed_is_lost() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let on = On::Collection("d.c");
     let mut stream = watch(store, on, &doc! {});

@@ -36,7 +36,7 @@ fn settle(store: &DocumentStore, place: &Place, stream: &mut QueryCursor) {
 
 #[test]
 fn a_stream_is_woken_by_writes_of_its_place() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     insert(&fixture, "d.a", &[doc! {"_id": 0}]);
     insert(&fixture, "d.b", &[doc! {"_id": 0}]);
@@ -82,7 +82,7 @@ fn a_stream_is_woken_by_writes_of_its_place() {
 
 #[test]
 fn a_stream_on_a_new_collection_is_woken() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let mut stream = watch(store, On::Collection("d.new"), &doc! {});
     settle(store, &Place::Collection("d.new".into()), &mut stream);
@@ -99,7 +99,7 @@ fn a_stream_on_a_new_collection_is_woken() {
 
 #[test]
 fn events_are_those_of_durable_writes() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let mut stream = watch(store, On::Cluster, &doc! {});
     for id in 0..200 {
@@ -115,7 +115,7 @@ fn events_are_those_of_durable_writes() {
 
 #[test]
 fn a_stream_reads_nothing_of_other_collections() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     insert(&fixture, "d.a", &[doc! {"_id": 0}]);
     insert(&fixture, "d.b", &[doc! {"_id": 0}]);
@@ -146,7 +146,7 @@ fn a_stream_reads_nothing_of_other_collections() {
 /// A client that gets no token until the end of a long oplog is reached starts anew when its time is over.
 #[test]
 fn a_long_look_ends_with_a_token() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let on = On::Collection("d.a");
     let mut token = watch(store, on, &doc! {}).resume_token().unwrap();
@@ -180,7 +180,7 @@ fn a_long_look_ends_with_a_token() {
 #[test]
 fn no_event_is_missed_between_writers() {
     const EACH: i64 = 600;
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     for name in ["d.a", "d.b"] {
         insert(&fixture, name, &[doc! {"_id": -1_i64}]);
@@ -231,7 +231,7 @@ fn no_event_is_missed_between_writers() {
 
 #[test]
 fn a_thousand_waiting_streams_hold_little() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     insert(&fixture, "d.a", &[doc! {"_id": 0}]);
     let mut streams: Vec<QueryCursor> = (0..1000)

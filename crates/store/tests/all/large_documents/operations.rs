@@ -96,17 +96,11 @@ pub fn run(store: &DocumentStore, ns: &Namespace, op: &Op, durability: Durabilit
         }
         Op::Update(update) => {
             let request = UpdateRequest {
-                filter: &update.filter,
-                update: update.update.as_value(),
-                sort: None,
                 upsert: update.upsert,
                 multi: update.multi,
                 array_filters: borrowed(&update.array_filters),
                 hint: hint(&update.filter),
-                variables: None,
-                bypass_validation: false,
-                keep_empty_timestamps: false,
-                collation: None,
+                ..UpdateRequest::new(&update.filter, update.update.as_value())
             };
             let outcome = store.update(ns, &request, durability, &context);
             let outcome = outcome.map_err(|error| failure(&error))?;

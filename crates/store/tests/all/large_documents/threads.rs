@@ -20,19 +20,7 @@ const THREADS: u64 = 4;
 const DOCUMENTS: usize = 2;
 
 fn request<'a>(filter: &'a Doc, change: &'a Doc) -> UpdateRequest<'a> {
-    UpdateRequest {
-        filter,
-        update: Value::Document(change),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-        collation: None,
-    }
+    UpdateRequest::new(filter, Value::Document(change))
 }
 
 fn update(store: &DocumentStore, c: &Namespace, id: i32, change: &Doc) -> UpdateOutcome {

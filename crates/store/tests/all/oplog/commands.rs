@@ -23,7 +23,7 @@ fn command(o: &Doc) -> DocBuf {
 
 #[test]
 fn collections_are_created_changed_renamed_and_dropped() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let id_index = doc! {"v": 2, "key": {"_id": 1}, "name": "_id_"};
@@ -87,7 +87,7 @@ fn collections_are_created_changed_renamed_and_dropped() {
 
 #[test]
 fn a_dropped_database_has_an_entry_behind_those_of_its_collections() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     insert(store, &ns("db.a"), &[doc! {"_id": 1}]);
     insert(store, &ns("db.b"), &[doc! {"_id": 1}]);
@@ -103,7 +103,7 @@ fn a_dropped_database_has_an_entry_behind_those_of_its_collections() {
 
 #[test]
 fn indexes_have_entries_when_they_are_ready() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let spec = doc! {"key": {"a": 1}};
@@ -188,7 +188,7 @@ fn indexes_have_entries_when_they_are_ready() {
 
 #[test]
 fn an_index_that_becomes_unique_has_one_entry() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let docs: Vec<DocBuf> = (0..10).map(|n| doc! {"_id": n, "a": n}).collect();
@@ -214,7 +214,7 @@ fn an_index_that_becomes_unique_has_one_entry() {
 
 #[test]
 fn views_are_documents_of_system_views() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let view = ns("db.v");
     let stored = doc! {"_id": "db.v", "viewOn": "c", "pipeline": []};
@@ -243,7 +243,7 @@ fn views_are_documents_of_system_views() {
 
 #[test]
 fn a_conversion_to_a_capped_collection_is_a_copy_and_a_rename() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let docs: Vec<DocBuf> = (0..10).map(|n| doc! {"_id": n}).collect();

@@ -28,7 +28,7 @@ impl Drop for Stop<'_> {
 fn entries_and_documents_agree_after_a_crash() {
     let disk = MemDisk::default();
     let store = open(&disk, SIZES);
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     let stop = AtomicBool::new(false);
     let steps = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -86,7 +86,7 @@ fn entries_and_documents_agree_after_a_crash() {
 fn times_that_a_crash_has_lost_do_not_come_again() {
     let disk = MemDisk::default();
     let store = open(&disk, SIZES);
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     store.flush_log().unwrap();
     let kept = store.oplog().last();
     let before = disk.image(&mut StdRng::seed_from_u64(1));

@@ -19,7 +19,7 @@ fn statement(statement: i32) -> StatementId {
 
 #[test]
 fn a_new_oplog_begins_with_an_entry() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let all = documents(&fixture.store);
     assert_eq!(all.len(), 1);
     let expected = doc! {"op": "n", "ns": "", "o": {"msg": "initiating set"}};
@@ -35,7 +35,7 @@ fn a_new_oplog_begins_with_an_entry() {
 
 #[test]
 fn every_document_of_an_insert_has_an_entry_with_consecutive_times() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let docs: Vec<DocBuf> = (0..2500).map(|n| doc! {"_id": n, "a": "x"}).collect();
@@ -70,7 +70,7 @@ fn every_document_of_an_insert_has_an_entry_with_consecutive_times() {
 
 #[test]
 fn updates_have_differences_and_replacements_documents() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let text = "x".repeat(100);
@@ -115,7 +115,7 @@ fn updates_have_differences_and_replacements_documents() {
     assert_eq!(replaced, [entry(&whole)]);
     // A pipeline has a difference if that is smaller.
     let pipeline = |stages: &ArrayBuf| {
-        let request = request(&id, stages.as_value());
+        let request = UpdateRequest::new(&id, stages.as_value());
         added(store, || {
             store
                 .update(&c, &request, LOGGED, &OpContext::new())
@@ -130,7 +130,7 @@ fn updates_have_differences_and_replacements_documents() {
 
 #[test]
 fn a_replacement_without_the_id_has_an_entry_if_nothing_else_differs() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let stored = doc! {"_id": 1, "a": 1};
@@ -168,7 +168,7 @@ fn a_replacement_without_the_id_has_an_entry_if_nothing_else_differs() {
 
 #[test]
 fn the_largest_changes_have_entries() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let mut long = doc! {"_id": 1};
@@ -194,7 +194,7 @@ fn the_largest_changes_have_entries() {
 
 #[test]
 fn an_increment_of_a_large_document_has_the_value_after_it() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let mut large = doc! {"_id": 1, "total": 0};
@@ -231,7 +231,7 @@ fn an_increment_of_a_large_document_has_the_value_after_it() {
 
 #[test]
 fn deletes_upserts_and_find_and_modify_have_entries() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     insert(
@@ -249,7 +249,7 @@ fn deletes_upserts_and_find_and_modify_have_entries() {
         let change = doc! {"$set": {"a": 1}};
         let request = UpdateRequest {
             upsert: true,
-            ..request(&filter, Value::Document(&change))
+            ..UpdateRequest::new(&filter, Value::Document(&change))
         };
         store
             .update(&c, &request, LOGGED, &OpContext::new())
@@ -285,7 +285,7 @@ fn deletes_upserts_and_find_and_modify_have_entries() {
 
 #[test]
 fn expired_documents_have_entries() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     insert(store, &c, &[doc! {"_id": 1, "at": Value::DateTime(0)}]);
@@ -300,7 +300,7 @@ fn expired_documents_have_entries() {
 
 #[test]
 fn capped_collections_have_no_entries_for_what_they_remove() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let options = doc! {"capped": true, "size": 4096, "max": 2};
@@ -314,7 +314,7 @@ fn capped_collections_have_no_entries_for_what_they_remove() {
 
 #[test]
 fn measurements_have_the_name_of_the_buckets() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.series");
     let options = doc! {"timeseries": {"timeField": "at"}};
@@ -331,7 +331,7 @@ fn measurements_have_the_name_of_the_buckets() {
 
 #[test]
 fn what_belongs_to_the_server_alone_has_no_entries() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let entries = added(store, || {
         for name in ["local.c", "local.startup_log", "config.system.sessions"] {
@@ -350,7 +350,7 @@ fn what_belongs_to_the_server_alone_has_no_entries() {
 
 #[test]
 fn retryable_writes_name_their_statements() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let docs = [doc! {"_id": 1}, doc! {"_id": 2}];
@@ -369,14 +369,14 @@ fn retryable_writes_name_their_statements() {
         result: &outcome,
     };
     let context = OpContext::new();
-    let updating = request(&filter, Value::Document(&change));
+    let updating = UpdateRequest::new(&filter, Value::Document(&change));
     store
         .update_recorded(&c, &updating, recorded(2), &context)
         .unwrap();
     let new = doc! {"_id": 8};
     let upserting = UpdateRequest {
         upsert: true,
-        ..request(&new, Value::Document(&change))
+        ..UpdateRequest::new(&new, Value::Document(&change))
     };
     store
         .update_recorded(&c, &upserting, recorded(3), &context)
@@ -417,7 +417,7 @@ fn retryable_writes_name_their_statements() {
 
 #[test]
 fn a_handle_tells_the_last_entry_that_it_has_written() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let (noting, written) = store.noting_writes();
@@ -440,7 +440,7 @@ fn a_handle_tells_the_last_entry_that_it_has_written() {
 
 #[test]
 fn merge_and_out_have_entries() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let (c, out) = (ns("db.c"), ns("db.out"));
     insert(

@@ -14,7 +14,7 @@ mod trimming;
 
 use std::ops::Bound;
 
-use common::{Fixture, INSERT};
+use common::{Fixture, INSERT, OPLOG};
 use frond_bson::{Doc, DocBuf, Timestamp, Value};
 use frond_store::keyspace::Direction;
 use frond_store::oplog::entry::{RawEntry, document};
@@ -24,18 +24,6 @@ use frond_store::{
 };
 
 const LOGGED: Durability = Durability::Logged;
-
-const SETTINGS: OplogSettings = OplogSettings {
-    bytes_max: 64 << 20,
-    min_retention_hours: 0.0,
-};
-
-/// A store whose oplog is on.
-fn with_oplog() -> Fixture {
-    let fixture = Fixture::new();
-    fixture.store.turn_on_oplog(SETTINGS).unwrap();
-    fixture
-}
 
 /// The keys and the values of all entries.
 fn values(store: &DocumentStore) -> Vec<(u64, Vec<u8>)> {
@@ -80,22 +68,6 @@ fn brief(entry: &Doc) -> DocBuf {
     out
 }
 
-fn request<'a>(filter: &'a Doc, update: Value<'a>) -> UpdateRequest<'a> {
-    UpdateRequest {
-        filter,
-        update,
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-        collation: None,
-    }
-}
-
 fn insert(store: &DocumentStore, ns: &Namespace, docs: &[DocBuf]) {
     let docs: Vec<&Doc> = docs.iter().map(|doc| &**doc).collect();
     let outcome = store.insert(ns, &docs, INSERT).unwrap();
@@ -103,7 +75,7 @@ fn insert(store: &DocumentStore, ns: &Namespace, docs: &[DocBuf]) {
 }
 
 fn update(store: &DocumentStore, ns: &Namespace, filter: &Doc, update: &Doc) -> UpdateOutcome {
-    let request = request(filter, Value::Document(update));
+    let request = UpdateRequest::new(filter, Value::Document(update));
     store
         .update(ns, &request, LOGGED, &OpContext::new())
         .unwrap()

@@ -24,7 +24,7 @@ fn last(store: &DocumentStore, c: &Namespace) -> Option<DocBuf> {
 
 #[test]
 fn the_document_before_each_change_is_kept() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = collection(store, "db.c");
     insert(store, &c, &[doc! {"_id": 1, "a": 1}]);
@@ -58,7 +58,7 @@ fn the_document_before_each_change_is_kept() {
 
 #[test]
 fn internal_databases_have_none() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let options = doc! {"changeStreamPreAndPostImages": {"enabled": true}};
     for db in ["admin", "config", "local"] {
@@ -76,7 +76,7 @@ fn internal_databases_have_none() {
 
 #[test]
 fn large_documents_are_kept_whole() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = collection(store, "db.c");
     let mut large = doc! {"_id": 1};
@@ -101,7 +101,7 @@ fn large_documents_are_kept_whole() {
 
 #[test]
 fn operations_of_a_transaction_have_their_positions() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = collection(store, "db.c");
     let text = "x".repeat(6 << 20);
@@ -160,7 +160,7 @@ fn they_expire_by_age_or_with_their_entries() {
     let store = &fixture.store;
     let settings = OplogSettings {
         bytes_max: 256 << 10,
-        ..SETTINGS
+        ..OPLOG
     };
     store.turn_on_oplog(settings).unwrap();
     let c = collection(store, "db.c");

@@ -146,7 +146,7 @@ fn the_entries_lead_to_what_is_stored() {
         let mut random = Random::new(seed);
         let disk = MemDisk::default();
         let mut store = open(&disk, sizes);
-        store.turn_on_oplog(SETTINGS).unwrap();
+        store.turn_on_oplog(OPLOG).unwrap();
         for number in 0..600 {
             step(&store, &mut random, shape(sizes));
             if number % 50 == 0 {
@@ -188,7 +188,7 @@ fn entries_are_in_the_order_of_what_threads_have_done() {
     let sizes = SIZES[0];
     let disk = MemDisk::default();
     let store = open(&disk, sizes);
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     for round in 0..3 {
         std::thread::scope(|scope| {
             for thread in 0..4 {

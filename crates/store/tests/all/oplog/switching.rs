@@ -27,14 +27,14 @@ fn it_is_off_until_it_is_turned_on_and_stays_on() {
     let error = store.oplog().append_noop(&doc! {}).unwrap_err();
     assert_eq!(error.code(), ErrorCode::IllegalOperation);
     assert_eq!(store.oplog().trim(0).unwrap(), Default::default());
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     store
         .turn_on_oplog(OplogSettings {
             bytes_max: 1,
-            ..SETTINGS
+            ..OPLOG
         })
         .unwrap();
-    assert_eq!(store.oplog().settings(), SETTINGS);
+    assert_eq!(store.oplog().settings(), OPLOG);
     insert(store, &c, &[doc! {"_id": 2}]);
     let (before, last) = (documents(store), store.oplog().last());
     let size = store.oplog().size_bytes();
@@ -46,7 +46,7 @@ fn it_is_off_until_it_is_turned_on_and_stays_on() {
     assert_eq!(documents(store), before);
     assert_eq!((oplog.last(), oplog.durable()), (last, last.to_u64()));
     assert_eq!(oplog.first().to_u64(), values(store)[0].0);
-    assert_eq!(oplog.settings(), SETTINGS);
+    assert_eq!(oplog.settings(), OPLOG);
     assert_eq!((oplog.size_bytes(), oplog.entries_estimate()), (size, 2));
     insert(store, &c, &[doc! {"_id": 3}]);
     assert_eq!(documents(store).len(), 3);
@@ -69,7 +69,7 @@ fn it_is_off_until_it_is_turned_on_and_stays_on() {
     insert(store, &c, &[doc! {"_id": 4}]);
 
     // A new one does not know the old one.
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     assert!(store.oplog().first() > last);
     assert_eq!(documents(store).len(), 1);
     let fixture = fixture.reopen();
@@ -109,7 +109,7 @@ fn a_change_that_was_staged_before_the_oplog_is_turned_on_has_an_entry() {
                 let (filter, change) = (doc! {"_id": 1}, doc! {"$set": {"a": 3}});
                 let request = UpdateRequest {
                     multi: true,
-                    ..request(&filter, Value::Document(&change))
+                    ..UpdateRequest::new(&filter, Value::Document(&change))
                 };
                 let changed = store.update(c, &request, LOGGED, &OpContext::new());
                 assert_eq!(changed.unwrap().matched, 1);
@@ -131,7 +131,7 @@ fn a_change_that_was_staged_before_the_oplog_is_turned_on_has_an_entry() {
         let c = ns("db.c");
         insert(store, &c, &[doc! {"_id": 1, "a": 1}]);
         let switched = store.clone();
-        let turn_on = move || switched.turn_on_oplog(SETTINGS).unwrap();
+        let turn_on = move || switched.turn_on_oplog(OPLOG).unwrap();
         let point = "staged documents are about to be committed";
         acting_at(point, turn_on, || run(store, &c));
         let entries: Vec<DocBuf> = documents(store).iter().map(|one| brief(one)).collect();
@@ -141,7 +141,7 @@ fn a_change_that_was_staged_before_the_oplog_is_turned_on_has_an_entry() {
 
 #[test]
 fn a_change_that_was_staged_before_the_oplog_is_turned_off_is_kept() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     insert(store, &c, &[doc! {"_id": 1}]);
@@ -167,7 +167,7 @@ fn the_oplog_is_turned_on_before_or_after_an_insert() {
     let turn_on = move || {
         let other = switched.clone();
         started.set(Some(thread::spawn(move || {
-            other.turn_on_oplog(SETTINGS).unwrap();
+            other.turn_on_oplog(OPLOG).unwrap();
         })));
         thread::sleep(std::time::Duration::from_millis(50));
         assert!(!switched.oplog().is_on(), "the insert has begun");
@@ -189,7 +189,7 @@ fn a_transaction_that_began_before_the_oplog_was_turned_on_fails() {
     store.create_collection(&c, &doc! {}).unwrap();
     let transaction = store.begin();
     insert(&store.in_transaction(&transaction), &c, &[doc! {"_id": 1}]);
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     let error = transaction.commit(LOGGED).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WriteConflict);
     assert_eq!(documents(store).len(), 1);
@@ -198,7 +198,7 @@ fn a_transaction_that_began_before_the_oplog_was_turned_on_fails() {
 /// Of an idle store each look of a stream read the oplog again after a restart.
 #[test]
 fn readers_know_what_is_durable_when_the_store_is_opened() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     insert(&fixture.store, &ns("db.c"), &[doc! {"_id": 1}]);
     let fixture = fixture.reopen();
     let oplog = fixture.store.oplog();
@@ -239,7 +239,7 @@ fn a_commit_that_finds_no_time_is_tried_again() {
         ..EngineOptions::new(directory.path())
     });
     let store = DocumentStore::open(engine.unwrap(), StoreOptions::default()).unwrap();
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     let c = ns("db.c");
     store.create_collection(&c, &doc! {}).unwrap();
     stamps.fails.store(true, Ordering::SeqCst);

@@ -15,7 +15,7 @@ const OF: StatementId = StatementId {
 
 #[test]
 fn a_transaction_is_one_entry_of_its_operations() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let (c, d) = (ns("db.c"), ns("other.d"));
     insert(store, &c, &[doc! {"_id": 1, "a": 1}]);
@@ -57,7 +57,7 @@ fn a_transaction_is_one_entry_of_its_operations() {
 
 #[test]
 fn a_transaction_that_is_aborted_or_only_reads_has_no_entry() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     insert(store, &c, &[doc! {"_id": 1}]);
@@ -78,7 +78,7 @@ fn a_transaction_that_is_aborted_or_only_reads_has_no_entry() {
 
 #[test]
 fn collections_and_indexes_that_a_transaction_creates_are_operations() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     let entries = added(store, || {
@@ -115,7 +115,7 @@ fn collections_and_indexes_that_a_transaction_creates_are_operations() {
 
 #[test]
 fn a_large_transaction_is_a_chain_of_entries() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     store.create_collection(&c, &doc! {}).unwrap();
@@ -155,7 +155,7 @@ fn a_transaction_that_began_before_the_oplog_fails() {
     insert(store, &c, &[doc! {"_id": 1}]);
     let open = store.begin();
     insert(&store.in_transaction(&open), &c, &[doc! {"_id": 2}]);
-    store.turn_on_oplog(SETTINGS).unwrap();
+    store.turn_on_oplog(OPLOG).unwrap();
     let error = open.commit(LOGGED).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WriteConflict);
     assert_eq!(documents(store).len(), 1);
@@ -169,7 +169,7 @@ fn a_transaction_that_began_before_the_oplog_fails() {
 /// It was found out at the commit only.
 #[test]
 fn a_statement_fails_whose_operations_do_not_fit_in_the_commit() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     let c = ns("db.c");
     store.create_collection(&c, &doc! {}).unwrap();

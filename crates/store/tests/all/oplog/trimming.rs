@@ -101,7 +101,7 @@ fn young_entries_are_kept() {
 
 #[test]
 fn a_smaller_size_takes_effect_at_the_next_step() {
-    let fixture = with_oplog();
+    let fixture = Fixture::with_oplog();
     let store = &fixture.store;
     fill(store, 0, 3000);
     assert_eq!(store.oplog().trim(i64::MAX).unwrap().entries, 0);

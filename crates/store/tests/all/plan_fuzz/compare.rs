@@ -368,17 +368,9 @@ impl Pair<'_> {
         let hint = random.one_in(2).then_some(hint);
         let apply = |at: &Namespace, hint: Option<&str>| {
             let request = UpdateRequest {
-                collation: None,
-                filter: &filter,
-                update: Value::Document(&update),
-                sort: None,
-                upsert: false,
                 multi: true,
-                array_filters: Vec::new(),
                 hint: hint.map(Value::String),
-                variables: None,
-                bypass_validation: false,
-                keep_empty_timestamps: false,
+                ..UpdateRequest::new(&filter, Value::Document(&update))
             };
             let store = &self.fixture.store;
             let outcome = store.update(at, &request, Durability::Logged, &OpContext::new());

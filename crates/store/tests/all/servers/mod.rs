@@ -94,19 +94,7 @@ pub(crate) fn insert(store: &DocumentStore, ns: &Namespace, docs: &[DocBuf]) -> 
 }
 
 pub(crate) fn update(store: &DocumentStore, ns: &Namespace, filter: &Doc, change: &Doc) -> bool {
-    let request = UpdateRequest {
-        collation: None,
-        filter,
-        update: Value::Document(change),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-    };
+    let request = UpdateRequest::new(filter, Value::Document(change));
     store
         .update(ns, &request, Durability::Logged, &OpContext::new())
         .is_ok()

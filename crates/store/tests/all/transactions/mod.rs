@@ -38,19 +38,7 @@ fn insert_codes(store: &DocumentStore, ns: &Namespace, docs: &[DocBuf]) -> Vec<i
 }
 
 fn update_request<'a>(filter: &'a Doc, update: &'a Doc) -> UpdateRequest<'a> {
-    UpdateRequest {
-        filter,
-        update: Value::Document(update),
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
-        keep_empty_timestamps: false,
-        collation: None,
-    }
+    UpdateRequest::new(filter, Value::Document(update))
 }
 
 fn update(

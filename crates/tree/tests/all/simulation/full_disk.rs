@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use frond_tree::{Direction, WriteSet};
 use frond_tree::{Duplicates, Durability, Error, Options, Result, Store, TreeId, TreeOptions};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 use crate::support::{EIO, Fault, Kind, SimDisk};
 use crate::waiting::wait_until;
@@ -42,14 +44,9 @@ fn store_on(capacity: u64) -> (SimDisk, Store) {
 
 /// A value that does not compress.
 fn value(number: u64) -> Vec<u8> {
-    let mut state = number;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as u8
-    };
-    (0..VALUE_BYTES).map(|_| next()).collect()
+    let mut bytes = vec![0_u8; VALUE_BYTES];
+    SmallRng::seed_from_u64(number).fill(&mut bytes[..]);
+    bytes
 }
 
 fn put(store: &Store, tree: TreeId, number: u64) -> Result<()> {

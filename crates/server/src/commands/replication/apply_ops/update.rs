@@ -23,17 +23,8 @@ pub(super) struct Entry<'a> {
 /// An update of the document with an `_id`, which stores timestamps as they are.
 pub(super) fn request<'a>(filter: &'a Doc, update: Value<'a>) -> UpdateRequest<'a> {
     UpdateRequest {
-        filter,
-        update,
-        sort: None,
-        upsert: false,
-        multi: false,
-        array_filters: Vec::new(),
-        hint: None,
-        variables: None,
-        bypass_validation: false,
         keep_empty_timestamps: true,
-        collation: None,
+        ..UpdateRequest::new(filter, update)
     }
 }
 

@@ -5,94 +5,23 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use frond_bson::{DocBuf, doc};
-use frond_store::disk::{Disk, DiskFile, FsDisk, SharedMap};
 
 use crate::sessions::SessionId;
-use crate::testing::{TestServer, wait_for, wait_until};
+use crate::testing::{HookedDisk, TestServer, wait_for, wait_until};
 
 /// A disk whose segments of the log cannot be written while it fails. The log's buffer is mapped, so it still takes
 /// what is committed.
-struct FailingLogDisk {
-    below: FsDisk,
-    is_failing: Arc<AtomicBool>,
-}
-
-struct FailingLogFile {
-    below: Arc<dyn DiskFile>,
-    is_log: bool,
-    is_failing: Arc<AtomicBool>,
-}
-
-impl FailingLogDisk {
-    fn new(directory: PathBuf, is_failing: &Arc<AtomicBool>) -> Arc<FailingLogDisk> {
-        Arc::new(FailingLogDisk {
-            below: FsDisk::new(directory, false),
-            is_failing: Arc::clone(is_failing),
-        })
-    }
-}
-
-impl Disk for FailingLogDisk {
-    fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(FailingLogFile {
-            below: self.below.open(name, direct)?,
-            is_log: name.starts_with("log-"),
-            is_failing: Arc::clone(&self.is_failing),
-        }))
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.below.list()
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.below.remove(name)
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        self.below.sync_directory()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.below.rename(from, to)
-    }
-
-    fn map(&self, name: &str, offset: u64, bytes: usize) -> io::Result<Box<dyn SharedMap>> {
-        self.below.map(name, offset, bytes)
-    }
-}
-
-impl DiskFile for FailingLogFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.below.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.is_log && self.is_failing.load(Ordering::Relaxed) {
-            Err(io::Error::other("a broken cable"))
-        } else {
-            self.below.write_at(bytes, offset)
-        }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.below.sync()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.below.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.below.set_len(len)
-    }
-
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        self.below.allocate(len)
-    }
+fn failing_log_disk(directory: PathBuf, is_failing: &Arc<AtomicBool>) -> Arc<HookedDisk> {
+    let is_failing = Arc::clone(is_failing);
+    let write = move |name: &str| match name.starts_with("log-") && is_failing.load(Relaxed) {
+        true => Err(io::Error::other("a broken cable")),
+        false => Ok(()),
+    };
+    HookedDisk::new(directory, write, |_| Ok(()))
 }
 
 /// A write that is applied, but not durable yet, must not be reported as refused: a driver would apply it again.
@@ -114,7 +43,7 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
         let name = command.first().unwrap().0.to_owned();
         let is_failing = Arc::new(AtomicBool::new(false));
         let mut server = TestServer::on(
-            |directory| Some(FailingLogDisk::new(directory, &is_failing)),
+            |directory| Some(failing_log_disk(directory, &is_failing)),
             |_| {},
         );
         server.run(
@@ -126,7 +55,7 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
             doc! {"create": "other", "writeConcern": {"j": true}},
         );
         command.push_all(&synced);
-        is_failing.store(true, Ordering::Relaxed);
+        is_failing.store(true, Relaxed);
         let first = server.run("test", command.clone());
         let error = first.get_doc("writeConcernError").unwrap();
         assert_eq!(error.get_i32("code"), Some(64), "{name}: {first:?}");
@@ -148,7 +77,7 @@ async fn an_applied_write_whose_journal_wait_fails_has_a_write_concern_error() {
         // A retry reports what the first try did, and waits as that did.
         let second = server.run("test", command.clone());
         assert_eq!(second, first, "{name}");
-        is_failing.store(false, Ordering::Relaxed);
+        is_failing.store(false, Relaxed);
         wait_until("a synced log", || {
             let again = server.run("test", command.clone());
             again.get("writeConcernError").is_none()
@@ -167,7 +96,7 @@ async fn a_retry_of_an_insert_that_stalled_half_way_inserts_the_rest() {
     for ordered in [true, false] {
         let is_failing = Arc::new(AtomicBool::new(false));
         let mut server = TestServer::on(
-            |directory| Some(FailingLogDisk::new(directory, &is_failing)),
+            |directory| Some(failing_log_disk(directory, &is_failing)),
             |_| {},
         );
         server.run("test", doc! {"create": "c", "writeConcern": {"j": true}});
@@ -181,12 +110,12 @@ async fn a_retry_of_an_insert_that_stalled_half_way_inserts_the_rest() {
                 list.push(&doc! {"_id": n, "filler": &filler});
             }
         });
-        is_failing.store(true, Ordering::Relaxed);
+        is_failing.store(true, Relaxed);
         let reply = server.reply("test", command.clone());
         assert_eq!(reply.get_i32("code"), Some(262), "{reply:?}");
         let counted = server.run("test", doc! {"count": "c"});
         assert!(counted.get_i32("n") > Some(0), "{counted:?}");
-        is_failing.store(false, Ordering::Relaxed);
+        is_failing.store(false, Relaxed);
         let reply = wait_for("a log that is written", || {
             let reply = server.reply("test", command.clone());
             (reply.get_i32("code") != Some(262)).then_some(reply)
