@@ -4,7 +4,7 @@
 use percent_encoding::percent_decode_str;
 pub use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-/// What a part of an address cannot contain as it is: all but RFC 3986's "unreserved" characters.
+/// The characters that are escaped in a part of an address: all but RFC 3986's "unreserved" characters.
 pub const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -86,7 +86,7 @@ impl Metadata {
     }
 }
 
-/// What the Database Tools escape in the name of a collection: what a part of a path of a URL does not contain.
+/// The characters that the Database Tools escape in the name of a collection: those that a part of a URL's path does not have.
 const ESCAPED: &AsciiSet = &RESERVED
     .remove(b'$')
     .remove(b'&')

@@ -17,9 +17,12 @@ use crate::testing::{HookedDisk, TestServer, wait_for, wait_until};
 /// what is committed.
 fn failing_log_disk(directory: PathBuf, is_failing: &Arc<AtomicBool>) -> Arc<HookedDisk> {
     let is_failing = Arc::clone(is_failing);
-    let write = move |name: &str| match name.starts_with("log-") && is_failing.load(Relaxed) {
-        true => Err(io::Error::other("a broken cable")),
-        false => Ok(()),
+    let write = move |name: &str| {
+        if name.starts_with("log-") && is_failing.load(Relaxed) {
+            Err(io::Error::other("a broken cable"))
+        } else {
+            Ok(())
+        }
     };
     HookedDisk::new(directory, write, |_| Ok(()))
 }
