@@ -1,4 +1,4 @@
-//! What expressions know besides the document: variables, the time, the collation.
+//! The environment of expressions besides the document: variables, the time, the collation.
 
 use frond_bson::{Collator, Doc};
 use frond_query::Environment;

@@ -35,7 +35,7 @@ pub enum Verbosity {
     AllPlansExecution,
 }
 
-/// What is done with the documents that are found.
+/// The action on the found documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// They are returned.
@@ -54,7 +54,6 @@ pub enum Task {
 /// The purpose for which a query finds documents.
 #[derive(Clone, Copy)]
 pub struct Purpose<'a> {
-    /// What is done with them.
     pub task: Task,
     /// Whether the command returns a document that it changes or deletes.
     pub returns: bool,

@@ -1,4 +1,4 @@
-//! What an operation examines, writes and waits for.
+//! The counts of an operation: examined, written, waited for.
 //!
 //! The server lends an operation its [`Figures`] by [`watch`]; whatever runs on the thread meanwhile adds to them, through
 //! all layers. So neither requests nor their results carry them. Without [`watch`] nothing is kept. Adding costs little

@@ -72,7 +72,7 @@ pub struct FindRequest<'a> {
     pub variables: Option<&'a Doc>,
     /// Whether temporary files may be written; by default as the settings say.
     pub allow_disk_use: Option<bool>,
-    /// How strings compare; by default as the collection does.
+    /// The collation; by default that of the collection.
     pub collation: Option<Collator>,
 }
 
@@ -87,7 +87,7 @@ pub struct CountRequest<'a> {
     pub limit: Option<u64>,
     /// The index to use, as in a find.
     pub hint: Option<Value<'a>>,
-    /// How strings compare; by default as the collection does.
+    /// The collation; by default that of the collection.
     pub collation: Option<Collator>,
 }
 
@@ -315,7 +315,7 @@ impl Question {
 #[derive(Clone)]
 pub(crate) struct Planned {
     pub engine: Engine,
-    /// What the query holds, unless it is a part of a larger operation.
+    /// The memory of the query, unless it is a part of a larger operation.
     pub memory: OperationMemory,
     pub collection: Arc<Collection>,
     pub snapshot: Snapshot,

@@ -547,7 +547,7 @@ impl Build<'_> {
     }
 }
 
-/// What writers did to the entries with the same fields in a unique index.
+/// The changes by writers of the entries with the same fields in a unique index.
 #[derive(Default)]
 struct KeyChange {
     fields: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What operations hold, in the memory budget of the process.
+//! The memory of operations, in the budget of the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub fn make_room(buffer: &mut Vec<u8>, bytes: usize) {
 #[derive(Clone, Debug)]
 pub struct OperationMemory {
     budget: MemoryBudget,
-    /// What the operation has now, in bytes.
+    /// The present memory of the operation, in bytes.
     held: Arc<AtomicU64>,
 }
 
@@ -60,7 +60,7 @@ impl SharedMemory for OperationMemory {
     }
 }
 
-/// What one stage of an operation has.
+/// The memory of one stage of an operation.
 struct Share {
     reservation: Reservation,
     held: Arc<AtomicU64>,
@@ -96,7 +96,7 @@ impl Drop for Share {
 
 /// Memory is taken in steps of this many bytes.
 const STEP_BYTES: usize = 64 * 1024;
-/// What every set may hold, however little is left for all.
+/// The memory that every set may hold, however little is left for all.
 const SURE_BYTES: usize = 512 * 1024;
 
 /// Grows what an operator holds that cannot go to disk, by `bytes` to `total`.

@@ -66,7 +66,7 @@ impl QuerySettings {
         })
     }
 
-    /// What runs JavaScript; `None` if nothing does.
+    /// Runs JavaScript; `None` if it is turned off.
     pub fn engine(&self) -> Option<Arc<dyn ScriptEngine>> {
         self.engine.get().cloned()
     }

@@ -33,7 +33,7 @@ pub trait FunctionSource: Send + Sync {
     fn read(&self, db: &str, limits: &OpContext) -> Result<StoredFunctions, CommandError>;
 }
 
-/// What the functions of a request need.
+/// The environment of a request's functions.
 #[derive(Clone)]
 struct Request {
     /// Kept from one request of the thread to the next, so that a request that has no function touches nothing that other threads

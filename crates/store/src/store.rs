@@ -77,7 +77,7 @@ impl StoreOptions {
     }
 }
 
-/// How the files of a store are kept.
+/// The storage of a store's files.
 #[derive(Clone)]
 pub struct StorageOptions {
     /// The memory budget of the engine, in bytes.
@@ -92,7 +92,7 @@ pub struct StorageOptions {
     pub listener: Arc<dyn EventListener>,
     /// Bytes of the file system that are kept for deletes and drops; `None` takes a share of it.
     pub disk_reserve_bytes: Option<u64>,
-    /// What to do with a damaged log.
+    /// The treatment of a damaged log.
     pub log_recovery: LogRecovery,
 }
 

@@ -17,13 +17,13 @@ use parking_lot::{Condvar, Mutex};
 /// An operation is long after this time.
 const LONG: Duration = Duration::from_millis(30);
 
-/// How long an operation may compute while others wait for a turn.
+/// The longest turn of an operation while others wait.
 const TURN: Duration = Duration::from_millis(10);
 
 /// The longest wait for a turn.
 const WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// How often a waiting operation checks whether it was interrupted.
+/// The interval at which a waiting operation checks for an interruption.
 const CHECK: Duration = Duration::from_millis(10);
 
 static TURNS: LazyLock<Turns> = LazyLock::new(|| {

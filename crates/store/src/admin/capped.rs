@@ -38,7 +38,7 @@ const ROUNDS_OF_SEVERAL: usize = 1;
 const SLICE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How documents are copied.
+/// The method of copying documents.
 const AS_IT_IS: InsertOptions = InsertOptions {
     ordered: true,
     durability: Durability::Logged,
@@ -50,7 +50,7 @@ const AS_IT_IS: InsertOptions = InsertOptions {
 struct Conversion<'a> {
     store: &'a DocumentStore,
     from: Arc<Collection>,
-    /// What is copied first.
+    /// The part that is copied first.
     snapshot: Snapshot,
     /// The keys of documents that were removed from the copy because clients deleted them.
     removed: TreeId,

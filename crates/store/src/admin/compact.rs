@@ -15,7 +15,7 @@ use crate::store::DocumentStore;
 /// The step that `currentOp` shows.
 const STEP: &str = "Compact: moving messages to the leaves";
 
-/// What a compaction of a collection would do.
+/// The estimated effect of a compaction of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionEstimate {
     /// About how many bytes of the data file it frees.

@@ -1,4 +1,4 @@
-//! How many collections there are, by kind.
+//! The numbers of collections by kind.
 
 use crate::store::DocumentStore;
 

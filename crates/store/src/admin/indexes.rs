@@ -26,7 +26,7 @@ pub struct ResumedBuild {
     pub outcome: Result<()>,
 }
 
-/// How often a command looks whether another build of its index has ended.
+/// The interval at which a command checks whether another build of its index has ended.
 const BUILD_WAIT: Duration = Duration::from_millis(20);
 
 /// A collation as messages show it.

@@ -34,7 +34,7 @@ const LOST_DATABASE: &str = "salvaged";
 /// The result of verifying a directory.
 #[derive(Debug, Default)]
 pub struct DirectoryReport {
-    /// What the engine found.
+    /// The findings of the engine.
     pub engine: EngineReport,
     /// The findings in each collection, by name.
     pub collections: Vec<(Namespace, VerifyReport)>,
@@ -86,7 +86,7 @@ pub fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Directo
 /// The result of salvaging a directory.
 #[derive(Debug, Default)]
 pub struct SalvageReport {
-    /// What the engine salvaged, and what it lost.
+    /// The data that the engine salvaged, and the data that it lost.
     pub engine: EngineSalvage,
     /// The collections of the new store, by name.
     pub collections: Vec<SalvagedCollection>,
@@ -105,7 +105,7 @@ pub struct SalvagedCollection {
     pub dropped: u64,
     /// Its indexes, without the one on `_id`.
     pub indexes: u64,
-    /// What is lost of its documents.
+    /// The lost documents of the collection.
     pub lost: Vec<Lost>,
 }
 

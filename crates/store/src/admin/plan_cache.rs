@@ -25,7 +25,7 @@ pub struct ShapeExample<'a> {
     pub sort: &'a Doc,
     /// The fields.
     pub projection: &'a Doc,
-    /// How strings compare; none as the collection does.
+    /// The collation; none for that of the collection.
     pub collation: Option<&'a Doc>,
 }
 
@@ -42,7 +42,7 @@ pub struct CachedPlan {
     pub example: Option<DocBuf>,
     /// When it was chosen, in milliseconds since 1970.
     pub chosen_ms: i64,
-    /// How often it was used since.
+    /// The number of uses since.
     pub uses: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What the stages of a pipeline request from the database.
+//! The database as the stages of a pipeline see it.
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::ErrorCode;

@@ -35,7 +35,7 @@ use crate::plan::{Hint, KeyLimits};
 use crate::store::DocumentStore;
 use host::StoreHost;
 
-/// What `aggregate` was asked for.
+/// A request to `aggregate`.
 #[derive(Clone, Debug)]
 pub struct AggregateRequest<'a> {
     /// The stages, as a BSON array.
@@ -50,7 +50,7 @@ pub struct AggregateRequest<'a> {
     pub bypass_validation: bool,
     /// Whether temporary files may be written; by default the settings decide.
     pub allow_disk_use: Option<bool>,
-    /// How strings compare; as the collection or the view says if there is none.
+    /// The collation; none for that of the collection or the view.
     pub collation: Option<Collator>,
 }
 
@@ -209,7 +209,7 @@ impl DocStream for PipelineStream {
 /// Stages that show the current state of the store.
 const CURRENT_STATE: [&str; 3] = ["$collStats", "$indexStats", "$planCacheStats"];
 
-/// What a pipeline runs on.
+/// The input of a pipeline.
 struct Runner<'a> {
     store: &'a DocumentStore,
     db: &'a str,

@@ -391,7 +391,7 @@ impl Catalog {
         let (settings, stored) = options::modify(&collection.options, changes)?;
         check_place(ns, &settings)?;
         let mut batch = self.batch(ns);
-        // What changes nothing is an entry of the oplog all the same, as in MongoDB.
+        // A change without an effect is an entry of the oplog all the same, as in MongoDB.
         if stored == collection.options && !batch.is_logged() {
             return Ok(());
         }

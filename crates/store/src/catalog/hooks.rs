@@ -19,7 +19,7 @@ struct Watch {
     tell: Box<dyn Fn() + Send + Sync>,
 }
 
-/// What the server registers. Each is set once, after the store was opened.
+/// Callbacks that the server registers. Each is set once, after the store was opened.
 #[derive(Default)]
 pub struct Hooks {
     invalid_document: OnceLock<Warning>,

@@ -52,7 +52,7 @@ pub(crate) fn name_in_oplog(collection: &Collection) -> std::borrow::Cow<'_, str
     }
 }
 
-/// What a command has on the catalog, for its entry.
+/// A command's changes of the catalog, for its entry.
 pub(super) struct Command<'a> {
     pub db: &'a str,
     pub uuid: Option<&'a Uuid>,

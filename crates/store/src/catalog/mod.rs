@@ -94,7 +94,7 @@ pub type Uuid = [u8; 16];
 /// The most indexes of one collection, the one on `_id` included.
 pub const INDEXES_MAX: usize = 64;
 
-/// How long a reader waits before it looks again whether a definition is published whose commit is done.
+/// The interval at which a reader checks whether a committed definition is published.
 const PUBLICATION_WAIT: Duration = Duration::from_micros(50);
 
 /// The value of [`Shared::gate`] after the collection was dropped.
@@ -126,7 +126,7 @@ pub struct Collection {
     plans: PlanCache,
     /// Number of this version.
     version: u64,
-    /// What all versions share.
+    /// The state that all versions share.
     shared: Arc<Shared>,
 }
 
@@ -139,7 +139,7 @@ struct Shared {
     gate: RwLock<u64>,
     /// Odd while the definition changes.
     epoch: AtomicU64,
-    /// How often queries looked for an `_id`.
+    /// The number of queries that looked for an `_id`.
     id_uses: Usage,
     hooks: Arc<Hooks>,
     /// Which documents are stored in parts.
@@ -202,7 +202,7 @@ impl Collection {
         self.shared.count(change);
     }
 
-    /// How often queries looked for an `_id`.
+    /// The number of queries that looked for an `_id`.
     pub fn id_uses(&self) -> &Usage {
         &self.shared.id_uses
     }
@@ -229,7 +229,7 @@ impl Collection {
         }
     }
 
-    /// How strings compare by default, and in the index on `_id`.
+    /// The default collation, which is that of the index on `_id`.
     pub fn collator(&self) -> &Collator {
         &self.settings.collator
     }
@@ -364,7 +364,7 @@ pub struct Catalog {
     given_uuid: Option<Uuid>,
 }
 
-/// What all handles of a catalog share.
+/// The state that all handles of a catalog share.
 struct CatalogState {
     engine: Engine,
     current: ArcSwap<View>,
@@ -540,7 +540,7 @@ impl Catalog {
         Some(series.clone())
     }
 
-    /// How an operation on a collection compares strings: by its own collation, or by the collection's.
+    /// The collation of an operation on a collection: its own, or the collection's.
     pub fn collator(&self, ns: &Namespace, asked: Option<&Collator>) -> Collator {
         match asked {
             Some(asked) => asked.clone(),

@@ -17,10 +17,10 @@ use crate::namespace::Namespace;
 
 /// Entries between two checks for interruption.
 const ENTRIES_BETWEEN_LOOKS: u64 = 1024;
-/// How many groups of duplicates are listed when an index cannot become unique.
+/// The number of duplicate groups that are listed when an index cannot become unique.
 const VIOLATIONS_MAX: usize = 1000;
 
-/// What to change of an index.
+/// The changes to an index.
 #[derive(Clone, Debug)]
 pub struct IndexChange {
     /// Which index: a name or a key pattern.
@@ -50,7 +50,7 @@ pub struct IndexChanged {
     pub became_unique: bool,
 }
 
-/// What was changed, and what is to be done.
+/// The changes, and the remaining work.
 pub(crate) struct IndexModified {
     pub changed: IndexChanged,
     /// Set if nothing is changed before the index is unique.

@@ -49,7 +49,7 @@ pub(crate) struct Cached {
     pub winner: Winner,
     /// When it was chosen, in milliseconds since 1970.
     pub chosen_ms: i64,
-    /// How often it was used since.
+    /// The number of uses since.
     pub uses: u32,
 }
 

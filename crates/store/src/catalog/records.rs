@@ -22,7 +22,7 @@ use crate::index::spec::IndexSpec;
 use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::signal::TailSignal;
 
-/// What the versions of a collection in the order of insertion share.
+/// The state that all versions of a collection in the order of insertion share.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     /// The last record id that was given out.

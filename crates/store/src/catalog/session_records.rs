@@ -91,13 +91,12 @@ pub(crate) struct Records(TreeId);
 pub struct ExecutedStatements {
     /// The number of the first one.
     pub first: i32,
-    /// How many there are.
     pub count: u32,
     /// The result, as the caller recorded it.
     pub result: DocBuf,
 }
 
-/// What a session has done under its newest transaction number.
+/// The work of a session under its newest transaction number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionHistory {
     /// The number; none if nothing is known.
@@ -207,7 +206,7 @@ impl Catalog {
         Ok(Records(tree))
     }
 
-    /// What a session has done under its newest number.
+    /// The work of a session under its newest number.
     ///
     /// # Errors
     /// Errors of the engine; `DataCorruptionDetected` (301).

@@ -32,7 +32,7 @@ use crate::points::point;
 /// budget.
 const WARNING_BYTES_MAX: usize = 1 << 20;
 
-/// What one commit of documents changes in memory.
+/// The changes in memory of one commit of documents.
 #[derive(Default)]
 pub(crate) struct Effects {
     /// The change of the collection's counter.
@@ -60,7 +60,7 @@ pub(crate) struct OpenTransaction {
     changes: Mutex<Changes>,
 }
 
-/// What is to be done at the commit.
+/// The work at the commit.
 #[derive(Default)]
 struct Changes {
     written: BTreeMap<Uuid, Written>,

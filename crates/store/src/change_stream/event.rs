@@ -40,7 +40,7 @@ pub struct Change<'a> {
     pub transaction: Option<Option<Session>>,
 }
 
-/// What an operation is, before an event is built.
+/// The classification of an operation, before an event is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
     /// The type of the event.
@@ -60,7 +60,7 @@ fn split(ns: &str) -> (&str, &str) {
 }
 
 impl<'a> Subject<'a> {
-    /// What an entry tells of; `None` if no stream shows it.
+    /// The change that an entry describes; `None` if no stream shows it.
     pub fn of(entry: &RawEntry<'a>) -> Option<Subject<'a>> {
         let (db, coll) = split(entry.ns());
         let of_document = |operation_type| {

@@ -220,7 +220,7 @@ impl DocumentStore {
     }
 }
 
-/// What the stages run on: none of them holds documents or reads others.
+/// The host of the stages: none of them holds documents or reads others.
 fn stage_context() -> ExecContext<Error> {
     ExecContext {
         host: Arc::new(NoHost),

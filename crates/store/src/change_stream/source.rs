@@ -27,7 +27,7 @@ use crate::store::DocumentStore;
 /// A larger entry of a transaction is not kept between two batches, but read again.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
-/// How long a stream looks for events at once. The client of a long oplog then gets a token to continue at.
+/// The longest search of a stream for events. The client of a long oplog then gets a token to continue at.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Reads events.
@@ -95,7 +95,7 @@ struct Unwinding {
     position: u32,
 }
 
-/// So many operations are looked at between two looks at the clock.
+/// The number of operations that are examined between two readings of the clock.
 const STEPS: u32 = 64;
 
 /// The error of a stream whose next entries are gone.
@@ -114,7 +114,7 @@ fn not_found(token: &Token) -> Error {
     )
 }
 
-/// What a scan of the oplog found.
+/// The result of a scan of the oplog.
 enum Found {
     /// An event.
     Event(Box<Event>),
@@ -292,7 +292,7 @@ impl Changes {
         if self.looked == Some(self.looking)
             && let Some(quiet) = self.reader.quiet_until(until, self.looking)
         {
-            // What was written since is about other collections.
+            // Later entries are about other collections.
             self.scanned = self.scanned.max(quiet);
             self.next = self.next.max(quiet.saturating_add(1));
             if quiet == until {

@@ -8,7 +8,7 @@ use crate::error::{Result, command};
 use crate::namespace::Namespace;
 use crate::options::read::Given;
 
-/// What a stream watches.
+/// The scope of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchScope {
     /// A collection, which need not exist.

@@ -45,7 +45,7 @@ mod tag {
 /// The subtype of binary data that holds the key of a value which has no form of its own here.
 const OTHER_VALUE: u8 = 0x80;
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The time of the event; of a high-water mark, the first time whose events are still to come.

@@ -23,7 +23,7 @@ pub struct CollScan {
     position: Option<Vec<u8>>,
     /// Whether the consumer looks at rows, and does not only count them.
     documents: bool,
-    /// What replaces `scan` when it proves to be long.
+    /// Replaces `scan` when it proves to be long.
     divided: Option<Box<Divided>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a client pulls documents from.
+//! The cursor that a client pulls documents from.
 
 use std::sync::Arc;
 
@@ -92,9 +92,9 @@ pub struct QueryCursor {
     ns: Namespace,
     rows: Rows,
     returned: u64,
-    /// What the sort wrote to temporary files.
+    /// The bytes that the sort wrote to temporary files.
     spilled: Arc<Spilled>,
-    /// What a plan holds; a stream knows that itself.
+    /// The memory of a plan; a stream counts its own.
     memory: Option<OperationMemory>,
     /// The metadata of the last row, if some was asked for.
     meta: Option<Box<Metadata>>,
@@ -104,13 +104,13 @@ pub struct QueryCursor {
     noted: ExecStats,
 }
 
-/// What a tailable cursor makes of its rows.
+/// The conversion of a tailable cursor's rows.
 pub(crate) struct TailOutput {
     /// Documents to pass over.
     pub skip: u64,
     /// Documents that may still be returned.
     pub remaining: Option<u64>,
-    /// What is shown of them.
+    /// Their projection.
     pub projection: Option<Projection>,
     /// Whether documents are shown with their record ids.
     pub shows_record_ids: bool,
@@ -236,7 +236,7 @@ impl QueryCursor {
     }
 
     /// Moves memtables and sorted rows that it keeps in memory to disk, for a cursor that is idle while memory is scarce.
-    /// What it returns is the same.
+    /// Its results are the same.
     ///
     /// # Errors
     /// Errors of the engine. If there is no room on the disk the cursor keeps what it has, and can go on.
@@ -260,12 +260,12 @@ impl QueryCursor {
         self.returned
     }
 
-    /// What the sort has written to temporary files so far.
+    /// The bytes that the sort has written to temporary files so far.
     pub fn spilled(&self) -> &Spilled {
         &self.spilled
     }
 
-    /// What was looked at so far.
+    /// The counts of examined keys and documents so far.
     pub fn stats(&self) -> ExecStats {
         match &self.rows {
             Rows::Plan(executor) => executor.stats(),
@@ -409,7 +409,7 @@ impl QueryCursor {
 }
 
 impl TailOutput {
-    /// What is shown of a row; `None` if it is passed over.
+    /// The projected row; `None` if it is passed over.
     fn show(&mut self, row: Row) -> Result<Option<DocBuf>> {
         if self.skip > 0 {
             self.skip -= 1;

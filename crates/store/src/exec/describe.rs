@@ -104,9 +104,9 @@ pub struct Describer<'a> {
     pub sort: &'a Doc,
     /// The projection, empty for none.
     pub projection: &'a Doc,
-    /// How the query compares strings.
+    /// The collation of the query.
     pub collator: &'a Collator,
-    /// How the collection, and so the index on `_id`, compares strings.
+    /// The collation of the collection, and so of the index on `_id`.
     pub id_collator: &'a Collator,
     /// Whether the stages have run, so that they have statistics.
     pub executed: bool,

@@ -31,7 +31,7 @@ pub struct DistinctScan {
     reader: Reader,
     /// The prefix of the entries with the last value returned; empty before the first one.
     last: Vec<u8>,
-    /// How many entries with this prefix were skipped.
+    /// The number of skipped entries with this prefix.
     repeated: u32,
 }
 

@@ -32,7 +32,7 @@ pub struct Executor {
     notes: bool,
     /// Whether its stages are those that the profiler shows.
     reports: bool,
-    /// What the operation knows already.
+    /// The knowledge of the operation about the collection.
     noted: ExecStats,
 }
 
@@ -233,7 +233,7 @@ impl Drop for Executor {
     }
 }
 
-/// What a tailable cursor reads.
+/// The source of a tailable cursor.
 pub enum TailSource {
     /// The documents of a capped collection.
     Documents(CollScan),
@@ -298,7 +298,7 @@ impl TailScan {
         self.cx.held_snapshot()
     }
 
-    /// What was looked at so far.
+    /// The counts of examined keys and documents so far.
     pub fn stats(&self) -> ExecStats {
         ExecStats::from(&self.stats)
     }

@@ -24,7 +24,7 @@ pub struct Fetch {
     part: Part,
     /// Rows whose documents were read ahead.
     waiting: VecDeque<Waiting>,
-    /// How many rows the next request is for; 0 before the first one.
+    /// The number of rows of the next request; 0 before the first one.
     rows: usize,
     has_ended: bool,
     /// Whether the input has paused by itself.

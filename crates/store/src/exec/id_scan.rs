@@ -12,7 +12,7 @@ use crate::intervals::{Intervals, invert};
 use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::plan::primary_range;
 
-/// How the records are found.
+/// The way to the records.
 enum Search {
     /// Look-ups of single keys, the next one last.
     Points(Vec<Vec<u8>>),

@@ -28,7 +28,7 @@ enum Verdict {
     Damaged,
 }
 
-/// What the scan does after a visit.
+/// The next step of the scan after a visit.
 pub enum Step {
     /// Goes to the next key.
     Next,

@@ -84,7 +84,7 @@ pub struct NearScan {
     held: BinaryHeap<Found>,
     held_bytes: usize,
     reserved: Option<Reservation>,
-    /// How many may be held before the ring is made smaller.
+    /// The number of documents that are held before the ring shrinks.
     held_max: usize,
     /// The last ring that was read, the nearest last.
     ready: Vec<Found>,

@@ -473,7 +473,6 @@ impl Node {
         &*self.operator
     }
 
-    /// What it pulls from.
     pub fn inputs(&self) -> &[Node] {
         &self.inputs.0
     }

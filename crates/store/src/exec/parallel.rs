@@ -26,7 +26,7 @@ use crate::scripts;
 
 /// Bytes of documents that one pull reads before helpers are started.
 pub const START_BYTES: usize = 4 << 20;
-/// How long the pulling thread waits for helpers before it checks its limits.
+/// The interval at which the pulling thread checks its limits while it waits for helpers.
 const TICK: Duration = Duration::from_millis(5);
 
 /// Helpers that are at work, of all scans.
@@ -65,7 +65,7 @@ pub trait Take<P> {
     fn part(&mut self, part: &mut P) -> Result<(Flow, Handed)>;
 }
 
-/// What was taken of a part so far.
+/// The rows of a part that are taken so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Handed {
     /// Rows.
@@ -113,17 +113,17 @@ enum State<P> {
     Held(Box<Progress<P>>),
 }
 
-/// How far a piece was scanned.
+/// The progress of the scan of a piece.
 struct Progress<P> {
     /// `None` at its end.
     scan: Option<KeyScan>,
-    /// What a helper found; `None` if its rows are passed on directly.
+    /// The rows that a helper found; `None` if they are passed on directly.
     part: Option<P>,
     is_full: bool,
-    /// What was done for the part, and what of that was taken.
+    /// The work for the part, and the share of it that was taken.
     stats: OpStats,
     handed: Handed,
-    /// What ended the scan.
+    /// The failure that ended the scan.
     error: Option<Error>,
 }
 
@@ -359,7 +359,7 @@ impl<C: Collect> Drop for NoteLoss<'_, C> {
 type Taken<P> = (usize, Box<Progress<P>>);
 
 impl<C: Collect> Work<'_, C> {
-    /// What a helper does.
+    /// The loop of a helper.
     fn help(&self, cx: &ExecContext) {
         let _note = NoteLoss(self);
         loop {
@@ -483,7 +483,7 @@ impl<C: Collect> Work<'_, C> {
                     return Ok(Stop::Pulled(Pulled::Paused));
                 }
                 Stop::Long => {
-                    // What is left of the piece is divided.
+                    // The rest of the piece is divided.
                     piece.low = behind.unwrap_or_default();
                     piece.state = State::Waiting;
                     if piece.high.is_none() {

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// The union of its inputs; a document that several of them find is returned once.
 #[derive(Default)]
 pub struct Union {
-    /// How many of the inputs, at the front, have come to their end.
+    /// The number of ended inputs at the front.
     ended: usize,
     seen: Seen,
 }

@@ -47,7 +47,7 @@ pub(crate) struct Distinct {
     /// Equal values, as 1 and 1.0, have the same key; the first of them is returned. They are sorted and deduplicated
     /// in groups, so that most values need no search.
     found: Vec<Found>,
-    /// How many there may be before the next sort.
+    /// The number of values before the next sort.
     found_max: usize,
     /// Keys and values of all entries.
     store: Vec<u8>,

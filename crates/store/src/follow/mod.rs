@@ -54,7 +54,7 @@ pub struct Applied {
     pub commits: u64,
 }
 
-/// How an entry is applied.
+/// The mode of applying an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Together with others.

@@ -31,7 +31,7 @@ const NOT_COMPARED: [&str; 19] = [
     "storageEngine",
 ];
 
-/// How a new specification relates to an existing index.
+/// The relation of a new specification to an existing index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     /// Both may exist.

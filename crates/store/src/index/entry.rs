@@ -23,7 +23,7 @@ pub struct EntryParts<'a> {
     pub fields: &'a [u8],
     /// The encoded `_id`: the key of the document.
     pub id: &'a [u8],
-    /// What the encoding of the fields, and then of the `_id`, lost.
+    /// The information that the encoding of the fields, and then of the `_id`, lost.
     pub lost: &'a [u8],
     /// The document, in a clustering index.
     pub doc: Option<&'a Doc>,

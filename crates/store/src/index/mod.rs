@@ -24,7 +24,7 @@ use spec::IndexSpec;
 /// A secondary index of a collection.
 #[derive(Debug)]
 pub struct Index {
-    /// What `createIndexes` was given.
+    /// Its specification in `createIndexes`.
     pub spec: IndexSpec,
     /// The tree that holds the entries.
     pub tree: TreeId,
@@ -194,7 +194,7 @@ impl Index {
         self.multikey_stored.add(paths);
     }
 
-    /// How often queries used it since it was created or the server started.
+    /// The number of queries that used it since it was created or the server started.
     pub fn uses(&self) -> &Usage {
         &self.uses
     }

@@ -45,7 +45,6 @@ pub struct IndexField {
     pub path: String,
     /// The order in which its values are stored.
     pub direction: key::Direction,
-    /// What it holds.
     pub holds: Holds,
 }
 
@@ -58,7 +57,7 @@ pub struct Partial {
     pub filter: Arc<Filter>,
 }
 
-/// What `createIndexes` was given for one index.
+/// The specification of one index in `createIndexes`.
 #[derive(Clone, Debug)]
 pub struct IndexSpec {
     /// Its name, unique in the collection.
@@ -69,7 +68,7 @@ pub struct IndexSpec {
     pub fields: Vec<IndexField>,
     /// The paths of those that hold values, ready to be followed.
     pub paths: KeyPaths,
-    /// How it works if it has computed fields; `None` for an ordered index.
+    /// Its behaviour if it has computed fields; `None` for an ordered index.
     pub method: Option<Arc<dyn IndexMethod>>,
     /// Whether two documents may not have the same key.
     pub unique: bool,
@@ -83,7 +82,7 @@ pub struct IndexSpec {
     pub clustering: bool,
     /// Seconds after which documents expire.
     pub expire_after: Option<i32>,
-    /// How strings compare.
+    /// Its collation.
     pub collator: Collator,
     /// Only documents that match have entries.
     pub partial: Option<Partial>,

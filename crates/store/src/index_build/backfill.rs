@@ -26,10 +26,10 @@ use crate::write::duplicate;
 /// Documents and bytes of one commit at most.
 const DOCUMENTS: usize = 500;
 const BYTES: usize = 1 << 20;
-/// How often one commit is tried. Each try has half of the documents.
+/// The number of attempts of one commit. Each attempt has half of the documents.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// What a commit of entries is made of.
+/// The parts of a commit of entries.
 struct Part {
     batch: WriteSet,
     snapshot: Snapshot,
@@ -99,7 +99,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// How far the build is.
+    /// The progress of the build.
     fn begun(&self, cluster: &Cluster) -> Result<BuildState> {
         let snapshot = self.catalog.engine().snapshot();
         let mut least: Option<BuildState> = None;

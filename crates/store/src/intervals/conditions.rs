@@ -62,7 +62,7 @@ pub struct Conditions {
     pub text: Option<Arc<TextMatch>>,
     /// `$elemMatch` conditions seen so far.
     elements: usize,
-    /// How the indexes compare strings.
+    /// The collation of the indexes.
     collator: Collator,
 }
 

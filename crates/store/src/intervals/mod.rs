@@ -25,7 +25,7 @@ pub enum Label {
     },
     /// The edge of a type class, as `MinKey`, `-inf.0` or `{}`.
     Edge {
-        /// How it is written.
+        /// Its notation.
         text: &'static str,
         /// Whether the interval holds it.
         inclusive: bool,
@@ -223,7 +223,7 @@ impl Intervals {
         Intervals::union_of(self.0)
     }
 
-    /// What both sets hold.
+    /// The intersection of both sets.
     pub fn intersection(&self, other: &Intervals) -> Intervals {
         let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut out = Vec::new();

@@ -55,7 +55,7 @@ mod flag {
     pub const PARTIAL: u8 = 64;
 }
 
-/// What an entry tells of.
+/// The change that an entry describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A new document.
@@ -126,7 +126,7 @@ pub struct Session {
 /// An entry to be written, other than a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// What it tells of.
+    /// The change that it describes.
     pub kind: Kind,
     /// The namespace: of a command `database.$cmd`, of a [`Kind::Noop`] empty.
     pub ns: &'a str,
@@ -301,7 +301,7 @@ impl<'a> RawEntry<'a> {
         })
     }
 
-    /// What it tells of.
+    /// The change that it describes.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -553,7 +553,6 @@ impl Operations {
         self.count += later.count;
     }
 
-    /// How many there are.
     pub fn count(&self) -> u32 {
         self.count
     }

@@ -164,7 +164,7 @@ impl Log {
         }
     }
 
-    /// What the commit adds to the oplog.
+    /// The entries that the commit adds to the oplog.
     pub fn added(&self) -> Added {
         self.added
     }
@@ -180,7 +180,7 @@ const PRE_IMAGE_BYTES: usize = 64;
 /// The most bytes of a transaction's entries besides its operations, and of what else is written at its commit.
 const ENTRIES_BYTES: usize = 64 << 10;
 
-/// What a transaction has written, for its entry.
+/// The writes of a transaction, for its entry.
 #[derive(Debug, Default)]
 pub struct TransactionLog {
     operations: Operations,

@@ -43,13 +43,12 @@ struct Mark {
 /// Entries and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// How many.
     pub entries: u64,
     /// Bytes of their values.
     pub bytes: u64,
 }
 
-/// What a step of trimming removed.
+/// The entries that a step of trimming removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
     /// About how many entries.

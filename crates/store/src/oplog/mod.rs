@@ -41,7 +41,7 @@ use marks::Marks;
 pub use marks::Trimmed;
 use readers::{Places, Readers, UnderWay};
 
-/// How often a commit is tried that waits for longer than times are reserved ahead.
+/// The number of attempts of a commit that waits for longer than times are reserved ahead.
 const ATTEMPTS_MAX: u32 = 10;
 
 /// How long a reader of the oplog waits for what other servers have written before, and how often it looks.
@@ -50,7 +50,7 @@ const OTHERS_LOOK: Duration = Duration::from_millis(20);
 /// Of so many entries at once it is told which collections they are about. Of more, all readers are told.
 const LOOKED_AT_MAX: usize = 500;
 
-/// How much the oplog keeps.
+/// The size of the oplog.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OplogSettings {
     /// Beyond this size the oldest entries are removed.
@@ -89,7 +89,7 @@ impl Trees {
     }
 }
 
-/// How much a commit adds to the oplog.
+/// The size that a commit adds to the oplog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Added {
     /// Entries.
@@ -405,7 +405,7 @@ impl Oplog {
         Ok(())
     }
 
-    /// How much is kept.
+    /// The limits of its size and age.
     pub fn settings(&self) -> OplogSettings {
         *self.settings.lock()
     }

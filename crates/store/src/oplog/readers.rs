@@ -458,7 +458,7 @@ mod tests {
         assert!(state.places.is_empty() && state.marked.is_empty() && state.due.is_empty());
     }
 
-    /// How often a place was notified; `None` while it is, or is about to be.
+    /// The number of notifications of a place; `None` while it is notified, or is about to be.
     fn notifications(reader: &Reader) -> Option<u64> {
         let state = reader.readers.state.lock();
         let watched = state.places.get(&reader.place).unwrap();

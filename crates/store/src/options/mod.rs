@@ -60,7 +60,7 @@ pub struct CollectionOptions {
     pub tree: TreeOptions,
     /// Compression of indexes that do not set their own.
     pub index_compression: Option<Compression>,
-    /// How strings compare by default.
+    /// The default collation.
     pub collator: Collator,
     /// The validator.
     pub validation: Validation,

@@ -24,7 +24,7 @@ pub enum ValidationLevel {
     Moderate,
 }
 
-/// What happens to a document that fails.
+/// The action on a document that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValidationAction {
     /// It is refused.
@@ -58,7 +58,7 @@ pub struct Validation {
     pub validator: Option<Validator>,
     /// Which writes are checked, if it was set.
     pub level: Option<ValidationLevel>,
-    /// What happens to a document that fails, if it was set.
+    /// The action on a document that fails, if it was set.
     pub action: Option<ValidationAction>,
 }
 

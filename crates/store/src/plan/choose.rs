@@ -34,7 +34,7 @@ pub struct Query<'a> {
     pub filter: &'a Filter,
     /// The order wanted, empty for none, with the collator of the query.
     pub sort: &'a SortSpec,
-    /// How the collection, and so the index on `_id`, compares strings.
+    /// The collation of the collection, and so of the index on `_id`.
     pub id_collator: &'a Collator,
     /// The index to use.
     pub hint: Option<&'a Hint>,
@@ -59,7 +59,7 @@ pub struct Query<'a> {
 /// A plan that could be chosen.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// How it finds documents.
+    /// The access path to its documents.
     pub access: Access,
     /// Whether they come in the order that was asked for.
     pub sorted: bool,

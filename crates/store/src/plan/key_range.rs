@@ -19,7 +19,7 @@ pub struct KeyInterval {
 pub struct ScanField {
     /// Ranges in the order of the stored bytes: those of a descending field are inverted.
     pub ranges: Intervals,
-    /// How the field is encoded.
+    /// The encoding of the field.
     pub direction: key::Direction,
 }
 

@@ -146,7 +146,7 @@ impl Hint {
     }
 }
 
-/// How documents are found.
+/// The access path to documents.
 #[derive(Clone, Debug)]
 pub enum Access {
     /// Nothing can match.
@@ -209,7 +209,7 @@ pub struct IndexAccess {
 /// The plan of a query.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How its documents are found.
+    /// The access path to its documents.
     pub access: Access,
     /// Whether they come in the order of the sort.
     pub sorted: bool,

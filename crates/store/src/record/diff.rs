@@ -1,4 +1,4 @@
-//! What an update changed, as operations at paths.
+//! The changes of an update, as operations at paths.
 //!
 //! Both documents are parts of one shredded document, with the same parts left out. Their fields are compared in
 //! order: a field that the new document lacks was removed, one that the old document lacks was appended. A field

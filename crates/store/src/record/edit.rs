@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use frond_bson::{RawElement, tag};
 
-/// What is done to the field at a path. If a document on the path is missing, nothing is done.
+/// The change of the field at a path. If a document on the path is missing, nothing is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The field is set to a value; a missing field is appended.

@@ -64,7 +64,7 @@ impl FieldSet {
         self.all
     }
 
-    /// What is required of a field; `None` if not even its presence is.
+    /// The required part of a field; `None` if not even its presence is required.
     pub fn field(&self, name: &[u8]) -> Option<&FieldSet> {
         if self.all {
             return Some(self);

@@ -20,12 +20,12 @@ use frond_bson::Doc;
 const MARKER: [u8; 4] = [1, 0, 0, 0x80];
 const FIXED_BYTES: usize = 26;
 
-/// What is known of a container without reading its segments.
+/// The facts about a container that are known without reading its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Container {
     /// Its number within the document, from 1 on.
     pub id: u16,
-    /// How many bits of a name's hash or number determine the segment of a field.
+    /// The number of bits of a name's hash or number that determine the segment of a field.
     pub bits: u8,
     /// [`Container::VALUE`] and others.
     pub flags: u8,

@@ -28,7 +28,6 @@ const TO_SEGMENT: u8 = 2;
 /// One change within a header or a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// What is done.
     pub action: Action,
     /// The path within the skeleton or the container.
     pub path: Cow<'a, [u8]>,

@@ -1,4 +1,4 @@
-//! How a document lies in the keyspace: whole, or in parts if it is large, so that an update reads and writes little
+//! The layout of a document in the keyspace: whole, or in parts if it is large, so that an update reads and writes little
 //! of it. Above this module a reader gets a document ([`load`]) and a writer stages one ([`write`]); neither sees
 //! the layout.
 //!

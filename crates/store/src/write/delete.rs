@@ -17,7 +17,7 @@ use crate::plan::Hint;
 use crate::plan::required_fields;
 use crate::record::field_set::ChangeFields;
 
-/// What `delete` was asked for.
+/// A request to `delete`.
 #[derive(Clone, Debug)]
 pub struct DeleteRequest<'a> {
     /// Which documents.
@@ -28,7 +28,7 @@ pub struct DeleteRequest<'a> {
     pub hint: Option<Value<'a>>,
     /// Variables for `$expr`.
     pub variables: Option<&'a Doc>,
-    /// How strings compare; as the collection says if there is none.
+    /// The collation; none for that of the collection.
     pub collation: Option<Collator>,
 }
 

@@ -21,7 +21,7 @@ use crate::namespace::Namespace;
 /// Retries of an upsert after another upsert inserted the document.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;
 
-/// What `findAndModify` was asked for.
+/// A request to `findAndModify`.
 #[derive(Clone, Debug, Default)]
 pub struct FindAndModifyRequest<'a> {
     /// Which documents.
@@ -30,7 +30,7 @@ pub struct FindAndModifyRequest<'a> {
     pub sort: Option<&'a Doc>,
     /// Whether to remove it.
     pub remove: bool,
-    /// What else to do with it, as in an update.
+    /// Further options, as in an update.
     pub update: Option<Value<'a>>,
     /// Whether to insert a document if none matches.
     pub upsert: bool,
@@ -48,7 +48,7 @@ pub struct FindAndModifyRequest<'a> {
     pub bypass_validation: bool,
     /// As in an update.
     pub keep_empty_timestamps: bool,
-    /// How strings compare; as the collection says if there is none.
+    /// The collation; none for that of the collection.
     pub collation: Option<Collator>,
 }
 

@@ -16,7 +16,7 @@ use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
 use crate::namespace::Namespace;
 use crate::oplog::entry::Session;
 
-/// How to insert.
+/// Options of an insert.
 #[derive(Clone, Copy, Debug)]
 pub struct InsertOptions {
     /// Whether the first document that fails ends the operation.
@@ -70,7 +70,7 @@ struct Chunk {
     errors: Vec<WriteError>,
 }
 
-/// What an insert records of its documents, which are statements of a retryable write.
+/// The records of an insert's documents, which are statements of a retryable write.
 #[derive(Clone, Copy, Debug)]
 pub struct InsertRecording<'a> {
     /// The session; the number of the statement is not looked at.

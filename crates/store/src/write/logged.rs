@@ -8,7 +8,7 @@ use crate::oplog::Change;
 use crate::oplog::diff::{self, IsWhole, SetPaths};
 use crate::oplog::entry::{Kind, Session};
 
-/// How an update made the new document of the old one.
+/// The method by which an update made the new document of the old one.
 #[derive(Clone, Copy)]
 pub(super) enum How<'a> {
     /// It was given.
@@ -19,7 +19,7 @@ pub(super) enum How<'a> {
     Operators(&'a SetPaths),
 }
 
-/// What happens to a document, for its entry.
+/// The change of a document, for its entry.
 pub(super) enum Written<'a> {
     /// It is new.
     Inserted(&'a Doc),

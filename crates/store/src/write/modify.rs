@@ -1,4 +1,4 @@
-//! What updates and deletes share: finding documents, changing them in commits, retrying after conflicts.
+//! The parts that updates and deletes share: finding documents, changing them in commits, retrying after conflicts.
 //!
 //! A change of one document is committed on the snapshot that found it. If another writer was
 //! faster, the document is read and tested again on a new snapshot, and changed there: the search, which may take
@@ -37,13 +37,13 @@ const CANDIDATE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// deletes that are not done yet.
 const SEARCH_DOCUMENTS_FULL_DISK: u64 = 16 * COMMIT_DOCUMENTS_MAX as u64;
 
-/// How far a search for documents to change went.
+/// The progress of a search for documents to change.
 enum Searched {
     Everything,
     APart,
 }
 
-/// What a change does to a document.
+/// The effect of a change on a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
@@ -102,7 +102,7 @@ struct First {
     filter: Arc<Filter>,
 }
 
-/// How many documents a change concerned.
+/// The numbers of documents that a change concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Documents that matched.
@@ -257,7 +257,7 @@ impl Target<'_> {
     /// # Errors
     /// As [`Target::change_one`]; `QueryPlanKilled` (175) if the collection is dropped meanwhile. `OutOfDiskSpace` (14031)
     /// of a deletion if no space could be freed.
-    /// What was committed before stays.
+    /// Earlier commits stay.
     pub fn change_all(&self, change: &mut impl Change) -> Result<Changed> {
         let mut changed = Changed::default();
         // The number of deleted documents at the last error of a full disk, when no search kept them on disk.

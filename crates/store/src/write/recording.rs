@@ -20,12 +20,12 @@ use crate::oplog::entry::Session;
 use crate::store::DocumentStore;
 use crate::transaction::Transaction;
 
-/// What to record of a statement.
+/// The record of a statement.
 #[derive(Clone, Copy)]
 pub struct Recording<'a, O> {
     /// The statement.
     pub of: StatementId,
-    /// What the caller wants to know of its outcome later.
+    /// The part of its outcome that the caller needs later.
     pub result: &'a dyn Fn(&O) -> DocBuf,
 }
 
@@ -178,7 +178,7 @@ impl DocumentStore {
         find_and_modify::find_and_modify(catalog, ns, request, durability, context, recording)
     }
 
-    /// What a session has done under its newest transaction number.
+    /// The work of a session under its newest transaction number.
     ///
     /// # Errors
     /// Errors of the engine; `DataCorruptionDetected` (301).

@@ -8,7 +8,7 @@ use crate::error::{Error, Result, write_conflict};
 use crate::figures;
 use crate::keyspace::EngineError;
 
-/// How often an operation is tried before its conflict is reported.
+/// The number of attempts before a conflict is reported.
 const ATTEMPTS_MAX: u32 = 200;
 /// How often one commit may need multikey paths that other servers do not know: the documents of a commit need all at once.
 const ANNOUNCEMENTS_MAX: u32 = 64;

@@ -64,12 +64,12 @@ pub struct Buffers {
 /// Keys are already hashes, so hashing is the identity.
 type HashSet64 = HashSet<u64, BuildHasherDefault<IdentityHasher>>;
 
-/// What an update did with a document.
+/// The effect of an update on a document.
 #[derive(Clone, Copy)]
 pub(super) struct Updated<'a> {
     /// Whether a value at a path may differ.
     pub touches: &'a dyn Fn(&str) -> bool,
-    /// How it made the new one.
+    /// The method by which it made the new one.
     pub how: How<'a>,
 }
 

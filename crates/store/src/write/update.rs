@@ -29,12 +29,12 @@ use crate::record::field_set::ChangeFields;
 /// Retries of an upsert after another upsert inserted the document.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;
 
-/// What `update` was asked for.
+/// A request to `update`.
 #[derive(Clone, Debug)]
 pub struct UpdateRequest<'a> {
     /// Which documents.
     pub filter: &'a Doc,
-    /// What to do: a document of operators, a replacement, or an array of pipeline stages.
+    /// The change: a document of operators, a replacement, or an array of pipeline stages.
     pub update: Value<'a>,
     /// Which document is the first, if only one is updated.
     pub sort: Option<&'a Doc>,
@@ -53,7 +53,7 @@ pub struct UpdateRequest<'a> {
     /// Whether a replacement's top-level `Timestamp(0, 0)` is stored as it is, not replaced by the
     /// current time.
     pub keep_empty_timestamps: bool,
-    /// How strings compare; as the collection says if there is none.
+    /// The collation; none for that of the collection.
     pub collation: Option<Collator>,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Apply<'a> {
     set: OnceCell<Option<SetPaths>>,
 }
 
-/// What the required parts of large documents depend on.
+/// The inputs that determine the required parts of large documents.
 #[derive(Clone, Copy, PartialEq)]
 struct WantedFor {
     /// Version of the collection.
@@ -128,7 +128,7 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// How the update makes a new document.
+    /// The method by which the update makes a new document.
     fn how(&self) -> How<'_> {
         let set = self.set.get_or_init(|| {
             let paths = self.update.operator_paths();

@@ -50,7 +50,7 @@ impl DocumentStore {
 }
 
 impl DirectoryBackup {
-    /// How far it is.
+    /// The progress of the backup.
     pub fn figures(&self) -> &Arc<BackupFigures> {
         self.stream.figures()
     }

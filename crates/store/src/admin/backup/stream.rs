@@ -45,7 +45,7 @@ pub enum Step {
     End,
 }
 
-/// How far a stream is; shared with `serverStatus`.
+/// The progress of a stream; shared with `serverStatus`.
 #[derive(Debug, Default)]
 pub struct BackupFigures {
     /// Bytes of the data file that are to be sent.
@@ -164,7 +164,7 @@ fn bytes(bytes: &[u8]) -> Value<'_> {
 }
 
 impl BackupStream {
-    /// How far it is.
+    /// The progress of the stream.
     pub fn figures(&self) -> &Arc<BackupFigures> {
         &self.figures
     }

@@ -1,4 +1,4 @@
-//! What `2dsphere` and `2d` indexes have in common.
+//! The common parts of `2dsphere` and `2d` indexes.
 
 use frond_bson::{Doc, Value, key};
 use frond_error::{Error, Result};

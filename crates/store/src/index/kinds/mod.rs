@@ -95,7 +95,7 @@ pub struct Parsed {
     pub method: Option<Arc<dyn IndexMethod>>,
 }
 
-/// What a part of an entry holds.
+/// The content of a part of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// The value at the path.
@@ -243,7 +243,7 @@ pub struct PlanRequest<'a> {
     pub hinted: bool,
 }
 
-/// How one index of a kind other than the ordered one works: PostgreSQL calls it an access method.
+/// The behaviour of one index of a kind other than the ordered one: PostgreSQL calls it an access method.
 pub trait IndexMethod: Debug + Send + Sync {
     /// Its line in [`KINDS`].
     fn kind(&self) -> &'static str;
@@ -276,7 +276,7 @@ pub trait IndexMethod: Debug + Send + Sync {
         None
     }
 
-    /// What a text index covers; other kinds answer no `$text`.
+    /// The fields that a text index covers; other kinds answer no `$text`.
     fn text(&self) -> Option<&Arc<TextSpec>> {
         None
     }

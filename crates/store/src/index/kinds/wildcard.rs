@@ -52,7 +52,7 @@ enum Scope {
     AllBut(Vec<String>),
 }
 
-/// How a scope covers a path.
+/// The relation of a scope to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coverage {
     Inside,

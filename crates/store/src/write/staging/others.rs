@@ -1,4 +1,4 @@
-//! What a commit has for other servers that write to the same collection.
+//! The part of a commit for other servers that write to the same collection.
 
 use super::Staging;
 use crate::error::{Error, Result, Unannounced};
