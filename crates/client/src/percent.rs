@@ -14,7 +14,7 @@ pub const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
 /// The text that an encoded text stands for.
 ///
 /// # Errors
-/// What is wrong with it, as the end of a sentence.
+/// The fault of the text, as the end of a sentence.
 pub fn decode(text: &str) -> Result<String, &'static str> {
     let is_escape = |rest: &str| {
         let digits = rest.as_bytes().first_chunk::<2>();

@@ -352,7 +352,7 @@ pub struct MemoryCursor {
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     direction: Direction,
-    /// Where the rest of the range begins, in the direction of the cursor.
+    /// The start of the unread part of the range, in the direction of the cursor.
     position: Bound<Vec<u8>>,
     current: Option<(Vec<u8>, Arc<[u8]>)>,
 }

@@ -68,7 +68,7 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// Waits until there is room in memory for small commits, for callers that commit under a lock of their own.
     ///
     /// # Errors
-    /// As [`Engine::commit`], if no room can be made for now.
+    /// The errors of [`Engine::commit`], if the engine cannot free memory or disk space at present.
     fn await_room(&self) -> Result<()> {
         Ok(())
     }

@@ -151,7 +151,7 @@ impl Error {
         move |source| Error::Io { context, source }
     }
 
-    /// The same error once more, for another caller that waits for the same result.
+    /// Copies the error for another caller that waits for the same result.
     pub fn repeated(&self) -> Error {
         match self {
             Error::Corrupt { file, offset, what } => Error::Corrupt {

@@ -461,7 +461,7 @@ impl Operations {
         &self.guards
     }
 
-    /// The same with their trees.
+    /// Iterates over the guarded keys with their trees.
     pub fn guarded_keys(&self) -> impl Iterator<Item = (TreeId, &[u8])> {
         let guards = self.guards.iter();
         guards.map(|guard| (guard.tree, self.guarded_key(guard)))

@@ -71,7 +71,7 @@ impl<S: Clone> WriteSet<S> {
         WriteSet::from_parts(Operations::default(), Some(snapshot.clone()))
     }
 
-    /// The same set on a snapshot, with capacity for operations of about `bytes` bytes.
+    /// Sets the snapshot, and reserves capacity for operations of about `bytes` bytes.
     pub fn with_capacity(mut self, snapshot: &S, bytes: usize) -> WriteSet<S> {
         self.snapshot = Some(snapshot.clone());
         self.operations.reserve(bytes);

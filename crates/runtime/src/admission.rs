@@ -1,4 +1,4 @@
-//! Where commands run, and how many at once.
+//! The admission of commands, and their execution on the threads of the pool.
 //!
 //! A command runs on the thread that read its request, one of [`Pool`]. The store is synchronous: a command holds its
 //! thread while it reads files or waits for memory. So a command takes a ticket of its admission class first, and waits for
@@ -6,8 +6,8 @@
 //! commands that read memory only, among them `ping`, `currentOp` and `killOp`, need no ticket.
 //!
 //! Long commands must not keep short ones waiting. While a command waits for a ticket, those that have held theirs for a
-//! while get another kind of ticket, of which there are as many, and release their own. A command that only waits for the process
-//! that runs its function of JavaScript goes on without any ticket then.
+//! while exchange it for a ticket of a second, equally large set. A command that only waits for its JavaScript worker process
+//! continues without a ticket then.
 //!
 //! One user's commands must not keep those of others waiting: a fifth of the tickets of each kind is left to other users. Without
 //! logins all commands are those of one user, who may have all tickets.
@@ -403,7 +403,7 @@ impl Sharing {
     }
 }
 
-/// Runs commands on its threads, as many at once as there are tickets.
+/// Runs commands on its threads. The tickets limit how many run at once.
 pub struct Executor {
     pub pool: Pool,
     classes: Arc<AdmissionClasses>,

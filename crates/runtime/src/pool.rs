@@ -2,8 +2,8 @@
 //!
 //! One thread polls an epoll instance. It reads the request of the first event, runs the command, writes the reply, and then
 //! waits for the next event. So the commands of one client run on one thread without a context switch, as long as its next
-//! request arrives in time. Further events are queued, and resting threads are woken for them, as many as there are free
-//! processors. A thread that finds the queue empty polls, if no other thread does, or rests.
+//! request arrives in time. Further events are queued, and one resting thread is woken for each free processor to run them.
+//! A thread that finds the queue empty polls, if no other thread does, or rests.
 //!
 //! While the polling thread runs a command, no thread polls. Before work that is known to be long, another thread takes over the
 //! polling. When no thread has polled for a tick and none has made progress, the monitor wakes or adds a thread, so commands

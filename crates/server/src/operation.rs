@@ -45,7 +45,7 @@ pub struct Operation {
     pub query_shape: Option<ShapeHash>,
     /// The shape itself, unless `$queryStats` has it from an earlier query.
     pub new_shape: Option<DocBuf>,
-    /// Of a getMore: the command that opened the cursor.
+    /// The command that opened the cursor of a getMore.
     pub originating: Option<Arc<DocBuf>>,
     /// Whether it is a getMore of a change stream, which decides the labels of its errors.
     pub reads_change_stream: bool,

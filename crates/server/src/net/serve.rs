@@ -341,7 +341,7 @@ where
         Ok(message)
     }
 
-    /// Answers a message, with as many replies as it has.
+    /// Sends all replies to a message; an exhaust command has several.
     async fn answer(&mut self, mut message: Message) -> Result<(), End> {
         let mut inflated = match inflate(&self.client, message.bytes()) {
             Ok(inflated) => inflated,

@@ -152,7 +152,7 @@ impl Drop for AtGate<'_> {
 /// This server among the others.
 pub(crate) struct Cluster {
     engine: Engine,
-    /// The same engine if it can fence servers and collect garbage. Servers over one set of files, as in tests, need neither.
+    /// Fences servers and collects garbage. None for servers over one set of files, as in tests, which need neither.
     fenced: Option<Tikv>,
     options: SharedOptions,
     started_ms: i64,

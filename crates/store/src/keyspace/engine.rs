@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// The same for a request that cannot be served without it.
+    /// The files of the engine, for a request that cannot be served without them.
     ///
     /// # Errors
     /// [`EngineError::Unsupported`] in a cluster.
@@ -181,7 +181,7 @@ impl Engine {
     /// Waits until there is room in memory for small commits.
     ///
     /// # Errors
-    /// As [`Engine::commit`], if no room can be made for now.
+    /// The errors of [`Engine::commit`], if the engine cannot free memory or disk space at present.
     pub fn await_room(&self) -> Result<()> {
         either!(self, engine => engine.await_room())
     }
