@@ -266,7 +266,8 @@ fn a_disk_that_another_program_filled_passes() {
 
 /// Deleting small documents writes more to the log and to the leaves than it frees at once. Compaction filled the disk
 /// up to the last block, and then no checkpoint could free what it had replaced: the deletion failed, and the disk stayed
-/// full.
+/// full. It also failed where one child of a node had more pending messages than there was room, and where the snapshot
+/// of its own search kept what it had deleted.
 #[test]
 fn small_documents_are_deleted_on_a_full_disk() {
     let Some(disk) = SmallDisk::mount(48) else {
@@ -306,20 +307,12 @@ fn small_documents_are_deleted_on_a_full_disk() {
     assert!(stored > 100_000, "{stored}");
     assert_eq!(client.count("c"), stored);
     let delete = doc! {"delete": "c", "deletes": [{"q": {"_id": {"$gte": 10}}, "limit": 0}]};
-    // Where the journal and the trees compete for the last blocks, a part of the deletion may be refused. It can be repeated, and
-    // each time more is deleted.
-    wait_until("deleted documents", || {
-        let reply = client.reply("test", &delete);
-        let error = reply
-            .get_array("writeErrors")
-            .and_then(|errors| errors.get_doc("0"));
-        let code = error.and_then(|error| error.get_i32("code"));
-        assert!(
-            code.is_none_or(|code| code == OUT_OF_DISK_SPACE),
-            "{reply:?}"
-        );
-        code.is_none()
-    });
+    let deleted = client.run("test", &delete);
+    assert_eq!(
+        deleted.get_i32("n"),
+        Some(stored as i32 - 10),
+        "{deleted:?}"
+    );
     wait_for_room(&mut client, 1);
     assert_eq!(client.count("c"), 10);
     server.stop();

@@ -33,6 +33,11 @@ const RESERVE_SHARE: u64 = 20;
 const RESERVE_BYTES: (u64, u64) = (16 * MIB, 512 * MIB);
 const RESERVE_SHARE_MAX: u64 = 8;
 
+/// The most bytes of a leaf: this share of the default reserve, within these bounds. Compaction must have room to rewrite
+/// a leaf when half of the reserve is used up.
+const LEAF_SHARE: u64 = 6;
+const LEAF_BYTES_MIN: u64 = 128 << 10;
+
 /// A memtable is sealed when it has this share of the room above the reserve: up to three memtables must be flushed, and
 /// their log is kept until then.
 const MEMTABLE_SHARE: u64 = 16;
@@ -96,6 +101,7 @@ pub(crate) struct SpaceWatch {
     spare_bytes: AtomicU64,
     /// The most bytes that one step of compaction may take.
     step_max: AtomicU64,
+    leaf_bytes_max: AtomicU64,
     refused: AtomicU64,
     state: Mutex<State>,
     /// Wakes commits that wait until the state is settled.
@@ -169,6 +175,7 @@ impl SpaceWatch {
             seal_bytes: AtomicUsize::new(usize::MAX),
             spare_bytes: AtomicU64::new(u64::MAX),
             step_max: AtomicU64::new(u64::MAX),
+            leaf_bytes_max: AtomicU64::new(u64::MAX),
             refused: AtomicU64::new(0),
             state: Mutex::default(),
             settled: Condvar::new(),
@@ -341,9 +348,19 @@ impl SpaceWatch {
         (room / 4).clamp(STEP_BYTES.0, STEP_BYTES.1)
     }
 
+    /// The most bytes that a leaf should have.
+    pub(crate) fn leaf_bytes_max(&self) -> u64 {
+        self.leaf_bytes_max.load(Ordering::Relaxed)
+    }
+
     /// The error of a write that is refused.
     pub(crate) fn refuse(&self) -> Error {
         self.refused.fetch_add(1, Ordering::Relaxed);
+        self.full()
+    }
+
+    /// The error of what would need room while there is little.
+    pub(crate) fn full(&self) -> Error {
         let state = self.state.lock();
         let reason = format!(
             "{} KiB are left, and {} KiB are reserved for deletes and drops",
@@ -408,6 +425,9 @@ impl SpaceWatch {
             return;
         };
         state.reserve = self.wanted.unwrap_or_else(|| default_reserve(space.total));
+        let leaf = default_reserve(space.total) / LEAF_SHARE;
+        self.leaf_bytes_max
+            .store(leaf.max(LEAF_BYTES_MIN), Ordering::Relaxed);
         let needed = state.reserve + in_memory;
         // The margin keeps the state from alternating.
         let enough = needed + (state.reserve / 4).max(MIB);

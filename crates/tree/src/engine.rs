@@ -276,9 +276,12 @@ impl Engine {
     }
 
     pub(crate) fn builder(&self, id: TreeId, tree: &Tree) -> Builder {
+        let mut options = tree.options.clone();
+        let leaf_bytes_max = self.disk_space.leaf_bytes_max();
+        options.node_bytes = u64::from(options.node_bytes).min(leaf_bytes_max) as u32;
         Builder {
             store: self.runs.clone(),
-            options: tree.options.clone(),
+            options,
             resolver: Resolver {
                 tree: id,
                 operator: self.options.merge.clone(),

@@ -13,11 +13,15 @@
 //!   and compaction turns deletes into free space: in small steps, each followed by a checkpoint, holes in the data
 //!   file and its truncation.
 //! - While the room is low, compaction empties the largest buffers first, one tree after the other. A part of a run
-//!   that has 4 KiB ends where its child ends, so that its extent is free as soon as that child has its messages. With
-//!   less than three quarters of the reserve, pending deletes are compacted before more are flushed, with less than
-//!   half of it after each memtable, and the commits of deletes wait. Such a commit fails only after an attempt to make
-//!   room that was without success. A file of the log has at most a 256th of the file system: each new one takes its
-//!   room at once, while a step of compaction is under way.
+//!   that has 4 KiB ends where its child ends, so that its extent is free as soon as that child has its messages. Each
+//!   step has room (`node/small_steps.rs`): a leaf has at most a sixth of the reserve that is usual for the file system.
+//! - With less than three quarters of the reserve, pending deletes are compacted before more are flushed, with less than
+//!   half of it after each memtable, and the commits of deletes wait. The last half is for compaction: no memtable is
+//!   flushed as long as messages are pending, and compaction pauses when a step has freed less than it wrote, because
+//!   readers keep what it has replaced. A commit fails only after an attempt to make room that was without success. A
+//!   deletion then gives up the snapshot of its search and waits for one more attempt.
+//! - A file of the log has at most a 256th of the file system: each new one takes its room at once, while a step of
+//!   compaction is under way.
 //! - A part of the reserve, at most 16 MiB, is held by `reserve.frond`. When a write fails for lack of space in spite
 //!   of all that, because other programs filled the file system or a quota is used up, this file shrinks to a part that
 //!   is only given up when a checkpoint has no room: what was superseded can be freed only after one. Commits are
@@ -137,6 +141,15 @@ impl Engine {
             // What is in memory would take the room that compaction needs.
             match self.free_space() {
                 Err(error) if !error.is_disk_full() => return Err(error),
+                Ok(unused)
+                    if !self.disk_space.has_room_for_flushes()
+                        && !self.pending_trees().is_empty() =>
+                {
+                    // More messages would only take the room that the next step needs.
+                    let full = Err(self.disk_space.full());
+                    self.note_outcome(&full);
+                    return full.map(|()| Considered { sequence, unused });
+                }
                 _ => {}
             }
         }
@@ -201,12 +214,17 @@ impl Engine {
         while self.disk_space.is_low() {
             let room = self.disk_space.room();
             let saved = self.written_bytes();
+            let used = self.used_bytes();
             if !self.pending_trees().is_empty() {
                 self.disk_space.use_reserve();
             }
             let compacted = self.compact_some(saved);
             if self.written_bytes() > saved {
                 unused = self.return_space()?;
+                if self.used_bytes() > used && !self.disk_space.has_room_for_flushes() {
+                    // Readers keep what the step has replaced. When they are gone, the next step needs room.
+                    break;
+                }
             }
             match compacted {
                 Ok(true) => {}
@@ -303,6 +321,12 @@ impl Engine {
         trees
             .get(id)
             .map_or(Ok(0), |tree| tree.root.buffered_bytes())
+    }
+
+    /// Bytes of the data file that are in use, by the trees as they are or by readers of earlier ones.
+    fn used_bytes(&self) -> u64 {
+        let space = self.runs.data.space.stats();
+        space.file_bytes - space.free_bytes - space.waiting_bytes
     }
 
     fn written_bytes(&self) -> u64 {

@@ -424,6 +424,15 @@ impl Store {
         self.engine().disk_space.is_low()
     }
 
+    /// Waits for an attempt to free space, after a commit that would have freed some has failed because the disk is full.
+    /// Snapshots of the caller would keep what is deleted. False if the attempt was of no use.
+    ///
+    /// # Errors
+    /// `Interrupted`, and those of a store that has stopped.
+    pub fn await_space(&self) -> Result<bool> {
+        self.engine().await_space()
+    }
+
     /// The memory budget of the process. Callers reserve in it what they hold for clients.
     pub fn memory(&self) -> &MemoryBudget {
         &self.engine().runs.budget

@@ -260,7 +260,7 @@ impl Target<'_> {
     /// Earlier commits stay.
     pub fn change_all(&self, change: &mut impl Change) -> Result<Changed> {
         let mut changed = Changed::default();
-        // The number of deleted documents at the last error of a full disk, when no search kept them on disk.
+        // The number of deleted documents at the last error of a full disk.
         let mut full_at = None;
         loop {
             let before = changed.modified;
@@ -268,8 +268,12 @@ impl Target<'_> {
                 Ok(Searched::Everything) => return Ok(changed),
                 Ok(Searched::APart) => {}
                 Err(error) if change.removes() && error.is_disk_full() => {
-                    // The commit has waited with the snapshot of this search; the next one waits without.
-                    if changed.modified == before && full_at == Some(before) {
+                    // The commit has waited while the snapshot of its search kept on disk what was deleted.
+                    let is_freed = match self.catalog.engine().files() {
+                        Some(files) => files.await_space()?,
+                        None => false,
+                    };
+                    if !is_freed || changed.modified == before && full_at == Some(before) {
                         let message = error.message();
                         return Err(command(
                             error.code(),

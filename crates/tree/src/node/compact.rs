@@ -1,7 +1,5 @@
 //! Compaction: moving all pending messages down to the leaves.
 
-use std::cmp::Reverse;
-
 use super::flush::heaviest;
 use super::{Builder, Child, Internal, Subtree};
 use crate::Result;
@@ -21,15 +19,16 @@ impl Builder {
         Ok(pieces.map(|pieces| self.grow(pieces)))
     }
 
-    fn compact_node(&self, node: &Internal, upper: Option<&[u8]>) -> Result<Option<Vec<Child>>> {
-        if self.step_max < u64::MAX
-            && let Some(pieces) = self.compact_heaviest(node, upper)?
-        {
-            return Ok(Some(pieces));
+    pub(super) fn compact_node(
+        &self,
+        node: &Internal,
+        upper: Option<&[u8]>,
+    ) -> Result<Option<Vec<Child>>> {
+        if self.is_disk_low() {
+            return self.compact_in_small_steps(node, upper);
         }
-        let fits = |index: &usize| self.has_room_for(&node.children[*index]);
-        if let Some(index) = node.next_to_compact().filter(fits) {
-            return self.flush_child(node, index, upper).map(Some);
+        if let Some(index) = node.next_to_compact() {
+            return self.flush_child(node, index, None, upper).map(Some);
         }
         for index in 0..node.children.len() {
             if let Some(pieces) = self.compact_below(node, index, upper)? {
@@ -39,60 +38,23 @@ impl Builder {
         Ok(None)
     }
 
-    /// While the disk is nearly full, empties one buffer after the other: the extent of a part that reaches over several
-    /// children is free only when all of these have their messages. Upper nodes are emptied first, which takes little, and then the buffer that holds
-    /// most: the rewrite of a leaf frees the more, the more deletes have gathered for it.
-    fn compact_heaviest(
-        &self,
-        node: &Internal,
-        upper: Option<&[u8]>,
-    ) -> Result<Option<Vec<Child>>> {
-        if let Some(index) = self.heaviest_that_fits(node) {
-            return self.flush_child(node, index, upper).map(Some);
-        }
-        let mut order = Vec::new();
-        for (index, child) in node.children.iter().enumerate() {
-            if child.subtree.has_pending()
-                && let Some(bytes) = self.unless_damaged(child.subtree.buffered_bytes())?
-            {
-                order.push((bytes, index));
-            }
-        }
-        order.sort_unstable_by_key(|(bytes, _)| Reverse(*bytes));
-        for (_, index) in order {
-            if let Some(pieces) = self.compact_below(node, index, upper)? {
-                return Ok(Some(pieces));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The child with most pending bytes among those for which there is room.
-    fn heaviest_that_fits(&self, node: &Internal) -> Option<usize> {
-        let children = node.children.iter().enumerate();
-        children
-            .filter(|(_, child)| child.blocked == 0 && child.pending_bytes > 0)
-            .filter(|(_, child)| self.has_room_for(child))
-            .max_by_key(|(_, child)| child.pending_bytes)
-            .map(|(index, _)| index)
-    }
-
-    /// The node after the flush of one child.
-    fn flush_child(
+    /// The node after one child has received its messages, or those in runs below the number `until`.
+    pub(super) fn flush_child(
         &self,
         node: &Internal,
         index: usize,
+        until: Option<u64>,
         upper: Option<&[u8]>,
     ) -> Result<Vec<Child>> {
         let mut node = node.edit();
-        match self.flush_or_block(&mut node, index, upper)? {
+        match self.flush_or_block(&mut node, index, until, upper)? {
             true => self.rebalance(node, upper),
             false => Ok(self.split(node)),
         }
     }
 
     /// The node after one step of compaction below a child; `None` if nothing is pending there.
-    fn compact_below(
+    pub(super) fn compact_below(
         &self,
         node: &Internal,
         index: usize,
@@ -116,16 +78,6 @@ impl Builder {
             node.replace(index, pieces);
             self.split(node)
         }))
-    }
-
-    /// Whether the flush of a child may take as much room as it is likely to need: messages are counted before they are
-    /// compressed, and deletes leave nothing in a leaf.
-    fn has_room_for(&self, child: &Child) -> bool {
-        let leaf = match &child.subtree {
-            Subtree::Leaf(leaf) => leaf.extent.len,
-            Subtree::Internal(_) | Subtree::Empty => 0,
-        };
-        leaf + child.pending_bytes / 2 <= self.step_max
     }
 }
 

@@ -21,8 +21,9 @@ pub(super) const RUNS_MAX: usize = 16;
 const RUNS_SMOOTH: usize = RUNS_MAX / 2;
 /// Up to this many runs gather while flushes are deferred.
 pub(super) const RUNS_HARD: usize = RUNS_MAX * 2;
-/// Up to this many runs gather while the disk is nearly full: there may be no room to rewrite leaves.
-const RUNS_FULL_DISK: usize = RUNS_MAX * 16;
+/// Up to this many runs gather while there is too little room to rewrite leaves. While the disk is nearly full there is no
+/// limit: compaction empties buffers then, in steps for which there is room.
+const RUNS_LITTLE_ROOM: usize = RUNS_MAX * 16;
 /// With room for less than this share of a leaf, none is rewritten. The room is a small share of what there is.
 const WORK_SHARE_MIN: u64 = 4;
 /// With room for the work on fewer nodes than this, the runs of buffers have parts of this share of a node, and no part
@@ -213,7 +214,8 @@ impl Builder {
             false => 0,
         };
         let runs_hard = match self.allowance_max {
-            0 => RUNS_FULL_DISK,
+            0 if self.is_disk_low() => usize::MAX,
+            0 => RUNS_LITTLE_ROOM,
             _ => RUNS_HARD,
         };
         // Later memtable flushes do what is deferred here.
@@ -277,7 +279,7 @@ impl Builder {
         upper: Option<&[u8]>,
     ) -> Result<()> {
         if let [only] = due.as_slice() {
-            self.flush_or_block(node, *only, upper)?;
+            self.flush_or_block(node, *only, None, upper)?;
             return Ok(());
         }
         // From the right, so that the others stay where they are.
@@ -318,15 +320,24 @@ impl Builder {
         worth_it / 256 * (192 + filter::hash(&child.pivot) % 128)
     }
 
-    /// Moves the pending messages of one child down.
+    /// Moves the pending messages of one child down: all, or those in runs below the number `until`.
     pub(super) fn flush(
         &self,
         node: &mut Internal,
         index: usize,
+        until: Option<u64>,
         upper: Option<&[u8]>,
     ) -> Result<()> {
-        let mut pieces = self.flushed_child(node, index, upper)?;
-        node.received(index..index + 1, &mut pieces);
+        let older = until.map(|until| node.older(index, until, upper));
+        let mut pieces = self.flushed_child(older.as_ref().unwrap_or(node), index, upper)?;
+        match (older, until) {
+            (Some(older), Some(until)) => {
+                let moved = older.children[index].pending_bytes;
+                let left = node.children[index].pending_bytes.saturating_sub(moved);
+                node.received_until(until, left, index..index + 1, &mut pieces);
+            }
+            _ => node.received(index..index + 1, &mut pieces),
+        }
         Ok(())
     }
 
@@ -499,8 +510,12 @@ impl Builder {
         Ok(self.children_of(output.finish()?, node.next_number))
     }
 
-    /// Joins neighbouring leaves that together fill less than half of one.
+    /// Joins neighbouring leaves that together fill less than half of one. Not while the disk is nearly full: deletions that
+    /// are spread evenly shrink all leaves of a tree alike, and to rewrite them all at once takes as much room as the tree.
     fn merge_small_leaves(&self, node: &mut Internal, upper: Option<&[u8]>) -> Result<()> {
+        if self.is_disk_low() {
+            return Ok(());
+        }
         let limit = u64::from(self.options.node_bytes) / 2;
         let mut index = 0;
         while index + 1 < node.children.len() {
@@ -552,6 +567,11 @@ impl Builder {
         }
         made.reverse();
         made
+    }
+
+    /// Whether the disk is nearly full, so that each step may take only a part of the room.
+    pub(super) fn is_disk_low(&self) -> bool {
+        self.step_max < u64::MAX
     }
 
     /// Whether there is room for the work on few nodes only.
@@ -662,12 +682,25 @@ impl Internal {
 
     /// Replaces children that have received all their pending messages by `pieces`.
     pub(super) fn received(&mut self, range: std::ops::Range<usize>, pieces: &mut Vec<Child>) {
+        self.received_until(self.next_number, 0, range, pieces);
+    }
+
+    /// Replaces children that have received the runs below the number `until` by `pieces`; about `left` bytes of
+    /// messages are still pending for them.
+    fn received_until(
+        &mut self,
+        until: u64,
+        left: u64,
+        range: std::ops::Range<usize>,
+        pieces: &mut Vec<Child>,
+    ) {
         let pivot = self.children[range.start].pivot.clone();
         if pieces.is_empty() {
             pieces.push(Child::new(&pivot, Subtree::Empty, 0));
         }
+        let each = left.div_ceil(pieces.len() as u64);
         for piece in pieces.iter_mut() {
-            (piece.pending_from, piece.pending_bytes) = (self.next_number, 0);
+            (piece.pending_from, piece.pending_bytes) = (until, each);
         }
         pieces[0].pivot = pivot;
         self.children.splice(range, pieces.drain(..));

@@ -14,6 +14,7 @@ mod flush;
 mod handle;
 mod quarantine;
 mod ranges;
+mod small_steps;
 mod summary;
 
 use std::sync::Arc;

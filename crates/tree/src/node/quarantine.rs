@@ -44,15 +44,16 @@ impl Builder {
         }
     }
 
-    /// Moves the pending messages of one child down, or sets the child apart if damage prevents that. False in the
-    /// second case.
+    /// Moves pending messages of one child down, as [`Builder::flush`] does, or sets the child apart if damage prevents
+    /// that. False in the second case.
     pub(super) fn flush_or_block(
         &self,
         node: &mut Internal,
         index: usize,
+        until: Option<u64>,
         upper: Option<&[u8]>,
     ) -> Result<bool> {
-        let flushed = self.flush(node, index, upper);
+        let flushed = self.flush(node, index, until, upper);
         let flushed = self.unless_damaged(flushed)?.is_some();
         if !flushed {
             node.set_apart(index, upper);

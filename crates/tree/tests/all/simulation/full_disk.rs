@@ -283,6 +283,46 @@ fn a_superblock_that_cannot_be_written_for_a_while_ends_nothing() {
     assert_eq!(count(&store, TREE), 1);
 }
 
+/// Such a tree kept its messages, however many deletes were among them, because all of them would not fit at once.
+#[test]
+fn a_buffer_larger_than_the_room_is_emptied_in_steps() {
+    let disk = SimDisk::new(3);
+    disk.allow_holes();
+    disk.set_capacity(1 << 30);
+    let mut options = options(&disk);
+    options.memtable_bytes = Some(320 << 10);
+    options.disk_reserve_bytes = Some(5 * MIB / 2);
+    let store = Store::open(options.clone()).unwrap();
+    let mut set = WriteSet::new();
+    set.create_tree(TREE, &TreeOptions::default());
+    store.commit(set, Durability::Synced).unwrap();
+    // Keys that are spread over the leaf, so that none is appended.
+    let number_of = |index: u64| index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut there = 0;
+    while store.tree_stats(TREE).pending_bytes < 2 * MIB {
+        put(&store, TREE, number_of(there)).unwrap();
+        there += 1;
+    }
+    store.checkpoint().unwrap();
+    let pending = store.tree_stats(TREE).pending_bytes;
+    let used: usize = disk.files().iter().map(|(_, bytes)| bytes).sum();
+    disk.set_capacity(used as u64 + 3 * MIB);
+    wait_until("a full disk", || is_low(&store));
+    for index in 0..10 {
+        free(&store, |set| {
+            set.delete(TREE, &number_of(index).to_be_bytes())
+        })
+        .unwrap();
+    }
+    wait_until("an empty buffer", || {
+        store.tree_stats(TREE).pending_bytes < pending / 10
+    });
+    assert_eq!(count(&store, TREE), there - 10);
+    store.close().unwrap();
+    let report = Store::verify(&options, &mut |_| {}).unwrap();
+    assert!(report.problems.is_empty(), "{report:?}");
+}
+
 const SMALL_TREES: u32 = 4;
 const SMALL_BATCH: u64 = 1000;
 
