@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use frond_bson::{Doc, Timestamp, Value, doc};
 use parking_lot::Mutex;
 
-use crate::clock::now_ms;
-use crate::error::{Result, corrupt};
-use crate::keyspace::{CATALOG_TREE, Durability, Engine, Stamps, Tikv, WriteSet};
+use frond_storage::clock::now_ms;
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::{CATALOG_TREE, Durability, Engine, Stamps, Tikv, WriteSet};
 
 /// Seconds by which the durable bound is raised.
 const RESERVED_SECONDS: u64 = 30;
@@ -328,8 +328,8 @@ mod tests {
     use frond_error::ErrorCode;
 
     use super::*;
-    use crate::error::command;
     use crate::{DocumentStore, EngineOptions, StoreOptions};
+    use frond_storage::error::command;
 
     fn at(time: u32, increment: u32) -> Timestamp {
         Timestamp { time, increment }

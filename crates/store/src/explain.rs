@@ -8,9 +8,6 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_query::matcher::canonical;
 use frond_query::projection::Projection;
 
-use crate::context::OpContext;
-use crate::environment::environment;
-use crate::error::Result;
 use crate::exec::ExecStats;
 use crate::exec::build::{Output, Wanted};
 use crate::exec::count::RecordCount;
@@ -21,8 +18,11 @@ use crate::exec::operator::{Flow, Node, OpStats};
 use crate::exec::trial::TrialRun;
 use crate::figures::PlanHashes;
 use crate::find::{FindRequest, Planned, Question, shape_of};
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::environment::environment;
+use frond_storage::error::Result;
+use frond_storage::namespace::Namespace;
 
 /// The verbosity of `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

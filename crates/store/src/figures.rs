@@ -15,9 +15,9 @@ use frond_query::sort::SortSpec;
 use parking_lot::Mutex;
 
 use crate::catalog::Collection;
-use crate::merge::Counts;
 use crate::plan::cache;
 use crate::plan::summary::Summary;
+use frond_storage::merge::Counts;
 
 thread_local! {
     static CURRENT: RefCell<Option<Box<Figures>>> = const { RefCell::new(None) };

@@ -18,9 +18,6 @@ use frond_query::sort::SortSpec;
 use frond_query::spill::Budget;
 
 use crate::catalog::{Catalog, Collection};
-use crate::context::OpContext;
-use crate::environment::environment;
-use crate::error::{Result, command};
 use crate::exec::build::{Builder, Output, Wanted};
 use crate::exec::count::Count;
 use crate::exec::cursor::{QueryCursor, TailOutput};
@@ -30,17 +27,20 @@ use crate::exec::reader::Loading;
 use crate::exec::tail::Tail;
 use crate::exec::trial::{Asked, Trial, TrialRun};
 use crate::figures;
-use crate::keyspace::{Engine, Snapshot};
 use crate::memory::OperationMemory;
-use crate::namespace::Namespace;
 use crate::plan::cache;
 use crate::plan::choose::{Candidate, Query, choose};
 use crate::plan::summary::Summary;
 use crate::plan::{Access, Hint, KeyLimits, Plan};
-use crate::plan_rules::AllowedIndexes;
 use crate::store::DocumentStore;
 pub(crate) use by_id::{IdLookUp, note_look_up, one_id};
 pub(crate) use distinct::Distinct;
+use frond_storage::context::OpContext;
+use frond_storage::environment::environment;
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::{Engine, Snapshot};
+use frond_storage::namespace::Namespace;
+use frond_storage::plan_rules::AllowedIndexes;
 
 /// The arguments of a `find`.
 #[derive(Clone, Debug, Default)]

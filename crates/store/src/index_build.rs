@@ -36,18 +36,18 @@ use crate::catalog::{
     self, Catalog, Collection, CreateIndexesInfo, ToUnique, Uuid, WritersHeld, aborted,
 };
 use crate::cluster::Cluster;
-use crate::context::OpContext;
-use crate::error::{Error, Result, corrupt};
-use crate::index::keys::IndexKeys;
-use crate::index::spec::IndexSpec;
-use crate::index::{Index, entry, side};
-use crate::keyspace::{
+use crate::write::duplicate;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, corrupt};
+use frond_storage::index::keys::IndexKeys;
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::index::{Index, entry, side};
+use frond_storage::keyspace::{
     BulkLoader, COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Duplicates, Engine,
     EngineError, Snapshot, TreeId, WriteSet,
 };
-use crate::namespace::Namespace;
-use crate::points::point;
-use crate::write::duplicate;
+use frond_storage::namespace::Namespace;
+use frond_storage::points::point;
 
 /// A side tree with at most this many entries is merged while writers wait.
 const LAST_ENTRIES: u64 = 500;

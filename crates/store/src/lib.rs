@@ -5,42 +5,25 @@ mod admin;
 mod aggregate;
 pub mod catalog;
 mod change_stream;
-mod clock;
 mod cluster;
 mod cluster_time;
-mod context;
-mod environment;
-mod error;
 pub mod exec;
 mod explain;
 mod figures;
 mod find;
 mod follow;
-pub mod index;
 mod index_build;
-mod intervals;
-pub mod keyspace;
 mod memory;
-mod merge;
-mod namespace;
 pub mod oplog;
-pub mod options;
 pub mod plan;
-mod plan_rules;
-mod points;
 mod queries;
-mod record;
 pub mod reference;
 mod requests;
-mod scripts;
 mod server_configuration;
 mod signal;
 mod spill;
 mod store;
-mod text;
 mod transaction;
-mod tree_options;
-mod turns;
 pub mod views;
 #[cfg(test)]
 mod waiting;
@@ -59,34 +42,35 @@ pub use catalog::{
 pub use change_stream::is_change_stream;
 pub use cluster::{ServerInfo, SharedOptions};
 pub use cluster_time::ClusterTime;
-pub use context::{OpContext, Progress, Waiting};
-pub use environment::{environment, request_ms};
-pub use error::{Error, Result};
 pub use exec::cursor::QueryCursor;
 pub use exec::operator::Flow;
 pub use explain::{Purpose, Task, Verbosity};
 pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_part};
 pub use find::{CountRequest, FindRequest};
 pub use follow::{Applied, Follower};
-pub use keyspace::{
+pub use frond_storage::context::{OpContext, Progress, Waiting};
+pub use frond_storage::environment::{environment, request_ms};
+pub use frond_storage::error::{Error, Result};
+pub use frond_storage::keyspace::{
     ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace, DiskSpace, Durability,
     Engine, EngineOptions, EngineStats, EventListener, FlushPause, Interrupt, LogCut, LogRecovery,
     MemoryBudget, MemoryUse, NoListener, Reservation, Waits, default_disk_reserve, disk,
 };
-pub use merge::merge_operator;
-pub use namespace::{Namespace, check_database_name};
-pub use oplog::{Oplog, OplogSettings, Trimmed};
-pub use options::NaturalOrder;
-pub use plan::Hint;
-pub use plan_rules::{AllowedIndex, AllowedIndexes, PlanRules};
+pub use frond_storage::merge::merge_operator;
+pub use frond_storage::namespace::{Namespace, check_database_name};
+pub use frond_storage::options::NaturalOrder;
+pub use frond_storage::plan_rules::{AllowedIndex, AllowedIndexes, PlanRules};
 #[doc(hidden)]
-pub use points::{ActsAtPoints, at_points};
-pub use queries::{QueryLimit, QuerySettings};
-pub use record::LargeDocuments;
-pub use requests::scripted;
-pub use scripts::{
+pub use frond_storage::points::{ActsAtPoints, at_points};
+pub use frond_storage::record::LargeDocuments;
+pub use frond_storage::scripts::{
     allow_internal_stages, check as check_request, disabled as scripts_disabled, script_host,
 };
+pub use frond_storage::{index, keyspace, options};
+pub use oplog::{Oplog, OplogSettings, Trimmed};
+pub use plan::Hint;
+pub use queries::{QueryLimit, QuerySettings};
+pub use requests::scripted;
 pub use server_configuration::{
     FEATURE_COMPATIBILITY_ID, FEATURE_COMPATIBILITY_VERSION, SERVER_CONFIGURATION,
 };

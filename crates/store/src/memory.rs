@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use frond_query::memory::{MemoryShare, SharedMemory, scarce};
 
-use crate::error::Result;
-use crate::keyspace::{MemoryBudget, MemoryUse, Reservation};
+use frond_storage::error::Result;
+use frond_storage::keyspace::{MemoryBudget, MemoryUse, Reservation};
 
 /// Makes room for more bytes in a buffer of rows. Most results are small, and to move them as the buffer grows costs more
 /// than room for the usual ones.

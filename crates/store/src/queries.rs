@@ -8,9 +8,9 @@ use frond_query::aggregate::StageLimits;
 use frond_query::script::ScriptEngine;
 use frond_query::spill::{Budget, SpillSpace, Spilled};
 
-use crate::error::{Result, command};
 use crate::spill::SpillFolder;
 use frond_error::ErrorCode;
+use frond_storage::error::{Result, command};
 
 /// The settings of queries, which can change while the store is open.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Which options of collections and indexes are unsupported, for the page on compatibility.
 
-use crate::index::kinds::KINDS;
+use frond_storage::index::kinds::KINDS;
 
 /// One family of options.
 pub struct Options {
@@ -38,13 +38,13 @@ pub fn options() -> Vec<Options> {
     vec![
         Options {
             title: "Collection options",
-            names: crate::options::SUPPORTED.to_vec(),
-            unsupported: crate::options::NOT_SUPPORTED.to_vec(),
+            names: frond_storage::options::SUPPORTED.to_vec(),
+            unsupported: frond_storage::options::NOT_SUPPORTED.to_vec(),
         },
         Options {
             title: "Index options",
             names: of_indexes,
-            unsupported: crate::index::spec::not_supported(),
+            unsupported: frond_storage::index::spec::not_supported(),
         },
         Options {
             title: "Index kinds",

@@ -7,13 +7,13 @@ use frond_error::{Error, ErrorCode};
 use frond_query::memory::MemoryShare;
 use frond_query::script::{ScriptEngine, StoredFunctions};
 
-use crate::context::OpContext;
 use crate::figures::watch;
 use crate::find::FindRequest;
 use crate::memory::OperationMemory;
-use crate::namespace::Namespace;
-use crate::scripts::{FunctionSource, enter_request};
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::namespace::Namespace;
+use frond_storage::scripts::{FunctionSource, enter_request};
 
 /// The collection of stored functions.
 const STORED_FUNCTIONS: &str = "system.js";

@@ -4,9 +4,9 @@
 use frond_bson::{Doc, Value};
 use frond_error::ErrorCode;
 
-use crate::error::{Result, command};
-use crate::namespace::Namespace;
-use crate::text;
+use frond_storage::error::{Result, command};
+use frond_storage::namespace::Namespace;
+use frond_storage::text;
 
 /// The collection.
 pub const SERVER_CONFIGURATION: &str = "admin.system.version";

@@ -9,17 +9,17 @@ use std::time::Duration;
 use crate::catalog::{Catalog, LastWritten};
 use crate::cluster::{Cluster, ServerInfo, SharedOptions};
 use crate::cluster_time::{ClusterTime, Times};
-use crate::error::Result;
-use crate::keyspace::disk::Disk;
-use crate::keyspace::{
+use crate::oplog::{Oplog, OplogSettings};
+use crate::queries::QuerySettings;
+use frond_storage::error::Result;
+use frond_storage::keyspace::disk::Disk;
+use frond_storage::keyspace::{
     CATALOG_TREE, ClusterOptions, ClusterStats, DiskSpace, Engine, EngineOptions, EngineStats,
     EventListener, Files, LogRecovery, MemoryBudget,
 };
-use crate::merge::{kind, merge_operator};
-use crate::oplog::{Oplog, OplogSettings};
-use crate::options::NaturalOrder;
-use crate::queries::QuerySettings;
-use crate::record::LargeDocuments;
+use frond_storage::merge::{kind, merge_operator};
+use frond_storage::options::NaturalOrder;
+use frond_storage::record::LargeDocuments;
 
 /// Settings of a store.
 #[derive(Clone, Debug, Default)]

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use frond_bson::Timestamp;
 
 use crate::catalog::{Catalog, Moment, OpenTransaction};
-use crate::error::{Result, not_durable};
-use crate::keyspace::{Durability, WriteSet};
 use crate::oplog::entry::Session;
 use crate::store::DocumentStore;
+use frond_storage::error::{Result, not_durable};
+use frond_storage::keyspace::{Durability, WriteSet};
 
 /// A transaction over all collections, with snapshot isolation. Cheap to clone; when the last clone and the last handle of
 /// it are dropped, it is aborted.

@@ -5,14 +5,14 @@ use frond_error::ErrorCode;
 
 use crate::aggregate::AggregateRequest;
 use crate::catalog::ResolvedView;
-use crate::context::OpContext;
-use crate::error::{Result, command};
 use crate::exec::cursor::QueryCursor;
 use crate::find::Distinct;
 use crate::find::{CountRequest, FindRequest};
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 
 impl ResolvedView {
     /// The collation of all reads of the view.
@@ -37,7 +37,7 @@ impl ResolvedView {
 }
 
 /// Error 168: pipelines do not support this.
-fn not_in_aggregation(option: &str) -> crate::error::Error {
+fn not_in_aggregation(option: &str) -> frond_storage::error::Error {
     command(
         ErrorCode::InvalidPipelineOperator,
         format!("Option {option} not supported in aggregation."),

@@ -12,18 +12,18 @@ use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
 use frond_error::ErrorCode;
 
 use crate::catalog::{self, Collection, Uuid, not_found};
-use crate::context::OpContext;
-use crate::error::{Result, command, corrupt};
-use crate::keyspace::{
-    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Durability, EngineError, Snapshot,
-    TreeId, WriteSet,
-};
-use crate::namespace::Namespace;
-use crate::points::point;
 use crate::store::DocumentStore;
 use crate::write::delete::DeleteRequest;
 use crate::write::insert::{InsertOptions, insert_into};
 use crate::write::replace::replace_one;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Result, command, corrupt};
+use frond_storage::keyspace::{
+    COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, Cursor, Direction, Durability, EngineError, Snapshot,
+    TreeId, WriteSet,
+};
+use frond_storage::namespace::Namespace;
+use frond_storage::points::point;
 
 /// Notes that are worked in while writers wait.
 const LAST_NOTES: u64 = 64;

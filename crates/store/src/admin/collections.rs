@@ -7,9 +7,9 @@ use frond_bson::{Doc, DocBuf};
 use frond_error::ErrorCode;
 
 use crate::catalog::{DropInfo, Uuid, View};
-use crate::error::{Result, command};
-use crate::namespace::{Namespace, check_database_name};
 use crate::store::DocumentStore;
+use frond_storage::error::{Result, command};
+use frond_storage::namespace::{Namespace, check_database_name};
 
 /// A database, as `listDatabases` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

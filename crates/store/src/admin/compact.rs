@@ -6,11 +6,11 @@ use std::sync::Arc;
 use frond_error::ErrorCode;
 
 use crate::catalog::Collection;
-use crate::context::OpContext;
-use crate::error::{Result, command};
-use crate::keyspace::{Engine, FlushPause, TreeId};
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::{Engine, FlushPause, TreeId};
+use frond_storage::namespace::Namespace;
 
 /// The step that `currentOp` shows.
 const STEP: &str = "Compact: moving messages to the leaves";

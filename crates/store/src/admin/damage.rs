@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::keyspace::{CATALOG_TREE, Damage, Files, TreeId};
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
+use frond_storage::keyspace::{CATALOG_TREE, Damage, Files, TreeId};
+use frond_storage::namespace::Namespace;
 
 /// A damaged block, and what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,13 +6,13 @@ use frond_bson::doc;
 use frond_query::Md5;
 
 use crate::catalog::Uuid;
-use crate::context::OpContext;
-use crate::error::Result;
 use crate::find::FindRequest;
-use crate::keyspace::Direction;
-use crate::namespace::{Namespace, check_database_name};
-use crate::options::NaturalOrder;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::error::Result;
+use frond_storage::keyspace::Direction;
+use frond_storage::namespace::{Namespace, check_database_name};
+use frond_storage::options::NaturalOrder;
 
 /// The hashes of a database.
 #[derive(Clone, Debug, Default)]

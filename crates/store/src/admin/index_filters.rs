@@ -6,10 +6,10 @@ use frond_error::ErrorCode;
 
 use super::plan_cache::ShapeExample;
 use crate::catalog::{Collection, IndexFilter};
-use crate::error::{Result, command};
-use crate::namespace::Namespace;
-use crate::plan_rules::AllowedIndexes;
 use crate::store::DocumentStore;
+use frond_storage::error::{Result, command};
+use frond_storage::namespace::Namespace;
+use frond_storage::plan_rules::AllowedIndexes;
 
 impl DocumentStore {
     /// The hash of the shape that index filters are for.

@@ -7,13 +7,13 @@ use frond_bson::{Collator, Doc, DocBuf, Value, doc};
 use frond_error::ErrorCode;
 
 use crate::catalog::{Collection, CreateIndexesInfo, IndexChange, IndexChanged, IndexSelector};
-use crate::context::OpContext;
-use crate::error::{Result, command};
-use crate::index::spec::IndexSpec;
-use crate::index::{Index, Usage};
 use crate::index_build;
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Result, command};
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::index::{Index, Usage};
+use frond_storage::namespace::Namespace;
 
 /// The result of resuming interrupted index builds of a collection.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ const BUILD_WAIT: Duration = Duration::from_millis(20);
 /// A collation as messages show it.
 fn collation_text(collator: &Collator) -> String {
     let simple = doc! {"locale": "simple"};
-    crate::text::document(collator.spec().unwrap_or(&simple))
+    frond_storage::text::document(collator.spec().unwrap_or(&simple))
 }
 
 impl DocumentStore {

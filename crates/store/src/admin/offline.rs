@@ -12,21 +12,21 @@ use frond_bson::{Collator, Doc, DocBuf, Value, key};
 
 use super::VerifyReport;
 use crate::catalog::{self, Collection, record_of_key};
-use crate::error::Result;
-use crate::index::keys::IndexKeys;
-use crate::index::{Index, entry};
-use crate::keyspace::disk::{Disk, FsDisk, OverlayDisk};
-use crate::keyspace::{
+use crate::store::{DocumentStore, StoreOptions};
+use crate::{IndexSelector, InsertOptions};
+use frond_storage::error::Result;
+use frond_storage::index::keys::IndexKeys;
+use frond_storage::index::{Index, entry};
+use frond_storage::keyspace::disk::{Disk, FsDisk, OverlayDisk};
+use frond_storage::keyspace::{
     CATALOG_TREE, COMMIT_BYTES_MAX, Direction, Durability, Engine, EngineOptions, Files,
     ProblemKind, TreeId, WriteSet,
 };
-pub use crate::keyspace::{EngineReport, EngineSalvage, Lost, Problem, Progress};
-pub use crate::keyspace::{FormatVersion, format_version};
-use crate::merge::{Counts, merge_operator};
-use crate::namespace::Namespace;
-use crate::record;
-use crate::store::{DocumentStore, StoreOptions};
-use crate::{IndexSelector, InsertOptions};
+pub use frond_storage::keyspace::{EngineReport, EngineSalvage, Lost, Problem, Progress};
+pub use frond_storage::keyspace::{FormatVersion, format_version};
+use frond_storage::merge::{Counts, merge_operator};
+use frond_storage::namespace::Namespace;
+use frond_storage::record;
 
 /// The database for documents whose collection is unknown.
 const LOST_DATABASE: &str = "salvaged";

@@ -8,13 +8,13 @@ use frond_error::ErrorCode;
 use frond_query::projection::Projection;
 
 use crate::catalog::{Cached, Collection};
-use crate::environment::environment;
-use crate::error::Result;
 use crate::figures::PlanHashes;
 use crate::find::Question;
-use crate::namespace::Namespace;
 use crate::plan::cache;
 use crate::store::DocumentStore;
+use frond_storage::environment::environment;
+use frond_storage::error::Result;
+use frond_storage::namespace::Namespace;
 
 /// An example of queries with one shape.
 #[derive(Clone, Copy, Debug)]

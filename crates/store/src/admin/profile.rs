@@ -4,11 +4,11 @@ use frond_bson::{Doc, doc};
 use frond_error::ErrorCode;
 
 use crate::catalog::{Collection, SYSTEM_PROFILE};
-use crate::error::{Result, command};
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
 use crate::write::insert::{InsertOptions, insert_into};
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 
 /// Bytes of the collection, unless a user has created it with another size.
 const PROFILE_BYTES: i64 = 1 << 20;

@@ -1,11 +1,11 @@
 //! Figures about collections and databases: `collStats`, `dbStats`.
 
 use crate::catalog::Collection;
-use crate::error::Result;
-use crate::keyspace::{Engine, TreeStats};
-use crate::namespace::{Namespace, check_database_name};
-use crate::options::Capped;
 use crate::store::DocumentStore;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{Engine, TreeStats};
+use frond_storage::namespace::{Namespace, check_database_name};
+use frond_storage::options::Capped;
 
 /// Figures about one collection. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,15 +8,15 @@
 use frond_bson::{Collator, DocBuf, Value, doc};
 
 use crate::catalog::Collection;
-use crate::context::OpContext;
-use crate::error::{Error, Result};
-use crate::index::Index;
-use crate::index::spec::IndexSpec;
-use crate::keyspace::{Durability, Interrupt};
-use crate::namespace::Namespace;
 use crate::plan::Hint;
 use crate::store::DocumentStore;
 use crate::write::delete::delete_expired_through;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result};
+use frond_storage::index::Index;
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::keyspace::{Durability, Interrupt};
+use frond_storage::namespace::Namespace;
 
 /// The result of a pass over all TTL indexes.
 #[derive(Debug, Default)]

@@ -16,16 +16,16 @@ use frond_bson::Doc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::catalog::{Collection, counter_key, read_multikey};
-use crate::error::{Error, Result};
-use crate::index::keys::IndexKeys;
-use crate::index::{Index, entry};
-use crate::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
-use crate::merge::Counts;
-use crate::namespace::Namespace;
 use crate::oplog::entry::RawEntry;
-use crate::options::ValidationAction;
-use crate::record;
 use crate::store::DocumentStore;
+use frond_storage::error::{Error, Result};
+use frond_storage::index::keys::IndexKeys;
+use frond_storage::index::{Index, entry};
+use frond_storage::keyspace::{CATALOG_TREE, Cursor, Direction, Snapshot, TreeId};
+use frond_storage::merge::Counts;
+use frond_storage::namespace::Namespace;
+use frond_storage::options::ValidationAction;
+use frond_storage::record;
 
 /// Errors listed in full; further ones are only counted.
 const ERRORS_LISTED_MAX: usize = 100;
@@ -98,13 +98,13 @@ impl DocumentStore {
     /// `NamespaceNotFound` (26); errors of the engine. Errors in the data are in the report.
     pub fn verify(&self, ns: &Namespace) -> Result<VerifyReport> {
         if self.catalog().is_view(ns) {
-            return Err(crate::error::command(
+            return Err(frond_storage::error::command(
                 frond_error::ErrorCode::CommandNotSupportedOnView,
                 "Cannot validate a view",
             ));
         }
         let (collection, snapshot) = self.catalog().read(ns)?.ok_or_else(|| {
-            crate::error::command(
+            frond_storage::error::command(
                 frond_error::ErrorCode::NamespaceNotFound,
                 format!("Collection '{ns}' does not exist to validate."),
             )

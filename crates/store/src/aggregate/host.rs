@@ -6,13 +6,13 @@ use frond_query::aggregate::{Docs, Host, Pipeline, Source, WriteTarget, Writing}
 
 use super::{Limits, Resources, Runner, not_supported, write};
 use crate::admin::CollectionStats;
-use crate::clock::now_ms;
-use crate::environment::{RequestTimes, environment_at};
-use crate::error::{Error, Result, command};
 use crate::exec::describe::count as int;
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
+use frond_storage::clock::now_ms;
+use frond_storage::environment::{RequestTimes, environment_at};
+use frond_storage::error::{Error, Result, command};
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 
 /// The database as the stages of a pipeline over one collection see it.
 pub(super) struct StoreHost {

@@ -9,12 +9,12 @@ use frond_query::meta::Metadata;
 use parking_lot::Mutex;
 
 use super::{AggregateRequest, QuerySource, Runner};
-use crate::context::OpContext;
-use crate::environment::environment;
-use crate::error::{Error, Result};
-use crate::namespace::Namespace;
 use crate::plan::Hint;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::environment::environment;
+use frond_storage::error::{Error, Result};
+use frond_storage::namespace::Namespace;
 
 /// The figures of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,18 +21,18 @@ use frond_query::spill::{Budget, SpillSpace, Spilled};
 use parking_lot::Mutex;
 
 use crate::catalog::is_a_view;
-use crate::context::OpContext;
-use crate::environment::{RequestTimes, environment, request_times};
-use crate::error::{Error, Result, command};
 use crate::exec::build::Output;
 use crate::exec::cursor::{DocStream, QueryCursor};
 use crate::figures;
 use crate::find::Question;
-use crate::keyspace::Durability;
 use crate::memory::OperationMemory;
-use crate::namespace::Namespace;
 use crate::plan::{Hint, KeyLimits};
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::environment::{RequestTimes, environment, request_times};
+use frond_storage::error::{Error, Result, command};
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 use host::StoreHost;
 
 /// A request to `aggregate`.

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use super::{CatalogState, Collection, View};
-use crate::error::Result;
-use crate::keyspace::Snapshot;
-use crate::namespace::Namespace;
-use crate::points::point;
+use frond_storage::error::Result;
+use frond_storage::keyspace::Snapshot;
+use frond_storage::namespace::Namespace;
+use frond_storage::points::point;
 
 /// Collections that are about to be created. Dropping it withdraws those that are not published.
 pub(super) struct Announced<'a> {

@@ -13,13 +13,13 @@ use super::change::index_count;
 use super::scope::unsupported;
 use super::{Catalog, Collection, INDEXES_MAX, OpenTransaction, Uuid, logged, persist};
 use crate::cluster::stage_end_of_build;
-use crate::error::{Result, command};
-use crate::index::Index;
-use crate::index::spec::IndexSpec;
-use crate::keyspace::{Direction, TreeId, WriteSet};
-use crate::namespace::Namespace;
 use crate::oplog::Batch;
-use crate::text;
+use frond_storage::error::{Result, command};
+use frond_storage::index::Index;
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::keyspace::{Direction, TreeId, WriteSet};
+use frond_storage::namespace::Namespace;
+use frond_storage::text;
 
 /// The result of registering new indexes.
 pub(crate) struct Registered {
@@ -507,7 +507,7 @@ pub(super) fn check_not_replaced(collection: &Collection, index: &Index) -> Resu
 }
 
 /// Error 276.
-pub(crate) fn aborted() -> crate::error::Error {
+pub(crate) fn aborted() -> frond_storage::error::Error {
     command(
         ErrorCode::IndexBuildAborted,
         "Index build aborted: the collection or the index was dropped",

@@ -11,16 +11,16 @@ use super::{
     Catalog, CatalogState, Collection, DROPPED, PlanCache, SYSTEM_PROFILE, SYSTEM_VIEWS, Shared,
     Uuid, View, logged, persist, records, scope::unsupported,
 };
-use crate::error::{Result, command, write_conflict};
-use crate::index::Index;
-use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
-use crate::keyspace::WriteSet;
-use crate::namespace::Namespace;
 use crate::oplog::Batch;
-use crate::options::{self, CollectionOptions, NaturalOrder};
-use crate::points::point;
 use crate::server_configuration::check_dropped;
-use crate::text;
+use frond_storage::error::{Result, command, write_conflict};
+use frond_storage::index::Index;
+use frond_storage::index::spec::{ID_INDEX_NAME, IndexSpec};
+use frond_storage::keyspace::WriteSet;
+use frond_storage::namespace::Namespace;
+use frond_storage::options::{self, CollectionOptions, NaturalOrder};
+use frond_storage::points::point;
+use frond_storage::text;
 
 /// The result of dropping a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -661,7 +661,7 @@ impl Catalog {
 }
 
 /// Error 48.
-fn exists(ns: &Namespace, options: &Doc) -> crate::error::Error {
+fn exists(ns: &Namespace, options: &Doc) -> frond_storage::error::Error {
     command(
         ErrorCode::NamespaceExists,
         format!(

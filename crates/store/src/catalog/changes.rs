@@ -12,9 +12,9 @@ use frond_bson::Doc;
 use frond_error::ErrorCode;
 
 use super::{Catalog, Uuid, persist};
-use crate::error::{Error, Result, command};
-use crate::keyspace::{Durability, TreeId, TreeOptions, WriteSet};
 use crate::oplog::Batch;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::keyspace::{Durability, TreeId, TreeOptions, WriteSet};
 
 /// The first byte of a note, so that it is not taken for a document.
 const NOTE: u8 = 0;

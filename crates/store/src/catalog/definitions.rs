@@ -8,12 +8,12 @@ use frond_error::ErrorCode;
 use frond_query::aggregate::Pipeline;
 
 use super::{Catalog, View, logged, persist};
-use crate::environment::environment;
-use crate::error::{Error, Result, command, corrupt};
-use crate::keyspace::Snapshot;
-use crate::merge::Counts;
-use crate::namespace::Namespace;
-use crate::options::{CollectionOptions, ViewOptions};
+use frond_storage::environment::environment;
+use frond_storage::error::{Error, Result, command, corrupt};
+use frond_storage::keyspace::Snapshot;
+use frond_storage::merge::Counts;
+use frond_storage::namespace::Namespace;
+use frond_storage::options::{CollectionOptions, ViewOptions};
 
 /// The collection that holds the views of a database.
 pub(crate) const SYSTEM_VIEWS: &str = "system.views";
@@ -258,7 +258,7 @@ impl Catalog {
 
     /// Changes a view. The lock on changes is held.
     pub(super) fn modify_view(&self, before: &ViewDefinition, changes: &Doc) -> Result<()> {
-        let (settings, stored) = crate::options::modify(&before.options(), changes)?;
+        let (settings, stored) = frond_storage::options::modify(&before.options(), changes)?;
         let Some(view) = &settings.view else {
             return Ok(());
         };
@@ -452,7 +452,7 @@ pub(super) fn load(snapshot: &Snapshot, view: &mut View) -> Result<()> {
         .collect();
     for collection in holders {
         let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-        let forward = crate::keyspace::Direction::Forward;
+        let forward = frond_storage::keyspace::Direction::Forward;
         let mut cursor = snapshot.cursor(collection.primary, low, high, forward)?;
         while let Some((_, stored)) = cursor.next()? {
             let definition = ViewDefinition::of_doc(Doc::from_trusted(stored));

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use frond_bson::{Doc, DocBuf};
 
-use crate::namespace::Namespace;
+use frond_storage::namespace::Namespace;
 
 /// Receives the namespace and the error details of a document that failed validation.
 type Warning = Box<dyn Fn(&Namespace, &Doc) + Send + Sync>;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use frond_bson::DocBuf;
 use parking_lot::Mutex;
 
-use crate::plan_rules::AllowedIndexes;
+use frond_storage::plan_rules::AllowedIndexes;
 
 /// An index filter.
 #[derive(Clone, Debug)]

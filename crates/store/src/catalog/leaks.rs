@@ -1,7 +1,7 @@
 //! Trees and collections of a command that a crash interrupted.
 
-use crate::error::Result;
-use crate::keyspace::{Durability, WriteSet};
+use frond_storage::error::Result;
+use frond_storage::keyspace::{Durability, WriteSet};
 
 use super::{Catalog, persist};
 

@@ -8,12 +8,12 @@ use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 use parking_lot::RwLockWriteGuard;
 
 use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid};
-use crate::error::{Result, write_conflict};
-use crate::index::Index;
-use crate::keyspace::WriteSet;
-use crate::namespace::Namespace;
 use crate::oplog::entry::Kind;
 use crate::oplog::{self, Added, Batch, Change, Copied, Log, Oplog, OplogSettings};
+use frond_storage::error::{Result, write_conflict};
+use frond_storage::index::Index;
+use frond_storage::keyspace::WriteSet;
+use frond_storage::namespace::Namespace;
 
 /// How often the commit of a change of the catalog is tried, with other servers, and the pause after the first conflict.
 const ATTEMPTS_MAX: u32 = 100;
@@ -454,7 +454,10 @@ impl Catalog {
 }
 
 /// Fails if the oplog was turned on or off since a commit was begun.
-pub(crate) fn check_same(before: Option<crate::keyspace::TreeId>, catalog: &Catalog) -> Result<()> {
+pub(crate) fn check_same(
+    before: Option<frond_storage::keyspace::TreeId>,
+    catalog: &Catalog,
+) -> Result<()> {
     match catalog.oplog().tree() == before {
         true => Ok(()),
         false => Err(write_conflict()),

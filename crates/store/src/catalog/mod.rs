@@ -49,17 +49,17 @@ use frond_error::ErrorCode;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::cluster::Cluster;
-use crate::error::{Result, command, corrupt};
-use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
-use crate::index::{Index, Usage};
-use crate::keyspace::{CATALOG_TREE, Engine, Files, Snapshot, TreeId};
-use crate::merge::Counts;
-use crate::namespace::Namespace;
 use crate::oplog::{Copied, Oplog};
-use crate::options::{CollectionOptions, NaturalOrder};
-use crate::record::LargeDocuments;
-use crate::record::load::DocumentReader;
-use crate::record::write::DocumentWriter;
+use frond_storage::error::{Result, command, corrupt};
+use frond_storage::index::spec::{ID_INDEX_NAME, IndexSpec};
+use frond_storage::index::{Index, Usage};
+use frond_storage::keyspace::{CATALOG_TREE, Engine, Files, Snapshot, TreeId};
+use frond_storage::merge::Counts;
+use frond_storage::namespace::Namespace;
+use frond_storage::options::{CollectionOptions, NaturalOrder};
+use frond_storage::record::LargeDocuments;
+use frond_storage::record::load::DocumentReader;
+use frond_storage::record::write::DocumentWriter;
 
 pub(crate) use building::aborted;
 pub use change::{CreateIndexesInfo, DropInfo, IndexSelector};
@@ -563,6 +563,6 @@ impl Catalog {
 }
 
 /// Error 26.
-pub(crate) fn not_found(ns: &Namespace) -> crate::error::Error {
+pub(crate) fn not_found(ns: &Namespace) -> frond_storage::error::Error {
     command(ErrorCode::NamespaceNotFound, format!("ns not found {ns}"))
 }

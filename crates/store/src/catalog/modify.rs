@@ -8,12 +8,12 @@ use frond_error::{Error as CommandError, ErrorCode};
 use super::building::check_not_replaced;
 use super::change::name_of_key;
 use super::{Catalog, Collection, IndexSelector, logged, persist};
-use crate::context::OpContext;
-use crate::error::{Error, Result, command, corrupt};
-use crate::index::spec::{ID_INDEX_NAME, IndexSpec};
-use crate::index::{Index, entry, ttl};
-use crate::keyspace::{Direction, Engine};
-use crate::namespace::Namespace;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, command, corrupt};
+use frond_storage::index::spec::{ID_INDEX_NAME, IndexSpec};
+use frond_storage::index::{Index, entry, ttl};
+use frond_storage::keyspace::{Direction, Engine};
+use frond_storage::namespace::Namespace;
 
 /// Entries between two checks for interruption.
 const ENTRIES_BETWEEN_LOOKS: u64 = 1024;
@@ -276,7 +276,9 @@ fn selected(collection: &Collection, change: &IndexChange) -> Result<String> {
         IndexSelector::Name(name) => Ok(name.clone()),
         IndexSelector::Key(key) => {
             name_of_key(collection, key).map_err(|error| match error.code() {
-                ErrorCode::IndexNotFound => not_found(&collection.ns, &crate::text::document(key)),
+                ErrorCode::IndexNotFound => {
+                    not_found(&collection.ns, &frond_storage::text::document(key))
+                }
                 _ => error,
             })
         }

@@ -9,10 +9,10 @@ use frond_bson::doc;
 use frond_error::ErrorCode;
 
 use super::{Catalog, CatalogState, Collection, PlanCache, Shared, Uuid};
-use crate::error::{Result, command};
-use crate::namespace::Namespace;
 use crate::oplog::Oplog;
-use crate::options::CollectionOptions;
+use frond_storage::error::{Result, command};
+use frond_storage::namespace::Namespace;
+use frond_storage::options::CollectionOptions;
 
 /// The name of the collection.
 const OPLOG: &str = "local.oplog.rs";

@@ -5,8 +5,8 @@
 //! | `0x01` | `{format: 2}`; format 1 had no segments |
 //! | `0x02` database `0x00` collection | `{uuid, tree, segments, options}`; some have no segments; with several servers also `changes` |
 //! | `0x03` uuid, number of the index (4 bytes, big-endian) | `{spec, tree, ready}`, while it is built also `sides`; with several servers also `replaces` |
-//! | `0x04` uuid | the counter: documents and bytes, see [`crate::merge`] |
-//! | `0x05` uuid, number of the index | its multikey paths, see [`crate::merge::kind::MULTIKEY`] |
+//! | `0x04` uuid | the counter: documents and bytes, see [`frond_storage::merge`] |
+//! | `0x05` uuid, number of the index | its multikey paths, see [`frond_storage::merge::kind::MULTIKEY`] |
 //! | `0x06` tree (4 bytes, big-endian) | `{}`: a command needs the tree while it runs; after a crash it is dropped |
 //! | `0x07` | `{reserved}`: the bound of the cluster time, see [`crate::cluster_time`] |
 //! | `0x08` | `{tree}`: the tree of [`super::session_records`] |
@@ -29,19 +29,19 @@ use super::records::unique_id;
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View};
 use crate::cluster::{Cluster, ServerId, owner_of, stage_end_of_build};
 use crate::cluster_time::{ClusterTime, Times};
-use crate::error::{Result, command, corrupt};
-use crate::index::Index;
-use crate::index::spec::IndexSpec;
-use crate::keyspace::{
-    CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet,
-};
-use crate::merge::{self, Counts};
-use crate::namespace::Namespace;
 use crate::oplog;
-use crate::options::CollectionOptions;
-use crate::record::LargeDocuments;
 use frond_error::ErrorCode;
 use frond_query::paths::{MAX_KEY_FIELDS, MultikeyPaths};
+use frond_storage::error::{Result, command, corrupt};
+use frond_storage::index::Index;
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::keyspace::{
+    CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet,
+};
+use frond_storage::merge::{self, Counts};
+use frond_storage::namespace::Namespace;
+use frond_storage::options::CollectionOptions;
+use frond_storage::record::LargeDocuments;
 
 const FORMAT_KEY: &[u8] = &[1];
 const FORMAT: i32 = 2;

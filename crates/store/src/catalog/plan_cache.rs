@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use frond_bson::DocBuf;
 use parking_lot::Mutex;
 
-use crate::clock::now_ms;
+use frond_storage::clock::now_ms;
 
 /// Uses of an entry before the plans are tried again.
 const USES_MAX: u32 = 1000;

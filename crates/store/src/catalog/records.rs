@@ -17,10 +17,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::Collection;
 use crate::cluster::Cluster;
-use crate::error::{Result, corrupt};
-use crate::index::spec::IndexSpec;
-use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::signal::TailSignal;
+use frond_storage::error::{Result, corrupt};
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::keyspace::{Direction, Snapshot, TreeId};
 
 /// The state that all versions of a collection in the order of insertion share.
 #[derive(Debug, Default)]

@@ -14,14 +14,14 @@ use super::persist::{COLLECTION, INDEX, MULTIKEY, scan, tree_id};
 use super::records::unique_id;
 use super::{Collection, Hooks, PlanCache, Shared, Uuid, View, definitions};
 use crate::cluster::Cluster;
-use crate::error::{Result, corrupt};
-use crate::index::Index;
-use crate::index::spec::IndexSpec;
-use crate::keyspace::{CATALOG_TREE, Direction, Snapshot, TreeId};
-use crate::merge;
-use crate::namespace::Namespace;
-use crate::options::CollectionOptions;
-use crate::record::LargeDocuments;
+use frond_storage::error::{Result, corrupt};
+use frond_storage::index::Index;
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::keyspace::{CATALOG_TREE, Direction, Snapshot, TreeId};
+use frond_storage::merge;
+use frond_storage::namespace::Namespace;
+use frond_storage::options::CollectionOptions;
+use frond_storage::record::LargeDocuments;
 
 /// The stored multikey paths of all indexes, by their trees.
 fn multikey(snapshot: &Snapshot) -> Result<HashMap<TreeId, MultikeyPaths>> {

@@ -12,12 +12,12 @@ use frond_error::ErrorCode;
 
 use super::{Catalog, Collection, Effects, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS, View};
 use crate::cluster::AtGate;
-use crate::error::{Result, command};
-use crate::keyspace::{Snapshot, WriteSet};
-use crate::merge::Counts;
-use crate::namespace::Namespace;
 use crate::oplog::entry::Session;
-use crate::points::point;
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::{Snapshot, WriteSet};
+use frond_storage::merge::Counts;
+use frond_storage::namespace::Namespace;
+use frond_storage::points::point;
 
 /// The scope of a handle.
 #[derive(Clone)]
@@ -200,7 +200,7 @@ impl Catalog {
     }
 
     /// The error of a stage that this scope does not take.
-    pub(crate) fn unsupported_stage(&self, stage: &str) -> crate::error::Error {
+    pub(crate) fn unsupported_stage(&self, stage: &str) -> frond_storage::error::Error {
         match &self.scope {
             Scope::Transaction(_) => unsupported(format!(
                 "Stage not supported inside of a multi-document transaction: {stage}"
@@ -343,12 +343,12 @@ impl Catalog {
 }
 
 /// Error 263.
-pub(super) fn unsupported(what: impl Into<String>) -> crate::error::Error {
+pub(super) fn unsupported(what: impl Into<String>) -> frond_storage::error::Error {
     command(ErrorCode::OperationNotSupportedInTransaction, what)
 }
 
 /// The error of a write at a fixed moment.
-fn read_only() -> crate::error::Error {
+fn read_only() -> frond_storage::error::Error {
     command(
         ErrorCode::IllegalOperation,
         "this reads a snapshot of the past, and cannot write; write without read concern 'snapshot'",

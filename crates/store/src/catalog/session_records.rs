@@ -19,9 +19,9 @@ use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::ErrorCode;
 
 use super::{Catalog, persist};
-use crate::clock::now_ms;
-use crate::error::{Result, command, corrupt};
-use crate::keyspace::{
+use frond_storage::clock::now_ms;
+use frond_storage::error::{Result, command, corrupt};
+use frond_storage::keyspace::{
     Direction, Durability, Engine, Snapshot, TreeId, TreeOptions, WriteSet, after_prefix,
 };
 

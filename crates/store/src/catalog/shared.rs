@@ -22,9 +22,9 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 use super::{Catalog, CatalogState, Collection, DROPPED, Moment, Uuid, View, persist, reload};
 use crate::cluster::Done;
 use crate::cluster::{Closing, Cluster, NoReload, SETTLE_PAUSE, ServerInfo, State, TAILS_PAUSE};
-use crate::error::{Result, Unannounced};
-use crate::keyspace::{Snapshot, TreeId, ValueRef, WriteSet};
-use crate::namespace::Namespace;
+use frond_storage::error::{Result, Unannounced};
+use frond_storage::keyspace::{Snapshot, TreeId, ValueRef, WriteSet};
+use frond_storage::namespace::Namespace;
 
 /// The time between two looks at the state while gates are closed.
 const CLOSED_PAUSE: Duration = Duration::from_millis(1);
@@ -159,7 +159,7 @@ impl CatalogState {
         };
         let newer = || {
             let state = cluster.state(&self.engine.snapshot())?;
-            Ok::<_, crate::error::Error>(
+            Ok::<_, frond_storage::error::Error>(
                 state.announced || state.version != self.current.load().version,
             )
         };
@@ -379,7 +379,7 @@ pub(super) fn start(state: &Arc<CatalogState>) -> Result<()> {
             .and_then(|_| spawn("servers-garbage", collect));
     }
     started.map_err(|error| {
-        crate::error::command(
+        frond_storage::error::command(
             frond_error::ErrorCode::InternalError,
             format!("cannot start a thread: {error}"),
         )

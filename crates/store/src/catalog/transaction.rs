@@ -17,16 +17,16 @@ use frond_query::paths::MultikeyPaths;
 use parking_lot::{Mutex, RwLock};
 
 use super::{CatalogState, Collection, Moment, Shared, Uuid, View, persist};
-use crate::error::{Error, Result, command, write_conflict};
-use crate::index::Index;
-use crate::keyspace::{
-    Durability, EngineError, EngineTransaction, MemoryUse, Reservation, Snapshot, TreeId, WriteSet,
-};
-use crate::merge::Counts;
-use crate::namespace::Namespace;
 use crate::oplog::entry::Session;
 use crate::oplog::{Added, Batch, Log, TransactionLog, Trees};
-use crate::points::point;
+use frond_storage::error::{Error, Result, command, write_conflict};
+use frond_storage::index::Index;
+use frond_storage::keyspace::{
+    Durability, EngineError, EngineTransaction, MemoryUse, Reservation, Snapshot, TreeId, WriteSet,
+};
+use frond_storage::merge::Counts;
+use frond_storage::namespace::Namespace;
+use frond_storage::points::point;
 
 /// The most bytes of warnings that a transaction keeps for its commit. Further ones are left out: they are not in the memory
 /// budget.

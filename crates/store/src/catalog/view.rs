@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Collection;
 use super::definitions::ViewDefinition;
-use crate::namespace::Namespace;
+use frond_storage::namespace::Namespace;
 
 /// Shards of the map. A change copies one shard, so that creating thousands of collections one after the
 /// other does not copy all of them each time.

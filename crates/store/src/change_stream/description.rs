@@ -3,7 +3,7 @@
 use frond_bson::{ArrayBuf, Doc, DocBuf, RawElement, Value, doc};
 use frond_query::paths::array_index;
 
-use crate::error::{Result, corrupt};
+use frond_storage::error::{Result, corrupt};
 
 /// A component of a path: a field, or an element of an array.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ pub fn update_description(diff: &Doc, with_disambiguated: bool) -> Result<DocBuf
     Ok(description)
 }
 
-fn damaged() -> crate::error::Error {
+fn damaged() -> frond_storage::error::Error {
     corrupt("the difference that an update left in the oplog")
 }
 

@@ -6,8 +6,8 @@ use super::description::update_description;
 use super::spec::{Spec, WatchScope};
 use super::token::Token;
 use crate::catalog::Uuid;
-use crate::error::{Result, corrupt};
 use crate::oplog::entry::{Kind, RawEntry, Session, session_id};
+use frond_storage::error::{Result, corrupt};
 
 /// The types of events that a stream shows without `showExpandedEvents`.
 const CLASSIC: [&str; 7] = [

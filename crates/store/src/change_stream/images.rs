@@ -5,13 +5,13 @@ use frond_error::ErrorCode;
 
 use super::event::{Change, Event, Subject};
 use super::spec::{BeforeChange, FullDocument, Spec};
-use crate::context::OpContext;
-use crate::error::{Error, Result, command};
 use crate::find::FindRequest;
-use crate::namespace::Namespace;
 use crate::oplog::diff;
 use crate::oplog::entry::Kind;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::namespace::Namespace;
 
 /// Adds the documents to an event that its stream asks for. Returns whether one was looked up: that may not be durable.
 ///

@@ -26,13 +26,13 @@ use frond_query::matcher::Filter;
 use parking_lot::Mutex;
 
 use crate::aggregate::AggregateRequest;
-use crate::context::OpContext;
-use crate::environment::{environment, request_ms};
-use crate::error::{Error, Result, command};
 use crate::exec::cursor::QueryCursor;
-use crate::namespace::Namespace;
 use crate::oplog::readers::Place;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::environment::{environment, request_ms};
+use frond_storage::error::{Error, Result, command};
+use frond_storage::namespace::Namespace;
 use source::Changes;
 use spec::{Spec, WatchScope};
 use stream::{ChangeStream, Input};

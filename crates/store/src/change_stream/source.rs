@@ -15,14 +15,14 @@ use super::event::{self, Change, Event, Subject};
 use super::images;
 use super::spec::{Spec, Start, WatchScope};
 use super::token::Token;
-use crate::context::OpContext;
-use crate::error::{Error, Result, command, corrupt};
-use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
 use crate::oplog::entry::{Kind, RawEntry, Session};
 use crate::oplog::readers::Reader;
 use crate::oplog::{Oplog, is_off, timestamp_of_key};
-use crate::points::point;
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, command, corrupt};
+use frond_storage::keyspace::{Cursor, Direction, Snapshot, TreeId};
+use frond_storage::points::point;
 
 /// A larger entry of a transaction is not kept between two batches, but read again.
 const KEPT_BYTES_MAX: usize = 256 << 10;

@@ -4,9 +4,9 @@ use frond_bson::{Doc, Value};
 use frond_error::ErrorCode;
 
 use super::token::Token;
-use crate::error::{Result, command};
-use crate::namespace::Namespace;
-use crate::options::read::Given;
+use frond_storage::error::{Result, command};
+use frond_storage::namespace::Namespace;
+use frond_storage::options::read::Given;
 
 /// The scope of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use frond_bson::{DocBuf, doc};
 use frond_error::ErrorCode;
 
 use super::token::Token;
-use crate::error::{Error, Result, command};
+use frond_storage::error::{Error, Result, command};
 
 /// The largest event that fits into a reply, with the resume token of the batch beside it.
 pub const EVENT_BYTES_MAX: usize = (16 << 20) + (8 << 10);

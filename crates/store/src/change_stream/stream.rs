@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use super::source::Changes;
 use super::split::{EVENT_BYTES_MAX, split, too_large};
 use super::token::Token;
-use crate::context::OpContext;
-use crate::error::{Error, Result, command};
 use crate::exec::ExecStats;
 use crate::exec::cursor::DocStream;
 use crate::signal::TailSignal;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, command};
 
 /// The events as the input of the stages.
 pub struct Input(pub Arc<Mutex<Changes>>);

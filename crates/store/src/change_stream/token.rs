@@ -10,7 +10,7 @@ use frond_bson::{Doc, DocBuf, Value, doc, hex, key, unhex};
 use frond_error::ErrorCode;
 
 use crate::catalog::Uuid;
-use crate::error::{Error, Result, command};
+use frond_storage::error::{Error, Result, command};
 
 /// The version of the tokens that are made.
 const VERSION: u8 = 2;

@@ -4,8 +4,8 @@ use frond_bson::{DocBuf, Value};
 
 use super::registry::{binary, id_of};
 use super::{BUILD, Cluster, ServerId, read_doc};
-use crate::error::{Result, write_conflict};
-use crate::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
+use frond_storage::error::{Result, write_conflict};
+use frond_storage::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
 
 /// The build of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

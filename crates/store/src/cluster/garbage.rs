@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Cluster;
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// The task that one server leads.
 const TASK: &str = "garbage";

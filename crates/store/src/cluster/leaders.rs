@@ -4,7 +4,7 @@ use frond_bson::doc;
 
 use super::registry::{binary, id_of};
 use super::{Cluster, LEADER};
-use crate::error::Result;
+use frond_storage::error::Result;
 
 impl Cluster {
     /// Whether this server leads a task, such as the removal of expired documents. Becomes the leader if there is none.

@@ -5,8 +5,8 @@ use frond_bson::{DocBuf, doc};
 
 use super::registry::{binary, id_of};
 use super::{Cluster, ServerId, TEMPORARY, Uuid};
-use crate::error::{Result, corrupt};
-use crate::keyspace::{CATALOG_TREE, Direction, Snapshot, WriteSet};
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::{CATALOG_TREE, Direction, Snapshot, WriteSet};
 
 fn temporary_key(uuid: &Uuid) -> [u8; 17] {
     let mut key = [TEMPORARY; 17];

@@ -43,9 +43,9 @@ use frond_bson::{Doc, DocBuf};
 use frond_error::ErrorCode;
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::{Error, Result, command, corrupt};
-use crate::keyspace::{CATALOG_TREE, Engine, Snapshot, Tikv, WriteSet};
 pub(crate) use builds::{BuildState, stage_end_of_build};
+use frond_storage::error::{Error, Result, command, corrupt};
+use frond_storage::keyspace::{CATALOG_TREE, Engine, Snapshot, Tikv, WriteSet};
 pub(crate) use leftovers::{owner_of, stage_end_of_temporary};
 pub(crate) use numbers::stage_forget_record;
 pub(crate) use registry::Done;
@@ -287,7 +287,7 @@ impl Cluster {
         }
         match self.is_hopeless() {
             true => Err(unregistered()),
-            false => Err(crate::error::write_conflict()),
+            false => Err(frond_storage::error::write_conflict()),
         }
     }
 

@@ -6,8 +6,8 @@ use frond_bson::{DocBuf, doc};
 use parking_lot::Mutex;
 
 use super::{Cluster, RECORDS, TREES_KEY, read_doc};
-use crate::error::{Result, corrupt};
-use crate::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
 
 /// Trees that are created outside of a change of the catalog, by transactions, have numbers from here on. Those of changes lie
 /// below, in the order of the changes.

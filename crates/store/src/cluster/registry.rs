@@ -7,8 +7,8 @@ use std::time::Instant;
 use frond_bson::{Doc, DocBuf, Value, doc};
 
 use super::{Cluster, Pauses, SERVER, ServerId, read_doc};
-use crate::error::{Result, corrupt};
-use crate::keyspace::{CATALOG_TREE, Direction, Snapshot, WriteSet};
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::{CATALOG_TREE, Direction, Snapshot, WriteSet};
 
 /// A part of the lease in which a server does not rely on it any more, because clocks do not run alike.
 const MARGIN_SHARE: u32 = 10;

@@ -7,8 +7,8 @@ use super::registry::{Done, binary, id_of};
 use super::{
     Cluster, Pauses, STATE_KEY, ServerId, WATCHED_CHANGE, WATCHED_KEY, read_doc, unregistered,
 };
-use crate::error::{Result, corrupt, write_conflict};
-use crate::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
+use frond_storage::error::{Result, corrupt, write_conflict};
+use frond_storage::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
 
 /// Looks for the lock between two looks for dead holders.
 const LOOKS_PER_SEARCH: u32 = 64;

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 
 use super::numbers::record_of;
 use super::{Cluster, Uuid};
-use crate::error::Result;
-use crate::keyspace::CATALOG_TREE;
 use crate::signal::TailSignal;
+use frond_storage::error::Result;
+use frond_storage::keyspace::CATALOG_TREE;
 
 /// The collections that tailable cursors are open on.
 #[derive(Debug, Default)]

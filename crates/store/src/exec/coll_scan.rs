@@ -9,10 +9,10 @@ use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowR
 use super::parallel::{ParallelScan, Purpose, START_BYTES, has_helpers};
 use super::parts::{CopyRows, Rows, ToGroups, ToSink};
 use super::reader::Reader;
-use crate::error::Result;
-use crate::intervals::Intervals;
-use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::plan::{KeyInterval, primary_range};
+use frond_storage::error::Result;
+use frond_storage::intervals::Intervals;
+use frond_storage::keyspace::{Direction, Snapshot, TreeId};
 
 /// Reads a collection and tests its documents. A scan that proves to be long is divided between threads.
 pub struct CollScan {

@@ -4,7 +4,7 @@ use frond_bson::{DocBuf, doc};
 
 use super::describe::{self, Describer};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// Counts the rows of its input, and returns one row: `{n: …}`.
 pub struct Count {

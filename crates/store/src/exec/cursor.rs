@@ -13,12 +13,12 @@ use super::executor::Executor;
 use super::operator::{Flow, Pulled, Row};
 use super::record_id::record_id;
 use super::tail::Tail;
-use crate::context::OpContext;
-use crate::error::Result;
 use crate::figures;
 use crate::memory::OperationMemory;
-use crate::namespace::Namespace;
 use crate::signal::TailSignal;
+use frond_storage::context::OpContext;
+use frond_storage::error::Result;
+use frond_storage::namespace::Namespace;
 
 /// Where a cursor's documents come from.
 enum Rows {

@@ -8,11 +8,11 @@ use frond_query::Environment;
 use frond_query::matcher::{Filter, canonical_conditions, together};
 
 use super::operator::{Node, OpStats};
-use crate::intervals::{Interval, Intervals, Label};
-use crate::keyspace::Direction;
 use crate::plan::IndexAccess;
 use crate::plan::residual::{Checked, checked, is_said_by_id};
-use crate::text;
+use frond_storage::intervals::{Interval, Intervals, Label};
+use frond_storage::keyspace::Direction;
+use frond_storage::text;
 
 /// Maximum bytes of the parts of an explanation that grow with the query. The rest, some KiB, fits beside them
 /// into a reply of 16 MiB.

@@ -10,11 +10,11 @@ use super::index_scan::{damaged, orphan, parts_of};
 use super::key_scan::{KeyScan, Step};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
-use crate::error::Result;
-use crate::index::covered;
-use crate::index::spec::IndexSpec;
-use crate::keyspace::{Direction, Snapshot, TreeId, after_prefix};
 use crate::plan::IndexAccess;
+use frond_storage::error::Result;
+use frond_storage::index::covered;
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::keyspace::{Direction, Snapshot, TreeId, after_prefix};
 
 /// Entries with equal values that are skipped one by one before the scan seeks: a step is a few times cheaper.
 const STEPS_BEFORE_SEEK: u32 = 4;

@@ -2,7 +2,7 @@
 
 use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, Sink};
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// No rows.
 pub struct Eof;

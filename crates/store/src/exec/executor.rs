@@ -14,10 +14,10 @@ use super::operator::{
 };
 use super::oplog_scan::OplogScan;
 use crate::catalog::Collection;
-use crate::context::OpContext;
-use crate::error::Result;
 use crate::figures;
-use crate::keyspace::{Engine, Snapshot};
+use frond_storage::context::OpContext;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{Engine, Snapshot};
 
 /// Longer stages, with the bounds of many intervals, are not kept for the profiler.
 const STAGES_BYTES_MAX: usize = 64 << 10;

@@ -7,8 +7,8 @@ use frond_bson::DocBuf;
 use super::describe::{Describer, Part, count};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
 use super::reader::Reader;
-use crate::error::{Result, corrupt};
-use crate::keyspace::TreeId;
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::TreeId;
 
 /// Rows whose documents are read from a cluster with one request: of the first one, and of the others.
 const ROWS_FIRST: usize = 128;

@@ -5,7 +5,7 @@ use frond_bson::DocBuf;
 use super::describe::{Describer, count};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// Looks one key up in the tree of the collection.
 pub struct IdLookup {

@@ -6,11 +6,11 @@ use frond_bson::{DocBuf, doc, key};
 use super::describe::Describer;
 use super::key_scan::KeyScan;
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
-use crate::error::Result;
-use crate::index::spec::ID_INDEX_NAME;
-use crate::intervals::{Intervals, invert};
-use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::plan::primary_range;
+use frond_storage::error::Result;
+use frond_storage::index::spec::ID_INDEX_NAME;
+use frond_storage::intervals::{Intervals, invert};
+use frond_storage::keyspace::{Direction, Snapshot, TreeId};
 
 /// The way to the records.
 enum Search {

@@ -10,12 +10,12 @@ use super::key_scan::KeyScan;
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::reader::Reader;
 use super::seen::Seen;
-use crate::error::{Error, Result, corrupt};
-use crate::index::entry::{self, EntryParts};
-use crate::index::{Index, covered};
-use crate::keyspace::{Snapshot, TreeId};
 use crate::plan::IndexAccess;
 use crate::plan::merge::OrderPart;
+use frond_storage::error::{Error, Result, corrupt};
+use frond_storage::index::entry::{self, EntryParts};
+use frond_storage::index::{Index, covered};
+use frond_storage::keyspace::{Snapshot, TreeId};
 
 /// The rows that a scan makes of the entries inside the bounds.
 pub enum Emit {

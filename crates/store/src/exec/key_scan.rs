@@ -10,11 +10,11 @@ use std::ops::Bound;
 use frond_bson::key;
 
 use super::operator::{ExecContext, Flow, OpStats, Pulled};
-use crate::error::{Result, corrupt};
-use crate::intervals::Interval;
-use crate::keyspace::after_prefix;
-use crate::keyspace::{Cursor, Direction, Snapshot, TreeId};
 use crate::plan::key_range::{KeyRange, ScanField};
+use frond_storage::error::{Result, corrupt};
+use frond_storage::intervals::Interval;
+use frond_storage::keyspace::after_prefix;
+use frond_storage::keyspace::{Cursor, Direction, Snapshot, TreeId};
 
 /// The result of a check of a key.
 enum Verdict {
@@ -298,8 +298,8 @@ fn downwards(ranges: &[Interval], before: &[u8], value: &[u8]) -> Option<Verdict
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::intervals::Intervals;
     use frond_bson::Value;
+    use frond_storage::intervals::Intervals;
 
     fn encoded(values: &[i32]) -> Vec<u8> {
         let mut out = Vec::new();

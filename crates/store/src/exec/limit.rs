@@ -4,7 +4,7 @@ use frond_bson::DocBuf;
 
 use super::describe::{Describer, count};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// Ends after a number of rows of its input.
 pub struct Limit {

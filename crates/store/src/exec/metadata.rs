@@ -10,7 +10,7 @@ use frond_query::sort::SortSpec;
 use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::record_id::record_id;
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// Adds metadata, and the `_id` as the fields of the index where that is on `_id`.
 pub struct AddMetadata {

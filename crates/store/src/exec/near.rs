@@ -17,11 +17,11 @@ use super::key_scan::{KeyScan, Step};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
 use super::reader::Reader;
 use super::seen::Seen;
-use crate::error::{Result, command};
-use crate::index::covered;
-use crate::keyspace::{Reservation, Snapshot, TreeId};
 use crate::memory;
 use crate::plan::near::NearAccess;
+use frond_storage::error::{Result, command};
+use frond_storage::index::covered;
+use frond_storage::keyspace::{Reservation, Snapshot, TreeId};
 
 /// Maximum documents of a ring that are held, unless all have the same distance.
 const HELD_MAX: usize = 1000;

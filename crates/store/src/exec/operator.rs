@@ -16,11 +16,11 @@ use frond_query::meta::Metadata;
 
 use super::describe::Describer;
 use crate::catalog::Collection;
-use crate::context::OpContext;
-use crate::error::Result;
 use crate::figures;
-use crate::keyspace::{Engine, Files, MemoryBudget, Snapshot, TreeId};
-use crate::record;
+use frond_storage::context::OpContext;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{Engine, Files, MemoryBudget, Snapshot, TreeId};
+use frond_storage::record;
 
 /// Steps between two checks of the limits, and of the memory that the snapshot keeps.
 const STEPS_BETWEEN_CHECKS: u32 = 128;

@@ -18,11 +18,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::key_scan::{KeyScan, Step};
 use super::operator::{ExecContext, Flow, OpStats, Pulled, RowRef};
 use super::reader::Reader;
-use crate::error::{Error, Result};
-use crate::intervals::Intervals;
-use crate::keyspace::{Direction, Snapshot, TreeId};
 use crate::plan::{KeyInterval, primary_range};
-use crate::scripts;
+use frond_storage::error::{Error, Result};
+use frond_storage::intervals::Intervals;
+use frond_storage::keyspace::{Direction, Snapshot, TreeId};
+use frond_storage::scripts;
 
 /// Bytes of documents that one pull reads before helpers are started.
 pub const START_BYTES: usize = 4 << 20;

@@ -5,9 +5,9 @@ use frond_query::aggregate::{GroupParts, Groups};
 
 use super::operator::{Flow, RowRef, Sink};
 use super::parallel::{Collect, Handed, Take};
-use crate::error::Result;
-use crate::keyspace::{MemoryBudget, MemoryUse, Reservation};
-use crate::record;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{MemoryBudget, MemoryUse, Reservation};
+use frond_storage::record;
 
 /// The most bytes of a part.
 const PART_BYTES_MAX: usize = 4 << 20;

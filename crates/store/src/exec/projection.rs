@@ -5,7 +5,7 @@ use frond_query::projection::Projection as Shape;
 
 use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// Applies a projection.
 pub struct Projection {

@@ -8,10 +8,10 @@ use frond_query::matcher::Filter;
 use frond_query::sort::SortSpec;
 
 use super::operator::{ExecContext, Flow, OpStats, RowRef, Sink};
-use crate::error::Result;
 use crate::plan::required_fields;
-use crate::record;
-use crate::record::field_set::{EVERYTHING, FieldSet};
+use frond_storage::error::Result;
+use frond_storage::record;
+use frond_storage::record::field_set::{EVERYTHING, FieldSet};
 
 /// The parts of large documents that are loaded if they pass.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::oplog_scan::time_of_key;
 use crate::catalog::record_of_key;
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// Adds `$recordId` to each document.
 pub struct RecordId;

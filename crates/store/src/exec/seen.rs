@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use frond_error::ErrorCode;
 
 use super::operator::{ExecContext, OpStats};
-use crate::error::{Result, command};
-use crate::keyspace::Reservation;
 use crate::memory;
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::Reservation;
 
 /// Maximum bytes that an operator keeps of the keys of documents seen.
 const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;

@@ -9,8 +9,8 @@ use frond_query::spill::{Budget, Record, Sorted, Sorter, key_prefix};
 
 use super::describe::{Describer, count};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Row, RowRef, Sink};
-use crate::error::Result;
 use crate::memory::make_room;
+use frond_storage::error::Result;
 
 /// Memory of one row beside its bytes.
 const ROW_OVERHEAD_BYTES: usize = 56;

@@ -8,7 +8,7 @@ use frond_bson::DocBuf;
 use super::describe::{Describer, count};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use super::seen::Seen;
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// The next row of an input.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

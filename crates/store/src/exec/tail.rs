@@ -14,13 +14,13 @@ use super::reader::{Loading, Reader as DocReader};
 use super::record_id::record_id;
 use crate::catalog::{Catalog, Uuid};
 use crate::cluster::TailWatch;
-use crate::context::OpContext;
-use crate::error::{Error, Result, command};
-use crate::keyspace::Direction;
-use crate::namespace::Namespace;
 use crate::oplog::readers::{Place, Reader};
 use crate::plan::oplog::TimeBounds;
 use crate::signal::TailSignal;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::keyspace::Direction;
+use frond_storage::namespace::Namespace;
 
 /// Reads a capped collection, and what is inserted later.
 pub struct Tail {

@@ -8,9 +8,9 @@ use frond_query::text::TextMatch as Matcher;
 
 use super::describe::Describer;
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
-use crate::error::Result;
-use crate::intervals::Interval;
 use crate::plan::IndexAccess;
+use frond_storage::error::Result;
+use frond_storage::intervals::Interval;
 
 /// Returns the documents that satisfy `$text`.
 pub struct TextMatch {

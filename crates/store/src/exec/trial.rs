@@ -18,13 +18,13 @@ use super::executor::Executor;
 use super::operator::{Flow, Pulled};
 use super::reader::Loading;
 use crate::catalog::{Collection, Winner};
-use crate::context::OpContext;
-use crate::error::{Error, Result};
 use crate::figures;
-use crate::keyspace::Snapshot;
 use crate::plan::cache::{identity, shape};
 use crate::plan::choose::Candidate;
 use crate::plan::summary::Summary;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result};
+use frond_storage::keyspace::Snapshot;
 
 /// Units of work, keys and documents examined, that each candidate may do.
 const WORK_MAX: u64 = 1000;

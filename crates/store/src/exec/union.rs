@@ -5,7 +5,7 @@ use frond_bson::DocBuf;
 use super::describe::{Describer, count};
 use super::operator::{ExecContext, Flow, Inputs, OpStats, Operator, Pulled, Sink};
 use super::seen::Seen;
-use crate::error::Result;
+use frond_storage::error::Result;
 
 /// The union of its inputs; a document that several of them find is returned once.
 #[derive(Default)]

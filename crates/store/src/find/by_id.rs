@@ -8,12 +8,12 @@ use frond_query::projection::FlatProjection;
 
 use super::{FindRequest, takes_short_way};
 use crate::catalog::{Catalog, Collection};
-use crate::error::Result;
 use crate::figures;
-use crate::keyspace::{Snapshot, ValueRef};
-use crate::namespace::Namespace;
-use crate::record;
 use crate::store::DocumentStore;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{Snapshot, ValueRef};
+use frond_storage::namespace::Namespace;
+use frond_storage::record;
 
 /// Larger documents take the way on which a reply waits for memory.
 const DOCUMENT_BYTES_MAX: usize = 64 << 10;

@@ -5,11 +5,11 @@ use frond_query::paths::{Path, distinct_values};
 use frond_query::spill::key_prefix;
 
 use super::Planned;
-use crate::context::OpContext;
-use crate::error::{Result, command};
 use crate::exec::operator::Flow;
 use crate::memory::make_room;
 use frond_error::ErrorCode;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Result, command};
 
 /// Bytes of a reply beside the values.
 const REPLY_BYTES: usize = 16 * 1024;

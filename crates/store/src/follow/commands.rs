@@ -5,13 +5,13 @@ use frond_error::ErrorCode;
 
 use super::documents::collection_of;
 use crate::catalog::{IndexChange, IndexSelector, SYSTEM_VIEWS, Uuid};
-use crate::context::OpContext;
-use crate::error::{Error, Result, command, corrupt};
-use crate::index::spec::IndexSpec;
 use crate::index_build;
-use crate::namespace::Namespace;
 use crate::oplog::entry::{Kind, RawEntry};
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, command, corrupt};
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::namespace::Namespace;
 
 /// Whether the documents of a collection are views.
 pub(super) fn is_of_view(ns: &str) -> bool {
@@ -84,7 +84,7 @@ fn unknown(o: &Doc) -> Error {
         ErrorCode::NotImplemented,
         format!(
             "an entry of the primary's oplog has a command that this version cannot apply: {}",
-            crate::text::document(o)
+            frond_storage::text::document(o)
         ),
     )
 }

@@ -6,13 +6,13 @@ use frond_error::ErrorCode;
 
 use super::Waiting;
 use crate::catalog::{Catalog, Collection, Uuid};
-use crate::error::{Result, command};
-use crate::namespace::Namespace;
 use crate::oplog::entry::{Kind, RawEntry, set_pre_image};
 use crate::oplog::{self, Copied, CopiedEntries, Log};
 use crate::write::Retry;
 use crate::write::copied::Touched;
 use crate::write::staging::{Buffers, Group, Staged, Staging};
+use frond_storage::error::{Result, command};
+use frond_storage::namespace::Namespace;
 
 /// The entries of a commit, and what they are about.
 struct Part {
@@ -151,7 +151,7 @@ fn commit_parts(
     let taken = given.len();
     if taken == 0 {
         // The first entry cannot have to wait for another one.
-        return Err(crate::error::corrupt(
+        return Err(frond_storage::error::corrupt(
             "an entry of the oplog that does not fit into a commit",
         ));
     }

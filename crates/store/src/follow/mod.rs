@@ -22,11 +22,11 @@ use std::sync::Arc;
 use frond_bson::{Doc, Timestamp};
 
 use crate::catalog::Catalog;
-use crate::error::Result;
-use crate::keyspace::{COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, WriteSet};
 use crate::oplog::entry::{Decoder, Kind, RawEntry};
 use crate::oplog::{self, Copied, CopiedEntries, Log};
 use crate::store::DocumentStore;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, WriteSet};
 
 /// Applies the entries of another server's oplog, in their order. A store that follows has one.
 pub struct Follower {

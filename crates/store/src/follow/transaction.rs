@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{commands, documents};
-use crate::error::{Result, corrupt};
-use crate::keyspace::Durability;
 use crate::oplog::entry::{Kind, RawEntry, set_pre_images};
 use crate::oplog::{Copied, CopiedEntries};
 use crate::store::DocumentStore;
 use crate::write::copied::Touched;
 use crate::write::staging::{Buffers, Staged, Staging};
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::Durability;
 
 /// Commits the entries of a transaction. Those that had nothing to do are not in the result's commit.
 ///

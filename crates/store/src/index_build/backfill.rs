@@ -16,12 +16,12 @@ use frond_bson::{Doc, key};
 use super::{Build, Entries, LAST_ENTRIES, SCANNING, all};
 use crate::catalog::{Collection, aborted};
 use crate::cluster::{BuildState, Cluster};
-use crate::error::{Error, Result, Unannounced, corrupt};
-use crate::index::Index;
-use crate::index::keys::IndexKeys;
-use crate::keyspace::{Direction, Durability, Snapshot, TreeId, WriteSet};
-use crate::points::point;
 use crate::write::duplicate;
+use frond_storage::error::{Error, Result, Unannounced, corrupt};
+use frond_storage::index::Index;
+use frond_storage::index::keys::IndexKeys;
+use frond_storage::keyspace::{Direction, Durability, Snapshot, TreeId, WriteSet};
+use frond_storage::points::point;
 
 /// Documents and bytes of one commit at most.
 const DOCUMENTS: usize = 500;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::readers::Places;
 use super::{Added, Trees};
-use crate::keyspace::WriteSet;
+use frond_storage::keyspace::WriteSet;
 
 /// The values of entries, in the order of their timestamps.
 #[derive(Debug, Default)]

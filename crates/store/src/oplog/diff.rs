@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, Value, tag};
 
-use crate::error::{Result, corrupt};
-use crate::record::has_twins;
+use frond_storage::error::{Result, corrupt};
+use frond_storage::record::has_twins;
 
 /// The paths that the operators of an update set. A value at such a path is not compared further: the difference has it
 /// whole, as in MongoDB, unless the operator appended elements to an array.

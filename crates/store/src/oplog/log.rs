@@ -8,8 +8,8 @@ use frond_bson::{Doc, DocBuf};
 use super::entry::{Entry, Kind, OPERATION_BYTES_MAX, Operations, Session};
 use super::readers::Places;
 use super::{Added, Copied, Trees, pre_images};
-use crate::clock::now_ms;
-use crate::keyspace::WriteSet;
+use frond_storage::clock::now_ms;
+use frond_storage::keyspace::WriteSet;
 
 /// A change for an entry.
 #[derive(Clone, Copy, Debug)]

@@ -14,9 +14,11 @@ use parking_lot::Mutex;
 
 use super::entry::RawEntry;
 use super::{Added, OplogSettings, timestamp_of_key};
-use crate::clock::now_ms;
-use crate::error::{Result, corrupt};
-use crate::keyspace::{CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, WriteSet};
+use frond_storage::clock::now_ms;
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::{
+    CATALOG_TREE, Direction, Durability, Engine, Snapshot, TreeId, WriteSet,
+};
 
 /// The first byte of the keys of marks in the catalog tree; then comes the timestamp.
 const KIND: u8 = 10;

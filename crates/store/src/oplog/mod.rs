@@ -24,18 +24,18 @@ use frond_bson::{Doc, DocBuf, Timestamp, doc};
 use frond_error::ErrorCode;
 use parking_lot::{Mutex, RwLock};
 
-use crate::clock::now_ms;
 use crate::cluster_time::ClusterTime;
-use crate::error::{Error, Result, command, corrupt};
-use crate::keyspace::{
+pub(crate) use copied::{Copied, CopiedEntries};
+use entry::{Entry, Kind, RawEntry};
+use frond_storage::clock::now_ms;
+use frond_storage::error::{Error, Result, command, corrupt};
+use frond_storage::keyspace::{
     CATALOG_TREE, Compression, Direction, Durability, Engine, Interrupt, Snapshot, TreeId,
     TreeOptions, WriteSet,
 };
-use crate::merge::Counts;
-use crate::namespace::Namespace;
-use crate::points::point;
-pub(crate) use copied::{Copied, CopiedEntries};
-use entry::{Entry, Kind, RawEntry};
+use frond_storage::merge::Counts;
+use frond_storage::namespace::Namespace;
+use frond_storage::points::point;
 pub(crate) use log::{Batch, Change, Log, TransactionLog};
 use marks::Marks;
 pub use marks::Trimmed;

@@ -11,8 +11,8 @@ use std::ops::Bound;
 use frond_bson::{Doc, DocBuf, Timestamp};
 
 use super::{Oplog, timestamp_of_key};
-use crate::error::{Result, corrupt};
-use crate::keyspace::{Direction, Durability, TreeId, WriteSet};
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::{Direction, Durability, TreeId, WriteSet};
 
 /// The most pre-images that one step of expiry looks at.
 const STEP_MAX: usize = 1000;

@@ -6,7 +6,7 @@ use frond_query::sort::SortSpec;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Access;
-use crate::keyspace::TreeId;
+use frond_storage::keyspace::TreeId;
 
 /// A hash of which index a plan uses, without its bounds.
 pub fn identity(access: &Access) -> u64 {

@@ -12,20 +12,21 @@ use frond_error::ErrorCode;
 use frond_query::matcher::{ElemMatch, Expr, Filter, Op};
 use frond_query::sort::SortSpec;
 
+use super::order::order_of_route;
 use super::residual::{Checked, checked};
 use super::sorted::{OrderField, direction_for};
 use super::text;
 use super::{Access, Hint, IndexAccess, KeyInterval, KeyLimits, Plan, merge, partial};
 use crate::catalog::Collection;
-use crate::error::{Result, command};
-use crate::index::kinds::PlanRequest;
-use crate::index::route::Route;
-use crate::index::spec::IndexSpec;
-use crate::index::{Index, covered};
-use crate::intervals::conditions::{Conditions, narrowness};
-use crate::intervals::{Interval, Intervals};
-use crate::keyspace::Direction;
-use crate::plan_rules::AllowedIndexes;
+use frond_storage::error::{Result, command};
+use frond_storage::index::kinds::PlanRequest;
+use frond_storage::index::route::Route;
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::index::{Index, covered};
+use frond_storage::intervals::conditions::{Conditions, narrowness};
+use frond_storage::intervals::{Interval, Intervals};
+use frond_storage::keyspace::Direction;
+use frond_storage::plan_rules::AllowedIndexes;
 
 /// The input of the planner.
 #[derive(Clone, Copy)]
@@ -306,7 +307,7 @@ pub(super) fn find_hinted(collection: &Collection, hint: &Hint) -> Result<Option
                         "Hint matched multiple indexes, must hint by index name. Matched: {}",
                         found
                             .iter()
-                            .map(|index| crate::text::document(&index.spec.doc))
+                            .map(|index| frond_storage::text::document(&index.spec.doc))
                             .collect::<Vec<_>>()
                             .join(" and ")
                     ),
@@ -403,7 +404,7 @@ fn by_route(
     if spec.sparse && bounds.may_be_missing && !hinted {
         return None;
     }
-    let mut order = route.order(spec);
+    let mut order = order_of_route(&route, spec);
     if query.by_record {
         // An entry ends with the record id, not with the `_id`.
         order.truncate(bounds.fields.len());

@@ -2,8 +2,8 @@
 
 use frond_bson::key;
 
-use crate::intervals::Intervals;
-use crate::keyspace::{Direction, TreeId};
+use frond_storage::intervals::Intervals;
+use frond_storage::keyspace::{Direction, TreeId};
 
 /// An interval of whole keys.
 #[derive(Clone, Debug, Default)]

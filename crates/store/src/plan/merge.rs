@@ -11,9 +11,9 @@ use frond_query::sort::SortSpec;
 
 use super::sorted::{OrderField, direction_for, order_fields};
 use super::{Access, IndexAccess};
-use crate::index::entry::EntryParts;
-use crate::index::spec::IndexSpec;
-use crate::intervals::{Intervals, invert};
+use frond_storage::index::entry::EntryParts;
+use frond_storage::index::spec::IndexSpec;
+use frond_storage::intervals::{Intervals, invert};
 
 /// Maximum scans that one scan is exploded into, as in MongoDB (`internalQueryMaxScansToExplode`).
 pub const SCANS_MAX: usize = 200;

@@ -27,15 +27,15 @@ use frond_bson::{Collator, DocBuf, Value, key};
 use frond_error::ErrorCode;
 use frond_query::paths::MultikeyPaths;
 
-use crate::error::{Result, command};
+use frond_storage::error::{Result, command};
 
-use crate::index::Index;
-use crate::index::bounds::IndexBounds;
-use crate::index::kinds::Holds;
-use crate::index::route::ExpandedIndex;
-use crate::index::spec::IndexField;
-use crate::intervals::Intervals;
-use crate::keyspace::{Direction, TreeId};
+use frond_storage::index::Index;
+use frond_storage::index::bounds::IndexBounds;
+use frond_storage::index::kinds::Holds;
+use frond_storage::index::route::ExpandedIndex;
+use frond_storage::index::spec::IndexField;
+use frond_storage::intervals::Intervals;
+use frond_storage::keyspace::{Direction, TreeId};
 pub use key_range::{KeyInterval, primary_range};
 use key_range::{KeyRange, ScanField};
 
@@ -110,7 +110,7 @@ impl KeyLimits {
     }
 }
 
-fn incompatible() -> crate::error::Error {
+fn incompatible() -> frond_storage::error::Error {
     command(
         ErrorCode::Location(51174),
         "The index chosen is not compatible with min/max",

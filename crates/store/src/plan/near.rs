@@ -10,13 +10,13 @@ use super::choose::{Query, find_hinted};
 use super::key_range::KeyRange;
 use super::{Access, Hint, IndexAccess, KeyInterval, Plan, partial};
 use crate::catalog::Collection;
-use crate::error::{Error, Result, command};
-use crate::index::Index;
-use crate::index::kinds::GeoField;
-use crate::index::route::Route;
-use crate::intervals::Intervals;
-use crate::intervals::conditions::Conditions;
-use crate::keyspace::Direction;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::index::Index;
+use frond_storage::index::kinds::GeoField;
+use frond_storage::index::route::Route;
+use frond_storage::intervals::Intervals;
+use frond_storage::intervals::conditions::Conditions;
+use frond_storage::keyspace::Direction;
 
 /// Reading an index around a point.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use frond_query::matcher::{Expr, Leaf, Op, Relation};
 use super::choose::{Query, find_hinted, hinted_scan};
 use super::{Access, Plan};
 use crate::catalog::Collection;
-use crate::error::Result;
-use crate::keyspace::{Direction, TreeId};
 use crate::oplog::Oplog;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{Direction, TreeId};
 
 /// Entries of the oplog, by their timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use frond_bson::{Collator, Value, canonical_class, tag};
 use frond_query::matcher::{Comparison, ElemMatch, Expr, Leaf, Op, Pattern, Relation, TypeSet};
 
-use crate::intervals::conditions::{has_number, is_exact, of_op};
+use frond_storage::intervals::conditions::{has_number, is_exact, of_op};
 
 /// Pairs of conditions that are compared at most; the number of pairs grows with the nesting of both filters.
 const PAIRS_MAX: usize = 100_000;

@@ -7,7 +7,7 @@ use frond_query::sort::SortSpec;
 use frond_query::update::Update;
 
 use crate::catalog::Collection;
-use crate::record::field_set::{ChangeFields, EVERYTHING, FieldSet, Increment};
+use frond_storage::record::field_set::{ChangeFields, EVERYTHING, FieldSet, Increment};
 
 /// Adds required fields. False if the whole document is required.
 fn add(required: &RequiredFields, fields: &mut FieldSet) -> bool {

@@ -7,9 +7,9 @@ use frond_bson::Collator;
 use frond_query::matcher::{Expr, Filter, Leaf, Op, Relation};
 
 use super::IndexAccess;
-use crate::index::covered;
-use crate::index::kinds::Holds;
-use crate::intervals::conditions::Conditions;
+use frond_storage::index::covered;
+use frond_storage::index::kinds::Holds;
+use frond_storage::intervals::conditions::Conditions;
 
 /// Where a condition is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use frond_bson::key;
 use frond_query::paths::MultikeyPaths;
 use frond_query::sort::SortSpec;
 
-use crate::index::kinds::Holds;
-use crate::intervals::Intervals;
-use crate::intervals::conditions::has_number;
-use crate::keyspace::Direction;
+use frond_storage::index::kinds::Holds;
+use frond_storage::intervals::Intervals;
+use frond_storage::intervals::conditions::has_number;
+use frond_storage::keyspace::Direction;
 
 /// A field of an index as far as its order matters.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl OrderField<'_> {
 /// The fields of an index with their bounds. The `_id` follows the fields of an index that is not
 /// unique.
 pub fn order_fields<'a>(
-    spec: &'a crate::index::spec::IndexSpec,
+    spec: &'a frond_storage::index::spec::IndexSpec,
     multikey: &MultikeyPaths,
     bounds: &[Intervals],
 ) -> Vec<OrderField<'a>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use frond_bson::{Doc, Value};
 
 use super::{Access, IndexAccess};
-use crate::index::Index;
+use frond_storage::index::Index;
 
 /// The scans of a plan. It is cheap to make; the text is made when somebody wants to see it.
 #[derive(Clone, Debug)]

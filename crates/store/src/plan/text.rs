@@ -6,8 +6,8 @@ use frond_query::matcher::Expr;
 use super::choose::{Candidate, Query, through_index, union};
 use super::{Access, Plan};
 use crate::catalog::Collection;
-use crate::error::{Error, Result, command};
-use crate::intervals::conditions::Conditions;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::intervals::conditions::Conditions;
 
 /// Picks the plan.
 ///

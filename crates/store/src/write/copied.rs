@@ -8,14 +8,14 @@ use frond_error::ErrorCode;
 use super::logged::How;
 use super::staging::{Staged, Staging, Updated, id_document};
 use crate::catalog::Collection;
-use crate::error::{Error, Result, command, corrupt};
-use crate::index::entry;
-use crate::index::keys::IndexKeys;
-use crate::keyspace::{Direction, Snapshot, key_hash};
 use crate::oplog::diff;
 use crate::oplog::entry::{Kind, RawEntry};
-use crate::record;
-use crate::record::field_set::ChangeFields;
+use frond_storage::error::{Error, Result, command, corrupt};
+use frond_storage::index::entry;
+use frond_storage::index::keys::IndexKeys;
+use frond_storage::keyspace::{Direction, Snapshot, key_hash};
+use frond_storage::record;
+use frond_storage::record::field_set::ChangeFields;
 
 /// The documents that a commit changes, by the hashes of their `_id`s: an entry about one of them has to wait for the next commit,
 /// which sees what this one does.
@@ -120,7 +120,7 @@ fn differs(collection: &Collection, id: &Value<'_>, how: &str) -> Error {
         ErrorCode::DataCorruptionDetected,
         format!(
             "this standby differs from its primary: the document {} of {} {how}; start it anew from a copy",
-            crate::text::document(&shown),
+            frond_storage::text::document(&shown),
             collection.ns
         ),
     )

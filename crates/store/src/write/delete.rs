@@ -6,16 +6,16 @@ use super::modify::{Change, Effect, Target};
 use super::recording::Recording;
 use super::staging::Staging;
 use crate::catalog::Catalog;
-use crate::context::OpContext;
-use crate::environment::environment;
-use crate::error::Result;
 use crate::exec::operator::Row;
 use crate::find::{Question, one_id};
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
 use crate::plan::Hint;
 use crate::plan::required_fields;
-use crate::record::field_set::ChangeFields;
+use frond_storage::context::OpContext;
+use frond_storage::environment::environment;
+use frond_storage::error::Result;
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
+use frond_storage::record::field_set::ChangeFields;
 
 /// A request to `delete`.
 #[derive(Clone, Debug)]

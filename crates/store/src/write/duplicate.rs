@@ -5,11 +5,11 @@ use frond_error::{Error as CommandError, ErrorCode};
 
 use super::staging::id_document;
 use crate::catalog::Collection;
-use crate::error::Error;
-use crate::index::Index;
-use crate::index::covered::{fields_document, fields_without_types};
-use crate::index::spec::ID_INDEX_NAME;
-use crate::text;
+use frond_storage::error::Error;
+use frond_storage::index::Index;
+use frond_storage::index::covered::{fields_document, fields_without_types};
+use frond_storage::index::spec::ID_INDEX_NAME;
+use frond_storage::text;
 
 /// The `_id` is taken.
 #[cold]

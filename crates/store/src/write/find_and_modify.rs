@@ -10,13 +10,13 @@ use super::modify::{Target, is_upsert_race};
 use super::recording::Recording;
 use super::update::{Apply, insert_upserted};
 use crate::catalog::Catalog;
-use crate::context::OpContext;
-use crate::environment::environment;
-use crate::error::{Result, command};
 use crate::exec::operator::Row;
 use crate::find::{Question, one_id};
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
+use frond_storage::context::OpContext;
+use frond_storage::environment::environment;
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 
 /// Retries of an upsert after another upsert inserted the document.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;

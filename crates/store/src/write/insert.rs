@@ -10,11 +10,11 @@ use super::{Retry, WriteError};
 use crate::catalog::{
     Catalog, Collection, SYSTEM_PROFILE, SessionRecords, StatementId, Uuid, not_found,
 };
-use crate::clock::next_timestamp;
-use crate::error::{Error, Result, command};
-use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
-use crate::namespace::Namespace;
 use crate::oplog::entry::Session;
+use frond_storage::clock::next_timestamp;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};
+use frond_storage::namespace::Namespace;
 
 /// Options of an insert.
 #[derive(Clone, Copy, Debug)]

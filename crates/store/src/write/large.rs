@@ -3,9 +3,9 @@
 use frond_bson::Doc;
 
 use super::staging::{Change, Staged, Staging, Updated};
-use crate::error::Result;
 use crate::oplog::diff::IsWhole;
-use crate::record::load::{DocumentReader, Parts};
+use frond_storage::error::Result;
+use frond_storage::record::load::{DocumentReader, Parts};
 
 impl Staging<'_> {
     /// Reads the documents of the snapshot below.

@@ -21,13 +21,13 @@ pub mod update;
 
 use frond_bson::{Doc, Value};
 
-use crate::context::OpContext;
-use crate::error::{Error, Result};
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
 use delete::DeleteRequest;
 use find_and_modify::{FindAndModifyOutcome, FindAndModifyRequest};
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result};
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 use insert::{InsertOptions, InsertOutcome};
 pub(crate) use retry::Retry;
 use update::{UpdateOutcome, UpdateRequest};

@@ -15,19 +15,21 @@ use frond_query::matcher::Filter;
 use super::Retry;
 use super::staging::{Buffers, Staged, Staging};
 use crate::catalog::{Catalog, Collection, Uuid};
-use crate::context::OpContext;
-use crate::error::{Error, Result, command};
 use crate::exec::build::{Output, Wanted};
 use crate::exec::operator::{Flow, Pulled, Row};
 use crate::exec::reader::Loading;
 use crate::find::{IdLookUp, Planned, Question, note_look_up};
-use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Durability, EngineError, Files, Snapshot, TreeId};
-use crate::namespace::Namespace;
 use crate::plan::required_fields;
-use crate::points::point;
-use crate::record;
-use crate::record::field_set::EVERYTHING;
-use crate::record::load::DocumentReader;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::keyspace::{
+    COMMIT_DOCUMENTS_MAX, Durability, EngineError, Files, Snapshot, TreeId,
+};
+use frond_storage::namespace::Namespace;
+use frond_storage::points::point;
+use frond_storage::record;
+use frond_storage::record::field_set::EVERYTHING;
+use frond_storage::record::load::DocumentReader;
 
 /// Candidates of a change of many documents are collected up to this many bytes before they are
 /// changed.

@@ -11,14 +11,14 @@ use super::modify::{Change, Effect};
 use super::staging::Staging;
 use super::update::{self, UpdateOutcome, UpdateRequest};
 use crate::catalog::{Catalog, SessionHistory, SessionKey, SessionRecords, StatementId};
-use crate::context::OpContext;
-use crate::error::Result;
 use crate::exec::operator::Row;
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
 use crate::oplog::entry::Session;
 use crate::store::DocumentStore;
 use crate::transaction::Transaction;
+use frond_storage::context::OpContext;
+use frond_storage::error::Result;
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 
 /// The record of a statement.
 #[derive(Clone, Copy)]

@@ -6,13 +6,13 @@ use super::logged::How;
 use super::modify::{Change, Effect, Target};
 use super::staging::{Staging, Updated};
 use crate::catalog::Catalog;
-use crate::context::OpContext;
-use crate::environment::environment;
-use crate::error::Result;
 use crate::exec::operator::Row;
 use crate::find::Question;
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
+use frond_storage::context::OpContext;
+use frond_storage::environment::environment;
+use frond_storage::error::Result;
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 
 struct Replace<'a>(&'a Doc);
 

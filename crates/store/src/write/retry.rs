@@ -4,9 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::catalog::Catalog;
-use crate::error::{Error, Result, write_conflict};
 use crate::figures;
-use crate::keyspace::EngineError;
+use frond_storage::error::{Error, Result, write_conflict};
+use frond_storage::keyspace::EngineError;
 
 /// The number of attempts before a conflict is reported.
 const ATTEMPTS_MAX: u32 = 200;

@@ -21,20 +21,20 @@ use crate::catalog::{
     self, Catalog, Collection, Effects, Insertion, SessionRecords, StatementId, record_key,
 };
 use crate::cluster::Cluster;
-use crate::error::{Error, Result, command, not_durable};
 use crate::figures::KeysWritten;
-use crate::index::keys::IndexKeys;
-use crate::index::{Index, entry, side};
-use crate::keyspace::{
+use crate::oplog::Log;
+use crate::server_configuration::{check_removed, check_stored};
+use frond_storage::error::{Error, Result, command, not_durable};
+use frond_storage::index::keys::IndexKeys;
+use frond_storage::index::{Index, entry, side};
+use frond_storage::keyspace::{
     COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, COMMIT_OPERATIONS_MAX, Direction, Durability,
     IdentityHasher, KEY_BYTES_MAX, Snapshot, TreeId, WriteSet, after_prefix, key_hash,
 };
-use crate::merge::Counts;
-use crate::oplog::Log;
-use crate::options::Invalid;
-use crate::points::point;
-use crate::record::{self, load::Parts};
-use crate::server_configuration::{check_removed, check_stored};
+use frond_storage::merge::Counts;
+use frond_storage::options::Invalid;
+use frond_storage::points::point;
+use frond_storage::record::{self, load::Parts};
 pub(crate) use group::Group;
 
 /// Below this many documents, preparing the write set costs more than it saves.

@@ -14,17 +14,17 @@ use super::modify::{Change, Changed, Effect, Target, is_upsert_race};
 use super::recording::{Recorder, Recording};
 use super::staging::{Buffers, Staged, Staging, Updated};
 use crate::catalog::Catalog;
-use crate::clock::next_timestamp;
-use crate::context::OpContext;
-use crate::environment::{environment, request_ms};
-use crate::error::{Result, command};
 use crate::exec::operator::Row;
 use crate::find::{Question, one_id};
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
 use crate::oplog::diff::SetPaths;
 use crate::plan::required_fields;
-use crate::record::field_set::ChangeFields;
+use frond_storage::clock::next_timestamp;
+use frond_storage::context::OpContext;
+use frond_storage::environment::{environment, request_ms};
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
+use frond_storage::record::field_set::ChangeFields;
 
 /// Retries of an upsert after another upsert inserted the document.
 const UPSERT_ATTEMPTS_MAX: u32 = 10;

@@ -11,10 +11,10 @@ use super::rate::Rate;
 use super::request::BackupRequest;
 use super::stream::{BackupFigures, BackupStream, Step};
 use super::target::RestoreTarget;
-use crate::context::OpContext;
-use crate::error::{Result, corrupt};
-use crate::keyspace::{RestorePoint, Restored};
 use crate::store::DocumentStore;
+use frond_storage::context::OpContext;
+use frond_storage::error::{Result, corrupt};
+use frond_storage::keyspace::{RestorePoint, Restored};
 
 /// The longest wait without a look at the limits of the operation.
 const WAIT: Duration = Duration::from_millis(50);

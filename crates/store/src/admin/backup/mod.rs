@@ -12,7 +12,7 @@ pub use request::BackupRequest;
 pub use stream::{BackupFigures, BackupStream, Step};
 pub use target::{RestoreTarget, after};
 
-pub use crate::keyspace::{RestorePoint, Restored};
+pub use frond_storage::keyspace::{RestorePoint, Restored};
 
 #[cfg(test)]
 mod tests;

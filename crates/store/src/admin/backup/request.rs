@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use frond_bson::{Doc, Value};
 use frond_error::{Error, ErrorCode};
 
-use crate::error::Result;
-use crate::keyspace::ExtentId;
+use frond_storage::error::Result;
+use frond_storage::keyspace::ExtentId;
 
 /// Bytes of an extent in a list.
 pub const EXTENT_BYTES: usize = 24;

@@ -13,11 +13,11 @@ use frond_error::{Error, ErrorCode};
 
 use super::rate::Rate;
 use super::request::{BackupRequest, pack};
-use crate::clock::now_ms;
-use crate::context::OpContext;
-use crate::error::Result;
-use crate::keyspace::{CheckpointCopy, EngineError, ExtentId, Files, LogTail};
 use crate::store::DocumentStore;
+use frond_storage::clock::now_ms;
+use frond_storage::context::OpContext;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{CheckpointCopy, EngineError, ExtentId, Files, LogTail};
 
 /// The most bytes of the data file in one document.
 const DATA_BYTES: usize = 4 << 20;

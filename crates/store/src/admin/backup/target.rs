@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
-use crate::keyspace::{
+use frond_storage::error::{Error, Result};
+use frond_storage::keyspace::{
     DATA_FILE, EngineError, EngineOptions, RestorePoint, Restored, finish_restore, groups_after,
     log_file_name,
 };
-use crate::merge::merge_operator;
+use frond_storage::merge::merge_operator;
 
 /// The folder of the files until the directory is complete. No server takes it for a data directory.
 const UNFINISHED: &str = "restoring";

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use frond_bson::{Doc, DocBuf, doc};
 
 use super::*;
-use crate::context::OpContext;
-use crate::keyspace::{EngineOptions, ExtentId};
 use crate::store::{DocumentStore, StoreOptions};
 use crate::{Durability, InsertOptions, Namespace, offline};
+use frond_storage::context::OpContext;
+use frond_storage::keyspace::{EngineOptions, ExtentId};
 
 fn open(path: &Path) -> DocumentStore {
     DocumentStore::open_engine(EngineOptions::new(path), StoreOptions::default()).unwrap()

@@ -10,9 +10,9 @@ use frond_query::aggregate::{Merge, Source, WhenMatched, WhenNotMatched, Writing
 
 use super::{BATCH_BYTES, BATCH_DOCUMENTS, Reserved, Target};
 use crate::catalog::Collection;
-use crate::error::{Error, Result, command};
-use crate::namespace::Namespace;
 use crate::write::update::UpdateRequest;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::namespace::Namespace;
 
 const RESERVED: Reserved = Reserved {
     special: (31319, "Cannot $merge to special collection"),

@@ -7,12 +7,12 @@ use frond_bson::Doc;
 use frond_error::ErrorCode;
 
 use crate::catalog::Uuid;
-use crate::context::OpContext;
-use crate::error::{Error, Result, command};
-use crate::keyspace::Durability;
-use crate::namespace::Namespace;
 use crate::store::DocumentStore;
 use crate::write::insert::{InsertOptions, insert_into};
+use frond_storage::context::OpContext;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::keyspace::Durability;
+use frond_storage::namespace::Namespace;
 
 /// Documents of one insert.
 const BATCH_DOCUMENTS: usize = 1000;

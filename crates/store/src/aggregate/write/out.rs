@@ -6,12 +6,12 @@ use frond_query::aggregate::{Out, Source};
 
 use super::{BATCH_BYTES, BATCH_DOCUMENTS, Reserved, Target};
 use crate::catalog::{Collection, Uuid};
-use crate::error::{Error, Result, command};
-use crate::keyspace::Interrupt;
-use crate::namespace::Namespace;
-use crate::options::{CollectionOptions, NaturalOrder};
-use crate::points::point;
-use crate::text;
+use frond_storage::error::{Error, Result, command};
+use frond_storage::keyspace::Interrupt;
+use frond_storage::namespace::Namespace;
+use frond_storage::options::{CollectionOptions, NaturalOrder};
+use frond_storage::points::point;
+use frond_storage::text;
 
 const RESERVED: Reserved = Reserved {
     special: (17385, "Can't $out to special collection"),

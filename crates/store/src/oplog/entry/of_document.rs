@@ -3,7 +3,7 @@
 use frond_bson::{Doc, Value};
 
 use super::{Entry, Kind, Operations, RawEntry, Session, encode_head, flag};
-use crate::error::{Result, corrupt};
+use frond_storage::error::{Result, corrupt};
 
 /// Reads documents of entries in their order. It remembers how far a transaction in several entries has come.
 #[derive(Debug, Default)]

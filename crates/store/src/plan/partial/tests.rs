@@ -413,7 +413,7 @@ fn implied_filters_hold_for_every_document_that_passes() {
             spec.map_or_else(Collator::default, |spec| collation::parse(&spec).unwrap())
         });
         let [of_query, of_index] = &collators;
-        let environment = crate::environment::environment(None, of_query);
+        let environment = frond_storage::environment::environment(None, of_query);
         let (Ok(parsed), Ok(outer)) = (
             Filter::parse_with(&query, &environment),
             Filter::parse_collated(&partial, of_index),

@@ -6,10 +6,10 @@ use frond_bson::Doc;
 use frond_error::ErrorCode;
 
 use super::Staging;
-use crate::error::{Result, command};
-use crate::keyspace::{COMMIT_DOCUMENTS_MAX, Direction};
-use crate::merge::Counts;
 use crate::write::logged::Written;
+use frond_storage::error::{Result, command};
+use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Direction};
+use frond_storage::merge::Counts;
 
 impl Staging<'_> {
     /// Whether a document has to wait for the next commit because a capped collection would have to remove

@@ -4,10 +4,10 @@ use parking_lot::MutexGuard;
 
 use super::{Buffers, Staging};
 use crate::catalog::{self, Catalog, Collection, Insertion};
-use crate::error::Result;
-use crate::keyspace::{Snapshot, WriteSet};
-use crate::merge::Counts;
 use crate::oplog::Log;
+use frond_storage::error::Result;
+use frond_storage::keyspace::{Snapshot, WriteSet};
+use frond_storage::merge::Counts;
 
 /// The commit of documents of several collections. All stagings have the same snapshot.
 pub(crate) struct Group<'a> {

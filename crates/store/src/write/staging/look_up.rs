@@ -3,9 +3,9 @@
 use frond_bson::Doc;
 
 use super::{Staging, primary_key};
-use crate::error::Result;
-use crate::index::keys::IndexKeys;
-use crate::keyspace::TreeId;
+use frond_storage::error::Result;
+use frond_storage::index::keys::IndexKeys;
+use frond_storage::keyspace::TreeId;
 
 impl Staging<'_> {
     /// Reads ahead what the insertion of some documents looks up, if a look-up is a request to a cluster.

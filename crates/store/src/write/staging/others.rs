@@ -1,7 +1,7 @@
 //! The part of a commit for other servers that write to the same collection.
 
 use super::Staging;
-use crate::error::{Error, Result, Unannounced};
+use frond_storage::error::{Error, Result, Unannounced};
 
 impl Staging<'_> {
     /// Fails if other servers do not know multikey paths of what was staged. Readers there would miss documents.

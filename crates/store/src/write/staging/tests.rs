@@ -4,10 +4,10 @@
 use frond_bson::{DocBuf, Value, doc};
 
 use super::*;
-use crate::keyspace::EngineOptions;
-use crate::namespace::Namespace;
 use crate::store::{DocumentStore, StoreOptions};
 use crate::write::insert::InsertOptions;
+use frond_storage::keyspace::EngineOptions;
+use frond_storage::namespace::Namespace;
 
 /// Writes into indexes when the document `{_id: 1}` changes.
 fn writes(index: &DocBuf, old: &Doc, new: &Doc, touched: &str) -> usize {

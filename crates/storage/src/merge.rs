@@ -205,7 +205,7 @@ impl MergeOperator for StoreMerge {
     }
 }
 
-/// The operator that an engine below a [`crate::DocumentStore`] must be opened with.
+/// The operator that an engine below a document store must be opened with.
 pub fn merge_operator() -> Arc<dyn MergeOperator> {
     Arc::new(StoreMerge)
 }

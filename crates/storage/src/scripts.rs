@@ -1,6 +1,6 @@
 //! The request of a thread: whether there is an engine of JavaScript, what ends a function, and the times that expressions see.
 //!
-//! The server names the request that runs on a thread, as it does with [`watch`](crate::watch). The environment of expressions
+//! The server names the request that runs on a thread, as it does with `frond_store::watch`. The environment of expressions
 //! hands functions to the engine from here, and the engine asks [`check`] whether to go on.
 
 use std::cell::{Cell, RefCell};
@@ -45,7 +45,7 @@ struct Request {
 
 /// The times that expressions see in all statements and stages of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct RequestTimes {
+pub struct RequestTimes {
     /// `$$NOW`, in milliseconds since 1970.
     pub now_ms: i64,
     /// `$$CLUSTER_TIME`, of a member of a replica set.
@@ -158,7 +158,7 @@ impl Supervisor for OfThread {
 
 /// The request of a thread, for threads that help it.
 #[derive(Clone)]
-pub(crate) struct Shared(Option<Request>);
+pub struct Shared(Option<Request>);
 
 impl Shared {
     /// That of this thread.
@@ -188,7 +188,7 @@ pub fn check() -> Result<(), CommandError> {
 }
 
 /// The times of the request of this thread; outside of requests, the current one.
-pub(crate) fn request_times() -> RequestTimes {
+pub fn request_times() -> RequestTimes {
     let times = REQUEST.with_borrow(|request| request.as_ref().map(|request| request.times));
     times.unwrap_or_else(|| RequestTimes {
         now_ms: now_ms(),

@@ -35,21 +35,21 @@
 
 mod diff;
 mod edit;
-pub(crate) mod field_set;
+pub mod field_set;
 mod header;
-pub(crate) mod load;
+pub mod load;
 pub(crate) mod message;
 mod segment;
 mod shred;
-pub(crate) mod write;
+pub mod write;
 
 use std::ops::Bound;
 
 use crate::error::Result;
 use crate::keyspace::{Direction, Snapshot, TreeId};
-pub(crate) use diff::has_twins;
+pub use diff::has_twins;
 use header::Header;
-pub(crate) use header::{counted_bytes, is_header as is_in_parts, may_have_bytes};
+pub use header::{counted_bytes, is_header as is_in_parts, may_have_bytes};
 
 /// Which documents are shredded, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +87,7 @@ impl Default for LargeDocuments {
 ///
 /// # Errors
 /// Errors of the engine.
-pub(crate) fn orphan_segments(
-    snapshot: &Snapshot,
-    primary: TreeId,
-    segments: TreeId,
-) -> Result<u64> {
+pub fn orphan_segments(snapshot: &Snapshot, primary: TreeId, segments: TreeId) -> Result<u64> {
     let (low, high) = (Bound::Unbounded, Bound::Unbounded);
     let mut cursor = snapshot.cursor(segments, low, high, Direction::Forward)?;
     let mut orphans = 0;

@@ -5,7 +5,7 @@ use frond_query::Environment;
 
 use crate::scripts;
 
-pub(crate) use crate::scripts::{RequestTimes, request_times};
+pub use crate::scripts::{RequestTimes, request_times};
 
 /// The environment of expressions: variables, the times of the request, and the collation.
 pub fn environment<'a>(variables: Option<&'a Doc>, collator: &'a Collator) -> Environment<'a> {
@@ -13,7 +13,7 @@ pub fn environment<'a>(variables: Option<&'a Doc>, collator: &'a Collator) -> En
 }
 
 /// As [`environment`], with the times of the request that opened a cursor, which this one reads.
-pub(crate) fn environment_at<'a>(
+pub fn environment_at<'a>(
     times: RequestTimes,
     variables: Option<&'a Doc>,
     collator: &'a Collator,

@@ -10,7 +10,7 @@ pub mod keys;
 pub mod kinds;
 mod partial;
 pub mod route;
-pub(crate) mod side;
+pub mod side;
 pub mod spec;
 pub mod ttl;
 
@@ -67,7 +67,7 @@ impl Usage {
     }
 
     /// Counts a query.
-    pub(crate) fn add(&self) {
+    pub fn add(&self) {
         self.queries.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -151,7 +151,7 @@ impl Index {
     }
 
     /// Whether an entry is a plain put: the key is fields and `_id`, the value what their encoding lost.
-    pub(crate) fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         let spec = &self.spec;
         let special = spec.unique || spec.prepare_unique || spec.clustering;
         !special && self.sides.is_empty()
@@ -174,23 +174,23 @@ impl Index {
     }
 
     /// Whether all of these components are marked as arrays.
-    pub(crate) fn has_multikey(&self, paths: &MultikeyPaths) -> bool {
+    pub fn has_multikey(&self, paths: &MultikeyPaths) -> bool {
         self.multikey.contains(paths)
     }
 
     /// Marks components as arrays. Call it before the commit of the document that needs them, which also
     /// stores them in the catalog.
-    pub(crate) fn add_multikey(&self, paths: &MultikeyPaths) {
+    pub fn add_multikey(&self, paths: &MultikeyPaths) {
         self.multikey.add(paths);
     }
 
     /// Whether the catalog holds all of these components.
-    pub(crate) fn is_multikey_stored(&self, paths: &MultikeyPaths) -> bool {
+    pub fn is_multikey_stored(&self, paths: &MultikeyPaths) -> bool {
         self.multikey_stored.contains(paths)
     }
 
     /// Records that the catalog holds these components. Call it after the commit that stored them.
-    pub(crate) fn stored_multikey(&self, paths: &MultikeyPaths) {
+    pub fn stored_multikey(&self, paths: &MultikeyPaths) {
         self.multikey_stored.add(paths);
     }
 

@@ -49,7 +49,7 @@ impl Namespace {
     }
 
     /// The pseudo-collection of commands on a whole database.
-    pub(crate) fn of_database(db: &str) -> Namespace {
+    pub fn of_database(db: &str) -> Namespace {
         Namespace {
             full: format!("{db}.$cmd.aggregate").into(),
             dot: db.len(),
@@ -72,7 +72,7 @@ impl Namespace {
     }
 
     /// Refuses to create or write collections with reserved names.
-    pub(crate) fn check_may_create(&self) -> Result<()> {
+    pub fn check_may_create(&self) -> Result<()> {
         const ALLOWED: [&str; 4] = [
             "system.js",
             "system.users",

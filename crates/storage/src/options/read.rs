@@ -7,7 +7,7 @@ use crate::error::{Error, Result, command};
 
 /// An option: its name with that of its command (`create.capped`), and its value.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub struct Given<'a> {
     pub owner: &'a str,
     pub name: &'a str,
     pub value: Value<'a>,

@@ -30,9 +30,9 @@ pub enum Error {
 /// Multikey paths that other servers have to know before a commit.
 #[derive(Clone, Debug)]
 pub struct Unannounced {
-    pub(crate) uuid: [u8; 16],
+    pub uuid: [u8; 16],
     /// The trees of the indexes, and their new paths.
-    pub(crate) paths: Vec<(TreeId, MultikeyPaths)>,
+    pub paths: Vec<(TreeId, MultikeyPaths)>,
 }
 
 impl Error {
@@ -110,7 +110,7 @@ impl Error {
 
     /// The same error with a prefix for the plan that has failed, as MongoDB gives it to errors that are not those of a
     /// request's fields.
-    pub(crate) fn in_execution(self, plan: impl fmt::Display) -> Error {
+    pub fn in_execution(self, plan: impl fmt::Display) -> Error {
         match self {
             Error::Command(error) => error.context(plan).into(),
             other => other,
@@ -118,12 +118,12 @@ impl Error {
     }
 
     /// Whether another transaction was faster. Such an operation may be tried again from its start.
-    pub(crate) fn is_conflict(&self) -> bool {
+    pub fn is_conflict(&self) -> bool {
         self.code() == ErrorCode::WriteConflict
     }
 
     /// Whether stored data is damaged or cannot be read.
-    pub(crate) fn is_damage(&self) -> bool {
+    pub fn is_damage(&self) -> bool {
         matches!(self, Error::Engine(error) if error.is_damage())
     }
 
@@ -133,7 +133,7 @@ impl Error {
     }
 
     /// Whether a unique index refused the document.
-    pub(crate) fn is_duplicate_key(&self) -> bool {
+    pub fn is_duplicate_key(&self) -> bool {
         matches!(self, Error::Command(error) if error.code() == ErrorCode::DuplicateKey)
     }
 }
@@ -182,19 +182,19 @@ impl From<EngineError> for Error {
 
 /// An error for the client.
 #[cold]
-pub(crate) fn command(code: ErrorCode, message: impl Into<String>) -> Error {
+pub fn command(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::Command(CommandError::new(code, message))
 }
 
 /// Error 112 of a transaction that cannot be committed because of what others did. Nothing tries it again here.
 #[cold]
-pub(crate) fn write_conflict() -> Error {
+pub fn write_conflict() -> Error {
     command(ErrorCode::WriteConflict, CONFLICT)
 }
 
 /// The error of a commit that is applied and was to be synced. It is not one that asks for another try.
 #[cold]
-pub(crate) fn not_durable(error: EngineError) -> Error {
+pub fn not_durable(error: EngineError) -> Error {
     command(
         ErrorCode::WriteConcernTimeout,
         format!("the write is applied, but the journal is not synced yet: {error}"),
@@ -203,7 +203,7 @@ pub(crate) fn not_durable(error: EngineError) -> Error {
 
 /// A stored structure that cannot be read, though its checksum was right: a bug of the server.
 #[cold]
-pub(crate) fn corrupt(what: impl fmt::Display) -> Error {
+pub fn corrupt(what: impl fmt::Display) -> Error {
     command(
         ErrorCode::DataCorruptionDetected,
         format!("stored data is damaged: {what}"),

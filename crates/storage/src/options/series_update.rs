@@ -11,7 +11,7 @@ impl TimeSeries {
     ///
     /// # Errors
     /// `InvalidOptions` (72).
-    pub(crate) fn check_update(
+    pub fn check_update(
         &self,
         filter: &Doc,
         update: &Value<'_>,

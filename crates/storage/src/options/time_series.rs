@@ -127,7 +127,7 @@ impl TimeSeries {
     }
 
     /// Applies the `timeseries` of `collMod`: the granularity may only increase.
-    pub(super) fn modify(&mut self, changes: &Doc) -> Result<()> {
+    pub fn modify(&mut self, changes: &Doc) -> Result<()> {
         for inner in Given::each("collMod.timeseries", changes, &OPTIONS[2..])? {
             match inner.name {
                 "granularity" => {
@@ -175,7 +175,7 @@ impl TimeSeries {
     ///
     /// # Errors
     /// `BadValue` (2) if its time is not a date.
-    pub(crate) fn check(&self, doc: &Doc) -> Result<()> {
+    pub fn check(&self, doc: &Doc) -> Result<()> {
         match doc.get(&self.time_field) {
             Some(Value::DateTime(_)) => Ok(()),
             _ => Err(command(

@@ -63,7 +63,7 @@ pub struct Validation {
 }
 
 /// The consequence for a document that failed.
-pub(crate) enum Invalid {
+pub enum Invalid {
     /// It is refused with this error.
     Refused(Error),
     /// It is stored; this is the `errInfo` for the warning.
@@ -181,7 +181,7 @@ impl Validation {
     ///
     /// # Errors
     /// If the validator itself is invalid.
-    pub(crate) fn conforms(&self, doc: &Doc) -> Result<bool> {
+    pub fn conforms(&self, doc: &Doc) -> Result<bool> {
         match &self.validator {
             Some(validator) if self.level != Some(ValidationLevel::Off) => validator.passes(doc),
             _ => Ok(true),
@@ -192,7 +192,7 @@ impl Validation {
     ///
     /// # Errors
     /// If the validator itself is invalid.
-    pub(crate) fn check(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<Invalid>> {
+    pub fn check(&self, doc: &Doc, old: Option<&Doc>) -> Result<Option<Invalid>> {
         let Some(validator) = &self.validator else {
             return Ok(None);
         };

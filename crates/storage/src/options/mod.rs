@@ -4,7 +4,7 @@ mod bucket_filter;
 mod capped;
 mod clustered;
 mod modify;
-pub(crate) mod read;
+pub mod read;
 mod series_update;
 mod time_series;
 mod validator;
@@ -17,14 +17,14 @@ use crate::error::{Result, command};
 use crate::keyspace::{Compression, TreeOptions};
 use crate::tree_options;
 pub use capped::Capped;
-pub(crate) use modify::modify;
+pub use modify::modify;
 use read::Given;
 pub use time_series::TimeSeries;
-pub(crate) use validator::Invalid;
+pub use validator::Invalid;
 pub use validator::{Validation, ValidationAction, ValidationLevel, Validator};
 
 /// Options that work, for the page on compatibility.
-pub(crate) const SUPPORTED: &[&str] = &[
+pub const SUPPORTED: &[&str] = &[
     "capped",
     "changeStreamPreAndPostImages",
     "clusteredIndex",
@@ -48,7 +48,7 @@ pub(crate) const SUPPORTED: &[&str] = &[
 ];
 
 /// Options that MongoDB has and this server lacks. The value that switches such an option off is accepted.
-pub(crate) const NOT_SUPPORTED: [&str; 1] = ["encryptedFields"];
+pub const NOT_SUPPORTED: [&str; 1] = ["encryptedFields"];
 
 /// Options that old drivers send, or that ask for what is always so.
 const IGNORED: [&str; 4] = ["autoIndexId", "idIndex", "flags", "temp"];
@@ -137,7 +137,7 @@ fn invalid(message: impl Into<String>) -> crate::error::Error {
 ///
 /// # Errors
 /// `IDLDuplicateField` (40413).
-pub(crate) fn check_each_once(owner: &str, fields: &Doc) -> Result<()> {
+pub fn check_each_once(owner: &str, fields: &Doc) -> Result<()> {
     let mut names: Vec<&str> = fields.iter().map(|(name, _)| name).collect();
     names.sort_unstable();
     let mut pairs = names.iter().zip(names.iter().skip(1));
@@ -153,7 +153,7 @@ pub(crate) fn check_each_once(owner: &str, fields: &Doc) -> Result<()> {
 impl CollectionOptions {
     /// Compression and sizes of the tree of the segments of large documents. The default is pages of 16 KiB: in
     /// measurements single segments are read as fast as with 8 KiB, and the file is a fifth smaller.
-    pub(crate) fn segments_tree(&self) -> TreeOptions {
+    pub fn segments_tree(&self) -> TreeOptions {
         const PAGE_BYTES: u32 = 16 * 1024;
         let is_default = self.tree.page_bytes == TreeOptions::default().page_bytes;
         TreeOptions {

@@ -116,7 +116,7 @@ impl OpContext {
     }
 
     /// Call it for each key or document examined; it checks at intervals.
-    pub(crate) fn step(&mut self) -> Result<()> {
+    pub fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps < STEPS_BETWEEN_CHECKS {
             return Ok(());

@@ -28,7 +28,7 @@ impl Drop for ActsAtPoints {
 }
 
 /// The operation of this thread has reached a point.
-pub(crate) fn point(name: &'static str) {
+pub fn point(name: &'static str) {
     let Some(mut act) = ACT.take() else { return };
     act(name);
     ACT.with_borrow_mut(|next| {

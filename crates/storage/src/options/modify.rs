@@ -12,7 +12,7 @@ use crate::error::{Result, command};
 /// # Errors
 /// `InvalidOptions` (72) for a field that does not apply to this kind of collection, `IDLUnknownField`
 /// (40415) for one that no collection has, those of each option.
-pub(crate) fn modify(before: &Doc, changes: &Doc) -> Result<(CollectionOptions, DocBuf)> {
+pub fn modify(before: &Doc, changes: &Doc) -> Result<(CollectionOptions, DocBuf)> {
     super::check_each_once("collMod", changes)?;
     let mut options = CollectionOptions::parse(before)?;
     let is_view = options.view.is_some();

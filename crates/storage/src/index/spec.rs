@@ -30,7 +30,7 @@ const WITHOUT_COLLATION: [&str; 2] = ["2d", "text"];
 const NOT_SUPPORTED: [&str; 3] = ["bucketSize", "clustered", "columnstoreProjection"];
 
 /// Options of MongoDB that are not supported, including those of unsupported kinds of indexes.
-pub(crate) fn not_supported() -> Vec<&'static str> {
+pub fn not_supported() -> Vec<&'static str> {
     let unsupported = kinds::KINDS.iter().filter(|kind| kind.parse.is_none());
     let mut names: Vec<&str> = unsupported.flat_map(|kind| kind.options).copied().collect();
     names.extend(NOT_SUPPORTED);

@@ -15,7 +15,7 @@ const ABSENT: u8 = 0;
 
 /// Writes the key and the value of a side tree for an entry that is there, with what its encoding lost and its
 /// document, or gone.
-pub(crate) fn write(
+pub fn write(
     spec: &IndexSpec,
     fields: &[u8],
     id: &[u8],
@@ -37,7 +37,7 @@ pub(crate) fn write(
 }
 
 /// The payload of an entry that is there, `Some(None)` for one that is gone, `None` for a damaged value.
-pub(crate) fn payload(value: &[u8]) -> Option<Option<&[u8]>> {
+pub fn payload(value: &[u8]) -> Option<Option<&[u8]>> {
     let (state, payload) = value.split_first()?;
     Some((*state == PRESENT).then_some(payload))
 }
