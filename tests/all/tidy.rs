@@ -34,7 +34,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("query", &["bson", "error"]),
     ("runtime", &["auth", "error"]),
     ("javascript", &["bson", "error", "query"]),
-    ("store", &["bson", "error", "kv", "query", "tikv", "tree"]),
+    ("oplog", &["bson", "error"]),
+    ("storage", &["bson", "error", "kv", "query", "tikv", "tree"]),
+    ("store", &["bson", "error", "oplog", "query", "storage"]),
     (
         "server",
         &[
@@ -46,6 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "files",
             "http",
             "javascript",
+            "oplog",
             "query",
             "runtime",
             "store",

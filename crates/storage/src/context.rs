@@ -147,7 +147,7 @@ mod tests {
         let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(1000));
         assert!(with_grace(now).check().is_ok());
         gone.store(true, Ordering::Relaxed);
-        let crate::Error::Command(error) = with_grace(now).check().unwrap_err() else {
+        let crate::error::Error::Command(error) = with_grace(now).check().unwrap_err() else {
             panic!("not an error of the command");
         };
         assert_eq!(error.code(), ErrorCode::ClientDisconnect);

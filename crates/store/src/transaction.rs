@@ -8,8 +8,8 @@ use std::sync::Arc;
 use frond_bson::Timestamp;
 
 use crate::catalog::{Catalog, Moment, OpenTransaction};
-use crate::oplog::entry::Session;
 use crate::store::DocumentStore;
+use frond_oplog::entry::Session;
 use frond_storage::error::{Result, not_durable};
 use frond_storage::keyspace::{Durability, WriteSet};
 

@@ -57,6 +57,21 @@ impl Doc {
         &self.0
     }
 
+    /// Whether two fields have the same name.
+    pub fn has_duplicate_names(&self) -> bool {
+        let mut names: Vec<&[u8]> = self
+            .iter_raw()
+            .map(|element| element.name_bytes())
+            .collect();
+        if names.is_sorted_by(|a, b| a < b) {
+            return false;
+        }
+        names.sort_unstable();
+        names
+            .windows(2)
+            .any(|pair| matches!(pair, [a, b] if a == b))
+    }
+
     /// The length in bytes.
     pub fn len_bytes(&self) -> usize {
         self.0.len()

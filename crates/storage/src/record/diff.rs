@@ -53,7 +53,9 @@ pub fn diff<'d>(old: &'d Doc, new: &'d Doc, parts: &Parts, part_bytes: usize) ->
     match parts.containers.get(&[][..]) {
         Some(&root) => differ.container = root,
         // A path does not distinguish two fields of the same name.
-        None if has_twins(old) || has_twins(new) => return Difference::Rewrite,
+        None if old.has_duplicate_names() || new.has_duplicate_names() => {
+            return Difference::Rewrite;
+        }
         None => {}
     }
     match differ.level(old, new) {
@@ -197,11 +199,14 @@ impl<'d> Differ<'d, '_> {
             if !same_kind {
                 return Err(Rewrite);
             }
-            if has_twins(inner(old)) || has_twins(inner(new)) {
+            if inner(old).has_duplicate_names() || inner(new).has_duplicate_names() {
                 return Err(Rewrite);
             }
             self.level(inner(old), inner(new))?;
-        } else if same_kind && !has_twins(inner(old)) && !has_twins(inner(new)) {
+        } else if same_kind
+            && !inner(old).has_duplicate_names()
+            && !inner(new).has_duplicate_names()
+        {
             let count = self.changes.len();
             self.level(inner(old), inner(new))?;
             let parts = self.changes.get(count..).unwrap_or_default();
@@ -216,16 +221,4 @@ impl<'d> Differ<'d, '_> {
         self.path.truncate(depth);
         Ok(())
     }
-}
-
-/// Whether two fields have the same name.
-pub fn has_twins(doc: &Doc) -> bool {
-    let mut names: Vec<&[u8]> = doc.iter_raw().map(|element| element.name_bytes()).collect();
-    if names.is_sorted_by(|a, b| a < b) {
-        return false;
-    }
-    names.sort_unstable();
-    names
-        .windows(2)
-        .any(|pair| matches!(pair, [a, b] if a == b))
 }

@@ -47,7 +47,6 @@ use std::ops::Bound;
 
 use crate::error::Result;
 use crate::keyspace::{Direction, Snapshot, TreeId};
-pub use diff::has_twins;
 use header::Header;
 pub use header::{counted_bytes, is_header as is_in_parts, may_have_bytes};
 

@@ -16,8 +16,8 @@ use frond_bson::Doc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::catalog::{Collection, counter_key, read_multikey};
-use crate::oplog::entry::RawEntry;
 use crate::store::DocumentStore;
+use frond_oplog::entry::RawEntry;
 use frond_storage::error::{Error, Result};
 use frond_storage::index::keys::IndexKeys;
 use frond_storage::index::{Index, entry};

@@ -8,8 +8,8 @@ use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 use parking_lot::RwLockWriteGuard;
 
 use super::{Catalog, CatalogState, Collection, SYSTEM_VIEWS, Uuid};
-use crate::oplog::entry::Kind;
 use crate::oplog::{self, Added, Batch, Change, Copied, Log, Oplog, OplogSettings};
+use frond_oplog::entry::Kind;
 use frond_storage::error::{Result, write_conflict};
 use frond_storage::index::Index;
 use frond_storage::keyspace::WriteSet;

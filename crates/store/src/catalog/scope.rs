@@ -12,7 +12,7 @@ use frond_error::ErrorCode;
 
 use super::{Catalog, Collection, Effects, OpenTransaction, PUBLICATION_WAIT, SYSTEM_VIEWS, View};
 use crate::cluster::AtGate;
-use crate::oplog::entry::Session;
+use frond_oplog::entry::Session;
 use frond_storage::error::{Result, command};
 use frond_storage::keyspace::{Snapshot, WriteSet};
 use frond_storage::merge::Counts;

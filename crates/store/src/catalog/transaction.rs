@@ -17,8 +17,8 @@ use frond_query::paths::MultikeyPaths;
 use parking_lot::{Mutex, RwLock};
 
 use super::{CatalogState, Collection, Moment, Shared, Uuid, View, persist};
-use crate::oplog::entry::Session;
 use crate::oplog::{Added, Batch, Log, TransactionLog, Trees};
+use frond_oplog::entry::Session;
 use frond_storage::error::{Error, Result, command, write_conflict};
 use frond_storage::index::Index;
 use frond_storage::keyspace::{

@@ -4,9 +4,9 @@ use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 
 use super::description::update_description;
 use super::spec::{Spec, WatchScope};
-use super::token::Token;
 use crate::catalog::Uuid;
-use crate::oplog::entry::{Kind, RawEntry, Session, session_id};
+use frond_oplog::entry::{Kind, RawEntry, Session, session_id};
+use frond_oplog::token::Token;
 use frond_storage::error::{Result, corrupt};
 
 /// The types of events that a stream shows without `showExpandedEvents`.

@@ -15,7 +15,6 @@ mod source;
 mod spec;
 mod split;
 mod stream;
-mod token;
 
 use std::sync::Arc;
 

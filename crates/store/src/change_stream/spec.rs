@@ -3,7 +3,7 @@
 use frond_bson::{Doc, Value};
 use frond_error::ErrorCode;
 
-use super::token::Token;
+use frond_oplog::token::Token;
 use frond_storage::error::{Result, command};
 use frond_storage::namespace::Namespace;
 use frond_storage::options::read::Given;

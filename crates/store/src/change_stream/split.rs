@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use frond_bson::{DocBuf, doc};
 use frond_error::ErrorCode;
 
-use super::token::Token;
+use frond_oplog::token::Token;
 use frond_storage::error::{Error, Result, command};
 
 /// The largest event that fits into a reply, with the resume token of the batch beside it.

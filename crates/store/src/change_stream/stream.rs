@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use super::source::Changes;
 use super::split::{EVENT_BYTES_MAX, split, too_large};
-use super::token::Token;
 use crate::exec::ExecStats;
 use crate::exec::cursor::DocStream;
 use crate::signal::TailSignal;
+use frond_oplog::token::Token;
 use frond_storage::context::OpContext;
 use frond_storage::error::{Error, Result, command};
 

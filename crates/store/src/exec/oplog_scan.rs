@@ -11,10 +11,10 @@ use frond_query::matcher::{Expr, Filter};
 use super::describe::{Describer, Part, count, direction_text};
 use super::key_scan::{KeyScan, Step};
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
-use crate::oplog::entry::{RawEntry, document};
 use crate::plan::key_range::KeyRange;
 use crate::plan::oplog::OplogAccess;
 use crate::plan::{KeyInterval, residual};
+use frond_oplog::entry::{RawEntry, document};
 use frond_storage::error::{Result, corrupt};
 use frond_storage::keyspace::{Snapshot, TreeId};
 

@@ -6,11 +6,11 @@ use frond_error::ErrorCode;
 
 use super::Waiting;
 use crate::catalog::{Catalog, Collection, Uuid};
-use crate::oplog::entry::{Kind, RawEntry, set_pre_image};
 use crate::oplog::{self, Copied, CopiedEntries, Log};
 use crate::write::Retry;
 use crate::write::copied::Touched;
 use crate::write::staging::{Buffers, Group, Staged, Staging};
+use frond_oplog::entry::{Kind, RawEntry, set_pre_image};
 use frond_storage::error::{Result, command};
 use frond_storage::namespace::Namespace;
 

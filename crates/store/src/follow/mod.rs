@@ -22,9 +22,9 @@ use std::sync::Arc;
 use frond_bson::{Doc, Timestamp};
 
 use crate::catalog::Catalog;
-use crate::oplog::entry::{Decoder, Kind, RawEntry};
 use crate::oplog::{self, Copied, CopiedEntries, Log};
 use crate::store::DocumentStore;
+use frond_oplog::entry::{Decoder, Kind, RawEntry};
 use frond_storage::error::Result;
 use frond_storage::keyspace::{COMMIT_BYTES_MAX, COMMIT_DOCUMENTS_MAX, WriteSet};
 

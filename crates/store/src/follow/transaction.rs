@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{commands, documents};
-use crate::oplog::entry::{Kind, RawEntry, set_pre_images};
 use crate::oplog::{Copied, CopiedEntries};
 use crate::store::DocumentStore;
 use crate::write::copied::Touched;
 use crate::write::staging::{Buffers, Staged, Staging};
+use frond_oplog::entry::{Kind, RawEntry, set_pre_images};
 use frond_storage::error::{Result, corrupt};
 use frond_storage::keyspace::Durability;
 
@@ -33,7 +33,7 @@ pub(super) fn commit(
     for (ts, value) in values {
         let offset = copied.offset(*ts).ok_or_else(too_long)?;
         let entry = RawEntry::read(value)?;
-        let operations: Vec<RawEntry<'_>> = entry.operations().collect::<Result<_>>()?;
+        let operations: Vec<RawEntry<'_>> = entry.operations().collect::<Result<_, _>>()?;
         let mut at = 0;
         while let Some(operation) = operations.get(at) {
             if operation.kind() == Kind::Command {

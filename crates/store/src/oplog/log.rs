@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use frond_bson::{Doc, DocBuf};
 
-use super::entry::{Entry, Kind, OPERATION_BYTES_MAX, Operations, Session};
 use super::readers::Places;
 use super::{Added, Copied, Trees, pre_images};
+use frond_oplog::entry::{Entry, Kind, OPERATION_BYTES_MAX, Operations, Session};
 use frond_storage::clock::now_ms;
 use frond_storage::keyspace::WriteSet;
 

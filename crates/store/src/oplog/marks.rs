@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frond_bson::{Doc, Timestamp, doc};
 use parking_lot::Mutex;
 
-use super::entry::RawEntry;
 use super::{Added, OplogSettings, timestamp_of_key};
+use frond_oplog::entry::RawEntry;
 use frond_storage::clock::now_ms;
 use frond_storage::error::{Result, corrupt};
 use frond_storage::keyspace::{

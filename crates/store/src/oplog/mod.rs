@@ -8,8 +8,6 @@
 //! ([`pre_images`]). To turn the oplog off drops both trees: an oplog with a gap is of no use.
 
 mod copied;
-pub mod diff;
-pub mod entry;
 mod log;
 mod marks;
 mod pre_images;
@@ -26,7 +24,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::cluster_time::ClusterTime;
 pub(crate) use copied::{Copied, CopiedEntries};
-use entry::{Entry, Kind, RawEntry};
+use frond_oplog::entry::{Entry, Kind, RawEntry};
 use frond_storage::clock::now_ms;
 use frond_storage::error::{Error, Result, command, corrupt};
 use frond_storage::keyspace::{

@@ -10,7 +10,7 @@ use super::{Retry, WriteError};
 use crate::catalog::{
     Catalog, Collection, SYSTEM_PROFILE, SessionRecords, StatementId, Uuid, not_found,
 };
-use crate::oplog::entry::Session;
+use frond_oplog::entry::Session;
 use frond_storage::clock::next_timestamp;
 use frond_storage::error::{Error, Result, command};
 use frond_storage::keyspace::{COMMIT_DOCUMENTS_MAX, Durability};

@@ -3,7 +3,7 @@
 use frond_bson::Doc;
 
 use super::staging::{Change, Staged, Staging, Updated};
-use crate::oplog::diff::IsWhole;
+use frond_oplog::diff::IsWhole;
 use frond_storage::error::Result;
 use frond_storage::record::load::{DocumentReader, Parts};
 

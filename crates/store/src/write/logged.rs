@@ -5,8 +5,8 @@ use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES};
 use super::staging::{Staging, id_document};
 use crate::catalog::name_in_oplog;
 use crate::oplog::Change;
-use crate::oplog::diff::{self, IsWhole, SetPaths};
-use crate::oplog::entry::{Kind, Session};
+use frond_oplog::diff::{self, IsWhole, SetPaths};
+use frond_oplog::entry::{Kind, Session};
 
 /// The method by which an update made the new document of the old one.
 #[derive(Clone, Copy)]

@@ -178,7 +178,7 @@ mod tests {
     use crate::index::keys::IndexKeys;
     use frond_bson::{ArrayBuf, doc};
 
-    fn spec(key: DocBuf) -> Result<IndexSpec, crate::Error> {
+    fn spec(key: DocBuf) -> Result<IndexSpec, crate::error::Error> {
         IndexSpec::parse(&doc! {"key": key})
     }
 

@@ -347,7 +347,7 @@ mod tests {
     use crate::index::keys::IndexKeys;
     use frond_bson::doc;
 
-    fn keys(spec: &Doc, doc: &Doc) -> Result<Vec<DocBuf>, crate::Error> {
+    fn keys(spec: &Doc, doc: &Doc) -> Result<Vec<DocBuf>, crate::error::Error> {
         let spec = IndexSpec::parse(spec)?;
         let mut keys = IndexKeys::default();
         keys.generate(&spec, doc, 5)?;

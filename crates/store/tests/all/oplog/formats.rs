@@ -183,7 +183,7 @@ fn the_largest_changes_have_entries() {
     update(store, &c, &doc! {}, &doc! {"$set": {"x.$[]": &other}});
     let (_, value) = values(store).pop().unwrap();
     let raw = RawEntry::read(&value).unwrap();
-    assert_eq!(raw.kind(), frond_store::oplog::entry::Kind::Replace);
+    assert_eq!(raw.kind(), frond_oplog::entry::Kind::Replace);
     let transaction = store.begin();
     let inside = store.in_transaction(&transaction);
     delete(&inside, &c, &doc! {});

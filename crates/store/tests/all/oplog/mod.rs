@@ -16,8 +16,8 @@ use std::ops::Bound;
 
 use common::{Fixture, INSERT, OPLOG};
 use frond_bson::{Doc, DocBuf, Timestamp, Value};
+use frond_oplog::entry::{RawEntry, document};
 use frond_store::keyspace::Direction;
-use frond_store::oplog::entry::{RawEntry, document};
 use frond_store::{
     DeleteRequest, DocumentStore, Durability, FindAndModifyRequest, Namespace, OpContext,
     OplogSettings, SessionKey, StatementId, UpdateOutcome, UpdateRequest,

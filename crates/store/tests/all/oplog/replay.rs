@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use frond_bson::{Doc, DocBuf, Value};
+use frond_oplog::diff;
 use frond_store::DocumentStore;
-use frond_store::oplog::diff;
 
 use super::documents;
 use crate::large_documents::values::key_of;

@@ -2,7 +2,7 @@
 
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_error::{Error, ErrorCode, Result};
-use frond_store::oplog::diff;
+use frond_oplog::diff;
 use frond_store::{Durability, FindRequest, InsertOptions, Namespace, UpdateRequest};
 
 use crate::commands::crud::{insert, update};

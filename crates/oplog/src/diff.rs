@@ -21,8 +21,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, Value, tag};
 
-use frond_storage::error::{Result, corrupt};
-use frond_storage::record::has_twins;
+use crate::{Result, corrupt};
 
 /// The paths that the operators of an update set. A value at such a path is not compared further: the difference has it
 /// whole, as in MongoDB, unless the operator appended elements to an array.
@@ -151,7 +150,7 @@ enum Inner {
 
 impl Differ<'_> {
     fn root(&mut self, old: &Doc, new: &Doc, set: Option<&SetPaths>) -> Option<DocBuf> {
-        match has_twins(old) || has_twins(new) {
+        match old.has_duplicate_names() || new.has_duplicate_names() {
             true => None,
             false => self.document(old, new, set),
         }
@@ -257,7 +256,7 @@ impl Differ<'_> {
             }
             self.array(before, after, set)?
         } else {
-            if has_twins(before) || has_twins(after) {
+            if before.has_duplicate_names() || after.has_duplicate_names() {
                 return whole();
             }
             self.document(before, after, set)?

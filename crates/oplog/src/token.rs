@@ -7,10 +7,9 @@
 //! not integers, and rare types, are binary data in it: nothing reads them back, they are only compared.
 
 use frond_bson::{Doc, DocBuf, Value, doc, hex, key, unhex};
-use frond_error::ErrorCode;
+use frond_error::{Error, ErrorCode};
 
-use crate::catalog::Uuid;
-use frond_storage::error::{Error, Result, command};
+use crate::Result;
 
 /// The version of the tokens that are made.
 const VERSION: u8 = 2;
@@ -59,7 +58,7 @@ pub struct Token {
     /// Whether the event is an `invalidate`.
     pub from_invalidate: bool,
     /// The collection.
-    pub uuid: Option<Uuid>,
+    pub uuid: Option<[u8; 16]>,
     /// The event, as it is encoded; empty if there is none.
     pub event: Vec<u8>,
     /// The fragment of a split event, counted from 0.
@@ -85,7 +84,7 @@ impl Token {
     pub fn of_event(
         cluster_time: u64,
         position: u32,
-        uuid: Option<Uuid>,
+        uuid: Option<[u8; 16]>,
         operation_type: &str,
         identity: Option<(&'static str, &Doc)>,
     ) -> Token {
@@ -174,7 +173,7 @@ impl Token {
     /// `InvalidResumeToken` (260) if it is not that of a token.
     pub fn parse(doc: &Doc) -> Result<Token> {
         let Some(Value::String(data)) = doc.get("_data") else {
-            return Err(command(
+            return Err(Error::new(
                 ErrorCode::Location(40647),
                 format!(
                     "Bad resume token: _data of missing or of wrong type. Expected string, got {}",
@@ -185,7 +184,7 @@ impl Token {
         match doc.get("_typeBits") {
             None | Some(Value::Binary { subtype: 0, .. }) => {}
             Some(_) => {
-                return Err(command(
+                return Err(Error::new(
                     ErrorCode::Location(40648),
                     format!(
                         "Bad resume token: _typeBits of wrong type {}",
@@ -195,13 +194,13 @@ impl Token {
             }
         }
         let Some(bytes) = unhex(data) else {
-            return Err(command(
+            return Err(Error::new(
                 ErrorCode::FailedToParse,
                 "resume token string was not a valid hex string",
             ));
         };
         if bytes.is_empty() {
-            return Err(command(
+            return Err(Error::new(
                 ErrorCode::Location(40649),
                 "invalid empty resume token",
             ));
@@ -217,7 +216,7 @@ impl std::fmt::Display for Token {
 }
 
 fn invalid(data: &str) -> Error {
-    command(
+    Error::new(
         ErrorCode::InvalidResumeToken,
         format!(
             "'{data}' is not the data of a resume token. Pass the token as the change stream returned it"
@@ -500,7 +499,7 @@ mod tests {
 
     use super::*;
 
-    const UUID: Uuid = [0xA5; 16];
+    const UUID: [u8; 16] = [0xA5; 16];
 
     fn time(seconds: u64, counter: u64) -> u64 {
         seconds << 32 | counter

@@ -3,7 +3,7 @@
 use frond_bson::{Doc, Value};
 
 use super::{Entry, Kind, Operations, RawEntry, Session, encode_head, flag};
-use frond_storage::error::{Result, corrupt};
+use crate::{Result, corrupt};
 
 /// Reads documents of entries in their order. It remembers how far a transaction in several entries has come.
 #[derive(Debug, Default)]
@@ -231,7 +231,7 @@ mod tests {
     use frond_bson::{DocBuf, doc};
 
     use super::*;
-    use crate::oplog::entry::document;
+    use crate::entry::document;
 
     const UUID: [u8; 16] = [7; 16];
 

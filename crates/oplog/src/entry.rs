@@ -23,7 +23,7 @@ mod of_document;
 
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 
-use frond_storage::error::{Result, corrupt};
+use crate::{Result, corrupt};
 pub use of_document::{Decoded, Decoder, set_pre_image, set_pre_images};
 
 /// The most bytes of the operations of one entry in MongoDB's format. One operation alone may be larger by its envelope.
