@@ -275,7 +275,8 @@ impl Target<'_> {
                         Some(files) => files.await_space()?,
                         None => false,
                     };
-                    if !is_freed || changed.modified == before && full_at == Some(before) {
+                    let is_stuck = changed.modified == before && full_at == Some(before);
+                    if !is_freed || is_stuck {
                         let message = error.message();
                         return Err(command(
                             error.code(),
