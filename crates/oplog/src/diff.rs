@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use frond_bson::{Doc, DocBuf, MAX_DOCUMENT_BYTES, RawElement, Value, tag};
 
-use crate::{Result, corrupt};
+use crate::error::{Result, corrupt};
 
 /// The paths that the operators of an update set. A value at such a path is not compared further: the difference has it
 /// whole, as in MongoDB, unless the operator appended elements to an array.
@@ -44,9 +44,10 @@ impl SetPaths {
             let mut here = &mut root;
             for name in path.split('.') {
                 let is_positional = name == "$" || (name.starts_with("$[") && name.ends_with(']'));
-                here = match is_positional {
-                    true => here.elements.get_or_insert_default(),
-                    false => here.names.entry(name.into()).or_default(),
+                here = if is_positional {
+                    here.elements.get_or_insert_default()
+                } else {
+                    here.names.entry(name.into()).or_default()
                 };
             }
             here.is_end = true;
@@ -150,9 +151,10 @@ enum Inner {
 
 impl Differ<'_> {
     fn root(&mut self, old: &Doc, new: &Doc, set: Option<&SetPaths>) -> Option<DocBuf> {
-        match old.has_duplicate_names() || new.has_duplicate_names() {
-            true => None,
-            false => self.document(old, new, set),
+        if old.has_duplicate_names() || new.has_duplicate_names() {
+            None
+        } else {
+            self.document(old, new, set)
         }
     }
 

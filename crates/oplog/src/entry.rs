@@ -23,7 +23,7 @@ mod of_document;
 
 use frond_bson::{Doc, DocBuf, Timestamp, Value, doc};
 
-use crate::{Result, corrupt};
+use crate::error::{Result, corrupt};
 pub use of_document::{Decoded, Decoder, set_pre_image, set_pre_images};
 
 /// The most bytes of the operations of one entry in MongoDB's format. One operation alone may be larger by its envelope.
@@ -58,7 +58,6 @@ mod flag {
 /// The change that an entry describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A new document.
     Insert,
     /// A change of a document by a difference ([`super::diff`]).
     Update,
@@ -68,7 +67,6 @@ pub enum Kind {
     Delete,
     /// A change of the catalog.
     Command,
-    /// Nothing.
     Noop,
     /// A transaction or a part of it.
     Transaction,
@@ -117,7 +115,6 @@ impl Kind {
 pub struct Session {
     /// The UUID of the session.
     pub id: [u8; 16],
-    /// The transaction number.
     pub number: i64,
     /// The number of the statement; none for a transaction.
     pub statement: Option<i32>,
@@ -130,7 +127,6 @@ pub struct Entry<'a> {
     pub kind: Kind,
     /// The namespace: of a command `database.$cmd`, of a [`Kind::Noop`] empty.
     pub ns: &'a str,
-    /// The collection.
     pub uuid: Option<&'a [u8; 16]>,
     /// The time; none for an operation of a transaction.
     pub wall_ms: Option<i64>,
@@ -145,7 +141,6 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Appends the value.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut flags = 0;
         if self.has_pre_image {
@@ -255,31 +250,36 @@ impl<'a> RawEntry<'a> {
         let [kind, flags] = *take(&mut rest)?;
         let kind = Kind::from_byte(kind)?;
         let has = |bit: u8| flags & bit != 0;
-        let uuid = match has(flag::UUID) {
-            true => Some(take(&mut rest)?),
-            false => None,
+        let uuid = if has(flag::UUID) {
+            Some(take(&mut rest)?)
+        } else {
+            None
         };
         let ns_bytes = usize::from(u16::from_le_bytes(*take(&mut rest)?));
         let (ns, after) = rest.split_at_checked(ns_bytes)?;
         rest = after;
-        let wall_ms = match has(flag::OPERATION) {
-            true => 0,
-            false => i64::from_le_bytes(*take(&mut rest)?),
+        let wall_ms = if has(flag::OPERATION) {
+            0
+        } else {
+            i64::from_le_bytes(*take(&mut rest)?)
         };
-        let session = match has(flag::SESSION) {
-            false => None,
-            true => Some(Session {
+        let session = if has(flag::SESSION) {
+            Some(Session {
                 id: *take(&mut rest)?,
                 number: i64::from_le_bytes(*take(&mut rest)?),
-                statement: match has(flag::STATEMENT) {
-                    true => Some(i32::from_le_bytes(*take(&mut rest)?)),
-                    false => None,
+                statement: if has(flag::STATEMENT) {
+                    Some(i32::from_le_bytes(*take(&mut rest)?))
+                } else {
+                    None
                 },
-            }),
+            })
+        } else {
+            None
         };
-        let o2 = match has(flag::O2) {
-            true => Some(take_doc(&mut rest)?),
-            false => None,
+        let o2 = if has(flag::O2) {
+            Some(take_doc(&mut rest)?)
+        } else {
+            None
         };
         let mut chain = (0, 0);
         if kind == Kind::Transaction {
@@ -311,7 +311,6 @@ impl<'a> RawEntry<'a> {
         self.ns
     }
 
-    /// The collection.
     pub fn uuid(&self) -> Option<&'a [u8; 16]> {
         self.uuid
     }
@@ -341,7 +340,7 @@ impl<'a> RawEntry<'a> {
         self.flags & flag::PARTIAL != 0
     }
 
-    /// How many entries of the transaction come before this one. They have the timestamps before this one's, without gaps.
+    /// The number of entries of the transaction before this one. They have the timestamps before this one's, without gaps.
     pub fn chain_position(&self) -> u32 {
         self.chain.0
     }
@@ -557,7 +556,6 @@ impl Operations {
         self.count
     }
 
-    /// Their size.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -597,10 +595,7 @@ impl Operations {
         let mut value = Vec::new();
         for (position, part) in parts.iter().enumerate() {
             value.clear();
-            let flags = match position == last {
-                true => 0,
-                false => flag::PARTIAL,
-            };
+            let flags = if position == last { 0 } else { flag::PARTIAL };
             let kind = Kind::Transaction;
             let wall_ms = Some(wall_ms);
             encode_head(

@@ -3,15 +3,5 @@
 
 pub mod diff;
 pub mod entry;
+mod error;
 pub mod token;
-
-use frond_error::{Error, ErrorCode};
-
-type Result<T> = std::result::Result<T, Error>;
-
-/// Stored data that cannot be read, though its checksum was right: a bug of the server.
-#[cold]
-fn corrupt(what: &str) -> Error {
-    let message = format!("stored data is damaged: {what}");
-    Error::new(ErrorCode::DataCorruptionDetected, message)
-}

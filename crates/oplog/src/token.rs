@@ -9,7 +9,7 @@
 use frond_bson::{Doc, DocBuf, Value, doc, hex, key, unhex};
 use frond_error::{Error, ErrorCode};
 
-use crate::Result;
+use crate::error::Result;
 
 /// The version of the tokens that are made.
 const VERSION: u8 = 2;
@@ -57,7 +57,6 @@ pub struct Token {
     pub position: u32,
     /// Whether the event is an `invalidate`.
     pub from_invalidate: bool,
-    /// The collection.
     pub uuid: Option<[u8; 16]>,
     /// The event, as it is encoded; empty if there is none.
     pub event: Vec<u8>,

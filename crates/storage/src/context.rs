@@ -20,7 +20,7 @@ pub struct OpContext {
     pub deadline: Option<Instant>,
     /// Set by `killOp` and `killCursors`: `Interrupted` (11601).
     pub killed: Arc<AtomicBool>,
-    /// The client that waits for the result, if nobody needs the operation without it: `ClientDisconnect` (279).
+    /// The client that waits for the result, if the operation ends with its connection: `ClientDisconnect` (279).
     pub waiting: Option<Waiting>,
     /// The progress of a long operation.
     pub progress: Option<Arc<Progress>>,
@@ -78,7 +78,6 @@ impl OpContext {
         OpContext::default()
     }
 
-    /// With a deadline.
     pub fn with_deadline(deadline: Option<Instant>) -> OpContext {
         OpContext::with_limits(deadline, Arc::default())
     }
@@ -95,7 +94,7 @@ impl OpContext {
         }
     }
 
-    /// Fails if the operation was killed, its deadline has passed, or nobody waits for it any more.
+    /// Fails if the operation was killed, its deadline has passed, or its client has closed the connection.
     pub fn check(&self) -> Result<()> {
         if self.killed.load(Ordering::Relaxed) {
             return Err(command(ErrorCode::Interrupted, "operation was interrupted"));

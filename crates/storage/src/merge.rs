@@ -16,7 +16,6 @@ use crate::record::message;
 /// Documents and their bytes in a collection; also a change of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of documents.
     pub documents: i64,
     /// Sum of the documents' BSON sizes.
     pub bytes: i64,
@@ -26,7 +25,6 @@ impl Counts {
     /// Size of the stored form: two 64-bit little-endian integers.
     pub const STORED_BYTES: usize = 16;
 
-    /// The stored form.
     pub fn to_bytes(self) -> [u8; Self::STORED_BYTES] {
         let mut out = [0; Self::STORED_BYTES];
         let (documents, bytes) = out.split_at_mut(8);

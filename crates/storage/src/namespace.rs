@@ -56,7 +56,6 @@ impl Namespace {
         }
     }
 
-    /// The database.
     pub fn db(&self) -> &str {
         &self.full[..self.dot]
     }

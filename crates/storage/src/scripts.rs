@@ -61,7 +61,7 @@ struct Kept {
 
 impl Kept {
     /// Those of the last request of this thread, if its source was the same.
-    fn of<S: FunctionSource + 'static>(source: &Arc<S>, db: &str) -> Kept {
+    fn for_database<S: FunctionSource + 'static>(source: &Arc<S>, db: &str) -> Kept {
         let same = |kept: &Kept| kept.source.as_ptr().cast::<()>() == Arc::as_ptr(source).cast();
         match KEPT.take().filter(same) {
             Some(mut kept) => {
@@ -102,7 +102,7 @@ pub fn enter_request<S: FunctionSource + 'static, T>(
     request: impl FnOnce() -> T,
 ) -> T {
     let own = Request {
-        kept: Kept::of(source, db),
+        kept: Kept::for_database(source, db),
         limits,
         times: RequestTimes {
             now_ms: now_ms(),
@@ -220,9 +220,10 @@ impl ScriptHost for OfRequest {
         let request = REQUEST.with_borrow(Clone::clone);
         let request = request.ok_or_else(disabled)?;
         let engine = request.engine().ok_or_else(disabled)?;
-        let stored = match source.stored_functions {
-            true => Some(request.stored_functions()?),
-            false => None,
+        let stored = if source.stored_functions {
+            Some(request.stored_functions()?)
+        } else {
+            None
         };
         IS_USED.set(true);
         engine.script(source, stored)

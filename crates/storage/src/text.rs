@@ -17,7 +17,6 @@ pub fn document(doc: &Doc) -> String {
     out
 }
 
-/// One value.
 pub fn value(value: Value<'_>) -> String {
     let mut out = String::new();
     write_value(&mut out, value);

@@ -180,9 +180,12 @@ mod tests {
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             let killed = scope.spawn(|| {
-                let check = || match is_killed.load(Ordering::Relaxed) {
-                    true => Err("killed"),
-                    false => Ok(()),
+                let check = || {
+                    if is_killed.load(Ordering::Relaxed) {
+                        Err("killed")
+                    } else {
+                        Ok(())
+                    }
                 };
                 turns.wait(check).unwrap_err()
             });

@@ -116,9 +116,10 @@ impl ClusterTime {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn open(engine: &Engine, times: Arc<Times>) -> Result<ClusterTime> {
-        let stored = match engine.has_tree(CATALOG_TREE)? {
-            true => engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?,
-            false => None,
+        let stored = if engine.has_tree(CATALOG_TREE)? {
+            engine.snapshot().get(CATALOG_TREE, ClusterTime::KEY)?
+        } else {
+            None
         };
         let entry = stored.as_deref().map(Doc::validate).transpose();
         let bound = match entry.map(|entry| entry.and_then(|entry| entry.get("reserved"))) {

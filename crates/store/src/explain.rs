@@ -27,7 +27,6 @@ use frond_storage::namespace::Namespace;
 /// The verbosity of `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
-    /// The plan.
     QueryPlanner,
     /// The plan is also run, with statistics.
     ExecutionStats,
@@ -38,16 +37,12 @@ pub enum Verbosity {
 /// The action on the found documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// They are returned.
     Find,
-    /// They are counted.
     Count,
     /// They are updated; with `upsert` one is inserted if there is none.
     Update {
-        /// Whether to insert.
         upsert: bool,
     },
-    /// They are deleted.
     Delete,
 }
 
@@ -64,7 +59,6 @@ pub struct Purpose<'a> {
 }
 
 impl Purpose<'_> {
-    /// They are returned.
     pub const FIND: Purpose<'static> = Purpose {
         task: Task::Find,
         returns: true,
@@ -181,7 +175,8 @@ impl DocumentStore {
             }
             if let Some(planned) = &planned {
                 let question = &planned.question;
-                let hashes = PlanHashes::of(&question.filter, &question.sort, &planned.collection);
+                let hashes =
+                    PlanHashes::for_query(&question.filter, &question.sort, &planned.collection);
                 planner.push("queryHash", hashes.shape.as_str());
                 planner.push("planCacheShapeHash", hashes.shape.as_str());
                 planner.push("planCacheKey", hashes.key.as_str());
@@ -219,10 +214,7 @@ impl DocumentStore {
         describer.executed = true;
         reply.push_doc("executionStats", |stats| {
             stats.push("executionSuccess", true);
-            let returned = match purpose.returns {
-                true => measured.found,
-                false => 0,
-            };
+            let returned = if purpose.returns { measured.found } else { 0 };
             stats.push("nReturned", count(returned));
             stats.push("executionTimeMillis", count(measured.millis));
             stats.push("totalKeysExamined", count(measured.stats.keys_examined));
@@ -343,9 +335,10 @@ impl Explained<'_> {
             }
             measured.found += 1;
             measured.modified += u64::from((self.purpose.would_change)(row.doc));
-            Ok(match measured.found < most {
-                true => Flow::Continue,
-                false => Flow::Pause,
+            Ok(if measured.found < most {
+                Flow::Continue
+            } else {
+                Flow::Pause
             })
         })?;
         measured.stats = executor.stats();

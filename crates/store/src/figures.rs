@@ -41,7 +41,11 @@ pub struct PlanHashes {
 
 impl PlanHashes {
     /// Those of a query on a collection.
-    pub(crate) fn of(filter: &Filter, sort: &SortSpec, collection: &Collection) -> PlanHashes {
+    pub(crate) fn for_query(
+        filter: &Filter,
+        sort: &SortSpec,
+        collection: &Collection,
+    ) -> PlanHashes {
         PlanHashes::of_shape(cache::shape(filter, sort), collection)
     }
 
@@ -70,7 +74,7 @@ impl UsedPlan {
     /// The hashes. `None` if there was nothing to plan.
     pub fn hashes(&self) -> Option<PlanHashes> {
         let (filter, sort, collection) = self.query.as_ref()?;
-        Some(PlanHashes::of(filter, sort, collection))
+        Some(PlanHashes::for_query(filter, sort, collection))
     }
 }
 
@@ -128,15 +132,12 @@ impl ShownPlan {
 /// The figures of an operation.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Index keys examined.
     pub keys_examined: u64,
-    /// Documents examined.
     pub docs_examined: u64,
     /// Entries added to indexes, that of `_id` included.
     pub keys_inserted: u64,
     /// Entries removed from indexes.
     pub keys_deleted: u64,
-    /// Documents returned.
     pub returned: u64,
     /// Commits that were refused because another writer was faster.
     pub write_conflicts: u64,

@@ -49,9 +49,7 @@ pub struct FindRequest<'a> {
     pub filter: Option<&'a Doc>,
     /// The fields to return.
     pub projection: Option<&'a Doc>,
-    /// The order.
     pub sort: Option<&'a Doc>,
-    /// Documents to skip.
     pub skip: u64,
     /// Maximum documents to return.
     pub limit: Option<u64>,
@@ -81,7 +79,6 @@ pub struct FindRequest<'a> {
 pub struct CountRequest<'a> {
     /// The filter; without one all documents are counted.
     pub filter: Option<&'a Doc>,
-    /// Documents to skip.
     pub skip: u64,
     /// Maximum documents to count.
     pub limit: Option<u64>,
@@ -91,7 +88,6 @@ pub struct CountRequest<'a> {
     pub collation: Option<Collator>,
 }
 
-/// A parsed query.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub filter: Arc<Filter>,
@@ -115,7 +111,6 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Parses a query.
     pub fn parse(
         filter: Option<&Doc>,
         sort: Option<&Doc>,
@@ -202,9 +197,10 @@ impl Question {
             return Ok(());
         }
         let is_asked = matches!(self.hint, Some(Hint::Natural(_))) || self.sort.natural().is_some();
-        let why = match is_asked {
-            true => "hint $natural is not allowed, because 'notablescan' is enabled",
-            false => "No indexed plans available, and running with 'notablescan'",
+        let why = if is_asked {
+            "hint $natural is not allowed, because 'notablescan' is enabled"
+        } else {
+            "No indexed plans available, and running with 'notablescan'"
         };
         Err(command(
             ErrorCode::NoQueryExecutionPlans,
@@ -247,7 +243,7 @@ impl Question {
         let filtered = match hints {
             None if !self.is_own_choice() => {
                 let filters = collection.index_filters();
-                filters.of(|| self.filter_shape())
+                filters.allowed(|| self.filter_shape())
             }
             _ => None,
         };
@@ -286,7 +282,7 @@ impl Question {
             self.check_scan(ns, &plan)?;
         }
         let reports = figures::note_plan(|| {
-            let summary = Summary::of(&plan.access);
+            let summary = Summary::from_access(&plan.access);
             (
                 summary,
                 self.filter.clone(),
@@ -526,9 +522,10 @@ impl DocumentStore {
         let Some(tail) = Tail::open(catalog, ns, question.filter, context)? else {
             return Ok(QueryCursor::empty(ns.clone()));
         };
-        let tail = match request.show_record_id {
-            true => tail.with_keys(),
-            false => tail,
+        let tail = if request.show_record_id {
+            tail.with_keys()
+        } else {
+            tail
         };
         let output = TailOutput {
             skip: request.skip,

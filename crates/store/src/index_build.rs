@@ -284,7 +284,7 @@ fn fill_at_once(
     let snapshot = engine.snapshot();
     let mut cursor = all(&snapshot, collection.primary)?;
     let reader = collection.document_reader(&snapshot);
-    let mut entries = Entries::of(indexes);
+    let mut entries = Entries::for_indexes(indexes);
     let mut uniques = HashSet::new();
     let (mut documents, mut bytes) = (0, 0);
     while let Some((id, stored)) = cursor.next()? {
@@ -332,7 +332,7 @@ struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    fn of(indexes: &[Arc<Index>]) -> Entries<'_> {
+    fn for_indexes(indexes: &[Arc<Index>]) -> Entries<'_> {
         Entries {
             indexes,
             multikey: vec![MultikeyPaths::default(); indexes.len()],
@@ -404,9 +404,10 @@ impl Build<'_> {
     /// Fails if the operation is interrupted, or the collection or an index was dropped.
     fn look(&self) -> Result<()> {
         self.context.check()?;
-        match self.catalog.has_indexes(self.uuid, self.indexes) {
-            true => Ok(()),
-            false => Err(aborted()),
+        if self.catalog.has_indexes(self.uuid, self.indexes) {
+            Ok(())
+        } else {
+            Err(aborted())
         }
     }
 
@@ -422,9 +423,12 @@ impl Build<'_> {
         let loads: Vec<(TreeId, Duplicates)> = self
             .indexes
             .iter()
-            .map(|index| match index.spec.unique {
-                true => (index.tree, Duplicates::Fail),
-                false => (index.tree, Duplicates::LastWins),
+            .map(|index| {
+                if index.spec.unique {
+                    (index.tree, Duplicates::Fail)
+                } else {
+                    (index.tree, Duplicates::LastWins)
+                }
             })
             .collect();
         let loaded = || {
@@ -460,7 +464,7 @@ impl Build<'_> {
         let snapshot = self.catalog.engine().snapshot();
         let mut cursor = all(&snapshot, collection.primary)?;
         let reader = collection.document_reader(&snapshot);
-        let mut entries = Entries::of(self.indexes);
+        let mut entries = Entries::for_indexes(self.indexes);
         let total = u64::try_from(collection.counts().documents).unwrap_or(0);
         let mut documents: u64 = 0;
         while let Some((id, stored)) = cursor.next()? {

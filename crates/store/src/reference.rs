@@ -6,7 +6,6 @@ use frond_storage::index::kinds::KINDS;
 pub struct Options {
     /// Whose options they are.
     pub title: &'static str,
-    /// Those that work.
     pub names: Vec<&'static str>,
     /// Those that MongoDB has and this server does not: an error names them.
     pub unsupported: Vec<&'static str>,

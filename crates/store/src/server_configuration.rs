@@ -8,7 +8,6 @@ use frond_storage::error::{Result, command};
 use frond_storage::namespace::Namespace;
 use frond_storage::text;
 
-/// The collection.
 pub const SERVER_CONFIGURATION: &str = "admin.system.version";
 
 /// The `_id` of the document with the feature compatibility version.
@@ -50,12 +49,13 @@ pub(crate) fn check_stored(ns: &Namespace, doc: &Doc) -> Result<()> {
 /// # Errors
 /// 40670 for the one with the feature compatibility version.
 pub(crate) fn check_removed(ns: &Namespace, doc: &Doc) -> Result<()> {
-    match is_feature_compatibility(ns, doc) {
-        false => Ok(()),
-        true => Err(command(
+    if is_feature_compatibility(ns, doc) {
+        Err(command(
             ErrorCode::Location(40670),
             "removing FeatureCompatibilityVersion document is not allowed",
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -64,12 +64,13 @@ pub(crate) fn check_removed(ns: &Namespace, doc: &Doc) -> Result<()> {
 /// # Errors
 /// 50755 for this one.
 pub(crate) fn check_dropped(ns: &Namespace) -> Result<()> {
-    match ns.as_str() == SERVER_CONFIGURATION {
-        false => Ok(()),
-        true => Err(command(
+    if ns.as_str() == SERVER_CONFIGURATION {
+        Err(command(
             ErrorCode::Location(50755),
             format!("dropping the server configuration collection ({ns}) is not allowed."),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

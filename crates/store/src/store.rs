@@ -207,7 +207,6 @@ impl DocumentStore {
         DocumentStore::open_engine(EngineOptions::with_disk(disk), options)
     }
 
-    /// The engine below.
     pub fn engine(&self) -> &Engine {
         self.catalog.engine()
     }
@@ -393,7 +392,6 @@ impl DocumentStore {
         (self.with_catalog(catalog), written)
     }
 
-    /// The catalog.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }

@@ -139,9 +139,10 @@ impl DocumentStore {
         request: &FindRequest<'_>,
         context: &OpContext,
     ) -> Result<QueryCursor> {
-        match self.catalog().is_view(ns) {
-            true => self.find_in_view(ns, request, context),
-            false => self.find_in_collection(ns, request, context),
+        if self.catalog().is_view(ns) {
+            self.find_in_view(ns, request, context)
+        } else {
+            self.find_in_collection(ns, request, context)
         }
     }
 
@@ -155,9 +156,10 @@ impl DocumentStore {
         request: &CountRequest<'_>,
         context: &OpContext,
     ) -> Result<u64> {
-        match self.catalog().is_view(ns) {
-            true => self.count_in_view(ns, request, context),
-            false => self.count_in_collection(ns, request, context),
+        if self.catalog().is_view(ns) {
+            self.count_in_view(ns, request, context)
+        } else {
+            self.count_in_collection(ns, request, context)
         }
     }
 
@@ -175,9 +177,10 @@ impl DocumentStore {
         collation: Option<&Collator>,
         context: &OpContext,
     ) -> Result<ArrayBuf> {
-        match self.catalog().is_view(ns) {
-            true => self.distinct_in_view(ns, path, filter, hint, collation, context),
-            false => self.distinct_in_collection(ns, path, filter, hint, collation, context),
+        if self.catalog().is_view(ns) {
+            self.distinct_in_view(ns, path, filter, hint, collation, context)
+        } else {
+            self.distinct_in_collection(ns, path, filter, hint, collation, context)
         }
     }
 

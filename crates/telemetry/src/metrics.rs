@@ -18,29 +18,23 @@ pub struct Report {
     pub top: DocBuf,
     /// The reply of `dbStats` for each database, by its name.
     pub databases: Vec<(String, DocBuf)>,
-    /// The collections.
     pub collections: Vec<CollectionFigures>,
     /// Collections that are not among them, because there are too many.
     pub collections_left_out: usize,
 }
 
-/// A collection.
 #[derive(Debug)]
 pub struct CollectionFigures {
-    /// The database.
     pub database: String,
     /// The collection in it.
     pub collection: String,
     /// The reply of `collStats`.
     pub storage: DocBuf,
-    /// Its indexes.
     pub indexes: Vec<IndexFigures>,
 }
 
-/// An index.
 #[derive(Debug)]
 pub struct IndexFigures {
-    /// Its name.
     pub name: String,
     /// How many plans have used it since the server started or the index was made.
     pub accesses: u64,
@@ -222,9 +216,12 @@ fn add_own(families: &mut Families, report: &Report) {
 fn add_metric(families: &mut Families, status: &Doc, metric: &Metric) {
     let Metric(name, help, source, factor) = metric;
     let name = format!("frond_{name}");
-    let mut push = |labels: &Labels<'_>, figure: f64| match name.ends_with("_total") {
-        true => families.counter(&name, help, labels, figure * factor),
-        false => families.gauge(&name, help, labels, figure * factor),
+    let mut push = |labels: &Labels<'_>, figure: f64| {
+        if name.ends_with("_total") {
+            families.counter(&name, help, labels, figure * factor)
+        } else {
+            families.gauge(&name, help, labels, figure * factor)
+        }
     };
     match source {
         One(path) => {

@@ -21,12 +21,10 @@ impl Tracing {
         ))
     }
 
-    /// Never called.
     pub fn record(&self, _: Finished<'_>) {
         match self.0 {}
     }
 
-    /// Never called.
     pub fn stop(&self) {
         match self.0 {}
     }

@@ -37,11 +37,9 @@ pub struct Finished<'a> {
     pub parent: Option<TraceParent>,
     /// The command, such as `find`.
     pub command: &'a str,
-    /// Its database.
     pub database: &'a str,
     /// Its collection, if it has one.
     pub collection: Option<&'a str>,
-    /// The client's address.
     pub client: &'a str,
     /// The client's name for itself.
     pub application: Option<&'a str>,

@@ -28,7 +28,6 @@ pub struct ClusterOptions {
     pub client_bytes: usize,
     /// Threads that wait for the network.
     pub threads: usize,
-    /// Resolves update messages.
     pub merge: Arc<dyn MergeOperator>,
     /// Keys of one tree, those with this prefix, whose update messages commute. They are kept once for each writer, so that
     /// writers do not conflict on them.

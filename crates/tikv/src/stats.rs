@@ -14,11 +14,9 @@ pub struct Requests {
 /// Requests since the cluster was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterStats {
-    /// Timestamps asked for.
     pub timestamps: Requests,
     /// Look-ups of one key or many.
     pub gets: Requests,
-    /// Pages of ranges.
     pub scans: Requests,
     /// Transactions that were sent.
     pub commits: Requests,

@@ -22,14 +22,12 @@ pub struct CertificateInfo {
     pub thumbprint: String,
     /// When it begins to be valid.
     pub not_before: SystemTime,
-    /// When it expires.
     pub not_after: SystemTime,
     /// Whether it names hosts or addresses, as clients of today require of a server.
     pub has_alternative_name: bool,
 }
 
 impl CertificateInfo {
-    /// Reads a certificate.
     pub(crate) fn read(der: &CertificateDer<'_>) -> Result<CertificateInfo, String> {
         CertificateInfo::read_with(der, |name| {
             name.ok_or_else(|| "a name in the certificate is not text".to_owned())

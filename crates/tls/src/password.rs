@@ -9,13 +9,11 @@ use zeroize::Zeroizing;
 pub struct Password(Zeroizing<String>);
 
 impl Password {
-    /// A password.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Password {
         Password(Zeroizing::new(text.into()))
     }
 
-    /// Its bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()

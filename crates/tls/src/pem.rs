@@ -17,7 +17,6 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 pub(crate) struct Section {
     /// What it is: `CERTIFICATE`, `PRIVATE KEY` …
     pub label: String,
-    /// Its content.
     pub der: Zeroizing<Vec<u8>>,
 }
 

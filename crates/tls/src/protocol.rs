@@ -85,11 +85,12 @@ pub(crate) fn enabled(disabled: &[Protocol]) -> Result<Vec<&'static SupportedPro
         .filter(|(protocol, _)| !disabled.contains(protocol))
         .map(|(_, version)| version)
         .collect();
-    match versions.is_empty() {
-        true => Err(Error::Options(
+    if versions.is_empty() {
+        Err(Error::Options(
             "all TLS protocols are disabled: leave TLS1_2 or TLS1_3 enabled".into(),
-        )),
-        false => Ok(versions),
+        ))
+    } else {
+        Ok(versions)
     }
 }
 

@@ -117,7 +117,6 @@ fn own_certificate(path: &Path, der: Option<&CertificateDer<'_>>) -> Result<Cert
 pub(crate) struct Authorities(Vec<(TrustAnchor<'static>, CertificateInfo)>);
 
 impl Authorities {
-    /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Authorities> {
         let unusable = |what: &dyn fmt::Display| {
             Error::file(path, format!("a certificate cannot be used: {what}"))
@@ -166,11 +165,9 @@ pub struct ServerTls {
     /// Decides what certificate is an identity.
     verifier: Verifier,
     accepts_invalid: bool,
-    /// The server's certificate.
     pub certificate: CertificateInfo,
     /// The authorities that certificates of clients are checked with, also those that are not valid now.
     pub authorities: Vec<CertificateInfo>,
-    /// The revocation lists.
     pub revocations: Vec<RevocationInfo>,
 }
 

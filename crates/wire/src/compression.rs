@@ -14,7 +14,6 @@ use crate::reader::Reader;
 pub enum Compressor {
     /// Not at all, but wrapped.
     Noop,
-    /// Snappy's block format.
     Snappy,
     /// Zlib, level 6.
     Zlib,

@@ -43,7 +43,6 @@ pub enum Error {
     TooLarge {
         /// Bytes that the message has or claims.
         bytes: usize,
-        /// Bytes allowed.
         limit: usize,
     },
     /// The compressed bytes do not inflate, or not to the size that was claimed.

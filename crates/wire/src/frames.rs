@@ -188,9 +188,10 @@ impl Frames {
             (self.start, self.end) = (0, have);
         }
         // Growing with what has arrived keeps the copying linear. In the end it takes no more than the message.
-        let step = match have < WHOLE_BYTES {
-            true => have.max(GROWTH_BYTES),
-            false => wanted,
+        let step = if have < WHOLE_BYTES {
+            have.max(GROWTH_BYTES)
+        } else {
+            wanted
         };
         let wanted = wanted.min(have + step).max(have + 1);
         if self.buffer.len() < wanted {
@@ -246,9 +247,10 @@ pub fn read_message(from: &mut impl Read, limit: usize) -> io::Result<Option<Vec
     let length = length.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     from.take((length - HEADER_BYTES) as u64)
         .read_to_end(&mut message)?;
-    match message.len() == length {
-        true => Ok(Some(message)),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    if message.len() == length {
+        Ok(Some(message))
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 

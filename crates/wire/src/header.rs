@@ -27,7 +27,6 @@ pub enum OpCode {
     Delete = 2006,
     /// Legacy request to drop cursors, never answered.
     KillCursors = 2007,
-    /// Another message, compressed.
     Compressed = 2012,
     /// Every request and reply of a current driver.
     Msg = 2013,

@@ -27,7 +27,6 @@ impl Query<'_> {
     pub const TAILABLE: u32 = 1 << 1;
     /// A secondary may answer.
     pub const SECONDARY_OK: u32 = 1 << 2;
-    /// Replication's own; ignored.
     pub const OPLOG_REPLAY: u32 = 1 << 3;
     /// The cursor has no idle timeout.
     pub const NO_CURSOR_TIMEOUT: u32 = 1 << 4;
@@ -39,18 +38,15 @@ impl Query<'_> {
     pub const PARTIAL: u32 = 1 << 7;
 }
 
-/// OP_GET_MORE.
 #[derive(Clone, Copy, Debug)]
 pub struct GetMore<'a> {
     /// `database.collection` of the cursor.
     pub namespace: &'a str,
     /// Documents to return, as in [`Query::count`].
     pub count: i32,
-    /// The cursor.
     pub cursor_id: i64,
 }
 
-/// OP_INSERT.
 #[derive(Clone, Copy, Debug)]
 pub struct Insert<'a> {
     /// Bit 0: go on after a document that fails.
@@ -66,14 +62,12 @@ impl Insert<'_> {
     pub const CONTINUE_ON_ERROR: u32 = 1;
 }
 
-/// OP_UPDATE.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
     /// `database.collection`.
     pub namespace: &'a str,
     /// See the constants of [`Update`].
     pub flags: u32,
-    /// Which documents.
     pub filter: &'a [u8],
     /// Operators or a replacement.
     pub update: &'a [u8],
@@ -86,14 +80,12 @@ impl Update<'_> {
     pub const MULTI: u32 = 1 << 1;
 }
 
-/// OP_DELETE.
 #[derive(Clone, Copy, Debug)]
 pub struct Delete<'a> {
     /// `database.collection`.
     pub namespace: &'a str,
     /// Bit 0: delete the first match only.
     pub flags: u32,
-    /// Which documents.
     pub filter: &'a [u8],
 }
 
@@ -102,7 +94,6 @@ impl Delete<'_> {
     pub const SINGLE_REMOVE: u32 = 1;
 }
 
-/// OP_KILL_CURSORS.
 #[derive(Clone, Copy, Debug)]
 pub struct KillCursors<'a> {
     ids: &'a [u8],
@@ -235,7 +226,6 @@ fn put_cstring(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// Builds an OP_QUERY.
 #[must_use]
 pub fn op_query(request_id: i32, query: &Query<'_>) -> Vec<u8> {
     build(OpCode::Query, request_id, |out| {
@@ -248,7 +238,6 @@ pub fn op_query(request_id: i32, query: &Query<'_>) -> Vec<u8> {
     })
 }
 
-/// Builds an OP_GET_MORE.
 #[must_use]
 pub fn op_get_more(request_id: i32, namespace: &str, count: i32, cursor_id: i64) -> Vec<u8> {
     build(OpCode::GetMore, request_id, |out| {
@@ -259,7 +248,6 @@ pub fn op_get_more(request_id: i32, namespace: &str, count: i32, cursor_id: i64)
     })
 }
 
-/// Builds an OP_INSERT.
 #[must_use]
 pub fn op_insert<'d>(
     request_id: i32,
@@ -276,7 +264,6 @@ pub fn op_insert<'d>(
     })
 }
 
-/// Builds an OP_UPDATE.
 #[must_use]
 pub fn op_update(request_id: i32, update: &Update<'_>) -> Vec<u8> {
     build(OpCode::Update, request_id, |out| {
@@ -288,7 +275,6 @@ pub fn op_update(request_id: i32, update: &Update<'_>) -> Vec<u8> {
     })
 }
 
-/// Builds an OP_DELETE.
 #[must_use]
 pub fn op_delete(request_id: i32, delete: &Delete<'_>) -> Vec<u8> {
     build(OpCode::Delete, request_id, |out| {
@@ -299,7 +285,6 @@ pub fn op_delete(request_id: i32, delete: &Delete<'_>) -> Vec<u8> {
     })
 }
 
-/// Builds an OP_KILL_CURSORS.
 #[must_use]
 pub fn op_kill_cursors(request_id: i32, ids: &[i64]) -> Vec<u8> {
     build(OpCode::KillCursors, request_id, |out| {

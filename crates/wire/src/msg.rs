@@ -10,7 +10,6 @@ use crate::{Error, Header};
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// No flag.
     pub const NONE: Flags = Flags(0);
     /// The message ends with a CRC-32C of everything before it.
     pub const CHECKSUM_PRESENT: Flags = Flags(1);
@@ -35,10 +34,8 @@ impl Flags {
     }
 }
 
-/// A parsed OP_MSG.
 #[derive(Clone, Debug)]
 pub struct Msg<'a> {
-    /// Flag bits.
     pub flags: Flags,
     /// The document of the section of kind 0.
     pub body: &'a [u8],

@@ -5,7 +5,6 @@ use crate::msg::Msg;
 use crate::reader::{DocIter, Reader};
 use crate::{Error, Header};
 
-/// A parsed OP_REPLY.
 #[derive(Clone, Copy, Debug)]
 pub struct OpReply<'a> {
     /// See the constants of [`OpReply`].
@@ -14,7 +13,6 @@ pub struct OpReply<'a> {
     pub cursor_id: i64,
     /// Where in the cursor this batch starts.
     pub starting_from: i32,
-    /// The batch.
     pub documents: DocIter<'a>,
 }
 
@@ -75,7 +73,6 @@ fn parse_reply(payload: &[u8]) -> Result<OpReply<'_>, Error> {
     })
 }
 
-/// Builds an OP_REPLY.
 #[must_use]
 pub fn op_reply<'d>(
     request_id: i32,

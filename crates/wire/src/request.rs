@@ -8,19 +8,12 @@ use crate::{Error, Header};
 /// A message from a client.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
-    /// OP_MSG.
     Msg(Msg<'a>),
-    /// OP_QUERY.
     Query(Query<'a>),
-    /// OP_GET_MORE.
     GetMore(GetMore<'a>),
-    /// OP_INSERT.
     Insert(Insert<'a>),
-    /// OP_UPDATE.
     Update(Update<'a>),
-    /// OP_DELETE.
     Delete(Delete<'a>),
-    /// OP_KILL_CURSORS.
     KillCursors(KillCursors<'a>),
 }
 

@@ -3,7 +3,7 @@
 use frond_bson::{Doc, Value};
 
 use super::{Entry, Kind, Operations, RawEntry, Session, encode_head, flag};
-use crate::{Result, corrupt};
+use crate::error::{Result, corrupt};
 
 /// Reads documents of entries in their order. It remembers how far a transaction in several entries has come.
 #[derive(Debug, Default)]
@@ -12,10 +12,8 @@ pub struct Decoder {
     chain: (u32, u32),
 }
 
-/// The entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// The timestamp.
     pub ts: u64,
     /// The operation of the entry.
     pub kind: Kind,
@@ -35,7 +33,7 @@ impl Decoder {
     }
 
     fn read(&mut self, doc: &Doc, out: &mut Vec<u8>) -> Option<Decoded> {
-        let fields = Fields::of(doc)?;
+        let fields = Fields::read(doc)?;
         let Some(Value::Timestamp(ts)) = fields.ts else {
             return None;
         };
@@ -74,7 +72,7 @@ impl Decoder {
             return None;
         };
         for one in all.values() {
-            let one = Fields::of(one.as_doc()?)?;
+            let one = Fields::read(one.as_doc()?)?;
             let kind = one.kind().filter(|kind| *kind != Kind::Transaction)?;
             operations.push(&one.entry(kind, None, None)?);
         }
@@ -87,9 +85,10 @@ impl Decoder {
         out.extend_from_slice(&before.to_le_bytes());
         out.extend_from_slice(&so_far.to_le_bytes());
         out.extend_from_slice(&operations.bytes);
-        self.chain = match is_partial {
-            true => (before + 1, so_far),
-            false => (0, 0),
+        self.chain = if is_partial {
+            (before + 1, so_far)
+        } else {
+            (0, 0)
         };
         Some(())
     }
@@ -112,7 +111,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// `None` if one of them has a wrong type, or is not known.
-    fn of(doc: &'a Doc) -> Option<Fields<'a>> {
+    fn read(doc: &'a Doc) -> Option<Fields<'a>> {
         let mut fields = Fields::default();
         for (name, value) in doc.iter() {
             match (name, value) {

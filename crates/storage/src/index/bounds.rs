@@ -29,7 +29,7 @@ struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn of(position: usize, path: &'a str, multikey: &MultikeyPaths) -> Field<'a> {
+    fn at(position: usize, path: &'a str, multikey: &MultikeyPaths) -> Field<'a> {
         Field {
             path,
             arrays: multikey.set(position),
@@ -105,9 +105,13 @@ pub struct IndexBounds {
 
 impl IndexBounds {
     /// The bounds of an index with these multikey paths. Computed parts are not bounded.
-    pub fn of(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> IndexBounds {
+    pub fn from_conditions(
+        spec: &IndexSpec,
+        multikey: &MultikeyPaths,
+        conditions: &Conditions,
+    ) -> IndexBounds {
         let may_be_missing = !spec.fields.first().is_some_and(|first| {
-            let field = Field::of(0, &first.path, multikey);
+            let field = Field::at(0, &first.path, multikey);
             // An element that is an array is a document with numbers as names to `$elemMatch`, but has no such key.
             let is_unsafe = field.arrays != 0 && has_number(field.path);
             let mut about = conditions.about(&first.path);
@@ -130,7 +134,7 @@ impl IndexBounds {
             } else if has_number(&field.path) {
                 Intervals::all()
             } else {
-                let field = Field::of(position, &field.path, multikey);
+                let field = Field::at(position, &field.path, multikey);
                 let about = conditions.about(field.path);
                 // A sparse index lacks the entries of elements without any of its fields.
                 let usable = |one: &&Condition| {

@@ -34,7 +34,6 @@ const NOT_COMPARED: [&str; 19] = [
 /// The relation of a new specification to an existing index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
-    /// Both may exist.
     Different,
     /// They are the same index with other options.
     Equivalent,

@@ -19,7 +19,6 @@ use crate::error::{Result, corrupt};
 /// The parts of one stored entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryParts<'a> {
-    /// The encoded fields.
     pub fields: &'a [u8],
     /// The encoded `_id`: the key of the document.
     pub id: &'a [u8],

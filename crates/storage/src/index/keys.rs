@@ -38,7 +38,6 @@ struct Span {
 }
 
 impl IndexKeys {
-    /// Removes all keys.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
@@ -150,7 +149,7 @@ impl Writer<'_, '_> {
     /// values, all of them.
     fn computed(&mut self, method: &dyn IndexMethod, doc: &Doc) -> Result<MultikeyPaths> {
         let spec = self.spec;
-        let mut slots = Slots::of(&spec.fields);
+        let mut slots = Slots::for_fields(&spec.fields);
         method.parts(doc, &mut slots)?;
         let combinations = slots.combinations();
         let missing = spec.sparse && slots.all_missing();
@@ -489,7 +488,7 @@ mod tests {
                 .map(|(fields, lost)| fields_document(&spec, fields, lost).unwrap())
                 .collect()
         };
-        // The type of 3 changed, so its entry is written anew.
+        // The type of 3 changed, so its entry is written again.
         assert_eq!(
             show(old.missing_in(&new).collect()),
             [doc! {"a": 1}, doc! {"a": 3}]

@@ -45,7 +45,6 @@ pub struct Index {
 /// Use of an index by queries.
 #[derive(Debug)]
 pub struct Usage {
-    /// Queries.
     queries: AtomicU64,
     /// When counting began, in milliseconds since 1970.
     pub since_ms: i64,
@@ -66,7 +65,6 @@ impl Usage {
         self.queries.load(Ordering::Relaxed)
     }
 
-    /// Counts a query.
     pub fn add(&self) {
         self.queries.fetch_add(1, Ordering::Relaxed);
     }

@@ -39,7 +39,6 @@ pub struct ExpandedIndex {
 pub struct ExpandedField {
     /// Its path, or its name.
     pub path: String,
-    /// Its order.
     pub direction: key::Direction,
     /// Whether it holds the value at that path, so that it can give an order.
     pub holds_value: bool,
@@ -48,7 +47,7 @@ pub struct ExpandedField {
 impl Route {
     /// The route through an index by its ordinary fields. Computed parts are not bounded.
     pub fn ordinary(spec: &IndexSpec, multikey: &MultikeyPaths, conditions: &Conditions) -> Route {
-        let bounds = IndexBounds::of(spec, multikey, conditions);
+        let bounds = IndexBounds::from_conditions(spec, multikey, conditions);
         let has_field = |path: &str| spec.value_fields().any(|field| field.path == path);
         Route {
             may_repeat: !multikey.is_empty() && !bounds.all_points(),

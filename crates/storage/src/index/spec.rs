@@ -53,7 +53,6 @@ pub struct IndexField {
 pub struct Partial {
     /// As it was given.
     pub doc: DocBuf,
-    /// Ready to match.
     pub filter: Arc<Filter>,
 }
 
@@ -82,7 +81,6 @@ pub struct IndexSpec {
     pub clustering: bool,
     /// Seconds after which documents expire.
     pub expire_after: Option<i32>,
-    /// Its collation.
     pub collator: Collator,
     /// Only documents that match have entries.
     pub partial: Option<Partial>,

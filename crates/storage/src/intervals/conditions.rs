@@ -71,7 +71,6 @@ fn fits(value: &Value<'_>, own: &Collator, collator: &Collator) -> bool {
     own == collator || !(own.affects(value) || collator.affects(value))
 }
 
-/// A single value.
 fn point(value: Value<'_>, collator: &Collator) -> Interval {
     let mut encoded = Vec::new();
     collator.encode(&value, &mut encoded);
@@ -178,21 +177,23 @@ fn beyond(relation: Relation, value: Value<'_>, collator: &Collator) -> Interval
         inclusive: relation.includes_equal(),
     };
     let above = matches!(relation, Relation::Gt | Relation::Gte);
-    let cut = match above != relation.includes_equal() {
-        true => after_prefix(&encoded),
-        false => Some(encoded),
+    let cut = if above != relation.includes_equal() {
+        after_prefix(&encoded)
+    } else {
+        Some(encoded)
     };
-    Intervals::one(match above {
-        true => Interval {
+    Intervals::one(if above {
+        Interval {
             low: cut.unwrap_or_default(),
             low_label: end,
             ..Interval::all()
-        },
-        false => Interval {
+        }
+    } else {
+        Interval {
             high: cut,
             high_label: end,
             ..Interval::all()
-        },
+        }
     })
 }
 
@@ -365,7 +366,7 @@ fn complement(op: &Op, collator: &Collator) -> Option<Intervals> {
 
 impl Conditions {
     /// Collects the conditions that every document must meet, as ranges of indexes by `collator`.
-    pub fn of(filter: &Expr, collator: &Collator) -> Conditions {
+    pub fn from_filter(filter: &Expr, collator: &Collator) -> Conditions {
         let mut conditions = Conditions {
             collator: collator.clone(),
             ..Conditions::default()
@@ -378,7 +379,7 @@ impl Conditions {
     pub fn of_all(filters: &[&Expr], collator: &Collator) -> Conditions {
         let mut filters = filters
             .iter()
-            .map(|filter| Conditions::of(filter, collator));
+            .map(|filter| Conditions::from_filter(filter, collator));
         let mut all = filters.next().unwrap_or_default();
         filters.for_each(|outer| all.add_outer(&outer));
         all

@@ -18,14 +18,12 @@ use crate::keyspace::after_prefix;
 pub enum Label {
     /// A value of the filter.
     Value {
-        /// The value.
         value: OwnedValue,
         /// Whether the interval holds it.
         inclusive: bool,
     },
     /// The edge of a type class, as `MinKey`, `-inf.0` or `{}`.
     Edge {
-        /// Its notation.
         text: &'static str,
         /// Whether the interval holds it.
         inclusive: bool,
@@ -85,7 +83,6 @@ pub fn invert(bytes: &mut [u8]) {
 }
 
 impl Interval {
-    /// Everything.
     pub fn all() -> Interval {
         Interval {
             low: Vec::new(),
@@ -162,12 +159,10 @@ impl Interval {
 pub struct Intervals(Vec<Interval>);
 
 impl Intervals {
-    /// Everything.
     pub fn all() -> Intervals {
         Intervals(vec![Interval::all()])
     }
 
-    /// Nothing.
     pub fn none() -> Intervals {
         Intervals(Vec::new())
     }
@@ -254,7 +249,6 @@ impl Intervals {
         Intervals(out)
     }
 
-    /// Everything else.
     pub fn complement(&self) -> Intervals {
         let mut out = Vec::with_capacity(self.0.len() + 1);
         let mut low = Vec::new();
@@ -288,7 +282,6 @@ impl Intervals {
         Intervals(self.0.into_iter().rev().map(Interval::inverted).collect())
     }
 
-    /// The intervals, ascending.
     pub fn as_slice(&self) -> &[Interval] {
         &self.0
     }

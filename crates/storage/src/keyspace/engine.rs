@@ -16,7 +16,6 @@ type Result<T, E = EngineError> = std::result::Result<T, E>;
 pub enum Engine {
     /// Files of this machine.
     Files(Files),
-    /// A TiKV cluster.
     Tikv(Tikv),
 }
 

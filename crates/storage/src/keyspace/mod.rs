@@ -11,8 +11,8 @@
 //! | [`read`] | snapshots and cursors |
 //! | [`write`] | write sets and transactions |
 //!
-//! What only files have (checkpoints, the log, copies, damage, memtables) is a method of [`Engine::files`], what only a cluster
-//! has (leases, fences, garbage, one clock) a method of [`Engine::cluster`]. The only methods here without an effect in a cluster are
+//! Capabilities that only files have (checkpoints, the log, copies, damage, memtables) are methods of [`Engine::files`], those that
+//! only a cluster has (leases, fences, garbage, one clock) methods of [`Engine::cluster`]. The only methods here without an effect in a cluster are
 //! those that detach a snapshot from memtables, since a cluster has none.
 
 mod engine;

@@ -60,9 +60,7 @@ pub struct CollectionOptions {
     pub tree: TreeOptions,
     /// Compression of indexes that do not set their own.
     pub index_compression: Option<Compression>,
-    /// The default collation.
     pub collator: Collator,
-    /// The validator.
     pub validation: Validation,
     /// Its limits, if it is capped.
     pub capped: Option<Capped>,
@@ -114,7 +112,6 @@ impl NaturalOrder {
 pub struct ViewOptions {
     /// The collection or view that is read.
     pub on: String,
-    /// The stages.
     pub pipeline: ArrayBuf,
 }
 
@@ -278,9 +275,10 @@ impl CollectionOptions {
 
     /// Sets or removes the validator; an empty filter is none.
     fn set_validator(&mut self, filter: &Doc) -> Result<()> {
-        self.validation.validator = match filter.is_empty() {
-            true => None,
-            false => Some(Validator::parse(filter, &self.collator)?),
+        self.validation.validator = if filter.is_empty() {
+            None
+        } else {
+            Some(Validator::parse(filter, &self.collator)?)
         };
         Ok(())
     }

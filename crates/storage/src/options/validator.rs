@@ -15,9 +15,7 @@ use crate::scripts::check as check_request;
 /// Which writes are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValidationLevel {
-    /// None.
     Off,
-    /// All.
     #[default]
     Strict,
     /// Inserts, and updates of documents that passed before.
@@ -27,7 +25,6 @@ pub enum ValidationLevel {
 /// The action on a document that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValidationAction {
-    /// It is refused.
     #[default]
     Error,
     /// It is stored, and a warning is logged.

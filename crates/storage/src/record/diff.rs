@@ -40,7 +40,6 @@ pub enum Difference<'d> {
 /// A difference that changes cannot express.
 struct Rewrite;
 
-/// Compares two documents.
 pub fn diff<'d>(old: &'d Doc, new: &'d Doc, parts: &Parts, part_bytes: usize) -> Difference<'d> {
     let mut differ = Differ {
         parts,

@@ -46,7 +46,6 @@ impl Action {
 pub struct Typed<'a> {
     /// The BSON type byte.
     pub tag: u8,
-    /// The encoded value.
     pub bytes: &'a [u8],
 }
 

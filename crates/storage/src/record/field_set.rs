@@ -15,13 +15,11 @@ pub struct FieldSet {
     fields: BTreeMap<Box<[u8]>, FieldSet>,
 }
 
-/// Nothing.
 pub static NOTHING: FieldSet = FieldSet {
     all: false,
     fields: BTreeMap::new(),
 };
 
-/// Everything.
 pub static EVERYTHING: FieldSet = FieldSet {
     all: true,
     fields: BTreeMap::new(),
@@ -157,12 +155,10 @@ impl ChangeFields {
         }
     }
 
-    /// The whole document.
     pub fn everything() -> ChangeFields {
         ChangeFields::parts(EVERYTHING.clone())
     }
 
-    /// These fields.
     pub fn parts(want: FieldSet) -> ChangeFields {
         ChangeFields::new(want, Vec::new())
     }

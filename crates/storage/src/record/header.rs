@@ -46,7 +46,6 @@ impl Container {
     pub const NESTED: u8 = 4;
     /// The number at the end of a name determines the segment, see [`super::segment`].
     pub const NUMBERED: u8 = 8;
-    /// Size as stored.
     pub const BYTES: usize = 20;
 
     /// Whether a flag is set.
@@ -134,7 +133,6 @@ impl Header {
         (rest.len() >= 5).then(|| (header, Doc::from_trusted(rest)))
     }
 
-    /// The record.
     pub fn write(&self, skeleton: &[u8]) -> Vec<u8> {
         let tables = self.containers.len() * Container::BYTES;
         let mut out = Vec::with_capacity(FIXED_BYTES + tables + skeleton.len());
@@ -152,7 +150,6 @@ impl Header {
         out
     }
 
-    /// A container.
     pub fn container(&self, id: u16) -> Option<&Container> {
         self.containers.iter().find(|one| one.id == id)
     }

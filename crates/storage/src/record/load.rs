@@ -19,7 +19,7 @@ use crate::keyspace::{Direction, Snapshot, TreeId};
 /// The containers of the parts of a document, by their paths, see [`edit`].
 pub type Containers = BTreeMap<Vec<u8>, u16>;
 
-/// What is needed to change a shredded document of which parts were read.
+/// The parts of a shredded document that were read, for a change of it.
 #[derive(Debug)]
 pub struct Parts {
     /// The record they come from.
@@ -43,7 +43,6 @@ impl Parts {
 /// Reads documents from their records in a snapshot.
 #[derive(Clone, Copy)]
 pub struct DocumentReader<'a> {
-    /// The snapshot.
     pub snapshot: &'a Snapshot,
     /// The tree of the segments.
     pub segments: Option<TreeId>,

@@ -35,7 +35,6 @@ pub struct Operation<'a> {
     pub ordinal: u32,
     /// The type of the value.
     pub tag: u8,
-    /// The value.
     pub value: Cow<'a, [u8]>,
 }
 
@@ -133,7 +132,6 @@ pub fn to_segment<'o, 'd: 'o>(
     }
 }
 
-/// A parsed message.
 enum Message<'a> {
     Header(Numbers, Vec<Operation<'a>>),
     Segment(Vec<Operation<'a>>),

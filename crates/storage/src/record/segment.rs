@@ -73,12 +73,10 @@ pub fn of_name(name: &[u8], container: &Container) -> u16 {
     number_of(name, number, container.bits)
 }
 
-/// Consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The ordinal of the first one.
     pub ordinal: u32,
-    /// The elements.
     pub elements: &'a [u8],
     /// Where they begin in the segment.
     pub at: usize,
@@ -141,7 +139,6 @@ pub fn write_length(mut length: usize, out: &mut Vec<u8>) {
 pub struct Entry<'a> {
     /// Its ordinal, which orders the fields of the container.
     pub ordinal: u32,
-    /// The element.
     pub element: RawElement<'a>,
     /// Where it begins in the segment.
     pub at: usize,
@@ -184,7 +181,6 @@ pub fn is_sound(bytes: &[u8]) -> bool {
     are_whole && runs.at == bytes.len()
 }
 
-/// Appends a run.
 pub fn push_run(first: u32, elements: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&first.to_le_bytes());
     write_length(elements.len(), out);

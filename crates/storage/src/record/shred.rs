@@ -19,7 +19,6 @@ const BITS_MAX: u8 = 16;
 
 /// A document in parts.
 pub struct Shredded {
-    /// The record.
     pub header: Vec<u8>,
     bytes: Vec<u8>,
     /// Container, segment, and the end of its content in the bytes.
@@ -107,7 +106,6 @@ impl Skeleton<'_> {
         self.bytes.get(start..start + name_len).unwrap_or_default()
     }
 
-    /// Consecutive elements.
     fn slice(&self, first: usize, last: usize) -> &[u8] {
         let end = self.elements.get(last).map_or(0, |one| one.end as usize);
         self.bytes.get(self.start(first)..end).unwrap_or_default()

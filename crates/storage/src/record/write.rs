@@ -230,11 +230,9 @@ struct SegmentOperation<'d> {
 
 /// The change of a large document, as messages.
 pub struct PartialUpdate<'d> {
-    /// The record before.
     stored: &'d [u8],
     before: Header,
     skeleton: &'d Doc,
-    /// The header after.
     header: Header,
     skeleton_bytes: i64,
     /// Bytes that blind additions may add.

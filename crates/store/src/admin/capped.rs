@@ -215,9 +215,10 @@ impl Conversion<'_> {
         let uuid = &self.from.uuid;
         self.store
             .copy_documents(&self.from, &self.snapshot, &self.to, self.context)?;
-        let rounds = match self.store.is_shared() {
-            true => ROUNDS_OF_SEVERAL,
-            false => ROUNDS_MAX,
+        let rounds = if self.store.is_shared() {
+            ROUNDS_OF_SEVERAL
+        } else {
+            ROUNDS_MAX
         };
         for round in 0..rounds {
             let now = catalog.by_uuid(uuid).ok_or_else(dropped)?;

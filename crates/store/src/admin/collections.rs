@@ -14,7 +14,6 @@ use frond_storage::namespace::{Namespace, check_database_name};
 /// A database, as `listDatabases` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseInfo {
-    /// Its name.
     pub name: String,
     /// Space of its collections, as [`crate::CollectionStats::storage_size`], with their indexes.
     pub size_on_disk: u64,
@@ -27,7 +26,6 @@ pub struct DatabaseInfo {
 pub struct CollectionInfo {
     /// Its name without the database.
     pub name: String,
-    /// Its type.
     pub kind: CollectionKind,
     /// The options it was created with.
     pub options: DocBuf,
@@ -40,11 +38,8 @@ pub struct CollectionInfo {
 /// The type of a collection, as `listCollections` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionKind {
-    /// A collection.
     Collection,
-    /// A view.
     View,
-    /// A time series.
     TimeSeries,
 }
 

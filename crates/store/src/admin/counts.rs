@@ -11,14 +11,12 @@ pub struct CatalogCounts {
     pub capped: u64,
     /// Time series of them.
     pub time_series: u64,
-    /// Views.
     pub views: u64,
     /// Collections of the server.
     pub internal: u64,
 }
 
 impl DocumentStore {
-    /// Counts the collections.
     pub fn catalog_counts(&self) -> CatalogCounts {
         let view = self.catalog().view();
         let mut counts = CatalogCounts {

@@ -33,7 +33,6 @@ pub struct CollectionHash {
     pub md5: String,
     /// Whether it is capped.
     pub capped: bool,
-    /// Its UUID.
     pub uuid: Uuid,
 }
 

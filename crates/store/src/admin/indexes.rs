@@ -18,7 +18,6 @@ use frond_storage::namespace::Namespace;
 /// The result of resuming interrupted index builds of a collection.
 #[derive(Debug)]
 pub struct ResumedBuild {
-    /// The collection.
     pub ns: Namespace,
     /// The names of the indexes.
     pub indexes: Vec<String>,
@@ -142,9 +141,10 @@ impl DocumentStore {
     /// # Errors
     /// Errors of the engine; `NotWritablePrimary` (10107).
     pub fn remove_leftovers(&self) -> Result<usize> {
-        match self.is_shared() && self.leads("leftovers")? {
-            true => self.catalog().drop_leftovers(),
-            false => Ok(0),
+        if self.is_shared() && self.leads("leftovers")? {
+            self.catalog().drop_leftovers()
+        } else {
+            Ok(0)
         }
     }
 

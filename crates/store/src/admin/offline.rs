@@ -90,16 +90,13 @@ pub struct SalvageReport {
     pub engine: EngineSalvage,
     /// The collections of the new store, by name.
     pub collections: Vec<SalvagedCollection>,
-    /// Further errors.
     pub errors: Vec<String>,
 }
 
 /// A collection of the new store.
 #[derive(Debug)]
 pub struct SalvagedCollection {
-    /// Its name.
     pub ns: Namespace,
-    /// Its documents.
     pub documents: u64,
     /// Documents that were left out: not valid, or not under the key of their `_id`.
     pub dropped: u64,

@@ -19,11 +19,8 @@ use frond_storage::namespace::Namespace;
 /// An example of queries with one shape.
 #[derive(Clone, Copy, Debug)]
 pub struct ShapeExample<'a> {
-    /// The filter.
     pub query: &'a Doc,
-    /// The order.
     pub sort: &'a Doc,
-    /// The fields.
     pub projection: &'a Doc,
     /// The collation; none for that of the collection.
     pub collation: Option<&'a Doc>,

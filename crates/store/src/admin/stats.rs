@@ -10,7 +10,6 @@ use frond_storage::options::Capped;
 /// Figures about one collection. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CollectionStats {
-    /// Documents.
     pub count: u64,
     /// Sum of the documents' BSON sizes.
     pub size: u64,
@@ -34,11 +33,8 @@ pub struct CollectionStats {
 /// Figures about one database. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DatabaseStats {
-    /// Collections.
     pub collections: u64,
-    /// Views.
     pub views: u64,
-    /// Documents.
     pub objects: u64,
     /// Sum of the documents' BSON sizes.
     pub data_size: u64,
@@ -68,7 +64,7 @@ pub(crate) fn size(engine: &Engine, collection: &Collection) -> u64 {
         .sum()
 }
 
-fn of(engine: &Engine, collection: &Collection) -> CollectionStats {
+fn collection_stats(engine: &Engine, collection: &Collection) -> CollectionStats {
     let counts = collection.counts();
     let count = u64::try_from(counts.documents).unwrap_or(0);
     let size = u64::try_from(counts.bytes).unwrap_or(0);
@@ -109,7 +105,7 @@ impl DocumentStore {
         let collection = self.catalog().collection(ns);
         Ok(
             collection.map_or_else(CollectionStats::default, |collection| {
-                of(self.engine(), &collection)
+                collection_stats(self.engine(), &collection)
             }),
         )
     }
@@ -128,7 +124,7 @@ impl DocumentStore {
         let oplog = self.catalog().oplog_collection();
         let oplog = oplog.filter(|oplog| oplog.ns.db() == db);
         for collection in view.database(db).into_iter().chain(oplog) {
-            let stats = of(self.engine(), &collection);
+            let stats = collection_stats(self.engine(), &collection);
             total.collections += 1;
             total.objects += stats.count;
             total.data_size += stats.size;

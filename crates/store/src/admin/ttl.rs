@@ -21,7 +21,6 @@ use frond_storage::namespace::Namespace;
 /// The result of a pass over all TTL indexes.
 #[derive(Debug, Default)]
 pub struct TtlPass {
-    /// Documents deleted.
     pub deleted: u64,
     /// Indexes whose documents could not be deleted, with the reason.
     pub failed: Vec<(Namespace, String, Error)>,

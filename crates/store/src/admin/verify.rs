@@ -33,7 +33,6 @@ const ERRORS_LISTED_MAX: usize = 100;
 /// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// Documents read.
     pub documents: u64,
     /// Documents that are not valid BSON, or lie under a wrong key.
     pub invalid_documents: u64,
@@ -52,9 +51,7 @@ pub struct VerifyReport {
 /// The result for one index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexReport {
-    /// Its name.
     pub name: String,
-    /// Its entries.
     pub keys: u64,
     /// Whether they agree with the documents.
     pub valid: bool,
@@ -81,7 +78,6 @@ impl VerifyReport {
         }
     }
 
-    /// Notes an error.
     fn wrong(&mut self, message: String) {
         match self.errors.len() {
             listed if listed < ERRORS_LISTED_MAX => self.errors.push(message),

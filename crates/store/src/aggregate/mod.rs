@@ -362,9 +362,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// An opened pipeline.
 enum Opened {
-    /// A query only.
     Cursor(Box<QueryCursor>),
     /// A query and stages.
     Source(Source<Error>),

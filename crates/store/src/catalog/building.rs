@@ -494,15 +494,16 @@ impl Catalog {
 /// Error 285 if an index is being built in the place of this one.
 pub(super) fn check_not_replaced(collection: &Collection, index: &Index) -> Result<()> {
     let mut others = collection.indexes.iter();
-    match others.any(|other| other.replaces == Some(index.tree)) {
-        false => Ok(()),
-        true => Err(command(
+    if others.any(|other| other.replaces == Some(index.tree)) {
+        Err(command(
             ErrorCode::IndexBuildAlreadyInProgress,
             format!(
                 "Index {} of {} is being made unique; wait for that, or drop it",
                 index.spec.name, collection.ns
             ),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

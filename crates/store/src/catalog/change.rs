@@ -34,7 +34,6 @@ pub struct DropInfo {
 pub struct CreateIndexesInfo {
     /// Indexes before, the one on `_id` included.
     pub before: usize,
-    /// Indexes after.
     pub after: usize,
     /// Whether the collection was created for them.
     pub created_collection: bool,
@@ -45,11 +44,8 @@ pub struct CreateIndexesInfo {
 pub enum IndexSelector {
     /// All but the one on `_id`.
     All,
-    /// By name.
     Name(String),
-    /// By key pattern.
     Key(DocBuf),
-    /// Several, by name.
     Names(Vec<String>),
 }
 
@@ -318,9 +314,10 @@ impl Catalog {
         let uuid = self.given_uuid.unwrap_or_else(random_uuid);
         let primary = self.allocate_tree()?;
         let has_segments = !settings.is_by_record() && !ns.coll().starts_with("system.");
-        let segments = match has_segments {
-            true => Some(self.allocate_tree()?),
-            false => None,
+        let segments = if has_segments {
+            Some(self.allocate_tree()?)
+        } else {
+            None
         };
         let mut indexes = Vec::new();
         if settings.has_id_index() {
@@ -583,15 +580,17 @@ impl Catalog {
             Some(target) => {
                 self.state.close_gates(&[source.uuid, target.uuid])?;
                 // Both collections change. Transactions hold gates in the same order.
-                let (first, second) = match source.uuid < target.uuid {
-                    true => (&source, target),
-                    false => (target, &source),
+                let (first, second) = if source.uuid < target.uuid {
+                    (&source, target)
+                } else {
+                    (target, &source)
                 };
                 let mut first = first.shared.gate.write();
                 let mut second = second.shared.gate.write();
-                let (of_source, of_target) = match source.uuid < target.uuid {
-                    true => (&mut *first, &mut *second),
-                    false => (&mut *second, &mut *first),
+                let (of_source, of_target) = if source.uuid < target.uuid {
+                    (&mut *first, &mut *second)
+                } else {
+                    (&mut *second, &mut *first)
                 };
                 let epoch = &target.shared.epoch;
                 epoch.fetch_add(1, Ordering::SeqCst);

@@ -24,14 +24,11 @@ pub(crate) const SYSTEM_PROFILE: &str = "system.profile";
 /// The maximum depth of views over views, as in MongoDB.
 const DEPTH_MAX: usize = 20;
 
-/// A view.
 #[derive(Clone, Debug)]
 pub struct ViewDefinition {
-    /// Its name.
     pub ns: Namespace,
     /// The collection or view that it reads, of the same database.
     pub on: String,
-    /// Its stages.
     pub pipeline: ArrayBuf,
     /// The collation of all reads of it.
     pub collation: Option<DocBuf>,

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 
 use frond_storage::plan_rules::AllowedIndexes;
 
-/// An index filter.
 #[derive(Clone, Debug)]
 pub struct IndexFilter {
     /// An example of the queries: `query`, `sort`, `projection` and `collation`, as they were given.
@@ -46,14 +45,13 @@ impl IndexFilters {
         self.is_used.store(!by_shape.is_empty(), Ordering::Relaxed);
     }
 
-    /// All filters.
     pub(crate) fn list(&self) -> Vec<IndexFilter> {
         self.by_shape.lock().values().cloned().collect()
     }
 
     /// The indexes that queries of a shape may use; none if all.
     #[inline]
-    pub(crate) fn of(&self, shape: impl FnOnce() -> u64) -> Option<Arc<AllowedIndexes>> {
+    pub(crate) fn allowed(&self, shape: impl FnOnce() -> u64) -> Option<Arc<AllowedIndexes>> {
         if !self.is_used.load(Ordering::Relaxed) {
             return None;
         }

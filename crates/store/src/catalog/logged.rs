@@ -257,9 +257,10 @@ fn uuid_value(uuid: &Uuid) -> Value<'_> {
 impl CatalogState {
     /// Adds entries of another server to a write set, unless another commit has them.
     pub(super) fn put_copied(&self, set: &mut WriteSet, copied: &Copied) -> Result<Added> {
-        match copied.is_put() {
-            true => Ok(Added::default()),
-            false => self.oplog.put_copied(set, copied),
+        if copied.is_put() {
+            Ok(Added::default())
+        } else {
+            self.oplog.put_copied(set, copied)
         }
     }
 
@@ -284,7 +285,6 @@ impl CatalogState {
 }
 
 impl Catalog {
-    /// The oplog.
     pub fn oplog(&self) -> &Arc<Oplog> {
         &self.state.oplog
     }
@@ -304,9 +304,10 @@ impl Catalog {
         if self.state.oplog.is_following() {
             return None;
         }
-        Some(match self.state.oplog.readers().any() {
-            true => log.noting_places(),
-            false => log,
+        Some(if self.state.oplog.readers().any() {
+            log.noting_places()
+        } else {
+            log
         })
     }
 
@@ -369,9 +370,10 @@ impl Catalog {
 
     /// Lets other servers hear that the oplog was turned on or off.
     fn note_change_of_oplog(&self) -> Result<()> {
-        match self.state.cluster.is_some() {
-            true => self.commit_beside_view(WriteSet::new(), None),
-            false => Ok(()),
+        if self.state.cluster.is_some() {
+            self.commit_beside_view(WriteSet::new(), None)
+        } else {
+            Ok(())
         }
     }
 
@@ -397,9 +399,10 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn turn_on_oplog(&self, settings: OplogSettings) -> Result<()> {
-        self.while_nothing_is_written(|oplog| match oplog.is_on() {
-            true => Ok(()),
-            false => {
+        self.while_nothing_is_written(|oplog| {
+            if oplog.is_on() {
+                Ok(())
+            } else {
                 let trees = [self.allocate_tree()?, self.allocate_tree()?];
                 oplog.turn_on(settings, trees)
             }
@@ -411,9 +414,12 @@ impl Catalog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn turn_off_oplog(&self) -> Result<()> {
-        self.while_nothing_is_written(|oplog| match oplog.is_on() {
-            true => oplog.turn_off(),
-            false => Ok(()),
+        self.while_nothing_is_written(|oplog| {
+            if oplog.is_on() {
+                oplog.turn_off()
+            } else {
+                Ok(())
+            }
         })
     }
 
@@ -458,8 +464,9 @@ pub(crate) fn check_same(
     before: Option<frond_storage::keyspace::TreeId>,
     catalog: &Catalog,
 ) -> Result<()> {
-    match catalog.oplog().tree() == before {
-        true => Ok(()),
-        false => Err(write_conflict()),
+    if catalog.oplog().tree() == before {
+        Ok(())
+    } else {
+        Err(write_conflict())
     }
 }

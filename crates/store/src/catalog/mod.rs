@@ -105,7 +105,6 @@ const DROPPED: u64 = u64::MAX;
 pub struct Collection {
     /// Its name at this version.
     pub ns: Namespace,
-    /// Its identity.
     pub uuid: Uuid,
     /// The options it was created with.
     pub options: DocBuf,
@@ -294,7 +293,6 @@ impl Collection {
         }
     }
 
-    /// Writes its documents.
     pub(crate) fn document_writer(&self) -> DocumentWriter {
         DocumentWriter {
             primary: self.primary,
@@ -489,7 +487,6 @@ impl Catalog {
         &self.state.hooks
     }
 
-    /// The engine below.
     pub fn engine(&self) -> &Engine {
         &self.state.engine
     }
@@ -513,9 +510,10 @@ impl Catalog {
         if let Some(found) = self.collection_here(ns) {
             return Some(found);
         }
-        match self.state.cluster.is_some() && self.is_live() && self.state.refresh() {
-            true => self.collection_here(ns),
-            false => None,
+        if self.state.cluster.is_some() && self.is_live() && self.state.refresh() {
+            self.collection_here(ns)
+        } else {
+            None
         }
     }
 

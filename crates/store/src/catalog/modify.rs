@@ -61,7 +61,6 @@ pub(crate) struct IndexModified {
 pub(crate) struct ToUnique {
     pub collection: Arc<Collection>,
     pub index: Arc<Index>,
-    /// Its specification then.
     pub spec: IndexSpec,
 }
 
@@ -255,9 +254,12 @@ impl Collection {
     /// The next version, with another index in the place of one.
     fn with_index(&self, before: &Arc<Index>, after: Index) -> Collection {
         let after = Arc::new(after);
-        let replaced = |index: &Arc<Index>| match Arc::ptr_eq(index, before) {
-            true => after.clone(),
-            false => index.clone(),
+        let replaced = |index: &Arc<Index>| {
+            if Arc::ptr_eq(index, before) {
+                after.clone()
+            } else {
+                index.clone()
+            }
         };
         self.with_indexes(self.indexes.iter().map(replaced).collect())
     }

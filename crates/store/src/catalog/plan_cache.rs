@@ -31,7 +31,6 @@ struct Choice {
 /// The result of a trial run.
 #[derive(Clone, Debug)]
 pub(crate) struct Winner {
-    /// The plan's hash.
     pub plan: u64,
     /// The `planSummary` of the plan.
     pub summary: String,
@@ -54,7 +53,6 @@ pub(crate) struct Cached {
 }
 
 impl PlanCache {
-    /// Forgets everything.
     pub(crate) fn clear(&self) {
         self.0.lock().clear();
     }

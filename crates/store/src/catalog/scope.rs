@@ -22,7 +22,6 @@ use frond_storage::points::point;
 /// The scope of a handle.
 #[derive(Clone)]
 pub(super) enum Scope {
-    /// The current state.
     Live,
     /// A transaction: the moment of its begin, and its own writes.
     Transaction(Arc<OpenTransaction>),
@@ -46,7 +45,6 @@ impl Moment {
         self.view.load_full()
     }
 
-    /// Its snapshot.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }

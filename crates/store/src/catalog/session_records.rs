@@ -72,9 +72,7 @@ impl SessionTree {
 /// A statement of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct StatementId {
-    /// The session.
     pub session: SessionKey,
-    /// Its transaction number.
     pub number: i64,
     /// The number of the statement.
     pub statement: i32,
@@ -303,7 +301,6 @@ impl Catalog {
     }
 }
 
-/// A stored record.
 struct Record<'a> {
     session: SessionKey,
     place: u32,

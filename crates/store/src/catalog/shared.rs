@@ -71,9 +71,10 @@ impl Changing<'_> {
         drop(of_all.no_reload.take());
         drop(self.own.take());
         let (version, _) = released?;
-        match version > of_all.version {
-            true => of_all.cluster.await_loaded(version),
-            false => Ok(()),
+        if version > of_all.version {
+            of_all.cluster.await_loaded(version)
+        } else {
+            Ok(())
         }
     }
 }

@@ -80,7 +80,6 @@ struct Changes {
 /// A collection that documents were written to.
 struct Written {
     shared: Arc<Shared>,
-    /// Of its definition.
     version: u64,
     /// Whether the server wants to know of changes.
     is_watched: bool,
@@ -105,7 +104,6 @@ impl OpenTransaction {
         self.of_server
     }
 
-    /// Its views.
     pub(super) fn view(&self) -> &ArcSwap<View> {
         &self.view
     }
@@ -284,9 +282,10 @@ impl OpenTransaction {
         let engine = self.engine.write().take().ok_or_else(ended)?;
         let changes = std::mem::take(&mut *self.changes.lock());
         state.check_lease()?;
-        let changing = match changes.created.is_empty() {
-            true => None,
-            false => Some(state.lock_changes()?),
+        let changing = if changes.created.is_empty() {
+            None
+        } else {
+            Some(state.lock_changes()?)
         };
         changes.check_names(state)?;
         let mut set = WriteSet::new();

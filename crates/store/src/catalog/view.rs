@@ -31,7 +31,6 @@ fn shard_of(name: &str) -> usize {
 }
 
 impl View {
-    /// No collections.
     pub fn empty() -> View {
         View {
             shards: vec![Arc::default(); SHARDS],
@@ -87,7 +86,6 @@ impl View {
         definitions.insert(definition.ns.clone(), definition);
     }
 
-    /// Removes views.
     pub(super) fn undefine(&mut self, gone: impl Fn(&Namespace) -> bool) {
         Arc::make_mut(&mut self.definitions).retain(|ns, _| !gone(ns));
     }
@@ -99,7 +97,6 @@ impl View {
         }
     }
 
-    /// Removes a collection.
     pub(super) fn remove(&mut self, ns: &Namespace) {
         if let Some(shard) = self.shards.get_mut(shard_of(ns.as_str())) {
             Arc::make_mut(shard).remove(ns.as_str());

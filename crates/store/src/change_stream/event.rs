@@ -26,7 +26,6 @@ const VIEWS: &str = "system.views";
 /// An operation and its place: in an entry of its own, or in a transaction.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
-    /// The operation.
     pub entry: RawEntry<'a>,
     /// The time of the commit: that of the entry, or of the last entry of a transaction.
     pub time: u64,
@@ -45,7 +44,6 @@ pub struct Change<'a> {
 pub struct Subject<'a> {
     /// The type of the event.
     pub operation_type: &'static str,
-    /// The database.
     pub db: &'a str,
     /// The collection; none for `dropDatabase`.
     pub coll: Option<&'a str>,
@@ -61,7 +59,7 @@ fn split(ns: &str) -> (&str, &str) {
 
 impl<'a> Subject<'a> {
     /// The change that an entry describes; `None` if no stream shows it.
-    pub fn of(entry: &RawEntry<'a>) -> Option<Subject<'a>> {
+    pub fn from_entry(entry: &RawEntry<'a>) -> Option<Subject<'a>> {
         let (db, coll) = split(entry.ns());
         let of_document = |operation_type| {
             Some(Subject {
@@ -289,20 +287,20 @@ fn token_of(
 pub fn build(change: &Change<'_>, subject: &Subject<'_>, spec: &Spec) -> Result<Event> {
     let entry = &change.entry;
     let is_document = entry.kind() != Kind::Command && !subject.is_view;
-    let key = match is_document {
-        true => {
-            let id = entry
-                .id()
-                .ok_or_else(|| corrupt("an entry of the oplog without an _id"))?;
-            let mut key = DocBuf::new();
-            key.push_value("_id", &id);
-            Some(key)
-        }
-        false => None,
+    let key = if is_document {
+        let id = entry
+            .id()
+            .ok_or_else(|| corrupt("an entry of the oplog without an _id"))?;
+        let mut key = DocBuf::new();
+        key.push_value("_id", &id);
+        Some(key)
+    } else {
+        None
     };
-    let description = match is_document {
-        true => None,
-        false => description(subject, entry),
+    let description = if is_document {
+        None
+    } else {
+        description(subject, entry)
     };
     let token = token_of(change, subject, key.as_deref(), description.as_deref());
     let mut doc = DocBuf::with_capacity(entry.o().len_bytes() + 512);

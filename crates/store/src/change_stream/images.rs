@@ -35,9 +35,10 @@ pub fn add(
         FullDocument::WhenAvailable | FullDocument::Required
     );
     let is_update = kind == Kind::Update;
-    let before = match shows_before || (is_made && is_update) {
-        true => pre_image(change, store)?,
-        false => None,
+    let before = if shows_before || (is_made && is_update) {
+        pre_image(change, store)?
+    } else {
+        None
     };
     if before.is_none() && spec.before_change == BeforeChange::Required {
         return Err(not_found(

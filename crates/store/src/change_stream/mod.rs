@@ -36,7 +36,6 @@ use source::Changes;
 use spec::{Spec, WatchScope};
 use stream::{ChangeStream, Input};
 
-/// The stage.
 const STAGE: &str = "$changeStream";
 /// The stage that splits large events.
 const SPLIT: &str = "$changeStreamSplitLargeEvent";

@@ -30,7 +30,6 @@ const KEPT_BYTES_MAX: usize = 256 << 10;
 /// The longest search of a stream for events. The client of a long oplog then gets a token to continue at.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// Reads events.
 pub struct Changes {
     pub store: DocumentStore,
     pub scope: WatchScope,
@@ -116,11 +115,8 @@ fn not_found(token: &Token) -> Error {
 
 /// The result of a scan of the oplog.
 enum Found {
-    /// An event.
     Event(Box<Event>),
-    /// A transaction begins.
     Transaction,
-    /// Nothing to show.
     Nothing,
     /// The end, for now.
     End,
@@ -257,13 +253,14 @@ impl Changes {
                 return Ok(None);
             }
             point("a change stream looks at an operation");
-            let event = match self.unwinding.is_some() {
-                true => self.unwind()?,
-                false => match self.scan()? {
+            let event = if self.unwinding.is_some() {
+                self.unwind()?
+            } else {
+                match self.scan()? {
                     Found::Event(event) => Some(*event),
                     Found::Transaction | Found::Nothing => None,
                     Found::End => return Ok(None),
-                },
+                }
             };
             if let Some(event) = event {
                 self.last = Some(event.token.clone());
@@ -341,13 +338,13 @@ impl Changes {
                         && message == Some(Oplog::FIRST_ENTRY))
             }
         };
-        match is_complete {
-            true => Ok(()),
-            false => Err(history_lost()),
+        if is_complete {
+            Ok(())
+        } else {
+            Err(history_lost())
         }
     }
 
-    /// Reads one entry.
     fn scan(&mut self) -> Result<Found> {
         if self.reading.is_none() && !self.open()? {
             self.check_passed(self.scanned)?;
@@ -492,7 +489,7 @@ impl Changes {
 
     /// The event of an operation, if the stream shows it.
     fn event(&mut self, change: &Change<'_>) -> Result<Option<Event>> {
-        let Some(subject) = Subject::of(&change.entry) else {
+        let Some(subject) = Subject::from_entry(&change.entry) else {
             return Ok(None);
         };
         if !subject.is_in(&self.scope, &self.spec) {

@@ -22,7 +22,6 @@ pub enum WatchScope {
 /// The documents that updates are shown with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FullDocument {
-    /// None.
     #[default]
     Default,
     /// The document as it is when the event is read.
@@ -36,7 +35,6 @@ pub enum FullDocument {
 /// The documents before the change that events are shown with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BeforeChange {
-    /// None.
     #[default]
     Off,
     /// The pre-image, if it is stored.
@@ -245,9 +243,10 @@ mod tests {
     fn token(from_invalidate: bool, uuid: bool) -> DocBuf {
         let uuid = uuid.then_some([1; 16]);
         let token = Token::of_event(7 << 32, 0, uuid, "drop", None);
-        match from_invalidate {
-            true => token.of_invalidate().to_doc(),
-            false => token.to_doc(),
+        if from_invalidate {
+            token.of_invalidate().to_doc()
+        } else {
+            token.to_doc()
         }
     }
 

@@ -236,7 +236,6 @@ impl Cluster {
         })
     }
 
-    /// The engine below.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -257,7 +256,6 @@ impl Cluster {
         self.me.lock().number
     }
 
-    /// Its identity.
     pub fn id(&self) -> ServerId {
         self.me.lock().id
     }
@@ -285,9 +283,10 @@ impl Cluster {
         if self.is_valid() {
             return Ok(());
         }
-        match self.is_hopeless() {
-            true => Err(unregistered()),
-            false => Err(frond_storage::error::write_conflict()),
+        if self.is_hopeless() {
+            Err(unregistered())
+        } else {
+            Err(frond_storage::error::write_conflict())
         }
     }
 
@@ -316,7 +315,6 @@ impl Cluster {
         self.is_stalled.load(Ordering::SeqCst)
     }
 
-    /// For tests.
     pub fn stall(&self, stalled: bool) {
         self.is_stalled.store(stalled, Ordering::SeqCst);
     }
@@ -350,9 +348,10 @@ impl Cluster {
     /// The time between two looks at the state.
     pub fn poll_pause(&self) -> Duration {
         let busy = *self.busy.lock();
-        match busy.is_some_and(|since| since.elapsed() < BUSY) {
-            true => POLL_BUSY,
-            false => POLL_IDLE.min(self.options.lease / 8),
+        if busy.is_some_and(|since| since.elapsed() < BUSY) {
+            POLL_BUSY
+        } else {
+            POLL_IDLE.min(self.options.lease / 8)
         }
     }
 

@@ -23,7 +23,6 @@ const LEASE: u8 = 0;
 const DONE: u8 = 1;
 const SETTLED: u8 = 2;
 
-/// A registered server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
     /// Its number, which no other live server has.
@@ -34,7 +33,6 @@ pub struct ServerInfo {
     pub started_ms: i64,
     /// The end of its lease, by the shared clock.
     pub lease_end_ms: i64,
-    /// Its software version.
     pub software: String,
     /// The version of the catalog that it has loaded.
     pub catalog_version: i64,
@@ -341,14 +339,13 @@ impl Cluster {
             let is_mine = stored.and_then(|stored| id_of(stored, "id")) == Some(me.id);
             Ok((is_mine.then(|| self.lease_doc(&me.id, end_ms)), is_mine))
         })?;
-        match renewed {
-            true => {
-                if let Some(cluster) = &self.fenced {
-                    cluster.extend_lease(unsigned(end_ms));
-                }
-                self.set_valid(asked, now_ms);
+        if renewed {
+            if let Some(cluster) = &self.fenced {
+                cluster.extend_lease(unsigned(end_ms));
             }
-            false => self.lose(),
+            self.set_valid(asked, now_ms);
+        } else {
+            self.lose()
         }
         Ok(renewed)
     }

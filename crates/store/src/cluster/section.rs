@@ -16,12 +16,10 @@ const LOOKS_PER_SEARCH: u32 = 64;
 /// Which collections' gates are closed on all servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// None.
     #[default]
     None,
     /// Those with these UUIDs.
     Some(Vec<[u8; 16]>),
-    /// All.
     All,
 }
 
@@ -41,7 +39,6 @@ impl Closing {
 /// Who may change the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
-    /// The server.
     pub id: ServerId,
     /// Of a server that is about to register: when others may take the lock from it.
     pub until_ms: i64,
@@ -58,7 +55,6 @@ pub(crate) struct State {
     pub next_tree: i64,
     /// Who may change the catalog.
     pub lock: Option<Lock>,
-    /// Whose writers wait.
     pub closing: Closing,
     /// A transaction is about to create collections, in a commit that does not have the next version.
     pub announced: bool,
@@ -127,7 +123,6 @@ impl State {
 pub(super) struct Held {
     /// The next number of a tree, while it holds the lock.
     next_tree: i64,
-    /// Whose writers wait.
     closed: Closing,
 }
 

@@ -43,14 +43,12 @@ pub struct Wanted {
     pub documents: bool,
     /// The fields of the index that led to them.
     pub index_keys: bool,
-    /// Their metadata.
     pub meta: MetaFields,
     /// The parts of large documents that are loaded.
     pub loading: Loading,
 }
 
 impl Wanted {
-    /// The documents.
     pub fn documents(loading: Loading) -> Wanted {
         Wanted {
             keys: false,
@@ -79,7 +77,6 @@ pub struct Output {
     pub skip: u64,
     /// Most rows to return.
     pub limit: Option<u64>,
-    /// The projection.
     pub projection: Option<Shape>,
     /// Whether the fields of their index are returned instead.
     pub return_key: bool,
@@ -89,7 +86,6 @@ pub struct Output {
 
 /// Builds the operators of one query.
 pub struct Builder<'a> {
-    /// The collection.
     pub collection: &'a Collection,
     /// The filter of the query.
     pub filter: &'a Arc<Filter>,
@@ -180,9 +176,10 @@ impl Builder<'_> {
             Access::CollScan(direction) => {
                 let reader = self.reader(everything());
                 let scan = CollScan::new(primary, direction, reader);
-                Node::leaf(match self.wanted.documents {
-                    true => scan,
-                    false => scan.counting(),
+                Node::leaf(if self.wanted.documents {
+                    scan
+                } else {
+                    scan.counting()
                 })
             }
             Access::Oplog(access) => {
@@ -198,16 +195,17 @@ impl Builder<'_> {
                     return Node::leaf(scan.counting());
                 }
                 let collator = self.collection.collator();
-                let rest = match exact {
-                    true => None,
-                    false => part(self.filter, |one| !is_said_by_id(one, collator)),
+                let rest = if exact {
+                    None
+                } else {
+                    part(self.filter, |one| !is_said_by_id(one, collator))
                 };
                 self.fetch(Node::leaf(scan), rest, Part::BesideId)
             }
             Access::Index(access) => self.index(Arc::new(access)),
             Access::Distinct { scan, position } => {
                 let scan = Arc::new(scan);
-                let residual = Residual::of(self.filter, &scan);
+                let residual = Residual::for_access(self.filter, &scan);
                 let reader = self.reader(None);
                 Node::leaf(DistinctScan::new(scan, position, residual.on_entry, reader))
             }
@@ -245,9 +243,10 @@ impl Builder<'_> {
 
     fn scan(&self, access: Arc<IndexAccess>, emit: Emit, part: Part) -> IndexScan {
         let scan = IndexScan::new(access, emit, part);
-        match self.shows_keys() {
-            true => scan.showing_keys(),
-            false => scan,
+        if self.shows_keys() {
+            scan.showing_keys()
+        } else {
+            scan
         }
     }
 
@@ -257,15 +256,12 @@ impl Builder<'_> {
         if let Some(text) = self.filter.text_match().filter(|_| is_text) {
             return self.text(&access, text.clone());
         }
-        let residual = Residual::of(self.filter, &access);
+        let residual = Residual::for_access(self.filter, &access);
         if !self.wanted.documents && residual.on_document.is_none() {
             let part = Part::Keys(access.clone());
             let is_bare = residual.on_entry.is_none();
             let scan = self.scan(access, Emit::Keys(residual.on_entry), part);
-            return Node::leaf(match is_bare {
-                true => scan.counting(),
-                false => scan,
-            });
+            return Node::leaf(if is_bare { scan.counting() } else { scan });
         }
         // A writer has to know how the document is stored.
         let is_clustered = spec.clustering && !self.wanted.keys;
@@ -274,9 +270,10 @@ impl Builder<'_> {
             let rest: Vec<&Filter> = rest.into_iter().flatten().map(|part| &**part).collect();
             let rest = (!rest.is_empty()).then(|| Arc::new(Filter::all_of(rest)));
             let reader = self.reader(rest);
-            let emit = match access.covered {
-                true => Emit::Covered(reader),
-                false => Emit::Clustered(reader),
+            let emit = if access.covered {
+                Emit::Covered(reader)
+            } else {
+                Emit::Clustered(reader)
             };
             let part = Part::BesideBounds(access.clone());
             return Node::leaf(self.scan(access, emit, part));
@@ -302,7 +299,7 @@ impl Builder<'_> {
         let scan = access.exploded.map(Arc::new);
         let (residual, rest, part) = match &scan {
             Some(scan) => {
-                let residual = Residual::of(self.filter, scan);
+                let residual = Residual::for_access(self.filter, scan);
                 let rest = residual.on_document.clone();
                 (Some(residual), rest, Part::Documents(scan.clone()))
             }

@@ -38,9 +38,10 @@ impl Operator for Count {
         if *met < most {
             let pulled = inputs.pull(cx, &mut |_| {
                 *met += 1;
-                Ok(match *met < most {
-                    true => Flow::Continue,
-                    false => Flow::Pause,
+                Ok(if *met < most {
+                    Flow::Continue
+                } else {
+                    Flow::Pause
                 })
             })?;
             if pulled == Pulled::Paused && *met < most {

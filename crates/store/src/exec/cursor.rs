@@ -26,15 +26,12 @@ enum Rows {
     Plan(Box<Executor>),
     /// From a capped collection, and what is inserted into it later.
     Tail(Box<Tail>, TailOutput),
-    /// From an aggregation.
     Stream(Box<dyn DocStream>),
-    /// No more.
     Done(ExecStats),
 }
 
 /// A source of documents that are not those of a plan: what an aggregation makes.
 pub trait DocStream: Send {
-    /// The next document.
     fn next(&mut self) -> Result<Option<DocBuf>>;
 
     /// Sets the limits for what follows.
@@ -110,7 +107,6 @@ pub(crate) struct TailOutput {
     pub skip: u64,
     /// Documents that may still be returned.
     pub remaining: Option<u64>,
-    /// Their projection.
     pub projection: Option<Projection>,
     /// Whether documents are shown with their record ids.
     pub shows_record_ids: bool,
@@ -144,7 +140,6 @@ impl QueryCursor {
         }
     }
 
-    /// A tailable cursor.
     pub(crate) fn of_tail(ns: Namespace, tail: Tail, output: TailOutput) -> QueryCursor {
         QueryCursor::new(ns, Rows::Tail(Box::new(tail), output))
     }
@@ -201,7 +196,6 @@ impl QueryCursor {
         self.meta.as_deref()
     }
 
-    /// The collection.
     pub fn ns(&self) -> &Namespace {
         &self.ns
     }
@@ -433,7 +427,6 @@ impl TailOutput {
 pub struct Listed(std::vec::IntoIter<DocBuf>);
 
 impl Listed {
-    /// These documents.
     pub fn new(docs: Vec<DocBuf>) -> Listed {
         Listed(docs.into_iter())
     }

@@ -78,9 +78,7 @@ pub fn direction_text(direction: Direction) -> &'static str {
 
 /// Which of the conditions of a query a stage tests.
 pub enum Part {
-    /// None.
     Nothing,
-    /// All.
     All,
     /// Those that are tested on the fields of an entry.
     Keys(Arc<IndexAccess>),

@@ -4,7 +4,6 @@ use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, Sink};
 use frond_storage::error::Result;
 
-/// No rows.
 pub struct Eof;
 
 impl Operator for Eof {

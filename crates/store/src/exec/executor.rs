@@ -203,10 +203,9 @@ impl Executor {
 
     /// The statistics so far.
     pub fn stats(&self) -> ExecStats {
-        ExecStats::of(&self.root)
+        ExecStats::collect(&self.root)
     }
 
-    /// The outermost operator.
     pub fn root(&self) -> &Node {
         &self.root
     }
@@ -237,7 +236,6 @@ impl Drop for Executor {
 pub enum TailSource {
     /// The documents of a capped collection.
     Documents(CollScan),
-    /// The oplog.
     Oplog(OplogScan),
 }
 

@@ -84,9 +84,10 @@ impl Fetch {
                     record: row.record.map(<[u8]>::to_vec),
                     order: row.order.to_vec(),
                 });
-                Ok(match waiting.len() >= rows {
-                    true => Flow::Pause,
-                    false => Flow::Continue,
+                Ok(if waiting.len() >= rows {
+                    Flow::Pause
+                } else {
+                    Flow::Continue
                 })
             })?;
             self.has_ended = pulled == Pulled::End;

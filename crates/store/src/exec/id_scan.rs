@@ -146,10 +146,7 @@ impl Operator for IdScan {
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
-        Some(match self.counts {
-            true => "COUNT_SCAN",
-            false => "IXSCAN",
-        })
+        Some(if self.counts { "COUNT_SCAN" } else { "IXSCAN" })
     }
 
     fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {

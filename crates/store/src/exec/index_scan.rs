@@ -90,9 +90,10 @@ pub(super) fn parts_of<'a>(
     value: &'a [u8],
     fields_end: usize,
 ) -> Result<EntryParts<'a>> {
-    let end = match index.spec.unique {
-        true => key.len(),
-        false => fields_end,
+    let end = if index.spec.unique {
+        key.len()
+    } else {
+        fields_end
     };
     entry::split_at(&index.spec, key, value, end).ok_or_else(|| damaged(index))
 }
@@ -145,12 +146,11 @@ impl Operator for IndexScan {
                 }
                 Emit::Keys(Some(filter)) => {
                     let doc = covered::key_document(&index.spec, &parts);
-                    match filter.try_matches(&doc.ok_or_else(|| damaged(index))?)? {
-                        false => Flow::Continue,
-                        true => {
-                            stats.advanced += 1;
-                            sink(row)?
-                        }
+                    if filter.try_matches(&doc.ok_or_else(|| damaged(index))?)? {
+                        stats.advanced += 1;
+                        sink(row)?
+                    } else {
+                        Flow::Continue
                     }
                 }
                 Emit::Clustered(reader) => {
@@ -183,10 +183,7 @@ impl Operator for IndexScan {
     }
 
     fn name(&self, _: &Describer<'_>) -> Option<&'static str> {
-        Some(match self.counts {
-            true => "COUNT_SCAN",
-            false => "IXSCAN",
-        })
+        Some(if self.counts { "COUNT_SCAN" } else { "IXSCAN" })
     }
 
     fn describe(&self, stage: &mut DocBuf, stats: &OpStats, describer: &Describer<'_>) {

@@ -235,7 +235,6 @@ fn outer_bounds(fields: &[ScanField]) -> (Vec<u8>, Option<Vec<u8>>) {
     (prefix, high)
 }
 
-/// Checks one key.
 fn check(fields: &[ScanField], key: &[u8], forward: bool) -> Verdict {
     let mut start = 0;
     for field in fields {

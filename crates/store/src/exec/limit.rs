@@ -33,9 +33,10 @@ impl Operator for Limit {
         let pulled = inputs.pull(cx, &mut |row| {
             stats.advanced += 1;
             let flow = sink(row)?;
-            Ok(match stats.advanced < rows {
-                true => flow,
-                false => Flow::Pause,
+            Ok(if stats.advanced < rows {
+                flow
+            } else {
+                Flow::Pause
             })
         })?;
         if pulled == Pulled::End || stats.advanced >= rows {

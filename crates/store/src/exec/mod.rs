@@ -49,7 +49,6 @@ use operator::{Node, OpStats};
 pub struct ExecStats {
     /// Index keys, and documents of a bounded scan over `_id`.
     pub keys_examined: u64,
-    /// Documents.
     pub docs_examined: u64,
     /// Those of them that are stored in parts.
     pub large_examined: u64,
@@ -67,11 +66,11 @@ impl From<&OpStats> for ExecStats {
 
 impl ExecStats {
     /// The sum over an operator and its inputs.
-    pub fn of(node: &Node) -> ExecStats {
+    pub fn collect(node: &Node) -> ExecStats {
         let own = ExecStats::from(node.stats());
         node.inputs()
             .iter()
-            .map(ExecStats::of)
+            .map(ExecStats::collect)
             .fold(own, |sum, one| ExecStats {
                 keys_examined: sum.keys_examined + one.keys_examined,
                 docs_examined: sum.docs_examined + one.docs_examined,

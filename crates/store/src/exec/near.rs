@@ -25,7 +25,6 @@ use frond_storage::keyspace::{Reservation, Snapshot, TreeId};
 
 /// Maximum documents of a ring that are held, unless all have the same distance.
 const HELD_MAX: usize = 1000;
-/// Their bytes.
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum bytes of documents that all have the same distance.
 const TIED_BYTES_MAX: usize = 100 * 1024 * 1024;

@@ -28,7 +28,6 @@ const STEPS_BETWEEN_CHECKS: u32 = 128;
 /// Whether the consumer of a row wants another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Go on.
     Continue,
     /// Return from the pull; the next one continues behind this row.
     Pause,
@@ -81,9 +80,10 @@ impl<'a> RowRef<'a> {
     pub fn to_row(self, keeps_keys: bool) -> Row {
         let record = self.record.filter(|record| record::is_in_parts(record));
         Row {
-            key: match keeps_keys {
-                true => self.key.to_vec(),
-                false => Vec::new(),
+            key: if keeps_keys {
+                self.key.to_vec()
+            } else {
+                Vec::new()
             },
             doc: self.doc.to_owned(),
             stored: record.filter(|_| keeps_keys).map(<[u8]>::to_vec),
@@ -131,7 +131,6 @@ pub struct OpStats {
     pub advanced: u64,
     /// Index keys, and documents of a bounded scan over `_id`.
     pub keys_examined: u64,
-    /// Documents.
     pub docs_examined: u64,
     /// Those of them that are stored in parts.
     pub large_examined: u64,
@@ -159,7 +158,6 @@ impl OpStats {
 
 /// The collection and the snapshot that the operators read, and the limits of the operation.
 pub struct ExecContext {
-    /// The collection.
     pub collection: Arc<Collection>,
     /// The snapshot that is read; `None` once all that the operators need has been read.
     snapshot: Option<Snapshot>,
@@ -468,7 +466,6 @@ impl Node {
             .try_for_each(|input| input.continue_on(snapshot))
     }
 
-    /// The operator.
     pub fn operator(&self) -> &dyn Operator {
         &*self.operator
     }

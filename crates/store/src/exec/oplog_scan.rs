@@ -30,7 +30,6 @@ pub struct OplogScan {
     access: OplogAccess,
     /// The conditions on the head.
     on_head: Option<Arc<Filter>>,
-    /// The other conditions.
     on_document: Option<Arc<Filter>>,
     /// Whether the rows need documents.
     wants_documents: bool,

@@ -37,7 +37,6 @@ pub trait Collect: Sync {
     /// The rows of a piece, or what is made of them.
     type Part: Send;
 
-    /// An empty part.
     fn begin(&self) -> Self::Part;
 
     /// Adds a row, the document of which was the `examined`th of its piece. `Pause` if the part is full with it.
@@ -68,7 +67,6 @@ pub trait Take<P> {
 /// The rows of a part that are taken so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Handed {
-    /// Rows.
     pub rows: u64,
     /// Documents that were examined up to the last of them.
     pub examined: u64,
@@ -78,7 +76,6 @@ pub struct Handed {
 pub struct Purpose<'a, C> {
     /// Reads and tests the documents.
     pub reader: &'a Reader,
-    /// Makes the parts.
     pub collect: &'a C,
 }
 
@@ -169,9 +166,10 @@ impl<P> Queue<P> {
             self.push(low, Some(high));
             low = next;
         }
-        match is_end {
-            true => self.push(low, None),
-            false => self.rest = Some(low),
+        if is_end {
+            self.push(low, None)
+        } else {
+            self.rest = Some(low)
         }
         Ok(())
     }
@@ -420,9 +418,10 @@ impl<C: Collect> Work<'_, C> {
                     Ok(flow)
                 };
                 let flow = self.purpose.reader.read(cx, row, record, stats, add)?;
-                Ok(match self.stops.load(Ordering::Relaxed) {
-                    true => Step::Pause,
-                    false => flow.into(),
+                Ok(if self.stops.load(Ordering::Relaxed) {
+                    Step::Pause
+                } else {
+                    flow.into()
                 })
             });
             match filled {
@@ -520,9 +519,10 @@ impl<C: Collect> Work<'_, C> {
             State::Waiting | State::Held(_) => return Ok(Some(Some(piece.begin(self.tree, None)))),
             State::Running => {}
         }
-        let claimed = match takes_parts {
-            true => self.claim(&mut queue),
-            false => None,
+        let claimed = if takes_parts {
+            self.claim(&mut queue)
+        } else {
+            None
         };
         match claimed {
             Some(claimed) => {
@@ -585,9 +585,10 @@ impl<C: Collect> Work<'_, C> {
             }
             Ok(flow.into())
         })?;
-        Ok(match is_long {
-            true => Stop::Long,
-            false => Stop::Pulled(pulled),
+        Ok(if is_long {
+            Stop::Long
+        } else {
+            Stop::Pulled(pulled)
         })
     }
 }

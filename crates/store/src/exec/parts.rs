@@ -14,7 +14,6 @@ const PART_BYTES_MAX: usize = 4 << 20;
 /// The memory of a part is reserved in steps of so many bytes.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Copies rows.
 pub struct CopyRows {
     memory: MemoryBudget,
     /// Whether the consumer looks at documents and keys. A count does not.
@@ -28,7 +27,6 @@ impl CopyRows {
     }
 }
 
-/// Copied rows.
 #[derive(Default)]
 pub struct Rows {
     /// Of each row its key, the record of a large document, and its document.
@@ -76,13 +74,15 @@ impl Rows {
             let range = |from: usize, to: usize| self.bytes.get(from..to).unwrap_or_default();
             let doc = range(ends.record, ends.doc);
             let row = RowRef {
-                record: Some(match ends.record > ends.key {
-                    true => range(ends.key, ends.record),
-                    false => doc,
+                record: Some(if ends.record > ends.key {
+                    range(ends.key, ends.record)
+                } else {
+                    doc
                 }),
-                doc: match doc.is_empty() {
-                    true => Doc::empty(),
-                    false => Doc::from_trusted(doc),
+                doc: if doc.is_empty() {
+                    Doc::empty()
+                } else {
+                    Doc::from_trusted(doc)
                 },
                 ..RowRef::of_key(range(self.handed_bytes, ends.key))
             };
@@ -105,9 +105,10 @@ impl Collect for CopyRows {
     }
 
     fn add(&self, part: &mut Rows, row: RowRef<'_>, examined: u64) -> Result<Flow> {
-        let row = match self.documents {
-            true => row,
-            false => RowRef::of_key(&[]),
+        let row = if self.documents {
+            row
+        } else {
+            RowRef::of_key(&[])
         };
         part.push(row, examined);
         let memory = part
@@ -116,9 +117,10 @@ impl Collect for CopyRows {
         let bytes = part.bytes.len() + part.rows.len() * size_of::<RowEnds>();
         let has_room = bytes <= memory.bytes()
             || memory.try_grow_fairly((bytes - memory.bytes()).next_multiple_of(STEP_BYTES));
-        Ok(match has_room && part.bytes() < PART_BYTES_MAX {
-            true => Flow::Continue,
-            false => Flow::Pause,
+        Ok(if has_room && part.bytes() < PART_BYTES_MAX {
+            Flow::Continue
+        } else {
+            Flow::Pause
         })
     }
 }
@@ -148,9 +150,10 @@ impl Collect for GroupParts {
     }
 
     fn add(&self, part: &mut Groups, row: RowRef<'_>, _: u64) -> Result<Flow> {
-        Ok(match part.add_while_room(row.doc, row.meta)? {
-            true => Flow::Continue,
-            false => Flow::Pause,
+        Ok(if part.add_while_room(row.doc, row.meta)? {
+            Flow::Continue
+        } else {
+            Flow::Pause
         })
     }
 }

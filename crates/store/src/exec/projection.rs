@@ -7,7 +7,6 @@ use super::describe::Describer;
 use super::operator::{ExecContext, Inputs, OpStats, Operator, Pulled, RowRef, Sink};
 use frond_storage::error::Result;
 
-/// Applies a projection.
 pub struct Projection {
     shape: Shape,
     /// Whether the rows of the input are made of index entries.

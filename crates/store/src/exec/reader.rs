@@ -16,7 +16,6 @@ use frond_storage::record::field_set::{EVERYTHING, FieldSet};
 /// The parts of large documents that are loaded if they pass.
 #[derive(Clone, Debug)]
 pub enum Loading {
-    /// All of them.
     Everything,
     /// These fields, and those of the sort.
     Shown(Arc<BTreeSet<String>>, Option<SortSpec>),

@@ -34,7 +34,6 @@ pub struct Tail {
     seen: u64,
     /// The last document examined.
     position: Option<Vec<u8>>,
-    /// The running scan.
     scan: Option<Box<TailScan>>,
     /// Whether the last scan was not at its end: the next one does not wait for an insertion.
     is_interrupted: bool,
@@ -177,7 +176,7 @@ impl Tail {
                 let position = self.position.as_deref();
                 let behind = match collection.oplog() {
                     Some(_) => {
-                        let bounds = TimeBounds::of(self.filter.predicates());
+                        let bounds = TimeBounds::from_filter(self.filter.predicates());
                         let (tree, direction) = (collection.primary, Direction::Forward);
                         let access = bounds.access(tree, durable, direction);
                         let position = position.and_then(time_of_key);

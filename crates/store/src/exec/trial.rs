@@ -62,17 +62,13 @@ impl Asked {
 
 /// The query whose plans are tried.
 pub struct Trial<'a> {
-    /// The collection.
     pub collection: &'a Arc<Collection>,
     /// The snapshot of the query.
     pub snapshot: &'a Snapshot,
-    /// The filter.
     pub filter: &'a Arc<Filter>,
-    /// The order wanted.
     pub sort: &'a SortSpec,
     /// The query as it was asked, if it is known.
     pub asked: Option<&'a Asked>,
-    /// Limits.
     pub context: &'a OpContext,
     /// Keeps the runs for `explain`, which ignores the cached choice.
     pub kept: Option<&'a RefCell<Vec<TrialRun>>>,
@@ -123,7 +119,7 @@ impl Trial<'_> {
         if let Some(chosen) = candidates.get(best.1) {
             let winner = Winner {
                 plan: identity(&chosen.access),
-                summary: Summary::of(&chosen.access).text(),
+                summary: Summary::from_access(&chosen.access).text(),
                 works,
                 example: self.asked.map(Asked::to_doc),
             };
@@ -151,9 +147,10 @@ impl Trial<'_> {
         let mut found = 0;
         let pulled = executor.for_each(&mut |_| {
             found += 1;
-            Ok(match found < FOUND_MAX {
-                true => Flow::Continue,
-                false => Flow::Pause,
+            Ok(if found < FOUND_MAX {
+                Flow::Continue
+            } else {
+                Flow::Pause
             })
         });
         let ended = match pulled {

@@ -57,12 +57,13 @@ pub struct Applied {
 /// The mode of applying an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Together with others.
     Document,
     /// In a commit of its own.
     Alone,
     /// With the other entries of the transaction.
-    Transaction { is_complete: bool },
+    Transaction {
+        is_complete: bool,
+    },
 }
 
 impl DocumentStore {
@@ -145,12 +146,11 @@ impl Follower {
                 self.commit_documents(applied)?;
             }
             // Committed entries have left the buffer.
-            let value = match self.waiting.is_empty() {
-                true => {
-                    self.values.drain(..next.value.start);
-                    0..self.values.len()
-                }
-                false => next.value.clone(),
+            let value = if self.waiting.is_empty() {
+                self.values.drain(..next.value.start);
+                0..self.values.len()
+            } else {
+                next.value.clone()
             };
             self.waiting.push(Waiting { value, ..next });
             match way {
@@ -245,9 +245,10 @@ fn way(waiting: &Waiting, value: &[u8]) -> Result<Way> {
         },
         Kind::Noop => Way::Document,
         Kind::Insert | Kind::Update | Kind::Replace | Kind::Delete => {
-            match commands::is_of_view(RawEntry::read(value)?.ns()) {
-                true => Way::Alone,
-                false => Way::Document,
+            if commands::is_of_view(RawEntry::read(value)?.ns()) {
+                Way::Alone
+            } else {
+                Way::Document
             }
         }
     })

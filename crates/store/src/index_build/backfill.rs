@@ -131,7 +131,7 @@ impl Build<'_> {
         let forward = Direction::Forward;
         let mut cursor = snapshot.cursor(collection.primary, low, Bound::Unbounded, forward)?;
         let reader = collection.document_reader(&snapshot);
-        let mut entries = Entries::of(indexes);
+        let mut entries = Entries::for_indexes(indexes);
         let mut batch = WriteSet::with_snapshot(&snapshot);
         let (mut documents, mut bytes, mut last) = (0, 0, None);
         // The unique entries of this part.

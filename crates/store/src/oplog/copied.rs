@@ -31,7 +31,6 @@ impl CopiedEntries {
         self.bytes.get_mut(start..).unwrap_or_default()
     }
 
-    /// Their number.
     pub fn len(&self) -> usize {
         self.ends.len()
     }

@@ -18,7 +18,6 @@ pub struct Change<'a> {
     pub kind: Kind,
     /// See [`Entry`].
     pub ns: &'a str,
-    /// The collection.
     pub uuid: Option<&'a [u8; 16]>,
     /// See [`Entry`].
     pub o: &'a Doc,

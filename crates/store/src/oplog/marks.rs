@@ -63,7 +63,6 @@ pub struct Trimmed {
 
 #[derive(Debug, Default)]
 pub struct Marks {
-    /// The open section.
     entries: AtomicU64,
     bytes: AtomicU64,
     /// At this size it ends.
@@ -108,7 +107,6 @@ fn section_bytes(bytes_max: u64) -> u64 {
 }
 
 impl Marks {
-    /// Forgets all.
     pub fn clear(&self) {
         let mut sections = self.sections.lock();
         *sections = Sections::default();
@@ -225,7 +223,6 @@ impl Marks {
         }
     }
 
-    /// All entries.
     pub fn total(&self) -> Size {
         let sections = self.sections.lock();
         Size {

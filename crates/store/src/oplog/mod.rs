@@ -65,7 +65,6 @@ impl OplogSettings {
 /// The two trees of the oplog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trees {
-    /// The entries.
     pub entries: TreeId,
     /// The documents before their changes.
     pub pre_images: TreeId,
@@ -90,7 +89,6 @@ impl Trees {
 /// The size that a commit adds to the oplog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Added {
-    /// Entries.
     pub entries: u32,
     /// Timestamps that the commit takes: as many as it has entries, unless these come from another server, with gaps.
     pub stamps: u32,
@@ -149,10 +147,11 @@ impl Stored {
     }
 
     /// The entry of an engine.
-    fn of(engine: &Engine) -> Result<Option<Stored>> {
-        match engine.has_tree(CATALOG_TREE)? {
-            true => Stored::in_snapshot(&engine.snapshot()),
-            false => Ok(None),
+    fn load(engine: &Engine) -> Result<Option<Stored>> {
+        if engine.has_tree(CATALOG_TREE)? {
+            Stored::in_snapshot(&engine.snapshot())
+        } else {
+            Ok(None)
         }
     }
 
@@ -196,7 +195,7 @@ impl Oplog {
     /// # Errors
     /// `DataCorruptionDetected` (301), errors of the engine.
     pub(crate) fn open(engine: &Engine, cluster_time: Arc<ClusterTime>) -> Result<Oplog> {
-        let stored = Stored::of(engine)?;
+        let stored = Stored::load(engine)?;
         // A log that was cut may have lost a tree.
         let stored = match stored {
             Some(stored)
@@ -349,9 +348,10 @@ impl Oplog {
             }
             return Ok(());
         }
-        match self.last().to_u64() > self.durable() {
-            true => Ok(self.engine.flush_log()?),
-            false => Ok(()),
+        if self.last().to_u64() > self.durable() {
+            Ok(self.engine.flush_log()?)
+        } else {
+            Ok(())
         }
     }
 
@@ -458,9 +458,10 @@ impl Oplog {
         Stored { trees, settings }.put(&mut batch);
         let mut added = Added::default();
         // Whoever reads from an earlier time on has missed nothing, if no time was given out before.
-        let message = match self.cluster_time.last() == Timestamp::default() {
-            true => Oplog::FIRST_ENTRY,
-            false => "turning the oplog on",
+        let message = if self.cluster_time.last() == Timestamp::default() {
+            Oplog::FIRST_ENTRY
+        } else {
+            "turning the oplog on"
         };
         let message = doc! {"msg": message};
         put_noop(&mut batch, trees.entries, &message, &mut added);
@@ -508,9 +509,10 @@ impl Oplog {
     /// Begins a commit that has entries. To be dropped when it has told of them ([`Oplog::tell`]).
     pub(crate) fn begin_commit(&self) -> UnderWay<'_> {
         // The entries of a standby may have times before that of its clock.
-        let given_out = match self.is_following() {
-            true => self.last(),
-            false => self.cluster_time.last(),
+        let given_out = if self.is_following() {
+            self.last()
+        } else {
+            self.cluster_time.last()
         };
         self.readers.begin(given_out.to_u64())
     }
@@ -533,9 +535,10 @@ impl Oplog {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn prepare(&self) -> Result<()> {
-        match self.is_following() {
-            true => Ok(()),
-            false => self.cluster_time.reserve_for_commit(),
+        if self.is_following() {
+            Ok(())
+        } else {
+            self.cluster_time.reserve_for_commit()
         }
     }
 
@@ -646,7 +649,7 @@ fn put_noop(batch: &mut WriteSet, tree: TreeId, message: &Doc, added: &mut Added
 /// # Errors
 /// Errors of the engine.
 pub(crate) fn stage_removal(batch: &mut WriteSet, engine: &Engine) -> Result<()> {
-    if let Ok(Some(stored)) = Stored::of(engine) {
+    if let Ok(Some(stored)) = Stored::load(engine) {
         for tree in [stored.trees.entries, stored.trees.pre_images] {
             if engine.has_tree(tree)? {
                 batch.drop_tree(tree);

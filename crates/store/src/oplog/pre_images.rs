@@ -31,11 +31,9 @@ pub struct PreImage<'a> {
     pub offset: u32,
     /// The position of the operation in the entry.
     pub position: u32,
-    /// The collection.
     pub uuid: &'a [u8; 16],
     /// The time in milliseconds since 1970.
     pub wall_ms: i64,
-    /// The document.
     pub doc: &'a Doc,
 }
 

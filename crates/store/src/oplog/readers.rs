@@ -39,9 +39,7 @@ const SHARDS: usize = 16;
 pub enum Place {
     /// A collection, by its name.
     Collection(Box<str>),
-    /// A database.
     Database(Box<str>),
-    /// Everything.
     Everything,
 }
 

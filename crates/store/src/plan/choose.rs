@@ -31,7 +31,6 @@ use frond_storage::plan_rules::AllowedIndexes;
 /// The input of the planner.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
-    /// The filter.
     pub filter: &'a Filter,
     /// The order wanted, empty for none, with the collator of the query.
     pub sort: &'a SortSpec,
@@ -122,7 +121,7 @@ pub fn choose(
             query.id_collator.encode(&id, &mut encoded);
             return Ok(simple(Access::Id(encoded)));
         }
-        let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
+        let conditions = Conditions::from_filter(query.filter.predicates(), query.id_collator);
         let found = through_id(&query, &conditions, true).filter(|_| !conditions.impossible);
         return Ok(simple(found.map_or(Access::Eof, |found| found.access)));
     }
@@ -134,7 +133,7 @@ pub fn choose(
         });
     }
     let filters = [query.filter.predicates()];
-    let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
+    let conditions = Conditions::from_filter(query.filter.predicates(), query.id_collator);
     if conditions.impossible {
         return Ok(simple(Access::Eof));
     }
@@ -475,9 +474,10 @@ fn by_route(
             },
             sorted: true,
             rank: rank
-                + match reads_nothing_in_vain {
-                    true => RANK_DISTINCT,
-                    false => RANK_COVERED,
+                + if reads_nothing_in_vain {
+                    RANK_DISTINCT
+                } else {
+                    RANK_COVERED
                 },
         });
     }
@@ -608,7 +608,7 @@ pub(super) fn union(
     };
     let unordered = unordered.collated(query.sort.collator());
     let best = |branch: &Expr, sort: &SortSpec| -> Option<Candidate> {
-        let mut of_branch = Conditions::of(branch, query.id_collator);
+        let mut of_branch = Conditions::from_filter(branch, query.id_collator);
         if of_branch.impossible {
             return Some(Candidate {
                 access: Access::Eof,
@@ -682,9 +682,10 @@ pub(super) fn union(
         plans.push(Candidate {
             rank: rank(&parts),
             sorted: query.sort.is_empty(),
-            access: match parts.is_empty() {
-                true => Access::Eof,
-                false => Access::Or(parts.into_iter().map(|part| part.access).collect()),
+            access: if parts.is_empty() {
+                Access::Eof
+            } else {
+                Access::Or(parts.into_iter().map(|part| part.access).collect())
             },
         });
     }

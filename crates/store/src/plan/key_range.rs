@@ -26,13 +26,11 @@ pub struct ScanField {
 /// The keys that a scan reads.
 #[derive(Clone, Debug)]
 pub struct KeyRange {
-    /// The tree.
     pub tree: TreeId,
     /// The leading fields of its keys, all of them for a unique or primary tree.
     pub fields: Vec<ScanField>,
     /// Bounds of whole keys, besides those of the fields.
     pub interval: KeyInterval,
-    /// Up or down.
     pub direction: Direction,
 }
 

@@ -52,7 +52,7 @@ pub struct OrderPart {
 
 impl OrderPart {
     /// The fields of an index with these parts that give the order of `sort`, in its order. `None` if one is missing.
-    pub fn of(sort: &SortSpec, fields: &[OrderField<'_>]) -> Option<Vec<OrderPart>> {
+    pub fn from_sort(sort: &SortSpec, fields: &[OrderField<'_>]) -> Option<Vec<OrderPart>> {
         let parts = sort.fields().map(|(path, wanted)| {
             let position = fields
                 .iter()
@@ -159,7 +159,7 @@ pub fn of_index(
     order: &[OrderField<'_>],
     limit_reached: &Cell<bool>,
 ) -> Option<MergeAccess> {
-    let parts = OrderPart::of(sort, order)?;
+    let parts = OrderPart::from_sort(sort, order)?;
     let branches = explode(access, sort, order, limit_reached)?
         .into_iter()
         .map(|branch| MergeBranch {
@@ -183,9 +183,9 @@ pub fn branches(access: Access, sort: &SortSpec, by_record: bool) -> Option<Vec<
                 // An entry ends with the record id, not with the `_id`.
                 order.truncate(scan.bounds.fields.len());
             }
-            OrderPart::of(sort, &order)?
+            OrderPart::from_sort(sort, &order)?
         }
-        Access::IdRange { .. } => OrderPart::of(sort, &[OrderField::id()])?,
+        Access::IdRange { .. } => OrderPart::from_sort(sort, &[OrderField::id()])?,
         _ => return None,
     };
     Some(match access {

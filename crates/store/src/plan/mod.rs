@@ -149,7 +149,6 @@ impl Hint {
 /// The access path to documents.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Nothing can match.
     Eof,
     /// Every document of the collection.
     CollScan(Direction),
@@ -159,9 +158,7 @@ pub enum Access {
     Id(Vec<u8>),
     /// Documents whose `_id` is in these ranges.
     IdRange {
-        /// The ranges.
         ranges: Intervals,
-        /// Up or down.
         direction: Direction,
         /// Whether every document in the ranges passes the filter.
         exact: bool,
@@ -186,7 +183,6 @@ pub enum Access {
 /// Reading through a secondary index.
 #[derive(Clone, Debug)]
 pub struct IndexAccess {
-    /// The index.
     pub index: Arc<Index>,
     /// Its multikey paths at the time of the snapshot.
     pub multikey: MultikeyPaths,
@@ -194,7 +190,6 @@ pub struct IndexAccess {
     pub bounds: IndexBounds,
     /// Further bounds: `min` and `max`.
     pub interval: KeyInterval,
-    /// Up or down.
     pub direction: Direction,
     /// Whether entries hold all fields that the query needs, so that documents are not read.
     pub covered: bool,

@@ -67,7 +67,7 @@ pub(super) fn plan(
         Some(hint) => Some(find_hinted(collection, hint)?.ok_or_else(|| no_index(collection))?),
         None => None,
     };
-    let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
+    let conditions = Conditions::from_filter(query.filter.predicates(), query.id_collator);
     let candidates = collection.ready_indexes().filter(|index| match &hinted {
         Some(hinted) => Arc::ptr_eq(hinted, index),
         None => !index.spec.hidden && has_all(index, query),
@@ -76,7 +76,7 @@ pub(super) fn plan(
         .filter_map(|index| {
             let field = index.spec.method.as_ref()?.near(path, near)?;
             let multikey = index.multikey();
-            let own = Conditions::of(query.filter.predicates(), &index.spec.collator);
+            let own = Conditions::from_filter(query.filter.predicates(), &index.spec.collator);
             let route = Route::ordinary(&index.spec, &multikey, &own);
             let bounded = route.bounds.fields.iter().filter(|ranges| !ranges.is_all());
             let rank = (bounded.count(), std::cmp::Reverse(index.spec.fields.len()));

@@ -15,22 +15,17 @@ use frond_storage::keyspace::{Direction, TreeId};
 pub struct OplogAccess {
     /// The tree of the entries.
     pub tree: TreeId,
-    /// The least timestamp.
     pub low: Option<u64>,
-    /// The greatest timestamp.
     pub high: Option<u64>,
     /// The greatest timestamp that is durable; later entries are not read.
     pub durable: u64,
-    /// Up or down.
     pub direction: Direction,
 }
 
 /// Bounds of a timestamp, inclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeBounds {
-    /// The least one.
     pub low: Option<u64>,
-    /// The greatest one.
     pub high: Option<u64>,
     /// Whether no timestamp is inside.
     pub is_empty: bool,
@@ -38,7 +33,7 @@ pub struct TimeBounds {
 
 impl TimeBounds {
     /// The bounds that a filter sets to `ts`, in its own conditions and in those of `$and`.
-    pub fn of(filter: &Expr) -> TimeBounds {
+    pub fn from_filter(filter: &Expr) -> TimeBounds {
         let mut bounds = TimeBounds::default();
         bounds.restrict(filter);
         let (low, high) = (bounds.low.unwrap_or(0), bounds.high.unwrap_or(u64::MAX));
@@ -46,11 +41,11 @@ impl TimeBounds {
         bounds
     }
 
-    /// The entries inside.
     pub fn access(self, tree: TreeId, durable: u64, direction: Direction) -> OplogAccess {
-        let (low, high) = match self.is_empty {
-            true => (Some(u64::MAX), Some(0)),
-            false => (self.low, self.high),
+        let (low, high) = if self.is_empty {
+            (Some(u64::MAX), Some(0))
+        } else {
+            (self.low, self.high)
         };
         OplogAccess {
             tree,
@@ -147,11 +142,12 @@ pub(super) fn plan(collection: &Collection, oplog: &Oplog, query: &Query<'_>) ->
         _ => None,
     };
     let direction = hinted.or(by_time).unwrap_or(Direction::Forward);
-    let bounds = TimeBounds::of(query.filter.predicates());
+    let bounds = TimeBounds::from_filter(query.filter.predicates());
     let sorted = query.sort.is_empty() || by_time == Some(direction);
-    let access = match bounds.is_empty {
-        true => Access::Eof,
-        false => Access::Oplog(bounds.access(collection.primary, oplog.durable(), direction)),
+    let access = if bounds.is_empty {
+        Access::Eof
+    } else {
+        Access::Oplog(bounds.access(collection.primary, oplog.durable(), direction))
     };
     Ok(Plan {
         access,
@@ -174,7 +170,7 @@ mod tests {
 
     fn bounds(filter: &Doc) -> (Option<u64>, Option<u64>, bool) {
         let filter = Filter::parse(filter).unwrap();
-        let bounds = TimeBounds::of(filter.predicates());
+        let bounds = TimeBounds::from_filter(filter.predicates());
         (bounds.low, bounds.high, bounds.is_empty)
     }
 

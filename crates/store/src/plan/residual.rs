@@ -26,9 +26,10 @@ pub enum Checked {
 pub fn checked(condition: &Expr, access: &IndexAccess) -> Checked {
     let spec = &access.index.spec;
     if spec.method.is_some() || access.expanded.is_some() {
-        return match access.exact {
-            true => Checked::ByBounds,
-            false => Checked::OnDocument,
+        return if access.exact {
+            Checked::ByBounds
+        } else {
+            Checked::OnDocument
         };
     }
     // A field without arrays has one value in a document, which all conditions on it bound together.
@@ -40,12 +41,13 @@ pub fn checked(condition: &Expr, access: &IndexAccess) -> Checked {
                 && !access.multikey.has_array(position)
         })
     };
-    if Conditions::of(condition, &spec.collator).are_exact_for(is_single) {
+    if Conditions::from_filter(condition, &spec.collator).are_exact_for(is_single) {
         return Checked::ByBounds;
     }
-    match covered::can_rebuild(spec) && is_told_by_entry(condition, &is_single) {
-        true => Checked::OnEntry,
-        false => Checked::OnDocument,
+    if covered::can_rebuild(spec) && is_told_by_entry(condition, &is_single) {
+        Checked::OnEntry
+    } else {
+        Checked::OnDocument
     }
 }
 
@@ -98,7 +100,7 @@ pub struct Residual {
 
 impl Residual {
     /// The conditions of `filter` that the bounds of `access` do not decide.
-    pub fn of(filter: &Arc<Filter>, access: &IndexAccess) -> Residual {
+    pub fn for_access(filter: &Arc<Filter>, access: &IndexAccess) -> Residual {
         if access.exact || filter.is_empty() {
             return Residual {
                 on_entry: None,
@@ -137,5 +139,5 @@ pub fn part(filter: &Arc<Filter>, keep: impl Fn(&Expr) -> bool) -> Option<Arc<Fi
 
 /// Whether ranges of `_id` with this collator decide a condition.
 pub fn is_said_by_id(condition: &Expr, collator: &Collator) -> bool {
-    Conditions::of(condition, collator).are_exact_for(|path| path == "_id")
+    Conditions::from_filter(condition, collator).are_exact_for(|path| path == "_id")
 }

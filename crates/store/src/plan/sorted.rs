@@ -12,7 +12,6 @@ use frond_storage::keyspace::Direction;
 /// A field of an index as far as its order matters.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderField<'a> {
-    /// Its path.
     pub path: &'a str,
     /// Its order when the index is read forward.
     pub direction: key::Direction,

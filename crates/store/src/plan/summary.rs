@@ -15,13 +15,12 @@ pub enum Summary {
     Named(&'static str),
     /// Through a secondary index.
     Index(&'static str, Arc<Index>),
-    /// Several scans.
     Several(Vec<Summary>),
 }
 
 impl Summary {
     /// The scans of an access.
-    pub fn of(access: &Access) -> Summary {
+    pub fn from_access(access: &Access) -> Summary {
         match access {
             Access::Eof => Summary::Named("EOF"),
             Access::CollScan(_) | Access::Oplog(_) => Summary::Named("COLLSCAN"),
@@ -34,18 +33,25 @@ impl Summary {
                     let mut values = near.scan.index.spec.key.values();
                     values.any(|value| value.as_str() == Some(kind))
                 };
-                let name = match holds("2d") {
-                    true => "GEO_NEAR_2D",
-                    false => "GEO_NEAR_2DSPHERE",
+                let name = if holds("2d") {
+                    "GEO_NEAR_2D"
+                } else {
+                    "GEO_NEAR_2DSPHERE"
                 };
                 Summary::of_index(name, &near.scan)
             }
-            Access::Or(branches) => Summary::Several(branches.iter().map(Summary::of).collect()),
+            Access::Or(branches) => {
+                Summary::Several(branches.iter().map(Summary::from_access).collect())
+            }
             Access::Merge(merge) => match &merge.exploded {
                 Some(scan) => Summary::of_index("IXSCAN", scan),
                 None => {
                     let branches = merge.branches.iter();
-                    Summary::Several(branches.map(|one| Summary::of(&one.access)).collect())
+                    Summary::Several(
+                        branches
+                            .map(|one| Summary::from_access(&one.access))
+                            .collect(),
+                    )
                 }
             },
         }

@@ -23,7 +23,7 @@ pub fn choose(collection: &Collection, query: Query<'_>) -> Result<Plan> {
         return refuse("text expression not allowed with $natural sort order");
     }
     let filters = [query.filter.predicates()];
-    let conditions = Conditions::of(query.filter.predicates(), query.id_collator);
+    let conditions = Conditions::from_filter(query.filter.predicates(), query.id_collator);
     if conditions.impossible {
         return Ok(Plan {
             access: Access::Eof,

@@ -22,7 +22,6 @@ use frond_storage::record::field_set::ChangeFields;
 #[derive(Debug, Default)]
 pub(crate) struct Touched(HashSet<u64>);
 
-/// A stored document.
 struct Found {
     key: Vec<u8>,
     stored: Vec<u8>,
@@ -64,14 +63,13 @@ impl Staging<'_> {
                 None => Err(differs(self.collection, &id, "is not there")),
             };
         };
-        let (old, parts) = match record::is_in_parts(&found.stored) {
-            false => (Doc::from_trusted(&found.stored).to_owned(), None),
-            true => {
-                let everything = ChangeFields::everything();
-                let reader = self.document_reader();
-                let (old, parts) = reader.for_change(&found.key, &found.stored, &everything)?;
-                (old, Some(parts))
-            }
+        let (old, parts) = if record::is_in_parts(&found.stored) {
+            let everything = ChangeFields::everything();
+            let reader = self.document_reader();
+            let (old, parts) = reader.for_change(&found.key, &found.stored, &everything)?;
+            (old, Some(parts))
+        } else {
+            (Doc::from_trusted(&found.stored).to_owned(), None)
         };
         if entry.kind() == Kind::Delete {
             self.delete(&found.key, &old, parts.as_ref())?;
@@ -133,9 +131,10 @@ fn find(
     id: &Value<'_>,
     id_key: Vec<u8>,
 ) -> Result<Option<Found>> {
-    let key = match collection.is_by_record() {
-        false => Some(id_key),
-        true => record_of(collection, snapshot, id)?,
+    let key = if collection.is_by_record() {
+        record_of(collection, snapshot, id)?
+    } else {
+        Some(id_key)
     };
     let Some(key) = key else {
         return Ok(None);

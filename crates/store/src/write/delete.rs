@@ -20,7 +20,6 @@ use frond_storage::record::field_set::ChangeFields;
 /// A request to `delete`.
 #[derive(Clone, Debug)]
 pub struct DeleteRequest<'a> {
-    /// Which documents.
     pub filter: &'a Doc,
     /// Whether to delete only the first one.
     pub limit_one: bool,
@@ -32,7 +31,6 @@ pub struct DeleteRequest<'a> {
     pub collation: Option<Collator>,
 }
 
-/// Deletes documents.
 pub(super) struct Remove;
 
 impl Change for Remove {
@@ -40,9 +38,10 @@ impl Change for Remove {
         match &row.stored {
             None => staging.delete(&row.key, &row.doc, None)?,
             Some(stored) => {
-                let wanted = match staging.keeps_pre_images() {
-                    true => ChangeFields::everything(),
-                    false => required_fields::of_delete(staging.collection()),
+                let wanted = if staging.keeps_pre_images() {
+                    ChangeFields::everything()
+                } else {
+                    required_fields::of_delete(staging.collection())
                 };
                 let (doc, parts) = staging
                     .document_reader()
@@ -141,7 +140,9 @@ pub fn delete(
     };
     if request.limit_one {
         let deleted = match &recorder {
-            Some(recorder) => target.change_one(&mut recorder.of(&mut Remove, &|_, _| Ok(1)))?,
+            Some(recorder) => {
+                target.change_one(&mut recorder.recorded(&mut Remove, &|_, _| Ok(1)))?
+            }
             None => target.change_one(&mut Remove)?,
         };
         return Ok(u64::from(deleted.is_some()));

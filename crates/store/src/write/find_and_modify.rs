@@ -24,7 +24,6 @@ const UPSERT_ATTEMPTS_MAX: u32 = 10;
 /// A request to `findAndModify`.
 #[derive(Clone, Debug, Default)]
 pub struct FindAndModifyRequest<'a> {
-    /// Which documents.
     pub filter: Option<&'a Doc>,
     /// Which of them is the first.
     pub sort: Option<&'a Doc>,
@@ -133,7 +132,7 @@ pub fn find_and_modify(
             })
         };
         let removed = match &recorder {
-            Some(recorder) => target.change_one(&mut recorder.of(&mut Remove, &outcome))?,
+            Some(recorder) => target.change_one(&mut recorder.recorded(&mut Remove, &outcome))?,
             None => target.change_one(&mut Remove)?,
         };
         return match removed {
@@ -162,7 +161,7 @@ pub fn find_and_modify(
             })
         };
         let changed = match &recorder {
-            Some(recorder) => target.change_one(&mut recorder.of(&mut apply, &updated))?,
+            Some(recorder) => target.change_one(&mut recorder.recorded(&mut apply, &updated))?,
             None => target.change_one(&mut apply)?,
         };
         if let Some((row, _)) = changed {
@@ -172,9 +171,10 @@ pub fn find_and_modify(
             return Ok(FindAndModifyOutcome::default());
         }
         let upserted = |inserted: &Doc| {
-            let value = match request.return_new {
-                true => Some(projection.apply(inserted)?),
-                false => None,
+            let value = if request.return_new {
+                Some(projection.apply(inserted)?)
+            } else {
+                None
             };
             Ok(FindAndModifyOutcome {
                 upserted_id: inserted.get("_id").map(OwnedValue::from),

@@ -64,9 +64,7 @@ impl InsertOutcome {
 struct Chunk {
     /// Documents processed: the next commit begins with the one after them.
     consumed: usize,
-    /// Documents inserted.
     inserted: usize,
-    /// Documents refused.
     errors: Vec<WriteError>,
 }
 
@@ -208,9 +206,10 @@ pub(crate) fn insert_into(
         let rest = docs.get(next..).unwrap_or_default();
         let rest = rest.get(..limit.min(rest.len())).unwrap_or_default();
         let written = catalog.write(ns, |collection| {
-            match only.is_none_or(|only| collection.uuid == *only) {
-                true => inserter.chunk(collection, rest, next),
-                false => Err(not_found(ns)),
+            if only.is_none_or(|only| collection.uuid == *only) {
+                inserter.chunk(collection, rest, next)
+            } else {
+                Err(not_found(ns))
             }
         });
         let chunk = match written {

@@ -11,7 +11,6 @@ use frond_oplog::entry::{Kind, Session};
 /// The method by which an update made the new document of the old one.
 #[derive(Clone, Copy)]
 pub(super) enum How<'a> {
-    /// It was given.
     Replaced,
     /// It was computed by a pipeline.
     Computed,
@@ -21,13 +20,17 @@ pub(super) enum How<'a> {
 
 /// The change of a document, for its entry.
 pub(super) enum Written<'a> {
-    /// It is new.
     Inserted(&'a Doc),
     /// It is changed by a difference.
-    Changed { old: &'a Doc, diff: DocBuf },
+    Changed {
+        old: &'a Doc,
+        diff: DocBuf,
+    },
     /// Another one takes its place.
-    Replaced { old: &'a Doc, new: &'a Doc },
-    /// It is deleted.
+    Replaced {
+        old: &'a Doc,
+        new: &'a Doc,
+    },
     Deleted(&'a Doc),
     /// It has no entry: there is no oplog, or a capped collection removes it.
     Unlogged,

@@ -37,7 +37,6 @@ use update::{UpdateOutcome, UpdateRequest};
 pub struct WriteError {
     /// Its position in the request.
     pub index: usize,
-    /// The error.
     pub error: Error,
 }
 

@@ -48,7 +48,6 @@ enum Searched {
 /// The effect of a change on a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
     None,
     /// The change is staged.
     Staged,
@@ -77,15 +76,12 @@ pub trait Change {
 pub struct Target<'a> {
     /// The command, for the prefix of errors in the execution of its plan.
     pub command: &'static str,
-    /// The catalog.
     pub catalog: &'a Catalog,
-    /// The collection.
     pub ns: &'a Namespace,
     /// The filter, which document comes first if only one is changed, and the index to use.
     pub question: Question,
     /// The `_id` that is asked for, if the filter has one and nothing else, and there is no hint and no collation.
     pub id: Option<Value<'a>>,
-    /// Limits.
     pub context: &'a OpContext,
     /// When a commit returns.
     pub durability: Durability,
@@ -100,14 +96,12 @@ struct First {
     row: Row,
     collection: Arc<Collection>,
     snapshot: Snapshot,
-    /// It matches this.
     filter: Arc<Filter>,
 }
 
 /// The numbers of documents that a change concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Documents that matched.
     pub matched: u64,
     /// Documents that were changed.
     pub modified: u64,
@@ -310,10 +304,7 @@ impl Target<'_> {
                 bytes += row.doc.len_bytes() + row.key.len() + stored;
                 rows.push(row);
                 let is_full = rows.len() >= COMMIT_DOCUMENTS_MAX || bytes >= CANDIDATE_BYTES_MAX;
-                Ok(match is_full {
-                    true => Flow::Pause,
-                    false => Flow::Continue,
-                })
+                Ok(if is_full { Flow::Pause } else { Flow::Continue })
             }))?;
             let more = pulled == Pulled::Paused;
             self.change_rows(&filter, uuid, rows, change, &mut buffers, changed)?;

@@ -23,7 +23,6 @@ use frond_storage::namespace::Namespace;
 /// The record of a statement.
 #[derive(Clone, Copy)]
 pub struct Recording<'a, O> {
-    /// The statement.
     pub of: StatementId,
     /// The part of its outcome that the caller needs later.
     pub result: &'a dyn Fn(&O) -> DocBuf,
@@ -67,7 +66,7 @@ impl<O> Recorder<'_, O> {
     }
 
     /// A change of one document that adds the record. `outcome` tells what the statement did with a document.
-    pub fn of<'c, C>(
+    pub fn recorded<'c, C>(
         &'c self,
         change: &'c mut C,
         outcome: &'c dyn Fn(&C, &Row) -> Result<O>,

@@ -491,9 +491,10 @@ impl<'a> Staging<'a> {
             }
             keys.generate(&index.spec, new, id_bytes)?;
             // While a unique index is built, its set of keys is incomplete.
-            let is_unique = match index.spec.unique {
-                true => index.side().is_none(),
-                false => index.spec.prepare_unique && index.ready,
+            let is_unique = if index.spec.unique {
+                index.side().is_none()
+            } else {
+                index.spec.prepare_unique && index.ready
             };
             if !is_unique {
                 continue;

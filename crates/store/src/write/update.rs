@@ -32,7 +32,6 @@ const UPSERT_ATTEMPTS_MAX: u32 = 10;
 /// A request to `update`.
 #[derive(Clone, Debug)]
 pub struct UpdateRequest<'a> {
-    /// Which documents.
     pub filter: &'a Doc,
     /// The change: a document of operators, a replacement, or an array of pipeline stages.
     pub update: Value<'a>,
@@ -79,7 +78,6 @@ impl<'a> UpdateRequest<'a> {
 /// The result of an update.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateOutcome {
-    /// Documents that matched.
     pub matched: u64,
     /// Documents that were changed.
     pub modified: u64,
@@ -143,9 +141,10 @@ impl<'a> Apply<'a> {
 
     /// As [`Apply::how`], if the oplog asks for it.
     fn how_in(&self, staging: &Staging<'_>) -> How<'_> {
-        match staging.is_logged() {
-            true => self.how(),
-            false => How::Replaced,
+        if staging.is_logged() {
+            self.how()
+        } else {
+            How::Replaced
         }
     }
 
@@ -304,7 +303,7 @@ pub fn update(
         let changed = match &recorder {
             Some(recorder) => run(
                 &target,
-                &mut recorder.of(&mut apply, &updated),
+                &mut recorder.recorded(&mut apply, &updated),
                 request.multi,
             )?,
             None => run(&target, &mut apply, request.multi)?,

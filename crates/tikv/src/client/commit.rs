@@ -455,26 +455,26 @@ fn prepare(
     }
     for (tree, is_created) in overlay.trees() {
         let entry = keys.tree_entry(*tree);
-        match is_created {
-            true => mutations.puts.push((entry, vec![1])),
-            false => {
-                mutations.deletes.push(entry);
-                let dropped = keys.dropped_entry(*tree);
-                mutations.puts.push((dropped, at.to_be_bytes().to_vec()));
-            }
+        if *is_created {
+            mutations.puts.push((entry, vec![1]))
+        } else {
+            mutations.deletes.push(entry);
+            let dropped = keys.dropped_entry(*tree);
+            mutations.puts.push((dropped, at.to_be_bytes().to_vec()));
         }
     }
     Ok((mutations, added))
 }
 
 fn check_key(stored: &[u8], key: &[u8]) -> Result<()> {
-    match stored.len() > STORED_KEY_BYTES_MAX {
-        true => Err(Error::TooLarge {
+    if stored.len() > STORED_KEY_BYTES_MAX {
+        Err(Error::TooLarge {
             what: "key",
             bytes: key.len(),
             limit: STORED_KEY_BYTES_MAX.min(KEY_BYTES_MAX) - (stored.len() - key.len()),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

@@ -21,7 +21,6 @@ use crate::options::ClusterOptions;
 
 /// How often a waiting caller looks whether it was interrupted.
 const CHECK: Duration = Duration::from_millis(20);
-/// Pauses between attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The milliseconds of a timestamp are above so many bits.

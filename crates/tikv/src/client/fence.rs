@@ -24,9 +24,10 @@ pub(crate) fn fence(shared: &Shared, instance: u32, until_ms: u64) -> Result<()>
     let key = shared.keys.instance(instance);
     let is_over = again(connection, || {
         let at = connection.timestamp()?.version();
-        Ok(match at >> PHYSICAL_SHIFT > until_ms {
-            true => Attempt::Done(()),
-            false => Attempt::Again,
+        Ok(if at >> PHYSICAL_SHIFT > until_ms {
+            Attempt::Done(())
+        } else {
+            Attempt::Again
         })
     });
     is_over?;

@@ -41,7 +41,6 @@ const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 const ATTEMPTS_MAX: u32 = 20;
 
 impl Collected {
-    /// Adds another run.
     pub(crate) fn add(&mut self, run: &Collected) {
         self.safepoint = run.safepoint;
         self.was_moved = run.was_moved;
@@ -95,12 +94,11 @@ fn each_page(
 ) -> Result<()> {
     loop {
         Interrupt::check_current()?;
-        let found = match keys_only {
-            true => {
-                let keys = base.scan_keys(&lower, &upper, PAGE)?;
-                keys.into_iter().map(|key| (key, Vec::new())).collect()
-            }
-            false => base.scan_raw(&lower, &upper, PAGE, Direction::Forward)?,
+        let found = if keys_only {
+            let keys = base.scan_keys(&lower, &upper, PAGE)?;
+            keys.into_iter().map(|key| (key, Vec::new())).collect()
+        } else {
+            base.scan_raw(&lower, &upper, PAGE, Direction::Forward)?
         };
         let is_last = found.len() < PAGE as usize;
         if let Some((last, _)) = found.last() {

@@ -9,7 +9,6 @@ use crate::client::connection::{Connection, Kind, options};
 use crate::client::failure::{CommitFailure, of_commit};
 use crate::client::keys::Keys;
 
-/// Pauses between attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
@@ -72,7 +71,6 @@ pub(crate) fn reserve(
     })
 }
 
-/// Commits an attempt.
 pub(crate) async fn finish<T>(
     mut transaction: tikv::Transaction,
     done: T,

@@ -214,10 +214,7 @@ impl Pd {
 
     /// The region with a key, or the one before that. The key is encoded.
     pub(crate) async fn region(&self, key: Vec<u8>, before: bool) -> Result<Region, Failure> {
-        let name = match before {
-            true => "GetPrevRegion",
-            false => "GetRegion",
-        };
+        let name = if before { "GetPrevRegion" } else { "GetRegion" };
         let found: GetRegionResponse = self
             .call(name, |header| GetRegionRequest {
                 header: Some(header),

@@ -166,9 +166,10 @@ impl Regions {
         let found = connection.wait(Kind::Region, async move {
             let found = pd.region(key.clone(), false).await?;
             // The region that begins at the upper end has nothing of the range.
-            match is_backward && found.borders.0 == key {
-                true => pd.region(key, true).await,
-                false => Ok(found),
+            if is_backward && found.borders.0 == key {
+                pd.region(key, true).await
+            } else {
+                Ok(found)
             }
         })?;
         let mut state = self.state.lock();
@@ -178,13 +179,15 @@ impl Regions {
         };
         let (start, end) = found.borders;
         // The first region begins with the empty key, the last one ends with it.
-        let start = match start.is_empty() {
-            true => Some(Vec::new()),
-            false => decode_key(&start),
+        let start = if start.is_empty() {
+            Some(Vec::new())
+        } else {
+            decode_key(&start)
         };
-        let end = match end.is_empty() {
-            true => Some(None),
-            false => decode_key(&end).map(Some),
+        let end = if end.is_empty() {
+            Some(None)
+        } else {
+            decode_key(&end).map(Some)
         };
         let (Some(start), Some(end)) = (start, end) else {
             state.failed_at = Some(Instant::now());

@@ -254,9 +254,10 @@ impl Base {
         }
         let added = self.added(tree, Some(key))?;
         let deltas = added.into_values().next().unwrap_or_default();
-        match deltas.is_empty() {
-            true => Ok(value),
-            false => apply(&*self.shared.merge, tree, key, value.as_deref(), &deltas),
+        if deltas.is_empty() {
+            Ok(value)
+        } else {
+            apply(&*self.shared.merge, tree, key, value.as_deref(), &deltas)
         }
     }
 

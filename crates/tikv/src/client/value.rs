@@ -16,7 +16,6 @@ pub(crate) const PART_BYTES: usize = 512 << 10;
 const WHOLE: u8 = 0;
 const IN_PARTS: u8 = 1;
 
-/// A stored value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
     Whole(Vec<u8>),

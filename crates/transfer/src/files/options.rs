@@ -20,7 +20,6 @@ pub enum Format {
 /// The way in which documents are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// Insert it
     Insert,
     /// Put it in the place of the document with the same --upsertFields, or insert it
     Upsert,
@@ -33,7 +32,6 @@ pub enum Mode {
 /// The treatment of a value that is not of its column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ParseGrace {
-    /// Guess its type
     AutoCast,
     /// Leave out the field
     SkipField,
@@ -46,7 +44,6 @@ pub enum ParseGrace {
 /// Options that both commands have.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommonOptions {
-    /// The server: mongodb://[user:password@]host[:port]/[database][?options]
     #[arg(long, value_name = "URI", default_value = "mongodb://127.0.0.1:27017")]
     pub uri: String,
     /// The database; for dumps and archives all databases if it is not given
@@ -76,7 +73,6 @@ pub struct CommonOptions {
     /// Leave out users and roles of dumps and archives
     #[arg(long)]
     pub no_users: bool,
-    /// Print no progress
     #[arg(long)]
     pub quiet: bool,
 }
@@ -95,7 +91,6 @@ pub struct ExportOptions {
     /// The sort, in Extended JSON
     #[arg(long, value_name = "JSON")]
     pub sort: Option<String>,
-    /// Documents at most
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub limit: u32,
     /// Canonical Extended JSON, which keeps every type
@@ -155,7 +150,6 @@ pub struct ImportOptions {
     /// Apply the oplog of a dump or archive, which has what changed while mongodump --oplog made it
     #[arg(long = "oplogReplay")]
     pub oplog_replay: bool,
-    /// Connections that write
     #[arg(long, short, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
 }

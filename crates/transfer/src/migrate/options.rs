@@ -27,7 +27,6 @@ pub struct Options {
     /// Move only these: database, database.collection, or with * for any text
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub include: Vec<String>,
-    /// Leave these out
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub exclude: Vec<String>,
     /// Ranges of documents that are copied at the same time
@@ -64,7 +63,6 @@ pub struct Options {
     /// Speak to the source as to MongoDB 2.4, for servers that announce more than they know
     #[arg(long)]
     pub oldest_protocol: bool,
-    /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -27,7 +27,6 @@ pub enum GeoCells {
 pub struct GeoField {
     /// Its position among the parts.
     pub position: usize,
-    /// Its cells.
     pub cells: GeoCells,
 }
 

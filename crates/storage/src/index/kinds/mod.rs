@@ -6,7 +6,7 @@
 //! geometry, the words of a text, the paths below a wildcard. Whatever they hold, parts are encoded values. So bounds,
 //! scans, unique keys, index builds and `validate` know nothing of kinds.
 //!
-//! What a kind defines:
+//! A kind defines:
 //!
 //! 1. **Parsing.** [`Kind::parse`] gets the key pattern and the whole specification. It checks both, and returns
 //!    [`Parsed`]: the parts of an entry, the key pattern and the options as `listIndexes` shows them, with the
@@ -79,7 +79,6 @@ pub static KINDS: &[Kind] = &[
 pub struct Request<'a> {
     /// The key pattern; its fields are distinct, and each value is a number or the name of the kind.
     pub key: &'a Doc,
-    /// The whole specification.
     pub spec: &'a Doc,
 }
 
@@ -114,7 +113,6 @@ pub enum Part<'a> {
 }
 
 impl Part<'_> {
-    /// The value.
     pub fn as_value(&self) -> Value<'_> {
         match self {
             Part::Value(value) => *value,
@@ -148,7 +146,7 @@ struct Slot<'a> {
 
 impl<'a> Slots<'a> {
     /// No alternatives yet, for an index with these parts.
-    pub(super) fn of(fields: &[IndexField]) -> Slots<'a> {
+    pub(super) fn for_fields(fields: &[IndexField]) -> Slots<'a> {
         let mut slots: Vec<Slot<'a>> = Vec::new();
         for field in fields {
             if let Holds::Computed(number) = field.holds {
@@ -235,7 +233,6 @@ pub struct PlanRequest<'a> {
     /// The conditions of its filter that all documents must meet. A branch of an `$or` comes with those of
     /// the whole filter, too.
     pub conditions: &'a Conditions,
-    /// The index.
     pub index: &'a Arc<Index>,
     /// The components of the parts that have several values in some document.
     pub multikey: &'a MultikeyPaths,
@@ -359,7 +356,7 @@ mod tests {
             Holds::Computed(1),
         ]
         .map(field);
-        let mut slots = Slots::of(&fields);
+        let mut slots = Slots::for_fields(&fields);
         assert!(slots.all_missing());
         assert_eq!(slots.combinations(), 0);
         let number = |number: i32| Part::Value(Value::Int32(number));

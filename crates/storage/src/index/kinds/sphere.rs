@@ -31,7 +31,6 @@ pub(super) const KIND: Kind = Kind {
     parse: Some(parse),
 };
 
-/// The default version.
 const LATEST_VERSION: i64 = 3;
 
 fn parse(request: &Request<'_>) -> Result<Parsed> {

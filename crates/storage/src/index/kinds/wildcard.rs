@@ -32,7 +32,6 @@ pub(super) const KIND: Kind = Kind {
 /// The name of the part that holds paths.
 const PATH: &str = "$_path";
 
-/// A wildcard field.
 #[derive(Debug)]
 struct Wildcard {
     /// The position of the path among the parts; the value follows it.
@@ -48,7 +47,6 @@ struct Wildcard {
 enum Scope {
     /// These and what is below.
     Only(Vec<String>),
-    /// All others.
     AllBut(Vec<String>),
 }
 
@@ -324,9 +322,10 @@ impl<'a> Walk<'_, 'a> {
                 // two they are of. As with arrays, the document decides.
                 self.out.set_multikey(self.value_part);
             }
-            let coverage = match inside {
-                true => Coverage::Inside,
-                false => self.scope.coverage(&self.path),
+            let coverage = if inside {
+                Coverage::Inside
+            } else {
+                self.scope.coverage(&self.path)
             };
             if coverage != Coverage::Outside {
                 self.value(value, coverage == Coverage::Inside, false);
@@ -361,7 +360,6 @@ impl<'a> Walk<'_, 'a> {
     }
 }
 
-/// The path alone.
 fn at(path: &str) -> Interval {
     let value = Value::String(path);
     let mut encoded = Vec::new();
@@ -369,7 +367,6 @@ fn at(path: &str) -> Interval {
     Interval::point(encoded, value.to_owned())
 }
 
-/// All paths below.
 fn below(path: &str) -> Interval {
     let (first, end) = (format!("{path}."), format!("{path}/"));
     let mut low = Vec::new();

@@ -13,7 +13,6 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// This limit.
     pub fn new(bytes_per_second: u64) -> Rate {
         Rate::shared(Arc::new(AtomicU64::new(bytes_per_second)))
     }

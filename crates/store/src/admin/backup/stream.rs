@@ -37,11 +37,9 @@ const MARKS_MAX: usize = 1000;
 /// The next step of a stream.
 #[derive(Debug)]
 pub enum Step {
-    /// A document.
     Document(DocBuf),
     /// Nothing for some time: look again later.
     Pause(Duration),
-    /// Nothing any more.
     End,
 }
 
@@ -239,9 +237,10 @@ impl BackupStream {
                     }
                     self.copy = None;
                     self.data = Vec::new();
-                    self.phase = match self.request.follows {
-                        true => Phase::Follow,
-                        false => Phase::End,
+                    self.phase = if self.request.follows {
+                        Phase::Follow
+                    } else {
+                        Phase::End
                     };
                 }
                 Phase::Follow => return self.follow(),
@@ -259,13 +258,14 @@ impl BackupStream {
     /// Ends the stream when the disk is nearly full: what it holds takes room that the store needs.
     fn check_disk(&self) -> Result<()> {
         let holds = self.copy.is_some() || self.log.is_some();
-        match holds && self.files.is_disk_low() {
-            false => Ok(()),
-            true => Err(Error::new(
+        if holds && self.files.is_disk_low() {
+            Err(Error::new(
                 ErrorCode::OutOfDiskSpace,
                 "the backup was ended because the disk is nearly full: what it holds takes room that the server needs",
             )
-            .into()),
+            .into())
+        } else {
+            Ok(())
         }
     }
 

@@ -127,13 +127,12 @@ fn is_unique_key(collection: &Collection, on: &[String], writing: &Writing<'_>) 
 
 impl Merging<'_> {
     fn incoming(&self, doc: DocBuf) -> Result<Incoming> {
-        let doc = match self.on.iter().any(|field| field == "_id") && !doc.contains_key("_id") {
-            false => doc,
-            true => {
-                let mut with_id = doc! {"_id": ObjectId::new()};
-                with_id.push_all(&doc);
-                with_id
-            }
+        let doc = if self.on.iter().any(|field| field == "_id") && !doc.contains_key("_id") {
+            let mut with_id = doc! {"_id": ObjectId::new()};
+            with_id.push_all(&doc);
+            with_id
+        } else {
+            doc
         };
         let mut key = DocBuf::new();
         for field in &self.on {

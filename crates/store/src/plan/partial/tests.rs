@@ -405,9 +405,10 @@ fn implied_filters_hold_for_every_document_that_passes() {
     let (mut implied, mut tested) = (0, 0);
     for round in 0..60_000 {
         let partial = random.partial_filter();
-        let query = match random.one_in(2) {
-            true => random.filter(&known, 2),
-            false => random.narrowed(&partial),
+        let query = if random.one_in(2) {
+            random.filter(&known, 2)
+        } else {
+            random.narrowed(&partial)
         };
         let collators = [random.collation(), random.collation()].map(|spec| {
             spec.map_or_else(Collator::default, |spec| collation::parse(&spec).unwrap())

@@ -39,7 +39,6 @@ impl<'a> Staging<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// An empty one.
     pub fn new(catalog: &'a Catalog) -> Group<'a> {
         Group {
             catalog,

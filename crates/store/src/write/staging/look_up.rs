@@ -22,9 +22,10 @@ impl Staging<'_> {
         for doc in docs {
             let mut id = Vec::new();
             if let Some(value) = doc.get("_id") {
-                match collection.collator().is_binary() {
-                    true => primary_key(&value, &mut id),
-                    false => collection.collator().encode(&value, &mut id),
+                if collection.collator().is_binary() {
+                    primary_key(&value, &mut id)
+                } else {
+                    collection.collator().encode(&value, &mut id)
                 }
                 if !collection.is_by_record() {
                     wanted.push((collection.primary, id.clone()));

@@ -13,12 +13,13 @@ impl Staging<'_> {
         let paths: Vec<_> = paths
             .map(|(index, paths)| (index.tree, paths.clone()))
             .collect();
-        match paths.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Unannounced(Box::new(Unannounced {
+        if paths.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::Unannounced(Box::new(Unannounced {
                 uuid: self.collection.uuid,
                 paths,
-            }))),
+            })))
         }
     }
 
@@ -36,11 +37,12 @@ impl Staging<'_> {
             servers.stage_last_record(&mut self.batch, &self.collection.uuid, last);
         }
         let is_watched = self.collection.hooks().watches(&self.collection.ns);
-        match is_watched && self.catalog.is_live() {
-            true => Ok(Some(
+        if is_watched && self.catalog.is_live() {
+            Ok(Some(
                 servers.stage_watched(&mut self.batch, &self.snapshot)?,
-            )),
-            false => Ok(None),
+            ))
+        } else {
+            Ok(None)
         }
     }
 }

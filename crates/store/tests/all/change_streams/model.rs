@@ -13,7 +13,6 @@ const NAMES: [&str; 3] = ["d.a", "d.b", "e.a"];
 
 type Model = BTreeMap<(String, i64), DocBuf>;
 
-/// A random write.
 fn write(store: &DocumentStore, random: &mut StdRng) {
     let name = NAMES[random.random_range(0..NAMES.len())];
     let id = random.random_range(0..12_i64);

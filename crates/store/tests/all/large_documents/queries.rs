@@ -133,7 +133,6 @@ pub fn check_sound(store: &DocumentStore, ns: &Namespace, what: &str) {
     }
 }
 
-/// A random query.
 pub fn check_query(
     store: &DocumentStore,
     ns: &Namespace,

@@ -33,7 +33,6 @@ pub const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// Documents stay whole.
 pub const WHOLE: Setting = Setting {
     name: "whole",
     threshold: usize::MAX,

@@ -460,7 +460,6 @@ impl Random {
         docs.values().nth(self.below(docs.len()))
     }
 
-    /// Fields to show.
     pub fn projection(&mut self, doc: &Doc) -> DocBuf {
         let mut out = DocBuf::new();
         let kind = self.below(8);
@@ -546,7 +545,6 @@ impl Random {
         }
     }
 
-    /// A random operation.
     pub fn operation(&mut self, docs: &Docs, shape: Shape) -> Op {
         if let Some(doc) = self.some_doc(docs)
             && shape.hot

@@ -9,7 +9,6 @@ use frond_store::DocumentStore;
 use super::documents;
 use crate::large_documents::values::key_of;
 
-/// A collection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replayed {
     pub ns: String,
