@@ -21,7 +21,7 @@ const INSERT: InsertOptions = InsertOptions {
     keep_empty_timestamps: false,
 };
 
-/// What goes on beside the commands. `other` is a small collection.
+/// Actions that run beside the commands. `other` is a small collection.
 const ACTIONS: [&str; 5] = [
     "find",
     "insert",

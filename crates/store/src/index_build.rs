@@ -201,7 +201,7 @@ fn give_up(catalog: &Catalog, uuid: &Uuid, indexes: &[Arc<Index>]) {
 }
 
 /// Goes on with builds whose server is gone: of the indexes that this one may take. Returns them. One that is to come in the
-/// place of another one is dropped: nobody waits for it.
+/// place of another one is dropped: its command is gone.
 ///
 /// # Errors
 /// Errors of the engine.

@@ -4,7 +4,7 @@ use frond_storage::index::kinds::KINDS;
 
 /// One family of options.
 pub struct Options {
-    /// Whose options they are.
+    /// The command or stage that has them.
     pub title: &'static str,
     pub names: Vec<&'static str>,
     /// Those that MongoDB has and this server does not: an error names them.

@@ -47,7 +47,7 @@ impl FunctionSource for DocumentStore {
         if self.catalog().collection(&ns).is_none() {
             return Ok(stored);
         }
-        // Reading them is no part of what the request tells of itself.
+        // Reading them is not counted in the statistics of the request.
         watch(&mut None, || {
             let mut docs = self.find(&ns, &FindRequest::default(), limits)?;
             while let Some(doc) = docs.next()? {

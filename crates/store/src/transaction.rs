@@ -54,7 +54,7 @@ impl DocumentStore {
     }
 
     /// A handle whose requests run in a transaction: they read the moment of its begin and its own writes, and what they
-    /// write is seen by nobody else before the commit.
+    /// write is invisible to others before the commit.
     ///
     /// A conflict with others is `WriteConflict` (112) at once, also of an upsert. The durability of a request is not looked
     /// at. What a transaction cannot do is refused with `OperationNotSupportedInTransaction` (263).

@@ -58,7 +58,7 @@ struct Conversion<'a> {
     context: &'a OpContext,
 }
 
-/// The collection that is filled. If somebody drops it, the command fails: nothing may be written into another
+/// The collection that is filled. If it is dropped, the command fails: nothing may be written into another
 /// collection of that name.
 #[derive(Clone, Copy)]
 struct Filled<'a> {
@@ -236,7 +236,7 @@ impl Conversion<'_> {
             if now.uuid != *uuid {
                 return Err(not_found(ns));
             }
-            // From here on nobody else can change that.
+            // From here on no other operation can change that.
             self.to.check_is_there()?;
             self.work_in(now.changes.ok_or_else(dropped)?, now, false)
         })

@@ -60,7 +60,7 @@ impl DocumentStore {
         }
     }
 
-    /// What [`DocumentStore::compact`] would do. The entries of multikey, sparse and partial indexes are not known without
+    /// Estimates the effect of [`DocumentStore::compact`]. The entries of multikey, sparse and partial indexes are not known without
     /// reading them, so nothing is estimated for them.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl DocumentStore {
     pub fn compact(&self, ns: &Namespace, context: &OpContext) -> Result<u64> {
         let collection = self.collection_to_compact(ns)?;
         let engine = self.engine();
-        // What is in memory would make the trees larger before they become smaller.
+        // Memtables that are flushed meanwhile would make the trees larger before they become smaller.
         self.checkpoint()?;
         let trees = trees_of(&collection);
         let before = disk_bytes(engine, &trees);

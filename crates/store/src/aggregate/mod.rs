@@ -102,7 +102,7 @@ impl Limits {
 
 /// The documents of a query as the source of a pipeline.
 struct QuerySource {
-    /// Locked for each document, and by nobody else unless the whole pipeline is idle.
+    /// Locked for each document. Another thread locks it only while the whole pipeline is idle.
     cursor: Arc<Mutex<QueryCursor>>,
     /// The metadata of the last document.
     meta: Option<Metadata>,

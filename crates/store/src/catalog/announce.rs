@@ -54,7 +54,7 @@ impl CatalogState {
             return Some(found);
         }
         point("a collection is neither in the view nor announced");
-        // What was announced when the view was loaded may have been published and withdrawn.
+        // A collection that was announced when the view was loaded may have been published, or withdrawn.
         self.current.load().get(ns).cloned()
     }
 

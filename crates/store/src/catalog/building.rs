@@ -158,11 +158,12 @@ impl Catalog {
         new.replaces = Some(replaced.tree);
         let mut batch = Batch::new(None);
         let new = Arc::new(self.begin_building(&mut batch, uuid, &new)?);
-        match self.state.cluster.is_some() {
+        if self.state.cluster.is_some() {
             // Other servers have to know it.
-            true => persist::put_index(&mut batch, uuid, &new),
+            persist::put_index(&mut batch, uuid, &new);
+        } else {
             // The catalog on disk has only the index that it replaces.
-            false => (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree, None)),
+            (new.trees()).for_each(|tree| persist::put_working(&mut batch, tree, None));
         }
         let all = collection.indexes.iter().chain([&new]).cloned().collect();
         self.replace(&collection, Some(collection.with_indexes(all)), batch)?;

@@ -622,7 +622,7 @@ impl Catalog {
         for index in &gone {
             persist::drop_index_trees(&mut batch, index);
             persist::delete_index(&mut batch, &collection.uuid, index);
-            // Nobody has heard of one that was not built.
+            // An index that was not built was never announced.
             if index.ready {
                 logged::log_drop_index(&mut batch, collection, index);
             }

@@ -10,7 +10,7 @@ use frond_storage::namespace::Namespace;
 /// Receives the namespace and the error details of a document that failed validation.
 type Warning = Box<dyn Fn(&Namespace, &Doc) + Send + Sync>;
 
-/// Tells of the use of a collection: `latencyStats` or `queryExecStats`, with the options of the client.
+/// Reports the use of a collection: `latencyStats` or `queryExecStats`, with the options of the client.
 type UsageOf = Box<dyn Fn(&Namespace, &str, &Doc) -> DocBuf + Send + Sync>;
 
 /// Collections whose changes the server wants to know of.
@@ -52,7 +52,7 @@ impl Hooks {
         let _ = self.host.set(host);
     }
 
-    /// Sets what tells of the use of collections, for `$collStats`. Later calls have no effect.
+    /// Sets the source of the usage of collections, for `$collStats`. Later calls have no effect.
     pub fn tell_usage(
         &self,
         of: impl Fn(&Namespace, &str, &Doc) -> DocBuf + Send + Sync + 'static,

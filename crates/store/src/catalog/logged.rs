@@ -15,7 +15,7 @@ use frond_storage::index::Index;
 use frond_storage::keyspace::WriteSet;
 use frond_storage::namespace::Namespace;
 
-/// How often the commit of a change of the catalog is tried, with other servers, and the pause after the first conflict.
+/// Attempts to commit a change of the catalog, with other servers, and the pause after the first conflict.
 const ATTEMPTS_MAX: u32 = 100;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(1);
 
@@ -346,7 +346,7 @@ impl Catalog {
             // Fails if this server does not hold the lock any more.
             let (all, version) = cluster.next_version(&set)?;
             match self.state.commit(all, log) {
-                // Nobody else changes the catalog, so the change is as right as before.
+                // No other server changes the catalog, so the change is still right.
                 Err(error) if error.is_conflict() && attempts < ATTEMPTS_MAX => {
                     attempts += 1;
                     std::thread::sleep(CONFLICT_PAUSE * attempts.min(10));
@@ -424,7 +424,7 @@ impl Catalog {
     }
 
     /// Runs a change of the oplog while there are no writers of documents, and no other changes of the catalog. Writers look
-    /// at the oplog again under their collection's gate, and begin anew if it is another one.
+    /// at the oplog again under their collection's gate, and start over if it is another one.
     fn while_nothing_is_written(&self, change: impl FnOnce(&Oplog) -> Result<()>) -> Result<()> {
         let _changing = self.begin_change()?;
         self.state.close_all_gates()?;

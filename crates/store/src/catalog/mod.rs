@@ -463,7 +463,7 @@ impl Catalog {
             given_uuid: None,
         };
         if catalog.state.cluster.is_some() {
-            // What was left unfinished may be the work of a server that lives.
+            // Unfinished work may belong to a server that is still alive.
             shared::start(&catalog.state)?;
             return Ok(catalog);
         }

@@ -131,7 +131,7 @@ pub(crate) fn repair(engine: &Engine) -> Result<()> {
     if ClusterTime::open(engine, Times::new()).is_err() {
         batch.delete(CATALOG_TREE, ClusterTime::KEY);
     }
-    // What is left of the documents is not what the oplog tells.
+    // The documents that are left do not match the entries of the oplog.
     oplog::stage_removal(&mut batch, engine)?;
     engine.commit(batch, Durability::Logged)?;
     Ok(())

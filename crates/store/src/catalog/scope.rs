@@ -1,4 +1,4 @@
-//! What a handle of the catalog reads, and where its writes go: the current state of the store, a transaction, or a fixed
+//! A handle of the catalog decides which state is read and where writes go: the current state of the store, a transaction, or a fixed
 //! moment.
 //!
 //! Requests take a [`Catalog`] and do not know its scope. They get definitions with a snapshot that agrees from
@@ -100,7 +100,7 @@ impl Catalog {
         transaction.commit(&self.state, session, extra)
     }
 
-    /// Whether the transaction of this handle has created the collection, so that nobody else knows it.
+    /// Whether the transaction of this handle has created the collection, so that it is known to this transaction only.
     pub(crate) fn has_created(&self, collection: &Collection) -> bool {
         self.transaction()
             .is_some_and(|transaction| transaction.has_created(collection))

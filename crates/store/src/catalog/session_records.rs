@@ -1,7 +1,7 @@
 //! The tree of the records of sessions: which statements of retryable writes were executed, and which transactions were
 //! committed.
 //!
-//! A record is put into the write set of the statement that it tells of, so that both survive a crash or neither. The tree
+//! A record is put into the write set of the statement that it describes, so that both survive a crash or neither. The tree
 //! is made for the first record.
 //!
 //! | key | value |

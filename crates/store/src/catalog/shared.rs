@@ -30,7 +30,7 @@ use frond_storage::namespace::Namespace;
 const CLOSED_PAUSE: Duration = Duration::from_millis(1);
 /// The time between two looks whether the server that closed them is still there.
 const SEARCH_PAUSE: Duration = Duration::from_millis(250);
-/// How long the thread waits for a change of this server before it looks again.
+/// The longest wait for a change of this server before the thread checks again.
 const OWN_CHANGE_WAIT: Duration = Duration::from_millis(20);
 
 /// The lock on changes of the catalog, of this server and of all.
@@ -64,7 +64,7 @@ impl Changing<'_> {
         };
         let released = of_all.cluster.release();
         if let Ok((version, true)) = released {
-            // What was announced is published, or was not committed.
+            // Announced collections are published, or were not committed.
             self.state.publish(|view| view.version = version);
         }
         drop(of_all.reloading.take());
@@ -191,7 +191,7 @@ impl CatalogState {
         after.version = state.version;
         self.session_tree.set(persist::session_tree(&snapshot)?);
         self.oplog.reload(&snapshot)?;
-        // What was changed or dropped.
+        // Collections that were changed or dropped.
         let next: std::collections::HashMap<Uuid, u64> = after
             .iter()
             .map(|collection| (collection.uuid, collection.version))
@@ -233,7 +233,7 @@ impl CatalogState {
         Ok(())
     }
 
-    /// What this server has done for others.
+    /// The progress of this server, for which others wait.
     fn done(&self, closed: i64, watched: i64) -> Done {
         Done {
             closed,
@@ -251,7 +251,7 @@ impl CatalogState {
         cluster.acquire_to_register(&id)?;
         let _one = self.reloading.lock();
         let join = || -> Result<()> {
-            // What another server has done meanwhile, with a lease of this one that was over.
+            // Another server may have changed the catalog while the lease of this one was over.
             self.reload(&mut Vec::new(), false)?;
             let watched = cluster.watched(&self.engine.snapshot())?;
             cluster.register(id, self.done(0, watched))?;
@@ -340,7 +340,7 @@ impl CatalogState {
             .is_some_and(|lock| lock.id == cluster.id());
         if !is_mine && state.closing != Closing::None {
             self.hold_gates(cluster, &state, watched)?;
-            // What it has said meanwhile.
+            // Progress that it has published meanwhile is void.
             said.closed = 0;
         } else if !is_mine
             && state.version != self.current.load().version

@@ -1,4 +1,4 @@
-//! What a transaction is above the engine: its view of the catalog, the collections that it creates, and what follows its
+//! A transaction above the engine: its view of the catalog, the collections that it creates, and what follows its
 //! commit in memory.
 //!
 //! Each commit of a request stages its write set into the engine's transaction; counters, multikey paths and warnings wait

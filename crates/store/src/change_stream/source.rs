@@ -272,10 +272,11 @@ impl Changes {
 
     fn tree(&self) -> Result<TreeId> {
         let tree = self.store.oplog().tree().ok_or_else(is_off)?;
-        match self.opened_on == Some(tree) {
-            true => Ok(tree),
+        if self.opened_on == Some(tree) {
+            Ok(tree)
+        } else {
             // It was turned off and on again: changes between are missing.
-            false => Err(history_lost()),
+            Err(history_lost())
         }
     }
 

@@ -29,7 +29,7 @@ impl DocSource<Error> for Input {
 
 /// A change stream that clients pull from.
 pub struct ChangeStream {
-    /// Locked for each event, and by nobody else: the stages above it have the other reference.
+    /// Locked for each event, by this thread only: the stages above it have the other reference.
     changes: Arc<Mutex<Changes>>,
     stages: Source<Error>,
     splits: bool,

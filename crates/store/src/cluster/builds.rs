@@ -1,4 +1,4 @@
-//! Who builds an index, and how far it is. If the builder ends, another server goes on.
+//! The server that builds an index, and its progress. If the builder ends, another server continues.
 
 use frond_bson::{DocBuf, Value};
 
@@ -10,7 +10,7 @@ use frond_storage::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
 /// The build of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BuildState {
-    /// Who builds it; nobody, if the builder has given it up.
+    /// The builder; `None` after it has given up.
     pub builder: Option<ServerId>,
     /// The key of the last document whose entries are stored.
     pub after: Option<Vec<u8>>,
@@ -112,7 +112,7 @@ impl Cluster {
         Ok(all)
     }
 
-    /// Whether this server builds an index now: it did, or nobody that lives does.
+    /// Whether this server builds an index now: it did before, or no live server does.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -4,7 +4,7 @@
 //!
 //! A server registers with a *lease*: a time up to which it may read and write without looking at the others. It renews the
 //! lease long before its end. When a lease is over, others may remove the server and go on without it, so a server whose lease
-//! is over serves nothing until it has registered again and read the catalog anew.
+//! is over serves nothing until it has registered again and read the catalog again.
 //!
 //! A change of the catalog is made by one server at a time, which holds the lock of the *state*, a record that every server
 //! polls. It closes the gates of the collections on all servers, commits the change together with the next version of the
@@ -62,12 +62,12 @@ const BUILD: u8 = 0x25;
 const WATCHED_KEY: &[u8] = &[0x26];
 const TEMPORARY: u8 = 0x27;
 
-/// What a server says of itself, and for how long others believe it.
+/// The description of a server, and the time for which others rely on it.
 #[derive(Clone, Debug)]
 pub struct SharedOptions {
     /// Where clients reach it: host and port.
     pub address: String,
-    /// How long others wait for a server that does not answer.
+    /// The time for which others wait for a server that does not answer.
     pub lease: Duration,
     /// In a cluster: for how long old versions are kept that no snapshot needs.
     pub retention: Duration,
@@ -88,18 +88,18 @@ pub(crate) type ServerId = [u8; 16];
 /// The identity of a collection.
 type Uuid = [u8; 16];
 
-/// How long an operation waits for a server that has to register again, in leases.
+/// The longest wait of an operation for a server that has to register again, in leases.
 const PATIENCE_LEASES: u32 = 2;
 /// The time after which a server tells the others again which stamps its commits may take.
 pub(crate) const SETTLE_PAUSE: Duration = Duration::from_millis(100);
-/// The time between two looks for documents that other servers have inserted, while somebody waits for them.
+/// The interval of the polls for documents that other servers have inserted, while a cursor waits for them.
 pub(crate) const TAILS_PAUSE: Duration = Duration::from_millis(60);
 /// The longest time between two looks at the state, while nothing happens.
 const POLL_IDLE: Duration = Duration::from_millis(40);
 /// The time between two looks after a recent change, and for how long a change is recent.
 const POLL_BUSY: Duration = Duration::from_millis(4);
 const BUSY: Duration = Duration::from_secs(2);
-/// The time between two looks while somebody waits.
+/// The interval of polls while an operation waits.
 const WAIT_MIN: Duration = Duration::from_micros(500);
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
@@ -177,7 +177,7 @@ pub(crate) struct Cluster {
     wake: (Mutex<()>, Condvar),
 }
 
-/// What this server is at present.
+/// The present registration of this server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Me {
     number: u32,

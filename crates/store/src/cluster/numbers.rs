@@ -12,7 +12,7 @@ use frond_storage::keyspace::{CATALOG_TREE, Snapshot, TreeId, WriteSet};
 /// Trees that are created outside of a change of the catalog, by transactions, have numbers from here on. Those of changes lie
 /// below, in the order of the changes.
 const FIRST_OF_TRANSACTIONS: u32 = 1 << 30;
-/// How many of them a server takes at once.
+/// Ids that a server takes at once.
 const BLOCK: u32 = 64;
 
 /// Bits of a record id for the server, and for the records of a millisecond.

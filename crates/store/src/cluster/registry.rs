@@ -12,10 +12,10 @@ use frond_storage::keyspace::{CATALOG_TREE, Direction, Snapshot, WriteSet};
 
 /// A part of the lease in which a server does not rely on it any more, because clocks do not run alike.
 const MARGIN_SHARE: u32 = 10;
-/// How long after the end of a lease others wait before they remove the server, as a share of the lease.
+/// The grace period after the end of a lease, before others remove the server, as a share of the lease.
 const GRACE_SHARE: i64 = 10;
 
-/// How often a server tries to remove its records when it ends.
+/// Attempts of a server to remove its records when it ends.
 const LEAVE_ATTEMPTS: u32 = 20;
 
 /// The records of a server.
@@ -61,7 +61,7 @@ pub(super) struct Registered {
     pub oldest: Option<u64>,
 }
 
-/// What a server has done.
+/// The progress of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     /// The gates of the state with this sequence number are closed.
@@ -208,7 +208,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Removes the records of a server whose lease is over, or of this one. Returns whether they are gone; they may not be if somebody
+    /// Removes the records of a server whose lease is over, or of this one. Returns whether they are gone; they may not be if another server
     /// writes them at the same time.
     fn remove(&self, number: u32, id: &ServerId) -> Result<bool> {
         // A snapshot serves for one commit.
@@ -228,7 +228,7 @@ impl Cluster {
         batch.delete(CATALOG_TREE, &server_key(number, DONE));
         batch.delete(CATALOG_TREE, &server_key(number, SETTLED));
         match self.commit(batch) {
-            // It has renewed its lease, or somebody else has removed it.
+            // It has renewed its lease, or another server has removed it.
             Err(error) if error.is_conflict() => Ok(false),
             removed => removed.map(|()| true),
         }

@@ -36,7 +36,7 @@ impl Closing {
     }
 }
 
-/// Who may change the catalog.
+/// The server that may change the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub id: ServerId,
@@ -44,7 +44,7 @@ pub(crate) struct Lock {
     pub until_ms: i64,
 }
 
-/// What all servers poll.
+/// The record that all servers poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The version of the catalog. Each commit that changes the catalog has the next one.
@@ -53,7 +53,7 @@ pub(crate) struct State {
     pub seq: i64,
     /// The next number of a tree.
     pub next_tree: i64,
-    /// Who may change the catalog.
+    /// The server that may change the catalog.
     pub lock: Option<Lock>,
     pub closing: Closing,
     /// A transaction is about to create collections, in a commit that does not have the next version.
@@ -118,7 +118,7 @@ impl State {
     }
 }
 
-/// What this server has of the lock.
+/// The state of the lock on this server.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// The next number of a tree, while it holds the lock.
@@ -402,7 +402,7 @@ impl Cluster {
         Ok(snapshot.prefetch(&keys)?)
     }
 
-    /// How often watched collections were changed, in a snapshot.
+    /// The number of changes of watched collections, in a snapshot.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -23,7 +23,7 @@ pub(super) struct Tails(Mutex<HashMap<Uuid, Tailed>>);
 struct Tailed {
     signal: Arc<TailSignal>,
     cursors: usize,
-    /// The last record id when somebody looked.
+    /// The last record id at the last poll.
     last: Option<i64>,
 }
 
@@ -62,7 +62,7 @@ impl Cluster {
         }
     }
 
-    /// Wakes the cursors that wait for documents which are there. Asks nobody if none waits.
+    /// Wakes the cursors that wait for documents which are there. Reads nothing if none waits.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -155,10 +155,11 @@ impl Builder<'_> {
     }
 
     fn reader(&self, test: Option<Arc<Filter>>) -> Reader {
-        let loading = match self.wanted.meta.is_empty() {
-            true => self.wanted.loading.clone(),
+        let loading = if self.wanted.meta.is_empty() {
+            self.wanted.loading.clone()
+        } else {
             // Which fields metadata needs is not known here.
-            false => Loading::Everything,
+            Loading::Everything
         };
         Reader::new(self.filter.clone(), test, loading)
     }

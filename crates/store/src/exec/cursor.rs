@@ -97,7 +97,7 @@ pub struct QueryCursor {
     meta: Option<Box<Metadata>>,
     /// The token of a change stream that has ended with an `invalidate`.
     invalidated: Option<Box<DocBuf>>,
-    /// What a tailable cursor has noted for the figures of operations.
+    /// Statistics that a tailable cursor has already reported.
     noted: ExecStats,
 }
 
@@ -163,7 +163,7 @@ impl QueryCursor {
         }
     }
 
-    /// What tells of insertions that a tailable cursor has not seen, and how many it has. None if there is more to look at
+    /// The signal of insertions that a tailable cursor has not seen, and the number of those it has. None if there is more to look at
     /// now: a change stream does not look at a long part of the oplog at once.
     pub fn tail_signal(&self) -> Option<(Arc<TailSignal>, u64)> {
         match &self.rows {
@@ -304,7 +304,7 @@ impl QueryCursor {
                 let noted = std::mem::replace(&mut self.noted, now);
                 figures::note_named("COLLSCAN");
                 figures::note(|figures| {
-                    // After a pause another scan counts anew.
+                    // After a pause another scan counts from zero.
                     let since = |now: u64, noted: u64| now.checked_sub(noted).unwrap_or(now);
                     figures.keys_examined += since(now.keys_examined, noted.keys_examined);
                     figures.docs_examined += since(now.docs_examined, noted.docs_examined);

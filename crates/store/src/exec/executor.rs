@@ -56,7 +56,7 @@ impl Executor {
         }
     }
 
-    /// What it examines is noted in the figures of the operation, and if it `reports`, its stages too.
+    /// Adds what it examines to the statistics of the operation, and its stages too if it `reports`.
     pub fn noting(mut self, reports: bool) -> Executor {
         self.notes = true;
         self.reports = reports;

@@ -407,10 +407,11 @@ impl Node {
     /// # Errors
     /// As [`Operator::pull`].
     pub fn pull(&mut self, cx: &ExecContext, sink: Sink<'_>) -> Result<Pulled> {
-        let pulled = match cx.takes_times {
-            false => (self.operator).pull(cx, &mut self.inputs, &mut self.stats, sink),
-            true => self.pull_timed(cx, sink),
-        }?;
+        let pulled = if cx.takes_times {
+            self.pull_timed(cx, sink)?
+        } else {
+            (self.operator).pull(cx, &mut self.inputs, &mut self.stats, sink)?
+        };
         self.stats.ended = pulled == Pulled::End;
         Ok(pulled)
     }

@@ -1,4 +1,4 @@
-//! What helpers of a scan make of rows: copies of them, or groups of a `$group`.
+//! The output of the helpers of a scan: copies of rows, or groups of a `$group`.
 
 use frond_bson::Doc;
 use frond_query::aggregate::{GroupParts, Groups};
@@ -33,7 +33,7 @@ pub struct Rows {
     bytes: Vec<u8>,
     rows: Vec<RowEnds>,
     memory: Option<Reservation>,
-    /// What was handed on: rows, and bytes of them.
+    /// Rows that were handed on, and their bytes.
     handed: usize,
     handed_bytes: usize,
 }

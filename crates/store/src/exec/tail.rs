@@ -41,7 +41,7 @@ pub struct Tail {
     keeps_keys: bool,
     /// Keeps the signal of the oplog alive, if that is read.
     _reader: Option<Reader>,
-    /// With other servers: so that the signal tells of their documents, too.
+    /// Extends the signal to documents of other servers, if there are any.
     watch: Option<TailWatch>,
 }
 

@@ -1,6 +1,6 @@
 //! Entries that a commit takes from the oplog of another server, with the timestamps that they have there.
 //!
-//! A standby applies the entries of its primary. Each commit stores the entries with what they tell of, so that its last entry
+//! A standby applies the entries of its primary. Each commit stores the entries with the changes that they describe, so that its last entry
 //! says how far it has come. The writers below do what they always do. Their log knows that the entries are given: it adds
 //! those to the commit instead of new ones, and stores the documents before their changes under the right timestamps.
 

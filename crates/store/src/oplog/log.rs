@@ -51,7 +51,7 @@ pub struct Log {
     added: Added,
     /// The operations of a transaction.
     operations: Option<TransactionLog>,
-    /// The namespaces of the entries, if somebody waits for entries.
+    /// The namespaces of the entries, if there are readers that wait.
     places: Option<Places>,
     /// The entries, if they come from another server, and whether they belong to this commit: an operation in several commits
     /// has them in the one that this server would have an entry of its own in.

@@ -2,7 +2,7 @@
 //!
 //! A mark is the end of a section: its last timestamp, how many entries and bytes it has, and when it ended. A commit adds to
 //! the open section, and ends it when it is large enough. The marks are stored by the next step of trimming; what is not
-//! stored at a crash is counted anew when the oplog is opened. A commit counts after it is visible, so a mark may be off by
+//! stored at a crash is counted again when the oplog is opened. A commit counts after it is visible, so a mark may be off by
 //! the commits of that moment.
 
 use std::collections::VecDeque;
@@ -190,7 +190,7 @@ impl Marks {
 
     #[cold]
     fn end_section(&self, last: u64) {
-        // If somebody has the lock, a later commit ends the section, or the next step of trimming does.
+        // If the lock is taken, a later commit ends the section, or the next step of trimming does.
         let Some(mut sections) = self.sections.try_lock() else {
             return;
         };

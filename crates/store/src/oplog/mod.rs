@@ -1,7 +1,7 @@
 //! The oplog: what was written, in the order of the commits.
 //!
 //! It lies in a tree of its own. The key of an entry is its timestamp, which the engine gives out in the commit that stores
-//! the entry together with the documents it tells of. So a snapshot has all entries up to its last one, and the documents
+//! the entry together with the documents it describes. So a snapshot has all entries up to its last one, and the documents
 //! as of that one. Every change of a document has an entry of its own; a transaction is one entry, or a chain.
 //!
 //! While it is on, another tree holds documents as they were before their changes, for collections that ask for it
@@ -42,7 +42,7 @@ use readers::{Places, Readers, UnderWay};
 /// The number of attempts of a commit that waits for longer than times are reserved ahead.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// How long a reader of the oplog waits for what other servers have written before, and how often it looks.
+/// The longest wait of a reader of the oplog for what other servers have written before, and the interval of its checks.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 const OTHERS_LOOK: Duration = Duration::from_millis(20);
 /// Of so many entries at once it is told which collections they are about. Of more, all readers are told.
@@ -109,7 +109,7 @@ impl Added {
 pub struct Oplog {
     engine: Engine,
     cluster_time: Arc<ClusterTime>,
-    /// The trees ([`Trees::to_bits`]), 0 while it is off. One value, so that nobody has the tree of the entries without that of
+    /// The trees ([`Trees::to_bits`]), 0 while it is off. One value, so that the tree of the entries is never seen without that of
     /// the pre-images.
     trees: AtomicU64,
     /// The timestamps of the first and of the last entry.
@@ -242,7 +242,7 @@ impl Oplog {
             oplog.last.store(oplog.opened_at, Ordering::Release);
             oplog.load_first(&snapshot, stored.trees.entries)?;
             oplog.set_trees(Some(stored.trees));
-            // The listener is told of later changes only.
+            // The listener is notified of later changes only.
             oplog.readers.advance(oplog.durable());
         }
         Ok(oplog)
@@ -365,7 +365,7 @@ impl Oplog {
         }
     }
 
-    /// Who waits for entries. Each commit with entries tells it of them, and the engine of what is durable.
+    /// The readers that wait for entries. Each commit with entries notifies them, and the engine when the entries are durable.
     pub fn readers(&self) -> &Arc<Readers> {
         &self.readers
     }
@@ -506,7 +506,7 @@ impl Oplog {
         Ok(self.note(committed.first_stamp, added))
     }
 
-    /// Begins a commit that has entries. To be dropped when it has told of them ([`Oplog::tell`]).
+    /// Begins a commit that has entries. To be dropped when readers were notified ([`Oplog::tell`]).
     pub(crate) fn begin_commit(&self) -> UnderWay<'_> {
         // The entries of a standby may have times before that of its clock.
         let given_out = if self.is_following() {
@@ -525,7 +525,7 @@ impl Oplog {
             .saturating_sub(u64::from(added.stamps))
             .saturating_add(1);
         if self.readers.any() && self.readers.committed(places, first, last) {
-            // What a reader waits for should not wait for the interval of the journal.
+            // A waiting reader gets the entry before the interval of the journal has passed.
             self.engine.request_sync();
         }
     }
@@ -558,7 +558,7 @@ impl Oplog {
         Ok(copied.put(batch, trees))
     }
 
-    /// What a commit does that found no timestamps all the same, because it had to wait for long: it is tried again.
+    /// Reserves timestamps for a commit that found none because it had to wait for long: it is tried again.
     pub(crate) fn prepare_again(&self) -> impl FnMut() -> bool {
         let mut attempts = 0;
         move || {
@@ -577,7 +577,7 @@ impl Oplog {
         Some(Timestamp::from_u64(last))
     }
 
-    /// Appends an entry that tells of no change.
+    /// Appends an entry without a change.
     ///
     /// # Errors
     /// `IllegalOperation` (20) while it is off; errors of the engine.

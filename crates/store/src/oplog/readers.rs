@@ -1,16 +1,16 @@
 //! Readers that wait for entries of the oplog, and what wakes them.
 //!
-//! A reader waits for a place: a collection, a database, or everything. A commit marks the places of its entries, if anybody
-//! reads there; when the entries are durable, the readers of the marked places are woken. So a stream on a collection that
-//! nobody writes sleeps, however much is written elsewhere. Entries of commands are for everybody.
+//! A reader waits for a place: a collection, a database, or everything. A commit marks the places of its entries that have
+//! readers; when the entries are durable, the readers of the marked places are woken. So a stream on a collection
+//! without writes sleeps, however much is written elsewhere. Entries of commands wake all readers.
 //!
-//! A reader that looks although it was not told of anything, because its client asks once in a second, does not have to read
+//! A reader that polls although it was not notified, because its client asks once in a second, does not have to read
 //! what was written elsewhere: [`Reader::quiet_until`] says up to which time its place has no entries. Commits that are under way
-//! are known for that, since one can be durable before it has told of its entries. So each commit with entries is in a list
+//! are known for that, since one can be durable before it has notified readers. So each commit with entries is in a list
 //! while it runs, also if there are no readers: one may come before it ends.
 //!
-//! Of several servers, each knows what it commits itself. What the others commit is looked for in the oplog, as long as somebody
-//! reads ([`Readers::found`]); a place is quiet up to there at most.
+//! Of several servers, each knows what it commits itself. What the others commit is looked for in the oplog, as long as there are
+//! readers ([`Readers::found`]); a place is quiet up to there at most.
 //!
 //! A thread of its own wakes, so that neither a commit nor the log waits for it. Each waked reader costs a command. So a place
 //! with many readers is notified less often: a thousand readers of one collection do not take the processor from its writers.
@@ -83,7 +83,7 @@ pub struct Readers {
     looked_for: Option<AtomicU64>,
 }
 
-/// A commit with entries that has not yet told of them.
+/// A commit with entries that has not yet notified readers.
 #[derive(Debug)]
 pub struct UnderWay<'a> {
     shard: &'a Mutex<Vec<u64>>,
@@ -115,7 +115,7 @@ struct State {
 struct Watched {
     signal: Arc<TailSignal>,
     readers: usize,
-    /// The times of the first and the last entry that readers have not been told of.
+    /// The times of the first and the last entry for which readers have not been notified.
     marked: Option<(u64, u64)>,
     /// No notification is sent before this.
     not_before: Option<Instant>,
@@ -138,7 +138,7 @@ impl Reader {
     }
 
     /// The greatest time, not after `durable`, up to which the place has no entries but those that the first `told` notifications
-    /// told of. `None` if there may be such entries anywhere. `durable` was read from the engine before the call.
+    /// were about. `None` if there may be such entries anywhere. `durable` was read from the engine before the call.
     pub fn quiet_until(&self, durable: u64, told: u64) -> Option<u64> {
         let found = (self.readers.looked_for.as_ref())
             .map_or(u64::MAX, |looked_for| looked_for.load(Ordering::SeqCst));
@@ -186,13 +186,13 @@ impl Readers {
         }
     }
 
-    /// The time up to which entries of other servers were looked for. `None` if nobody needs to look.
+    /// The time up to which entries of other servers were looked for. `None` if there are no readers.
     pub fn looked_for(&self) -> Option<u64> {
         let looked_for = self.looked_for.as_ref().filter(|_| self.any())?;
         Some(looked_for.load(Ordering::SeqCst))
     }
 
-    /// Tells of all entries behind [`Readers::looked_for`], up to a time that is durable: as [`Readers::committed`], if there are
+    /// Notifies readers of all entries behind [`Readers::looked_for`], up to a time that is durable: as [`Readers::committed`], if there are
     /// some.
     pub fn found(self: &Arc<Readers>, places: Option<&Places>, first: u64, until: u64) {
         if places.is_none_or(|places| !places.0.is_empty()) {
@@ -206,7 +206,7 @@ impl Readers {
     }
 
     /// Begins to watch a place. The reader looks by itself before it waits. `last` gives the time of the last commit: if
-    /// that is not durable, the reader is told of it when it is, because the commit may have looked for readers before.
+    /// that is not durable, the reader is notified when it is, because the commit may have looked for readers before.
     pub fn watch(self: &Arc<Readers>, place: Place, last: impl FnOnce() -> u64) -> Reader {
         let mut state = self.state.lock();
         if self.count.fetch_add(1, Ordering::SeqCst) == 0
@@ -241,14 +241,14 @@ impl Readers {
         }
     }
 
-    /// Whether there are readers. A commit that finds none need not tell of its entries.
+    /// Whether there are readers. A commit that finds none need not notify any.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(Ordering::SeqCst) > 0
     }
 
     /// Notes that a commit is under way. `given_out` is the last timestamp that was given out; those of the commit come later. To
-    /// be dropped when the commit has told of its entries.
+    /// be dropped when the commit has notified readers.
     pub fn begin(&self, given_out: u64) -> UnderWay<'_> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
@@ -265,14 +265,14 @@ impl Readers {
         }
     }
 
-    /// All commits up to this time have told of their entries, except for those that begin after the call.
+    /// All commits up to this time have notified readers, except for those that begin after the call.
     fn told(&self) -> u64 {
         let shards = self.under_way.iter();
         let first = shards.filter_map(|shard| shard.lock().iter().min().copied());
         first.min().unwrap_or(u64::MAX)
     }
 
-    /// Tells of a commit, the entries of which have times from `first` to `last`. Without `places` they may be of any namespace.
+    /// Notifies readers of a commit, the entries of which have times from `first` to `last`. Without `places` they may be of any namespace.
     /// Returns whether a reader waits for them to become durable.
     pub fn committed(self: &Arc<Readers>, places: Option<&Places>, first: u64, last: u64) -> bool {
         if !self.any() {

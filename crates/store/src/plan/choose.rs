@@ -443,7 +443,7 @@ fn by_route(
         let may_explode = direction.is_none()
             && spec.method.is_none()
             && !is_expanded
-            // What is read without fetches is rather sorted: a merge fetches each document.
+            // Rows that need no fetch are sorted instead: a merge fetches each document.
             && !reads_no_more;
         let access = may_explode
             .then(|| merge::of_index(access, query.sort, &order, query.merge_limit_reached))?;

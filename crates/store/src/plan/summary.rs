@@ -8,7 +8,7 @@ use frond_bson::{Doc, Value};
 use super::{Access, IndexAccess};
 use frond_storage::index::Index;
 
-/// The scans of a plan. It is cheap to make; the text is made when somebody wants to see it.
+/// The scans of a plan. It is cheap to make; the text is made when it is shown.
 #[derive(Clone, Debug)]
 pub enum Summary {
     /// Without an index, or that of `_id`.

@@ -1,4 +1,4 @@
-//! Documents as the oplog of another server tells of them.
+//! Changes of documents from the oplog of another server.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ struct Found {
 }
 
 impl Staging<'_> {
-    /// Stages what an entry tells of a document.
+    /// Stages the change of a document that an entry describes.
     ///
     /// # Errors
     /// `DataCorruptionDetected` (301) if this store is not what the other one was: a document to be changed is not there, or one to

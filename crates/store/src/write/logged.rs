@@ -54,7 +54,7 @@ impl Staging<'_> {
         }
     }
 
-    /// What an update does, for its entry. Of a large document `old` and `new` may be parts; `is_whole` tells which values
+    /// The difference that an update makes, for its entry. Of a large document `old` and `new` may be parts; `is_whole` tells which values
     /// are there whole. `None` if the whole document is required to tell.
     pub(super) fn updated<'d>(
         &self,

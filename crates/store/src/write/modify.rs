@@ -35,7 +35,7 @@ use frond_storage::record::load::DocumentReader;
 /// changed.
 const CANDIDATE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// While the disk is nearly full, a search for documents to delete begins anew after this many: it has to pass by the
+/// While the disk is nearly full, a search for documents to delete starts over after this many: it has to pass by the
 /// deletes that are not done yet.
 const SEARCH_DOCUMENTS_FULL_DISK: u64 = 16 * COMMIT_DOCUMENTS_MAX as u64;
 
@@ -60,7 +60,7 @@ pub trait Change {
     /// Stages the change of `row`.
     fn stage(&mut self, staging: &mut Staging<'_>, row: &Row) -> Result<Effect>;
 
-    /// Whether the documents are gone then: a search that begins anew does not find them again.
+    /// Whether the documents are gone then: a search that starts over does not find them again.
     fn removes(&self) -> bool {
         false
     }
@@ -131,12 +131,13 @@ impl Target<'_> {
         })
     }
 
-    /// What a change looks at: keys, and of large documents what it needs to know.
+    /// The parts that a change reads: keys, and of large documents the fields that it needs.
     fn wanted(&self, planned: &Planned) -> Wanted {
-        let loading = match self.whole {
-            true => Loading::Everything,
+        let loading = if self.whole {
+            Loading::Everything
+        } else {
             // The change itself reads more of a large document.
-            false => Loading::ForFilter(planned.pending_sort().cloned()),
+            Loading::ForFilter(planned.pending_sort().cloned())
         };
         Wanted {
             keys: true,
@@ -247,8 +248,8 @@ impl Target<'_> {
 
     /// Changes all documents.
     ///
-    /// The snapshot of a search keeps what is deleted meanwhile on disk. So while the disk is nearly full, a deletion begins
-    /// its search anew from time to time: what it has deleted so far is free then.
+    /// The snapshot of a search keeps what is deleted meanwhile on disk. So while the disk is nearly full, a deletion restarts
+    /// its search from time to time: what it has deleted so far is free then.
     ///
     /// # Errors
     /// As [`Target::change_one`]; `QueryPlanKilled` (175) if the collection is dropped meanwhile. `OutOfDiskSpace` (14031)
@@ -440,9 +441,10 @@ impl Target<'_> {
         if *stored == *known {
             return Ok(Again::Same);
         }
-        let want = match record::is_in_parts(&stored) {
-            true if !self.whole => required_fields::of_query(filter, None, []),
-            _ => EVERYTHING.clone(),
+        let want = if record::is_in_parts(&stored) && !self.whole {
+            required_fields::of_query(filter, None, [])
+        } else {
+            EVERYTHING.clone()
         };
         let doc = reader.parts(&row.key, &stored, &want)?;
         if !filter.try_matches(&doc)? {

@@ -10,7 +10,7 @@ use frond_storage::keyspace::EngineError;
 
 /// The number of attempts before a conflict is reported.
 const ATTEMPTS_MAX: u32 = 200;
-/// How often one commit may need multikey paths that other servers do not know: the documents of a commit need all at once.
+/// The most announcements of multikey paths that other servers do not know, for one commit: the documents of a commit need all at once.
 const ANNOUNCEMENTS_MAX: u32 = 64;
 /// Attempts without a wait between them.
 const ATTEMPTS_AT_ONCE: u32 = 3;
@@ -84,7 +84,7 @@ impl<'a> Retry<'a> {
         self.waits = self.waits.saturating_add(1);
     }
 
-    /// Begins to count anew, after a commit.
+    /// Counts from zero again, after a commit.
     pub fn reset(&mut self) {
         self.attempts = 0;
         self.waits = 0;

@@ -565,7 +565,7 @@ impl<'a> Staging<'a> {
             );
         }
         if index.spec.clustering {
-            // The document is in every entry, so every entry is written anew.
+            // The document is in every entry, so every entry is written again.
             old_keys.clear();
         }
         for (fields, lost) in new_keys.missing_in(old_keys) {
@@ -637,7 +637,7 @@ impl<'a> Staging<'a> {
         if self.counts != Counts::default() {
             catalog::change_counter(&mut self.batch, &self.collection.uuid, self.counts);
         }
-        // What is kept of the documents takes more room than they do until it expires.
+        // Pre-images take more room than the documents until they expire.
         if self.removes_only && !self.keeps_pre_images() {
             self.batch.set_frees_space();
         }

@@ -482,7 +482,7 @@ fn merge_needs_a_unique_index_of_its_collation() {
     }
 }
 
-/// What was changed while the documents were written would be lost with the collection that they replace.
+/// Changes made while the documents are written would be lost with the collection that they replace.
 #[test]
 fn out_fails_if_its_target_is_changed_meanwhile() {
     for (exists, change) in [

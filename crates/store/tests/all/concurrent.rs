@@ -259,7 +259,7 @@ fn a_search_is_repeated_if_its_document_does_not_match_any_more() {
     assert_eq!(f.find_all(&ns("db.c"), DocBuf::new()), expected);
 }
 
-/// A change of the definition between the search and the commit made the search begin anew, too.
+/// A change of the definition between the search and the commit made the search start over, too.
 #[test]
 fn a_slow_update_beside_new_indexes_keeps_what_it_has_found() {
     let f = Fixture::new();

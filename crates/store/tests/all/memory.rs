@@ -1,4 +1,4 @@
-//! What cursors keep in memory, and how it goes to disk.
+//! The memory of cursors, and its way to the disk.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -59,9 +59,10 @@ fn open(fixture: &Fixture, ns: &Namespace, number: usize) -> QueryCursor {
     let (filter, sort) = &queries[number % queries.len()];
     let context = OpContext::new();
     if number % 3 == 2 {
-        let sort = match sort.is_empty() || sort.get("$natural").is_some() {
-            true => doc! {"_id": 1},
-            false => sort.clone(),
+        let sort = if sort.is_empty() || sort.get("$natural").is_some() {
+            doc! {"_id": 1}
+        } else {
+            sort.clone()
         };
         let stages = array![
             {"$match": filter},
@@ -127,7 +128,7 @@ fn idle_cursors_hold_no_memtables_when_memory_is_scarce() {
     fixture.store.create_indexes(&c, &indexes).unwrap();
     fill(&fixture, &c, 0, 1000);
     let mut idle = Vec::new();
-    // What is written for them on disk is bounded by four times the cache: 100 of them may exceed it while flushes are slow.
+    // Their files on disk are bounded by four times the cache: 100 of them may exceed it while flushes are slow.
     for number in 0..60 {
         // One cursor is read to its end at once, the other one later.
         let expected = read(&mut open(&fixture, &c, number), usize::MAX);

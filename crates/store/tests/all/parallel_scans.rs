@@ -171,9 +171,10 @@ fn a_divided_scan_gives_what_one_thread_gives() {
                 let until = found.len() + batch;
                 let flow = cursor.for_each(&mut |doc| {
                     found.push(doc.to_owned());
-                    match found.len() == until {
-                        true => Flow::Pause,
-                        false => Flow::Continue,
+                    if found.len() == until {
+                        Flow::Pause
+                    } else {
+                        Flow::Continue
                     }
                 });
                 if flow.unwrap() == Flow::Continue {
@@ -195,7 +196,7 @@ fn a_divided_scan_gives_what_one_thread_gives() {
             assert_eq!(counted.unwrap(), all.min(limit.unwrap_or(u64::MAX)));
         }
     }
-    // What was examined is counted up to the last row that was taken, not what helpers have read ahead.
+    // Examined documents are counted up to the last row that was taken, without those that helpers have read ahead.
     let request = FindRequest {
         limit: Some(11_000),
         ..FindRequest::default()

@@ -20,7 +20,7 @@ struct Random {
     has_long_strings: bool,
 }
 
-/// How much is compared.
+/// The extent of a comparison.
 struct Work {
     documents: i32,
     rounds: usize,

@@ -217,7 +217,7 @@ fn pipelines_read_views_of_their_collation_only() {
     assert_eq!(error.code(), ErrorCode::OptionNotSupportedOnView);
 }
 
-/// What has expired is what the index has: its filter compares by its collation, not by that of the collection.
+/// Expired documents are those that the index has: its filter compares by its collation, not by that of the collection.
 #[test]
 fn partial_ttl_indexes_expire_what_their_filter_matches() {
     let fixture = Fixture::new();

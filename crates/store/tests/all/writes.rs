@@ -484,9 +484,10 @@ fn a_change_by_id_does_what_a_planned_one_does() {
                     },
                 );
                 let removes = id.get_i32("_id") == Some(1) || id.get_str("_id") == Some("large");
-                let deleted = match removes {
-                    true => delete(f, &c, filter, true),
-                    false => 0,
+                let deleted = if removes {
+                    delete(f, &c, filter, true)
+                } else {
+                    0
                 };
                 outcomes.push((updated.matched, updated.modified, found.value, deleted));
             }

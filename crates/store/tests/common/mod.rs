@@ -127,7 +127,7 @@ pub fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
 }
 
-/// How many trees there are.
+/// The number of trees.
 pub fn trees(store: &DocumentStore) -> usize {
     store.engine().trees().unwrap().len()
 }

@@ -16,7 +16,7 @@ use frond_storage::merge::merge_operator;
 const UNFINISHED: &str = "restoring";
 /// A file of the log is closed when it is this long.
 const LOG_FILE_BYTES: u64 = 64 << 20;
-/// So much is written before it is made durable, so that the system never has much to write at once.
+/// Bytes written between two syncs, so that the system never has much to write at once.
 const SYNC_BYTES: u64 = 256 << 20;
 
 /// The part of groups of the log that begins at a position. `None` if no group begins there, or if they are no groups.

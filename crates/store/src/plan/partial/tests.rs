@@ -397,7 +397,7 @@ fn nested_filters_are_decided_in_bounded_time() {
     ));
 }
 
-/// What is said to follow does follow: for random filters, on random documents.
+/// Implications hold for random filters, on random documents.
 #[test]
 fn implied_filters_hold_for_every_document_that_passes() {
     let mut random = Random::new(20);

@@ -1,4 +1,4 @@
-//! What an update writes into indexes: no more than what differs.
+//! An update writes only those entries of indexes that differ.
 #![allow(clippy::unwrap_used)]
 
 use frond_bson::{DocBuf, Value, doc};

@@ -1,4 +1,4 @@
-//! What is refused.
+//! Options and tokens that are refused.
 
 use frond_bson::{Timestamp, doc};
 

@@ -47,7 +47,7 @@ fn the_current_document() {
     );
 }
 
-/// What a client has seen is not taken back by a crash.
+/// A crash takes back nothing that a client has seen.
 #[test]
 fn a_document_that_is_looked_up_is_durable() {
     let fixture = Fixture::with_oplog();

@@ -132,9 +132,12 @@ fn change(value: Value<'_>, path: &[&str], replace: Replace<'_>) -> frond_bson::
     let (name, rest) = path.split_first().unwrap();
     let mut out = DocBuf::new();
     let mut found = false;
-    let next = |old: Option<Value<'_>>| match rest.is_empty() {
-        true => replace(old),
-        false => Some(change(old.unwrap(), rest, replace)),
+    let next = |old: Option<Value<'_>>| {
+        if rest.is_empty() {
+            replace(old)
+        } else {
+            Some(change(old.unwrap(), rest, replace))
+        }
     };
     for (field, old) in doc.iter() {
         if field == *name {
@@ -149,9 +152,10 @@ fn change(value: Value<'_>, path: &[&str], replace: Replace<'_>) -> frond_bson::
     if !found && let Some(new) = next(None) {
         out.push_value(name, &new.as_value());
     }
-    match is_array {
-        true => Value::Array(&out).into(),
-        false => Value::Document(&out).into(),
+    if is_array {
+        Value::Array(&out).into()
+    } else {
+        Value::Document(&out).into()
     }
 }
 

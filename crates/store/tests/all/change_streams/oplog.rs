@@ -41,7 +41,7 @@ fn filled() -> Fixture {
     fixture
 }
 
-/// How many entries a query examined, and what it found.
+/// The number of entries that a query examined, and its result.
 fn examined(store: &DocumentStore, request: &FindRequest<'_>) -> (u64, Vec<DocBuf>) {
     let mut cursor = store.find(&ns(NAME), request, &OpContext::new()).unwrap();
     let mut found = Vec::new();

@@ -172,7 +172,7 @@ fn invalidation_of_collections() {
         let last = token_of(&events[2]);
         assert_eq!(batch_token(&stream), last);
         assert!(token_of(&events[1]).get_str("_data") < last.get_str("_data"));
-        // The stream goes on only where it may start anew.
+        // The stream goes on only where it may start over.
         assert_eq!(code(resumed(store, on, &last)), 260);
         let mut after = watch(store, on, &with("startAfter", &last));
         assert_eq!(types(&all(store, &mut after)), [r#"insert "new""#], "{end}");

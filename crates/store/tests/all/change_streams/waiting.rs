@@ -8,13 +8,13 @@ use frond_store::oplog::readers::Place;
 use super::*;
 use crate::common::waiting::wait_until;
 
-/// Waits until a stream is told of entries that it has not seen.
+/// Waits until a stream is notified of entries that it has not seen.
 fn wait_until_told(stream: &QueryCursor) {
     let (signal, seen) = stream.tail_signal().unwrap();
     wait_until("a stream that is told", || signal.insertions() > seen);
 }
 
-/// Whether a stream of a place is told of nothing that is durable by now, and is not about to be.
+/// Whether a stream of a place was notified of all that is durable by now, and has nothing to read.
 fn is_quiet(store: &DocumentStore, place: &Place, stream: &QueryCursor) -> bool {
     let oplog = store.oplog();
     let durable = oplog.durable();
@@ -75,7 +75,7 @@ fn a_stream_is_woken_by_writes_of_its_place() {
         a.next().unwrap().unwrap().get_str("operationType"),
         Some("drop")
     );
-    // What an event is shown with is not written by its reader, so nothing wakes again.
+    // Reading an event writes nothing, so no reader wakes again.
     drop((a, d, all));
     assert!(!store.oplog().readers().any());
 }
@@ -87,7 +87,7 @@ fn a_stream_on_a_new_collection_is_woken() {
     let mut stream = watch(store, On::Collection("d.new"), &doc! {});
     settle(store, &Place::Collection("d.new".into()), &mut stream);
     insert(&fixture, "d.new", &[doc! {"_id": 1}]);
-    // The creation is told of, too.
+    // The creation is an event, too.
     let event = loop {
         wait_until_told(&stream);
         if let Some(event) = stream.next().unwrap() {
@@ -143,7 +143,7 @@ fn a_stream_reads_nothing_of_other_collections() {
     assert_eq!(types(&all(store, &mut resumed)), ["insert 1"]);
 }
 
-/// A client that gets no token until the end of a long oplog is reached starts anew when its time is over.
+/// A client that gets no token until the end of a long oplog is reached starts over when its time is over.
 #[test]
 fn a_long_look_ends_with_a_token() {
     let fixture = Fixture::with_oplog();

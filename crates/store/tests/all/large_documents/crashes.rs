@@ -72,7 +72,7 @@ struct World {
     safe: usize,
     model: Model,
     operations: u64,
-    /// How many documents stored in parts, and stored whole, were seen.
+    /// Documents seen that are stored in parts, and stored whole.
     parts: usize,
     whole: usize,
 }
@@ -91,17 +91,18 @@ impl World {
             what: format!("{} {seed}", setting.name),
             disk: SimDisk::new(seed),
             setting: *setting,
-            shape: match hot {
-                true => Shape {
+            shape: if hot {
+                Shape {
                     ids: 1,
                     bytes: setting.threshold * 2,
                     hot: true,
-                },
-                false => Shape {
+                }
+            } else {
+                Shape {
                     ids,
                     bytes: setting.threshold,
                     hot: false,
-                },
+                }
             },
             crashes,
             changes_setting: random.one_in(4),
@@ -127,13 +128,14 @@ impl World {
         options.inline = self.inline;
         options.flush_threads = 1;
         // Documents stay as they are stored when the setting changes, until they are rewritten.
-        let setting = match self.changes_setting {
-            true => SETTINGS
+        let setting = if self.changes_setting {
+            SETTINGS
                 .iter()
                 .chain([&WHOLE])
                 .nth(self.random.below(4))
-                .unwrap(),
-            false => &self.setting,
+                .unwrap()
+        } else {
+            &self.setting
         };
         match setting.open(options) {
             Ok(store) => Some(store),
@@ -265,9 +267,10 @@ impl World {
         }
         self.disk.crash_after(0);
         drop(store);
-        self.disk = match self.random.one_in(4) {
-            true => self.disk.after_kill(),
-            false => self.disk.after_crash(&mut self.random.0),
+        self.disk = if self.random.one_in(4) {
+            self.disk.after_kill()
+        } else {
+            self.disk.after_crash(&mut self.random.0)
         };
     }
 

@@ -123,9 +123,10 @@ impl Model {
         context.is_upsert_insert = true;
         let doc = parsed.update.apply(&base, &context)?.doc;
         let doc = stored(&doc);
-        match self.docs.contains_key(&key(&doc)) {
-            true => Err(Error::new(ErrorCode::DuplicateKey, "")),
-            false => Ok(doc),
+        if self.docs.contains_key(&key(&doc)) {
+            Err(Error::new(ErrorCode::DuplicateKey, ""))
+        } else {
+            Ok(doc)
         }
     }
 
@@ -200,9 +201,10 @@ impl Model {
         let mut first: Option<(Vec<u8>, Vec<u8>)> = None;
         for key in self.matching(&filter_parsed)? {
             // A single document is not sorted, so the sort cannot fail.
-            let order = match names_one(filter) {
-                true => Vec::new(),
-                false => sort.key(&self.docs[&key])?,
+            let order = if names_one(filter) {
+                Vec::new()
+            } else {
+                sort.key(&self.docs[&key])?
             };
             if first.as_ref().is_none_or(|(before, ..)| order < *before) {
                 first = Some((order, key));

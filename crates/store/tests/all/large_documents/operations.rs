@@ -40,7 +40,7 @@ pub struct UpdateOp {
 /// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
-    /// How many, and the positions and codes of errors.
+    /// The number of documents, and the positions and codes of errors.
     Inserted(usize, Vec<(usize, i32)>),
     Updated {
         matched: u64,

@@ -108,7 +108,7 @@ pub fn check_all(store: &DocumentStore, ns: &Namespace, docs: &Docs, what: &str)
     );
 }
 
-/// How many documents are stored in parts: their records begin with a length that no document has.
+/// The number of documents stored in parts: their records begin with a length that no document has.
 pub fn in_parts(store: &DocumentStore, ns: &Namespace) -> usize {
     let Some(collection) = store.catalog().collection(ns) else {
         return 0;

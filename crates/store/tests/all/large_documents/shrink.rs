@@ -17,7 +17,7 @@ use crate::large_documents::queries::{check_all, check_sound};
 use crate::large_documents::setting::Setting;
 
 thread_local! {
-    /// What the last world of this thread did.
+    /// The operations of the last world of this thread.
     pub static HISTORY: RefCell<Vec<Op>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -260,9 +260,10 @@ impl Twins {
                 });
             }
             _ => {
-                let schema = match random.one_in(2) {
-                    true => doc! {},
-                    false => doc! {"$jsonSchema": {"properties": {"n": {"maxProperties": 40}}}},
+                let schema = if random.one_in(2) {
+                    doc! {}
+                } else {
+                    doc! {"$jsonSchema": {"properties": {"n": {"maxProperties": 40}}}}
                 };
                 self.same("collMod", |store| {
                     let changed = store.modify_collection(c, &doc! {"validator": &schema});
@@ -293,10 +294,10 @@ fn path(random: &mut Random, doc: &Doc) -> String {
 }
 
 fn index(random: &mut Random, doc: &Doc) -> DocBuf {
-    let one = match random.one_in(2) {
-        true => path(random, doc),
-        false => ["n.k1", "m.k1", "n", "m", "tags", "p.in.k2", "a", "n.k2.k0"][random.below(8)]
-            .to_owned(),
+    let one = if random.one_in(2) {
+        path(random, doc)
+    } else {
+        ["n.k1", "m.k1", "n", "m", "tags", "p.in.k2", "a", "n.k2.k0"][random.below(8)].to_owned()
     };
     let other = path(random, doc);
     match random.below(14) {

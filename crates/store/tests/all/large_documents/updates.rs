@@ -50,9 +50,10 @@ const EACH_OPERATOR: &[&str] = &[
 
 /// Whether two paths are equal, or one is the beginning of the other.
 fn is_conflict(path: &str, other: &str) -> bool {
-    let (short, long) = match path.len() < other.len() {
-        true => (path, other),
-        false => (other, path),
+    let (short, long) = if path.len() < other.len() {
+        (path, other)
+    } else {
+        (other, path)
     };
     long.strip_prefix(short)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -256,10 +257,12 @@ impl Random {
                 update.push(operator, &fields);
             }
         }
-        let filters = match has_filter {
-            true if self.one_in(4) => vec![doc! {"e.k0": {"$exists": true}}],
-            true => vec![doc! {"e": {"$gte": self.number()}}],
-            false => Vec::new(),
+        let filters = if !has_filter {
+            Vec::new()
+        } else if self.one_in(4) {
+            vec![doc! {"e.k0": {"$exists": true}}]
+        } else {
+            vec![doc! {"e": {"$gte": self.number()}}]
         };
         (update, filters)
     }

@@ -218,7 +218,7 @@ fn an_increment_of_a_large_document_has_the_value_after_it() {
         [doc! {"op": "u", "ns": "db.c", "o": {"$v": 2, "diff": &diff}, "o2": {"_id": 1}}]
     );
     assert!(values.last().unwrap().1.len() < 300, "of the parts only");
-    // What an operator sets is in the entry whole, also a part that was read for it.
+    // The entry has whole values of all that an operator sets, also of a part that was read for it.
     let change = doc! {"$set": {"counts.field9": {"a": 1}}, "$unset": {"counts.field10": 1}};
     let entries = added(store, || {
         update(store, &c, &doc! {"_id": 1}, &change);

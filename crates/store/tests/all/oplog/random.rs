@@ -69,12 +69,11 @@ fn in_transaction(store: &DocumentStore, random: &mut Random, shape: Shape) {
             return;
         }
     }
-    match random.one_in(4) {
-        true => transaction.abort(),
+    if random.one_in(4) {
+        transaction.abort();
+    } else {
         // Another thread may have been faster.
-        false => {
-            let _ = transaction.commit(LOGGED);
-        }
+        let _ = transaction.commit(LOGGED);
     }
 }
 

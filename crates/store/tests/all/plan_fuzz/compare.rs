@@ -283,9 +283,10 @@ impl Pair<'_> {
         known: &[String],
         what: &str,
     ) {
-        let path = match random.one_in(2) || known.is_empty() {
-            true => random.path(),
-            false => known[random.below(known.len())].clone(),
+        let path = if random.one_in(2) || known.is_empty() {
+            random.path()
+        } else {
+            known[random.below(known.len())].clone()
         };
         let values = |at: &Namespace, hint: Option<Value<'_>>| -> Result<BTreeSet<Vec<u8>>, i32> {
             let (store, context) = (&self.fixture.store, OpContext::new());
@@ -360,9 +361,10 @@ impl Pair<'_> {
         let filter = random.filter(known, 2);
         let mut change = DocBuf::new();
         change.push(random.pick(&["a", "b", "c"]), &random.replacement());
-        let update = match random.one_in(4) {
-            true => doc! {"$unset": &change},
-            false => doc! {"$set": &change},
+        let update = if random.one_in(4) {
+            doc! {"$unset": &change}
+        } else {
+            doc! {"$set": &change}
         };
         let hint = self.hints[random.below(self.hints.len())].clone();
         let hint = random.one_in(2).then_some(hint);

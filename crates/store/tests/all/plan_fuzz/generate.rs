@@ -337,9 +337,10 @@ impl Random {
         if self.one_in(3) {
             all.push(&self.filter(&[], 1));
         }
-        match self.one_in(4) {
-            true => doc! {"$or": [{"$and": &all}, {"$and": &all, "c": {"$exists": true}}]},
-            false => doc! {"$and": all},
+        if self.one_in(4) {
+            doc! {"$or": [{"$and": &all}, {"$and": &all, "c": {"$exists": true}}]}
+        } else {
+            doc! {"$and": all}
         }
     }
 
@@ -379,9 +380,12 @@ impl Random {
                 17 => ("$mod", array![2, 1].into()),
                 18 => ("$bitsAnySet", 3.into()),
                 19 if depth > 0 => {
-                    let each = |random: &mut Random| match random.one_in(2) {
-                        true => doc! {"$elemMatch": &random.element(depth - 1)}.into(),
-                        false => random.operand(),
+                    let each = |random: &mut Random| {
+                        if random.one_in(2) {
+                            doc! {"$elemMatch": &random.element(depth - 1)}.into()
+                        } else {
+                            random.operand()
+                        }
                     };
                     let all = self.list(each);
                     // MongoDB takes either all `$elemMatch` or none.
@@ -514,23 +518,22 @@ impl Random {
             sort.push(third, if self.one_in(2) { 1 } else { -1 });
         }
         let values = self.list(Random::operand);
-        let filter = match self.one_in(2) {
-            true => doc! {first: {"$in": values}},
-            false => {
-                let mut branches = ArrayBuf::new();
-                for value in values.values() {
-                    let mut branch = doc! {first: value};
-                    if self.one_in(3) {
-                        self.push_condition(&mut branch, second, 0);
-                    }
-                    branches.push(&branch);
-                }
+        let filter = if self.one_in(2) {
+            doc! {first: {"$in": values}}
+        } else {
+            let mut branches = ArrayBuf::new();
+            for value in values.values() {
+                let mut branch = doc! {first: value};
                 if self.one_in(3) {
-                    branches.push(&doc! {"_id": {"$lt": self.below(20) as i32}});
-                    sort = doc! {"_id": 1};
+                    self.push_condition(&mut branch, second, 0);
                 }
-                doc! {"$or": branches}
+                branches.push(&branch);
             }
+            if self.one_in(3) {
+                branches.push(&doc! {"_id": {"$lt": self.below(20) as i32}});
+                sort = doc! {"_id": 1};
+            }
+            doc! {"$or": branches}
         };
         Some((filter, sort))
     }
@@ -580,9 +583,10 @@ impl Random {
     pub fn sort(&mut self, known: &[String]) -> DocBuf {
         let mut out = DocBuf::new();
         for _ in 0..self.pick(&[0, 0, 0, 1, 1, 2, 3]) {
-            let path = match self.one_in(8) {
-                true => "_id".to_owned(),
-                false => self.likely_path(known),
+            let path = if self.one_in(8) {
+                "_id".to_owned()
+            } else {
+                self.likely_path(known)
             };
             if !out.contains_key(&path) {
                 out.push(&path, if self.one_in(2) { 1 } else { -1 });

@@ -1,4 +1,4 @@
-//! What one server keeps in memory: multikey paths, counts, record ids, watched collections.
+//! State that one server keeps in memory: multikey paths, counts, record ids, watched collections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -80,9 +80,10 @@ fn arrays_of_both_servers_at_once() {
                 for (at, field) in fields[1..].iter().enumerate() {
                     for n in 0..20 {
                         let mut doc = doc! {};
-                        match n == 10 + thread || n == at {
-                            true => doc.push(field, &doc! {"x": [n as i32, 100]}),
-                            false => doc.push(field, n as i32),
+                        if n == 10 + thread || n == at {
+                            doc.push(field, &doc! {"x": [n as i32, 100]})
+                        } else {
+                            doc.push(field, n as i32)
                         }
                         if n == 10 {
                             doc.push("a", &frond_bson::array![n as i32, 200]);
@@ -193,7 +194,7 @@ fn a_capped_collection_has_one_order_and_one_limit() {
     assert!((0..4).any(|thread| last(thread) == Some(59)));
 }
 
-/// Each server took the moment of a time for one of its own, as if nobody else wrote.
+/// Each server took the moment of a time for one of its own, as if there were no other writers.
 #[test]
 fn a_time_is_the_same_moment_on_all_servers() {
     let servers = Servers::new(2);

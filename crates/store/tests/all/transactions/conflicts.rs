@@ -1,4 +1,4 @@
-//! Who comes second: conflicts between transactions, and writers outside that wait.
+//! Conflicts between transactions, and writers outside that wait.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -224,9 +224,10 @@ fn writers_outside_wait_for_the_end_of_a_transaction() {
                         thread::sleep(Duration::from_millis(20));
                         assert!(!waiter.is_finished());
                     }
-                    match commits {
-                        true => transaction.commit(LOGGED).unwrap(),
-                        false => transaction.abort(),
+                    if commits {
+                        transaction.commit(LOGGED).unwrap()
+                    } else {
+                        transaction.abort()
                     }
                     waiter.join().unwrap()
                 });

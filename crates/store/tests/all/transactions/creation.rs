@@ -4,7 +4,7 @@ use super::common::{Fixture, ns};
 use super::*;
 use frond_bson::doc;
 
-/// What is left of a store when nobody looks at documents: trees, collections, indexes.
+/// A store without its documents: trees, collections, indexes.
 fn outline(store: &DocumentStore) -> Vec<String> {
     let mut out = vec![format!("{} trees", store.engine().trees().unwrap().len())];
     for collection in store.list_collections("db").unwrap() {
@@ -190,9 +190,10 @@ fn a_database_whose_name_differs_in_case_is_refused() {
             );
         }
         f.insert(&ns("shop.b"), &[doc! {"_id": 1}]);
-        match created_before {
-            true => assert_eq!(code(transaction.commit(LOGGED)), refused),
-            false => assert_eq!(code(create()), refused),
+        if created_before {
+            assert_eq!(code(transaction.commit(LOGGED)), refused)
+        } else {
+            assert_eq!(code(create()), refused)
         }
         transaction.abort();
         assert!(!f.store.collection_exists(&ns("Shop.a")));

@@ -22,10 +22,11 @@ fn banks() -> [Namespace; 3] {
 
 /// The balance of all accounts in all banks, as one handle sees them.
 fn sum(store: &DocumentStore, through_index: bool) -> i64 {
-    let filter = match through_index {
+    let filter = if through_index {
         // Accounts with a balance, through the unique index.
-        true => doc! {"key": {"$gt": ""}},
-        false => doc! {},
+        doc! {"key": {"$gt": ""}}
+    } else {
+        doc! {}
     };
     let mut sum = 0;
     for bank in banks() {

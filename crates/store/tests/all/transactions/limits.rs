@@ -1,4 +1,4 @@
-//! What transactions and fixed moments refuse, and what they take.
+//! Operations that transactions and fixed moments refuse, and those that they accept.
 
 use super::common::{Fixture, ns, open_with};
 use super::*;

@@ -1,4 +1,4 @@
-//! What a transaction sees of its own writes, and others of it.
+//! A transaction sees its own writes, and others see none of them.
 
 use super::common::{Fixture, ns};
 use super::*;
@@ -217,9 +217,10 @@ fn nothing_is_left_of_an_aborted_transaction() {
         let before = answers(&f.store);
         let transaction = f.store.begin();
         write_everything(&f.store.in_transaction(&transaction));
-        match drops {
-            false => transaction.abort(),
-            true => drop(transaction),
+        if drops {
+            drop(transaction)
+        } else {
+            transaction.abort()
         }
         assert_eq!(answers(&f.store), before);
         assert_sound(&f.store, &[&people, &pets]);
@@ -393,9 +394,10 @@ fn warnings_of_a_validator_wait_for_the_commit() {
         let inside = f.store.in_transaction(&transaction);
         insert(&inside, &c, &[doc! {"a": "x"}, doc! {"a": 1}]).unwrap();
         assert_eq!(warnings.load(Ordering::SeqCst), 0);
-        match commits {
-            true => transaction.commit(LOGGED).unwrap(),
-            false => transaction.abort(),
+        if commits {
+            transaction.commit(LOGGED).unwrap()
+        } else {
+            transaction.abort()
         }
     }
     assert_eq!(warnings.load(Ordering::SeqCst), 1);
