@@ -358,7 +358,7 @@ fn paths_on_the_page_of_the_architecture_exist() {
 #[test]
 fn walks_in_readmes_name_files_that_exist_and_go_down_only() {
     let sources = sources();
-    let crates = ["server", "store", "storage", "oplog", "tree"].map(|name| {
+    let crates = ["server", "store", "oplog", "storage", "tree"].map(|name| {
         let of_crate = sources_below(&sources, &format!("crates/{name}/src/"));
         (name, layers::arrows(&of_crate).unwrap())
     });

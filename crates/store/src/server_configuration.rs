@@ -8,6 +8,7 @@ use frond_storage::error::{Result, command};
 use frond_storage::namespace::Namespace;
 use frond_storage::text;
 
+/// The name of the collection `admin.system.version`.
 pub const SERVER_CONFIGURATION: &str = "admin.system.version";
 
 /// The `_id` of the document with the feature compatibility version.

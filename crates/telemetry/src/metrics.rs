@@ -23,6 +23,7 @@ pub struct Report {
     pub collections_left_out: usize,
 }
 
+/// Samples of one collection, with those of its indexes.
 #[derive(Debug)]
 pub struct CollectionFigures {
     pub database: String,
@@ -33,6 +34,7 @@ pub struct CollectionFigures {
     pub indexes: Vec<IndexFigures>,
 }
 
+/// Samples of one index of a collection.
 #[derive(Debug)]
 pub struct IndexFigures {
     pub name: String,

@@ -38,6 +38,7 @@ impl Query<'_> {
     pub const PARTIAL: u32 = 1 << 7;
 }
 
+/// The body of an `OP_GET_MORE`.
 #[derive(Clone, Copy, Debug)]
 pub struct GetMore<'a> {
     /// `database.collection` of the cursor.
@@ -47,6 +48,7 @@ pub struct GetMore<'a> {
     pub cursor_id: i64,
 }
 
+/// The body of an `OP_INSERT`.
 #[derive(Clone, Copy, Debug)]
 pub struct Insert<'a> {
     /// Bit 0: go on after a document that fails.
@@ -62,6 +64,7 @@ impl Insert<'_> {
     pub const CONTINUE_ON_ERROR: u32 = 1;
 }
 
+/// The body of an `OP_UPDATE`.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
     /// `database.collection`.
@@ -80,6 +83,7 @@ impl Update<'_> {
     pub const MULTI: u32 = 1 << 1;
 }
 
+/// The body of an `OP_DELETE`.
 #[derive(Clone, Copy, Debug)]
 pub struct Delete<'a> {
     /// `database.collection`.
@@ -94,6 +98,7 @@ impl Delete<'_> {
     pub const SINGLE_REMOVE: u32 = 1;
 }
 
+/// The body of an `OP_KILL_CURSORS`.
 #[derive(Clone, Copy, Debug)]
 pub struct KillCursors<'a> {
     ids: &'a [u8],
@@ -226,6 +231,7 @@ fn put_cstring(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
+/// A message with the opcode `OP_QUERY`.
 #[must_use]
 pub fn op_query(request_id: i32, query: &Query<'_>) -> Vec<u8> {
     build(OpCode::Query, request_id, |out| {
@@ -238,6 +244,7 @@ pub fn op_query(request_id: i32, query: &Query<'_>) -> Vec<u8> {
     })
 }
 
+/// A message with the opcode `OP_GET_MORE`.
 #[must_use]
 pub fn op_get_more(request_id: i32, namespace: &str, count: i32, cursor_id: i64) -> Vec<u8> {
     build(OpCode::GetMore, request_id, |out| {
@@ -248,6 +255,7 @@ pub fn op_get_more(request_id: i32, namespace: &str, count: i32, cursor_id: i64)
     })
 }
 
+/// A message with the opcode `OP_INSERT`.
 #[must_use]
 pub fn op_insert<'d>(
     request_id: i32,
@@ -264,6 +272,7 @@ pub fn op_insert<'d>(
     })
 }
 
+/// A message with the opcode `OP_UPDATE`.
 #[must_use]
 pub fn op_update(request_id: i32, update: &Update<'_>) -> Vec<u8> {
     build(OpCode::Update, request_id, |out| {
@@ -275,6 +284,7 @@ pub fn op_update(request_id: i32, update: &Update<'_>) -> Vec<u8> {
     })
 }
 
+/// A message with the opcode `OP_DELETE`.
 #[must_use]
 pub fn op_delete(request_id: i32, delete: &Delete<'_>) -> Vec<u8> {
     build(OpCode::Delete, request_id, |out| {
@@ -285,6 +295,7 @@ pub fn op_delete(request_id: i32, delete: &Delete<'_>) -> Vec<u8> {
     })
 }
 
+/// A message with the opcode `OP_KILL_CURSORS`.
 #[must_use]
 pub fn op_kill_cursors(request_id: i32, ids: &[i64]) -> Vec<u8> {
     build(OpCode::KillCursors, request_id, |out| {

@@ -34,6 +34,7 @@ impl Flags {
     }
 }
 
+/// The body of an `OP_MSG`.
 #[derive(Clone, Debug)]
 pub struct Msg<'a> {
     pub flags: Flags,

@@ -5,6 +5,7 @@ use crate::msg::Msg;
 use crate::reader::{DocIter, Reader};
 use crate::{Error, Header};
 
+/// The body of an `OP_REPLY`.
 #[derive(Clone, Copy, Debug)]
 pub struct OpReply<'a> {
     /// See the constants of [`OpReply`].
@@ -73,6 +74,7 @@ fn parse_reply(payload: &[u8]) -> Result<OpReply<'_>, Error> {
     })
 }
 
+/// A message with the opcode `OP_REPLY`.
 #[must_use]
 pub fn op_reply<'d>(
     request_id: i32,

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use frond_storage::plan_rules::AllowedIndexes;
 
+/// A filter of `planCacheSetFilter`: the indexes that queries of one shape may use.
 #[derive(Clone, Debug)]
 pub struct IndexFilter {
     /// An example of the queries: `query`, `sort`, `projection` and `collation`, as they were given.
