@@ -270,7 +270,7 @@ fn settable(parameter: &Parameter) -> &'static str {
         (true, true) => "at the start, at runtime",
         (true, false) => "at the start",
         (false, true) => "at runtime",
-        (false, false) => "",
+        (false, false) => "no",
     }
 }
 
@@ -278,9 +278,9 @@ const PARAMETERS: &str = "
 ## Parameters
 
 `getParameter` reads them. `--setParameter NAME=VALUE` and `setParameter.NAME` in the file set them at the start, the command `setParameter`
-at runtime; a value that is set at runtime lasts until the server stops.
+at runtime; a value that is set at runtime lasts until the server stops. Some have an option or a key of their own besides: see above.
 
-| parameter | can be set | values | meaning |
+| parameter | can be set by this name | values | meaning |
 | --- | --- | --- | --- |
 ";
 

@@ -10,6 +10,9 @@ use super::runtime::{Setter, boolean, number};
 use crate::settings::{SettingValue, Settings};
 use crate::state::Server;
 
+/// Changes the settings, or returns the reason why a value is refused.
+pub type Apply = fn(&mut Settings, &SettingValue) -> std::result::Result<(), String>;
+
 /// A parameter of the server. Entries take the fields that they do not name from [`Parameter::EMPTY`].
 pub struct Parameter {
     /// Long option of the command line, without dashes.
@@ -33,8 +36,8 @@ pub struct Parameter {
     pub long_doc: &'static str,
     /// Something without which the setting is refused.
     pub needs: Option<Need>,
-    /// Applies a value at the start, or returns why it cannot. None if it cannot be set at the start.
-    pub apply: Option<fn(&mut Settings, &SettingValue) -> std::result::Result<(), String>>,
+    /// Applies a value of the start. None if it cannot be set at the start.
+    pub apply: Option<Apply>,
     /// Reads the current value. All named parameters have it.
     pub get: Option<fn(&Server) -> OwnedValue>,
     /// None if it cannot be set at runtime.

@@ -6,7 +6,8 @@ use frond_error::{Error, ErrorCode, Result};
 use crate::arguments::whole;
 use crate::state::Server;
 
-/// How `setParameter` changes a parameter. The type and the range of a value are checked before.
+/// The function by which `setParameter` changes a parameter. Except for [`Setter::Value`], the type and the range of the value
+/// are checked before the call.
 #[derive(Clone, Copy)]
 pub enum Setter {
     /// For [`super::Kind::Switch`].

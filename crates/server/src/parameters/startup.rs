@@ -167,10 +167,10 @@ fn check(settings: &Settings) -> Result<(), SettingsError> {
 }
 
 /// The parameters that the operator sets and whose need is chosen, with their values.
-fn explicit_with<'s>(
-    settings: &'s Settings,
+fn explicit_with(
+    settings: &Settings,
     chosen: impl Fn(Need) -> bool,
-) -> impl Iterator<Item = (&'static Parameter, &'s SettingValue)> {
+) -> impl Iterator<Item = (&'static Parameter, &SettingValue)> {
     let needing = all().filter(move |parameter| parameter.needs.is_some_and(&chosen));
     needing.filter_map(|parameter| {
         let value = settings.explicit.get(&*parameter.key())?;

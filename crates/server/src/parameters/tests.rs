@@ -336,6 +336,35 @@ fn defaults_of_the_table_are_those_of_the_settings() {
     }
 }
 
+/// `getParameter` returns the values of the start.
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_the_start_are_read_at_runtime() {
+    let line = "--setParameter maxIncomingConnectionsOverride=10.0.0.0/8,/run/f.sock --setParameter \
+                maxIncomingConnectionsPerAddress=0 --setParameter honorSystemUmask=true";
+    let start = from_line(line).unwrap();
+    let mut server = TestServer::with(|settings| {
+        *settings = Settings {
+            db_path: settings.db_path.clone(),
+            log_path: settings.log_path.clone(),
+            ..start
+        };
+    });
+    for (name, value) in [
+        (
+            "maxIncomingConnectionsOverride",
+            doc! {"": {"ranges": ["10.0.0.0/8", "/run/f.sock"]}},
+        ),
+        ("maxIncomingConnectionsPerAddress", doc! {"": 0_i64}),
+        ("honorSystemUmask", doc! {"": true}),
+        ("tlsMode", doc! {"": "disabled"}),
+    ] {
+        let mut command = doc! {"getParameter": 1};
+        command.push(name, 1);
+        let reply = server.run("admin", command);
+        assert_eq!(reply.get(name), value.get(""), "{name}");
+    }
+}
+
 /// Each parameter of the running server takes its own value, and refuses values out of its range.
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_take_values_in_their_range() {
@@ -553,6 +582,12 @@ fn settings_of_tls_are_not_ignored_without_it() {
         let error = from_line(line).unwrap_err();
         assert!(error.contains("needs TLS"), "{line}: {error}");
     }
+    let off =
+        "net: {tls: {allowInvalidHostnames: false, allowConnectionsWithoutCertificates: false}}";
+    assert!(
+        from_file(off, "").is_ok(),
+        "a switch that is off needs no TLS"
+    );
 }
 
 #[test]

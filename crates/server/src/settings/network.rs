@@ -7,11 +7,11 @@ use frond_auth::AddressRange;
 
 use super::{Settings, SettingsError, UnixSocket};
 
-/// Connections of one address that are accepted unless the setting says otherwise: half of all that are by default.
+/// The default limit of connections of one address: half of the default limit of all connections.
 pub const CONNECTIONS_PER_ADDRESS: usize = 32_768;
 
-/// Where fewer connections are accepted, one in so many is not for the address that has the most, unless the setting says
-/// otherwise: it must not keep all others out, but the only application server of a small server must not lose much either.
+/// With a lower limit of all connections, one of this many is reserved for other addresses unless the operator sets the limit of one
+/// address: no address may keep all others out, and the only application server of a small server must not lose much either.
 const RESERVED_PART: usize = 20;
 
 impl Settings {
@@ -25,7 +25,7 @@ impl Settings {
         }
     }
 
-    /// Where the clients of a replica set reach this server if nothing else is configured: the first address that it
+    /// The address at which clients of a replica set reach this server if nothing else is configured: the first one that it
     /// listens on and that other machines may use, or the name of this machine if it listens on all addresses, else
     /// the local address.
     pub fn reached_at(&self, host: &str, port: u16) -> String {
