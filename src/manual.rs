@@ -114,6 +114,9 @@ fn config_page() -> String {
             italic(setting.values),
             roman("."),
         ];
+        if !setting.long_help.is_empty() {
+            text.push(roman(format!(" {}", setting.long_help)));
+        }
         if !aliases.is_empty() {
             text.push(roman(format!(" Also as {}.", aliases.join(", "))));
         }
@@ -123,7 +126,7 @@ fn config_page() -> String {
             text.push(roman("."));
         }
         page.control("TP", []);
-        page.text([bold(*key)]);
+        page.text([bold(key.as_ref())]);
         page.text(text);
     }
     page.control("SH", ["SEE ALSO"]);

@@ -124,6 +124,8 @@ fn each_mode_serves_the_clients_that_it_names() {
             Some(true)
         );
         assert!(facts.get("SSLServerCertificateExpirationDate").is_some());
+        let reply = secure.run("admin", &doc! {"getParameter": 1, "tlsMode": 1});
+        assert_eq!(reply.get_str("tlsMode"), Some(mode));
         let status = secure.run("admin", &doc! {"serverStatus": 1});
         let counts = status.get_doc("transportSecurity").unwrap();
         assert_eq!(

@@ -50,6 +50,7 @@ mod op_record;
 mod operation;
 mod oplog;
 mod outcome;
+mod parameters;
 mod proc;
 mod profiler;
 mod query_settings;
@@ -81,8 +82,8 @@ mod ttl;
 
 pub use lifecycle::run;
 pub use memory::usable_bytes;
+pub use parameters::command_line;
 pub use scripting::{run_as_worker, worker_program};
-pub use settings::command_line;
 
 /// Reads the settings from a command line, and from the configuration file that it names, without a server: for the fuzz
 /// targets.
@@ -91,6 +92,6 @@ pub use settings::command_line;
 /// The message that `frond serve` prints.
 #[doc(hidden)]
 pub fn check_settings(arguments: &clap::ArgMatches) -> Result<(), String> {
-    let settings = settings::Settings::from_arguments(arguments);
+    let settings = parameters::read(arguments);
     settings.map(drop).map_err(|error| error.to_string())
 }

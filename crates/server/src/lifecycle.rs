@@ -27,6 +27,7 @@ use crate::log::{Component, Log};
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
+use crate::parameters;
 use crate::proc;
 use crate::service_manager;
 use crate::settings::{Settings, resolve};
@@ -83,7 +84,7 @@ impl FatalError {
 /// Functions of JavaScript run in the `workers`; without any in this process, where not every one of them can be interrupted.
 #[must_use]
 pub fn run(arguments: &clap::ArgMatches, workers: Option<WorkerProgram>) -> ExitCode {
-    let settings = match Settings::from_arguments(arguments) {
+    let settings = match parameters::read(arguments) {
         Ok(mut settings) => {
             if let Some(program) = workers {
                 settings.javascript.placement = Placement::Workers(program);

@@ -43,7 +43,7 @@ pub fn open(
             ))
         }
         (true, true) => {
-            if settings.given.contains_key(RETENTION_KEY) {
+            if settings.is_explicit(RETENTION_KEY) {
                 let kept = store.oplog().settings();
                 store.oplog().resize(OplogSettings {
                     min_retention_hours: retention_hours(settings),

@@ -3,10 +3,11 @@
 
 mod mongodb_8;
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::commands::COMMANDS;
-use crate::settings::{Kind, SETTINGS};
+use crate::parameters::{self, Kind, Parameter};
 
 pub use mongodb_8::page as mongodb_8;
 
@@ -210,40 +211,30 @@ pub struct SettingEntry {
     /// Its form on the command line; empty if it is only in the configuration file.
     pub flag: String,
     /// Its paths in the configuration file, the preferred one first.
-    pub keys: Vec<&'static str>,
-    /// Which values it takes.
+    pub keys: Vec<Cow<'static, str>>,
+    /// The values that it takes.
     pub values: String,
-    /// Its meaning.
-    pub help: &'static str,
+    pub help: String,
+    /// Further sentences; empty for most.
+    pub long_help: &'static str,
 }
 
 /// All settings of `frond serve`.
 pub fn settings() -> impl Iterator<Item = SettingEntry> {
-    SETTINGS.iter().map(|setting| {
-        let flag = match (setting.flag, setting.kind) {
-            ("", _) => match setting.key.strip_prefix("setParameter.") {
-                Some(name) => format!("--setParameter {name}=…"),
-                None => String::new(),
-            },
-            (flag, Kind::Switch(_) | Kind::Word(_)) => format!("--{flag}"),
-            (flag, _) => format!("--{flag} …"),
+    let settings = parameters::all().filter(|parameter| parameter.apply.is_some());
+    settings.map(|parameter| {
+        let flag = match (parameter.option, parameter.kind) {
+            ("", _) if parameter.key.is_empty() => format!("--setParameter {}=…", parameter.name),
+            ("", _) => String::new(),
+            (option, Kind::Switch(_) | Kind::Word(_)) => format!("--{option}"),
+            (option, _) => format!("--{option} …"),
         };
-        let values = match setting.kind {
-            Kind::Switch(_) => "true or false".to_owned(),
-            Kind::Text(_) | Kind::Secret(_) => "text".to_owned(),
-            Kind::List(_) => "a list of texts".to_owned(),
-            Kind::Integer(least, most) => format!("{least} to {most}"),
-            Kind::Number(least, most) => format!("{least} to {most}"),
-            Kind::Choice(words) => words.join(", "),
-            Kind::Word(word) => format!("its presence means {word}"),
-        };
-        let mut keys = vec![setting.key];
-        keys.extend(setting.aliases);
         SettingEntry {
             flag,
-            keys,
-            values,
-            help: setting.help,
+            keys: parameter.keys(),
+            values: parameter.kind.values(),
+            help: parameter.help(),
+            long_help: parameter.long_doc,
         }
     })
 }
@@ -256,11 +247,42 @@ pub fn configuration() -> String {
             "" => String::new(),
             flag => format!("`{flag}`"),
         };
-        let (keys, values, help) = (code(&setting.keys), setting.values, setting.help);
+        let keys: Vec<&str> = setting.keys.iter().map(|key| &**key).collect();
+        let (keys, values, help) = (code(&keys), setting.values, setting.help);
         let _ = writeln!(page, "| {flag} | {keys} | {values} | {help} |");
+    }
+    page.push_str(PARAMETERS);
+    for parameter in parameters::readable() {
+        let (name, values, help) = (parameter.name, parameter.kind.values(), parameter.help());
+        let when = settable(parameter);
+        let _ = writeln!(page, "| `{name}` | {when} | {values} | {help} |");
+    }
+    let with_notes = parameters::all().filter(|parameter| !parameter.long_doc.is_empty());
+    for parameter in with_notes {
+        let _ = write!(page, "\n`{}`: {}\n", parameter.name, parameter.long_doc);
     }
     page
 }
+
+/// The times at which a parameter can be set by its name.
+fn settable(parameter: &Parameter) -> &'static str {
+    match (parameter.is_start_parameter(), parameter.set.is_some()) {
+        (true, true) => "at the start, at runtime",
+        (true, false) => "at the start",
+        (false, true) => "at runtime",
+        (false, false) => "no",
+    }
+}
+
+const PARAMETERS: &str = "
+## Parameters
+
+`getParameter` reads them. `--setParameter NAME=VALUE` and `setParameter.NAME` in the file set them at the start, the command `setParameter`
+at runtime; a value that is set at runtime lasts until the server stops. Some have an option or a key of their own besides: see above.
+
+| parameter | can be set by this name | values | meaning |
+| --- | --- | --- | --- |
+";
 
 const CONFIGURATION: &str = "\
 # Configuration

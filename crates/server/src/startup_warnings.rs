@@ -48,7 +48,7 @@ pub fn of_settings(settings: &Settings) -> Vec<Warning> {
             DocBuf::new(),
         ));
     }
-    if !settings.bind_ip_given {
+    if !settings.bind_ip_explicit {
         found.push((
             22140,
             "This server is bound to localhost. Remote systems cannot connect to it. Start the server with --bind_ip \
@@ -196,7 +196,7 @@ mod tests {
         };
         assert_eq!(of(&settings), [22120, 22140]);
         settings.security.authorization = true;
-        settings.bind_ip_given = true;
+        settings.bind_ip_explicit = true;
         assert_eq!(of(&settings), [0; 0]);
     }
 }

@@ -33,7 +33,7 @@ use crate::query_stats::QueryStats;
 use crate::replication::{Replication, stored_name};
 use crate::scripting;
 use crate::sessions::Sessions;
-use crate::settings::{Settings, shown_arguments};
+use crate::settings::Settings;
 use crate::sharding;
 use crate::standby::Standby;
 use crate::tail_throttle::TailThrottle;
@@ -256,7 +256,7 @@ impl Server {
                 process_id: ObjectId::new(),
                 port,
                 host,
-                arguments: shown_arguments(),
+                arguments: settings.arguments.clone(),
                 stop: watch::Sender::new(false),
                 stopping: AtomicBool::new(false),
             },

@@ -15,7 +15,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use self::disk::Room;
 use self::finding::{Finding, Level, Report, size};
 use self::host::{ClockWatch, Host};
-use crate::settings::{self, Settings, SettingsError};
+use crate::parameters;
+use crate::settings::{Settings, SettingsError};
 use crate::startup_warnings::file_system_of;
 
 /// The test of the speed leaves at least so much room.
@@ -95,10 +96,10 @@ fn read_settings(config: Option<&str>) -> Result<Settings, SettingsError> {
     let mut arguments = vec!["serve"];
     arguments.extend(config.map(|_| "--config"));
     arguments.extend(config);
-    let parsed = settings::command_line()
+    let parsed = parameters::command_line()
         .try_get_matches_from(arguments)
         .map_err(|error| SettingsError(error.to_string()))?;
-    Settings::from_arguments(&parsed)
+    parameters::read(&parsed)
 }
 
 fn examine(

@@ -1,52 +1,32 @@
-//! The settings of the server, from the command line and from a mongod.conf.
-//!
-//! [`table::SETTINGS`] is the only list of settings: the command line, the configuration file and
-//! the help are generated from it. The command line overrides the file, and the file the defaults.
+//! The settings of the server, with their defaults. `parameters` has the table that reads them.
 
-mod backup;
-mod file;
 mod javascript;
-mod log_components;
 mod logins;
 mod network;
-mod planning;
 mod profiling;
 mod secret;
 mod security;
-mod standby;
-mod syslog;
-mod table;
-mod telemetry;
-#[cfg(test)]
-mod tests;
 mod tikv;
 mod tls;
-mod yaml;
+mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use frond_store::{LargeDocuments, LogRecovery, NaturalOrder};
 use frond_wire::Compressor;
-use zeroize::Zeroizing;
 
 pub use javascript::JavaScriptSettings;
-pub use logins::{ITERATIONS, LoginSettings};
-pub use network::{CONNECTIONS_PER_ADDRESS, Exempt};
+pub use logins::LoginSettings;
+pub use network::{CONNECTIONS_PER_ADDRESS, Exempt, resolve};
 pub use profiling::ProfilingSettings;
-pub use secret::{SHOWN, Secret};
-pub use security::SecuritySettings;
-pub use table::{
-    Kind, SETTINGS, Setting, SettingValue, from_parameter, parameter, resolve, shown_arguments,
-};
+pub use secret::{PASSWORD_PLACEHOLDER, Secret, without_secrets};
+pub use security::{SecuritySettings, check_key_file};
 pub use tikv::TikvSettings;
 pub use tls::{TlsMode, TlsSettings};
+pub use value::SettingValue;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,21 +54,17 @@ pub enum OplogMode {
     /// As a member of a replica set, from its initiation on.
     #[default]
     Auto,
-    /// Always.
     On,
-    /// Never.
     Off,
 }
 
 /// The path of the Unix socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UnixSocket {
-    /// No Unix socket.
     #[default]
     Off,
     /// `mongodb-PORT.sock` in this directory.
     InDirectory(PathBuf),
-    /// This path.
     At(PathBuf),
 }
 
@@ -101,8 +77,8 @@ pub struct Settings {
     pub port: u16,
     /// Addresses to listen on. Names are resolved when the server starts.
     pub bind_ip: Vec<String>,
-    /// Whether they were chosen, not those by default.
-    pub bind_ip_given: bool,
+    /// Whether the operator sets the addresses.
+    pub bind_ip_explicit: bool,
     /// Unix socket, besides TCP.
     pub unix_socket: UnixSocket,
     /// Permission bits of the Unix socket.
@@ -175,7 +151,7 @@ pub struct Settings {
     pub session_timeout: Duration,
     /// A transaction that is open for longer is aborted.
     pub transaction_lifetime: Duration,
-    /// The longest wait of a transaction's statement for a lock: see [`crate::state::Server::transaction_lock_wait_ms`].
+    /// The longest wait of a transaction's statement for a lock.
     pub transaction_lock_wait_ms: i32,
     /// Whether documents expire by TTL indexes.
     pub ttl_monitor: bool,
@@ -195,7 +171,7 @@ pub struct Settings {
     pub backup_root: Option<PathBuf>,
     /// The connection string of the primary that this server is a standby of; none if it is no standby.
     pub follow: Option<Secret>,
-    /// Whether a standby that is too far behind starts anew from a copy.
+    /// Whether a standby resyncs from scratch when the primary's oplog no longer reaches it.
     pub follow_anew: bool,
     /// See [`OplogMode`].
     pub oplog: OplogMode,
@@ -208,13 +184,15 @@ pub struct Settings {
     /// Whether users need privileges.
     pub security: SecuritySettings,
     pub logins: LoginSettings,
-    /// The settings that were given, for `getCmdLineOpts`: configuration key to value.
-    pub given: BTreeMap<&'static str, SettingValue>,
+    /// The values that the operator sets, by configuration key, without passwords.
+    pub explicit: BTreeMap<String, SettingValue>,
+    /// The command line of the process, without passwords.
+    pub arguments: Vec<String>,
     /// The configuration file that was read.
     pub config_file: Option<PathBuf>,
     /// Log messages about settings that were accepted but have no effect.
     pub notes: Vec<String>,
-    /// Dangers in the form of the given settings, for the log.
+    /// Dangers in the form of the settings, for the log.
     pub warnings: Vec<String>,
 }
 
@@ -224,7 +202,7 @@ impl Default for Settings {
             db_path: PathBuf::from("/data/db"),
             port: 27017,
             bind_ip: vec!["127.0.0.1".into()],
-            bind_ip_given: false,
+            bind_ip_explicit: false,
             unix_socket: UnixSocket::Off,
             unix_socket_permissions: 0o700,
             connections_max: 65_536,
@@ -278,7 +256,8 @@ impl Default for Settings {
             javascript: JavaScriptSettings::default(),
             security: SecuritySettings::default(),
             logins: LoginSettings::default(),
-            given: BTreeMap::new(),
+            explicit: BTreeMap::new(),
+            arguments: Vec::new(),
             config_file: None,
             notes: Vec::new(),
             warnings: Vec::new(),
@@ -286,194 +265,11 @@ impl Default for Settings {
     }
 }
 
-/// The text of a configuration file, and whether only its owner may read it.
-fn read_config(path: &Path) -> io::Result<(Zeroizing<String>, bool)> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    let is_private = !metadata.is_file() || metadata.mode() & 0o077 == 0;
-    // It does not grow while it is read, so no part of a password is left behind. Of a longer file the error says that it is too long.
-    let limit = yaml::BYTES_MAX as u64 + 1;
-    let capacity = metadata.len().min(limit) as usize + 1;
-    let mut text = Zeroizing::new(String::with_capacity(capacity));
-    file.take(limit).read_to_string(&mut text)?;
-    Ok((text, is_private))
-}
-
 impl Settings {
-    /// Settings from parsed arguments of [`command_line`], and from the configuration file that
-    /// they name.
-    pub fn from_arguments(arguments: &clap::ArgMatches) -> Result<Settings, SettingsError> {
-        let mut values: BTreeMap<&'static str, (&'static Setting, SettingValue)> = BTreeMap::new();
-        let mut warnings = Vec::new();
-        let config_file = arguments.get_one::<String>("config").map(PathBuf::from);
-        if let Some(path) = &config_file {
-            let (text, is_private) = read_config(path).map_err(|error| {
-                SettingsError(format!(
-                    "cannot read the configuration file {}: {error}",
-                    path.display()
-                ))
-            })?;
-            for (setting, given) in file::parse(&text)
-                .map_err(|error| SettingsError(format!("{}: {error}", path.display())))?
-            {
-                if matches!(given, SettingValue::Secret(_)) && !is_private {
-                    warnings.push(format!(
-                        "{} is in the configuration file {}, which others than its owner may read; change that with \
-                         chmod 600",
-                        setting.key,
-                        path.display()
-                    ));
-                }
-                values.insert(setting.key, (setting, given));
-            }
-        }
-        let mut flags = BTreeMap::new();
-        for setting in SETTINGS {
-            if let Some(given) = table::from_arguments(setting, arguments)? {
-                if let Some(other) = flags.insert(setting.key, setting.flag) {
-                    return Err(SettingsError(format!(
-                        "--{other} and --{} cannot both be given",
-                        setting.flag
-                    )));
-                }
-                if matches!(given, SettingValue::Secret(_)) {
-                    warnings.push(format!(
-                        "--{} is on the command line, which all users of this machine can see; set {} in a configuration \
-                         file that only its owner can read",
-                        setting.flag, setting.key
-                    ));
-                }
-                values.insert(setting.key, (setting, given));
-            }
-        }
-        for text in arguments
-            .get_many::<String>("setParameter")
-            .into_iter()
-            .flatten()
-        {
-            let (setting, given) = from_parameter(text)?;
-            values.insert(setting.key, (setting, given));
-        }
-        let settings = Settings::from_values(values.into_values(), config_file)?;
-        Ok(Settings {
-            warnings,
-            ..settings
-        })
+    /// Whether the operator sets the parameter with this key, even to its default.
+    pub fn is_explicit(&self, key: &str) -> bool {
+        self.explicit.contains_key(key)
     }
-
-    fn from_values(
-        values: impl Iterator<Item = (&'static Setting, SettingValue)>,
-        config_file: Option<PathBuf>,
-    ) -> Result<Settings, SettingsError> {
-        let mut settings = Settings {
-            config_file,
-            ..Settings::default()
-        };
-        let mut values: Vec<_> = values.collect();
-        // In the order of the table, where a setting that depends on another comes after it.
-        values.sort_by_key(|(setting, _)| {
-            SETTINGS
-                .iter()
-                .position(|other| std::ptr::eq(other, *setting))
-        });
-        for (setting, given) in values {
-            (setting.apply)(&mut settings, &given)
-                .map_err(|why| SettingsError(format!("{}: {why}", setting.name())))?;
-            let shown = match given {
-                SettingValue::Secret(_) => SettingValue::Text(SHOWN.to_owned()),
-                given => given,
-            };
-            settings.given.insert(setting.key, shown);
-        }
-        settings.tls.check(|key| settings.given.contains_key(key))?;
-        settings
-            .tikv
-            .check(|key| settings.given.contains_key(key))?;
-        if settings.log_append && settings.log_path.is_none() {
-            return Err(SettingsError(
-                "systemLog.logAppend needs a log file: set systemLog.path".into(),
-            ));
-        }
-        if settings.follow.is_some() && (!settings.journal || settings.oplog == OplogMode::Off) {
-            return Err(SettingsError(
-                "a standby needs the journal and the oplog: remove --nojournal (storage.journal.enabled: false) and --oplog off \
-                 (replication.oplog), or --follow (replication.follow)"
-                    .into(),
-            ));
-        }
-        if settings.replica_set.is_some() && !settings.journal {
-            return Err(SettingsError(
-                "a member of a replica set needs the journal: remove --nojournal (storage.journal.enabled: false), or --replSet \
-                 (replication.replSetName)"
-                    .into(),
-            ));
-        }
-        if settings.oplog == OplogMode::On && !settings.journal {
-            return Err(SettingsError(
-                "the oplog needs the journal: remove --nojournal (storage.journal.enabled: false), or --oplog \
-                 (replication.oplog)"
-                    .into(),
-            ));
-        }
-        Ok(settings)
-    }
-
-    /// Where the clients of a replica set reach this server if nothing else is configured: the first address that it
-    /// listens on and that other machines may use, or the name of this machine if it listens on all addresses, else
-    /// the local address.
-    pub fn reached_at(&self, host: &str, port: u16) -> String {
-        let is_local = |name: &str| {
-            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-        };
-        let is_any =
-            |name: &str| name == "*" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
-        let name = match self.bind_ip.iter().find(|name| !is_local(name)) {
-            Some(name) if is_any(name) => host,
-            Some(name) => name,
-            None => self.bind_ip.first().map_or("localhost", String::as_str),
-        };
-        match name.contains(':') {
-            true => format!("[{name}]:{port}"),
-            false => format!("{name}:{port}"),
-        }
-    }
-
-    /// The Unix socket's path, if there is one, once the port is known.
-    pub fn unix_socket_path(&self, port: u16) -> Option<PathBuf> {
-        match &self.unix_socket {
-            UnixSocket::Off => None,
-            UnixSocket::InDirectory(directory) => {
-                Some(directory.join(format!("mongodb-{port}.sock")))
-            }
-            UnixSocket::At(path) => Some(path.clone()),
-        }
-    }
-}
-
-/// The command line of `frond serve`, generated from the table.
-pub fn command_line() -> clap::Command {
-    let mut command = clap::Command::new("serve")
-        .about("Start the database server")
-        .arg(
-            clap::Arg::new("config")
-                .long("config")
-                .short('f')
-                .value_name("FILE")
-                .help("Configuration file in mongod's YAML format"),
-        )
-        .arg(
-            clap::Arg::new("setParameter")
-                .long("setParameter")
-                .value_name("NAME=VALUE")
-                .action(clap::ArgAction::Append)
-                .help("Set a server parameter, like setParameter.NAME in the file"),
-        );
-    for setting in SETTINGS {
-        if let Some(argument) = table::argument(setting) {
-            command = command.arg(argument);
-        }
-    }
-    command
 }
 
 /// A setting that is unknown, invalid or not supported; the text names it.

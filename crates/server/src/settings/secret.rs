@@ -4,20 +4,18 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Replaces a password that is shown.
-pub const SHOWN: &str = "<password>";
+/// Stands in outputs where a password would be.
+pub const PASSWORD_PLACEHOLDER: &str = "<password>";
 
-/// A password that was given as a setting. It is wiped when it is dropped, and never shown.
+/// A password in a setting. It is wiped when it is dropped, and no output contains it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Keeps a password.
     pub fn new(password: &str) -> Secret {
         Secret(Zeroizing::new(password.to_owned()))
     }
 
-    /// The password.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -25,18 +23,17 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SHOWN)
+        f.write_str(PASSWORD_PLACEHOLDER)
     }
 }
 
-/// The arguments of a command line without the values of the options that are passwords. `flags` are the names of these
-/// options.
-pub fn without_secrets(arguments: Vec<String>, flags: &[&str]) -> Vec<String> {
+/// The arguments of a command line without the values of `options`, which are passwords.
+pub fn without_secrets(arguments: Vec<String>, options: &[&str]) -> Vec<String> {
     let mut is_secret = false;
-    let shown = arguments.into_iter().map(|argument| {
+    let redacted = arguments.into_iter().map(|argument| {
         if std::mem::take(&mut is_secret) {
             drop(Zeroizing::new(argument));
-            return SHOWN.to_owned();
+            return PASSWORD_PLACEHOLDER.to_owned();
         }
         let Some(option) = argument.strip_prefix("--") else {
             return argument;
@@ -45,14 +42,14 @@ pub fn without_secrets(arguments: Vec<String>, flags: &[&str]) -> Vec<String> {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
-        if !flags.contains(&name) {
+        if !options.contains(&name) {
             return argument;
         }
         match value {
             Some(_) => {
-                let shown = format!("--{name}={SHOWN}");
+                let redacted = format!("--{name}={PASSWORD_PLACEHOLDER}");
                 drop(Zeroizing::new(argument));
-                shown
+                redacted
             }
             None => {
                 is_secret = true;
@@ -60,7 +57,7 @@ pub fn without_secrets(arguments: Vec<String>, flags: &[&str]) -> Vec<String> {
             }
         }
     });
-    shown.collect()
+    redacted.collect()
 }
 
 #[cfg(test)]

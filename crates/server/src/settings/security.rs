@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::table::{Kind, Setting, path, switch, text};
-
 /// Characters of base64 that a key file has.
 const KEY_LENGTH: std::ops::RangeInclusive<usize> = 6..=1024;
 
 /// The largest key file: some keys and white space.
 const KEY_FILE_BYTES_MAX: usize = 64 << 10;
 
-/// Whether users need privileges.
+/// Authorization, and secrecy of the log.
 #[derive(Clone, Debug, Default)]
 pub struct SecuritySettings {
     /// Whether commands need privileges.
@@ -26,88 +24,12 @@ pub struct SecuritySettings {
     pub key_file: Option<PathBuf>,
 }
 
-/// `security.authorization`
-pub const AUTHORIZATION: Setting = Setting {
-    flag: "",
-    key: "security.authorization",
-    aliases: &[],
-    kind: Kind::Choice(&["enabled", "disabled"]),
-    help: "Whether clients must log in and need privileges (default disabled)",
-    apply: |s, v| {
-        s.security.authorization = text(v)? == "enabled";
-        Ok(())
-    },
-};
-
-/// `--redactClientLogData`
-pub const REDACT: Setting = Setting {
-    flag: "redactClientLogData",
-    key: "security.redactClientLogData",
-    aliases: &["setParameter.redactClientLogData"],
-    kind: Kind::Switch(true),
-    help: "Show no values of clients' commands and errors in the log",
-    apply: |s, v| switch(v).map(|on| s.security.redacts_log = on),
-};
-
-/// `--auth`
-pub const AUTH: Setting = Setting {
-    flag: "auth",
-    key: "security.authorization",
-    aliases: &[],
-    kind: Kind::Word("enabled"),
-    help: "Let clients log in, and do what the privileges of their users allow",
-    apply: AUTHORIZATION.apply,
-};
-
-/// `--noauth`
-pub const NO_AUTH: Setting = Setting {
-    flag: "noauth",
-    key: "security.authorization",
-    aliases: &[],
-    kind: Kind::Word("disabled"),
-    help: "Let clients do everything without a login (default)",
-    apply: AUTHORIZATION.apply,
-};
-
-/// `security.keyFile`
-pub const KEY_FILE: Setting = Setting {
-    flag: "keyFile",
-    key: "security.keyFile",
-    aliases: &[],
-    kind: Kind::Text("FILE"),
-    help: "A file with the key of the replica set; turns authorization on",
-    apply: |s, v| {
-        let path = path(v)?;
-        check_key_file(&path)?;
-        s.security.key_file = Some(path);
-        // As in mongod, also where authorization is disabled.
-        s.security.authorization = true;
-        Ok(())
-    },
-};
-
-/// `security.clusterAuthMode`
-pub const CLUSTER_AUTH_MODE: Setting = Setting {
-    flag: "clusterAuthMode",
-    key: "security.clusterAuthMode",
-    aliases: &[],
-    kind: Kind::Text("MODE"),
-    help: "Only keyFile: there are no other members",
-    apply: |_, v| match text(v)? {
-        "keyFile" => Ok(()),
-        mode @ ("sendKeyFile" | "sendX509" | "x509") => Err(format!(
-            "'{mode}' is not supported: a replica set has one member here, which authenticates to no other; use keyFile"
-        )),
-        other => Err(format!("must be keyFile, not '{other}'")),
-    },
-};
-
-/// Checks a key file: nobody but its owner may read it, and it has a key, or a list of keys while the key is being replaced.
-fn check_key_file(path: &Path) -> Result<(), String> {
+/// Checks a key file: only its owner may read it, and it has a key, or a list of keys while the key is being replaced.
+pub fn check_key_file(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("cannot read {shown}: {error}");
     let file = File::open(path).map_err(failed)?;
-    // The file that was opened is looked at, so it cannot be exchanged between the check and the use.
+    // These are the permissions of the open file, so it cannot be exchanged between the check and the use.
     let mode = file.metadata().map_err(failed)?.mode();
     if mode & 0o077 != 0 {
         return Err(format!(
@@ -149,12 +71,12 @@ fn check_key(key: &str) -> Result<(), String> {
         }
         count += 1;
     }
-    match KEY_LENGTH.contains(&count) {
-        true => Ok(()),
-        false => Err(format!(
-            "the key has {count} characters; it must have {} to {}",
-            KEY_LENGTH.start(),
-            KEY_LENGTH.end()
-        )),
+    if KEY_LENGTH.contains(&count) {
+        return Ok(());
     }
+    Err(format!(
+        "the key has {count} characters; it must have {} to {}",
+        KEY_LENGTH.start(),
+        KEY_LENGTH.end()
+    ))
 }

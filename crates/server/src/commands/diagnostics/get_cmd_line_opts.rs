@@ -4,7 +4,7 @@ use frond_error::Result;
 use crate::authorization::{Action, Needs, Requested};
 use crate::commands::spec::{Command, Spec};
 use crate::context::Context;
-use crate::settings::{SHOWN, SettingValue, Settings};
+use crate::settings::{PASSWORD_PLACEHOLDER, SettingValue, Settings};
 
 pub struct GetCmdLineOpts;
 
@@ -36,49 +36,50 @@ impl Command for GetCmdLineOpts {
     }
 }
 
-/// The settings that the operator gave, as a document.
+/// The settings that the operator made, as a document.
 pub fn parsed(settings: &Settings) -> DocBuf {
     let mut parsed = DocBuf::new();
     if let Some(file) = &settings.config_file {
         parsed.push("config", &*file.to_string_lossy());
     }
     // The keys are sorted, so the keys of a section are adjacent.
-    let given = settings.given.iter();
-    let given: Vec<(&str, &SettingValue)> = given.map(|(key, value)| (*key, value)).collect();
-    nest(&given, &mut parsed);
+    let values = settings.explicit.iter();
+    let values: Vec<(&str, &SettingValue)> =
+        values.map(|(key, value)| (key.as_str(), value)).collect();
+    nest(&values, &mut parsed);
     parsed
 }
 
 /// Writes dotted keys as nested documents. The depth is that of the table of settings.
-fn nest(mut given: &[(&str, &SettingValue)], out: &mut DocBuf) {
-    while let Some(((key, value), rest)) = given.split_first() {
+fn nest(mut values: &[(&str, &SettingValue)], out: &mut DocBuf) {
+    while let Some(((key, value), rest)) = values.split_first() {
         match key.split_once('.') {
             None => {
                 match value {
                     SettingValue::Switch(on) => out.push(key, *on),
                     SettingValue::Text(text) => out.push(key, text),
-                    SettingValue::Secret(_) => out.push(key, SHOWN),
+                    SettingValue::Secret(_) => out.push(key, PASSWORD_PLACEHOLDER),
                     SettingValue::List(parts) => out.push_array(key, |list| {
                         parts.iter().for_each(|part| list.push(part));
                     }),
                     SettingValue::Integer(n) => out.push(key, *n),
                     SettingValue::Number(n) => out.push(key, *n),
                 }
-                given = rest;
+                values = rest;
             }
             Some((section, _)) => {
                 let inside = |key: &&str| {
                     key.strip_prefix(section)
                         .is_some_and(|rest| rest.starts_with('.'))
                 };
-                let n = given.iter().take_while(|(key, _)| inside(key)).count();
-                let (same, rest) = given.split_at(n);
+                let n = values.iter().take_while(|(key, _)| inside(key)).count();
+                let (same, rest) = values.split_at(n);
                 let inner: Vec<(&str, &SettingValue)> = same
                     .iter()
                     .map(|(key, value)| (key.split_once('.').map_or(*key, |(_, k)| k), *value))
                     .collect();
                 out.push_doc(section, |doc| nest(&inner, doc));
-                given = rest;
+                values = rest;
             }
         }
     }
@@ -96,8 +97,10 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn it_shows_the_arguments() {
-        let reply = TestServer::new().run("admin", doc! {"getCmdLineOpts": 1});
-        assert!(reply.get_array("argv").unwrap().count() >= 1);
+        let arguments = ["frond".to_owned(), "serve".to_owned()];
+        let mut server = TestServer::with(|settings| settings.arguments = arguments.to_vec());
+        let reply = server.run("admin", doc! {"getCmdLineOpts": 1});
+        assert_eq!(reply.get_array("argv").unwrap().count(), 2);
         assert!(reply.get_doc("parsed").is_some());
     }
 
@@ -108,14 +111,14 @@ mod tests {
             SettingValue::Text("/x".into()),
             SettingValue::Switch(true),
         );
-        let given = [
+        let values = [
             ("net.port", &port),
             ("net.unix.enabled", &on),
             ("net.unix.path", &path),
             ("storage.dbPath", &path),
         ];
         let mut out = DocBuf::new();
-        nest(&given, &mut out);
+        nest(&values, &mut out);
         let expected = doc! {
             "net": {"port": 1i64, "unix": {"enabled": true, "path": "/x"}},
             "storage": {"dbPath": "/x"},

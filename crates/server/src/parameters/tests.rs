@@ -1,15 +1,28 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
+use frond_bson::{Value, doc};
+use frond_wire::Compressor;
+
+use super::runtime::Setter;
 use super::*;
+use crate::settings::{self, LogFormat, OplogMode, SettingValue, Settings};
+use crate::testing::TestServer;
 
-fn from_line(line: &str) -> Result<Settings, String> {
-    let words = std::iter::once("serve").chain(line.split_whitespace());
+fn from_words(words: &[&str]) -> Result<Settings, String> {
+    let words = std::iter::once(&"serve").chain(words);
     let arguments = command_line()
         .try_get_matches_from(words)
         .map_err(|e| e.to_string())?;
-    Settings::from_arguments(&arguments).map_err(|e| e.to_string())
+    read(&arguments).map_err(|e| e.to_string())
+}
+
+fn from_line(line: &str) -> Result<Settings, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    from_words(&words)
 }
 
 fn from_file(yaml: &str, line: &str) -> Result<Settings, String> {
@@ -52,7 +65,7 @@ fn command_line_is_read() {
         (s.slow_operation, s.unix_socket_permissions),
         (Duration::ZERO, 0o777)
     );
-    assert_eq!(s.given["net.port"], SettingValue::Integer(0));
+    assert_eq!(s.explicit["net.port"], SettingValue::Integer(0));
     assert_eq!(
         from_line("--unixSocketPrefix /run")
             .unwrap()
@@ -71,7 +84,7 @@ fn parameters_are_set_on_the_command_line() {
     assert!(s.test_commands && !s.ttl_monitor);
     assert_eq!(s.cursor_timeout, Duration::from_millis(5));
     assert_eq!(
-        s.given["setParameter.enableTestCommands"],
+        s.explicit["setParameter.enableTestCommands"],
         SettingValue::Switch(true)
     );
     for wrong in [
@@ -266,26 +279,130 @@ fn errors_name_the_setting() {
 }
 
 #[test]
-fn names_are_unique_and_described() {
-    for (at, setting) in SETTINGS.iter().enumerate() {
-        assert!(!setting.help.is_empty() && !setting.key.is_empty());
-        for other in &SETTINGS[..at] {
-            // A word of the command line is another way to give a setting.
-            let is_word = matches!(setting.kind, Kind::Word(_));
-            assert!(is_word || setting.key != other.key, "{}", setting.key);
-            assert!(
-                setting.flag.is_empty() || setting.flag != other.flag,
-                "{}",
-                setting.flag
-            );
+fn entries_of_the_table_are_complete() {
+    let parameters: Vec<&Parameter> = all().collect();
+    for (at, parameter) in parameters.iter().enumerate() {
+        let label = parameter.label();
+        assert!(!parameter.doc.is_empty(), "{label}");
+        let is_setting = parameter.apply.is_some();
+        assert!(
+            is_setting || (parameter.option.is_empty() && parameter.key.is_empty()),
+            "{label}"
+        );
+        assert_eq!(
+            parameter.get.is_some(),
+            !parameter.name.is_empty(),
+            "{label}"
+        );
+        assert!(
+            parameter.set.is_none() || parameter.get.is_some(),
+            "{label}"
+        );
+        let kind_fits = match parameter.set {
+            Some(Setter::Switch(_)) => matches!(parameter.kind, Kind::Switch(_)),
+            Some(Setter::Integer(_) | Setter::TryInteger(_)) => {
+                matches!(parameter.kind, Kind::Integer(..))
+            }
+            Some(Setter::Value(_)) | None => true,
+        };
+        assert!(kind_fits, "{label}");
+        let is_shown = parameter.doc.contains("{default}");
+        assert!(!is_shown || !parameter.default.is_empty(), "{label}");
+        for other in &parameters[..at] {
+            // A word of the command line is another way to set a parameter.
+            let is_word = matches!(parameter.kind, Kind::Word(_));
+            assert!(is_word || parameter.key() != other.key(), "{label}");
+            for (one, two) in [
+                (parameter.option, other.option),
+                (parameter.name, other.name),
+            ] {
+                assert!(one.is_empty() || one != two, "{label}");
+            }
         }
     }
     command_line().debug_assert();
 }
 
+/// The default in the help is the one that the server uses.
+#[test]
+fn defaults_of_the_table_are_those_of_the_settings() {
+    for parameter in all().filter(|parameter| !parameter.default.is_empty()) {
+        let mut settings = Settings::default();
+        let before = format!("{settings:?}");
+        let value = parameter.kind.parse(parameter.default).unwrap();
+        parameter.apply.unwrap()(&mut settings, &value).unwrap();
+        settings.bind_ip_explicit = false;
+        assert_eq!(format!("{settings:?}"), before, "{}", parameter.label());
+    }
+}
+
+/// `getParameter` returns the values of the start.
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_the_start_are_read_at_runtime() {
+    let line = "--setParameter maxIncomingConnectionsOverride=10.0.0.0/8,/run/f.sock --setParameter \
+                maxIncomingConnectionsPerAddress=0 --setParameter honorSystemUmask=true";
+    let start = from_line(line).unwrap();
+    let mut server = TestServer::with(|settings| {
+        *settings = Settings {
+            db_path: settings.db_path.clone(),
+            log_path: settings.log_path.clone(),
+            ..start
+        };
+    });
+    for (name, value) in [
+        (
+            "maxIncomingConnectionsOverride",
+            doc! {"": {"ranges": ["10.0.0.0/8", "/run/f.sock"]}},
+        ),
+        ("maxIncomingConnectionsPerAddress", doc! {"": 0_i64}),
+        ("honorSystemUmask", doc! {"": true}),
+        ("tlsMode", doc! {"": "disabled"}),
+    ] {
+        let mut command = doc! {"getParameter": 1};
+        command.push(name, 1);
+        let reply = server.run("admin", command);
+        assert_eq!(reply.get(name), value.get(""), "{name}");
+    }
+}
+
+/// Each parameter of the running server takes its own value, and refuses values out of its range.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_take_values_in_their_range() {
+    let mut server = TestServer::member("rs");
+    for parameter in readable() {
+        let name = parameter.name;
+        let mut get = doc! {"getParameter": 1};
+        get.push(name, 1);
+        let before = server.run("admin", get.clone());
+        let value = before.get(name).unwrap();
+        let set = |value: Value<'_>| {
+            let mut command = doc! {"setParameter": 1};
+            command.push(name, value);
+            command
+        };
+        let Some(setter) = parameter.set else {
+            assert_eq!(server.code("admin", set(value)), 20, "{name}");
+            continue;
+        };
+        let reply = server.run("admin", set(value));
+        assert_eq!(reply.get("was"), before.get(name), "{name}");
+        assert_eq!(server.run("admin", get), before, "{name}");
+        if let (Setter::Integer(_) | Setter::TryInteger(_), Kind::Integer(low, _)) =
+            (setter, parameter.kind)
+        {
+            assert_eq!(
+                server.code("admin", set(Value::Int64(low - 1))),
+                2,
+                "{name}"
+            );
+            assert_eq!(server.code("admin", set(Value::String("x"))), 14, "{name}");
+        }
+    }
+}
+
 #[test]
 fn authorization_is_switched_on() {
-    let shown = |s: &Settings| s.given.get("security.authorization").cloned();
+    let shown = |s: &Settings| s.explicit.get("security.authorization").cloned();
     let text = |word: &str| Some(SettingValue::Text(word.to_owned()));
     let s = from_line("").unwrap();
     assert_eq!((s.security.authorization, shown(&s)), (false, None));
@@ -316,7 +433,7 @@ fn a_key_file_switches_authorization_on_and_is_checked() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("key");
-    let given = |key: &str, mode: u32, line: &str| {
+    let with_key = |key: &str, mode: u32, line: &str| {
         std::fs::write(&path, key).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         from_line(&format!("--keyFile {} {line}", path.display()))
@@ -327,14 +444,14 @@ fn a_key_file_switches_authorization_on_and_is_checked() {
         &"x".repeat(1024),
         "- abc123\n- \"def456\"\n  - 'ghi789'\n",
     ] {
-        let s = given(key, 0o600, "--replSet rs").unwrap();
+        let s = with_key(key, 0o600, "--replSet rs").unwrap();
         assert!(s.security.authorization);
         assert_eq!(s.security.key_file.as_ref(), Some(&path));
     }
-    assert!(given("abc123", 0o400, "--clusterAuthMode keyFile").is_ok());
+    assert!(with_key("abc123", 0o400, "--clusterAuthMode keyFile").is_ok());
     // As in mongod, a key file wins.
     assert!(
-        given("abc123", 0o400, "--noauth")
+        with_key("abc123", 0o400, "--noauth")
             .unwrap()
             .security
             .authorization
@@ -351,7 +468,7 @@ fn a_key_file_switches_authorization_on_and_is_checked() {
         ("- abc123\ndef456", 0o600, "each line of a list"),
         (&"x\n".repeat(50_000), 0o600, "more than 65536 bytes"),
     ] {
-        let error = given(key, mode, "").unwrap_err();
+        let error = with_key(key, mode, "").unwrap_err();
         assert!(error.contains(expected), "{error}");
         assert!(key.is_empty() || !error.contains(key), "{error}");
     }
@@ -359,10 +476,10 @@ fn a_key_file_switches_authorization_on_and_is_checked() {
 
 #[test]
 fn addresses_are_resolved() {
-    let found = table::resolve(&["127.0.0.1".into(), "localhost".into(), "::1".into()]).unwrap();
+    let found = settings::resolve(&["127.0.0.1".into(), "localhost".into(), "::1".into()]).unwrap();
     assert_eq!(found[0], IpAddr::from([127, 0, 0, 1]));
     assert_eq!(found.iter().filter(|ip| **ip == found[0]).count(), 1);
-    let error = table::resolve(&["256.1.1.1.".into()]).unwrap_err();
+    let error = settings::resolve(&["256.1.1.1.".into()]).unwrap_err();
     assert!(error.to_string().contains("'256.1.1.1.'"));
 }
 
@@ -464,5 +581,70 @@ fn settings_of_tls_are_not_ignored_without_it() {
     ] {
         let error = from_line(line).unwrap_err();
         assert!(error.contains("needs TLS"), "{line}: {error}");
+    }
+    let off =
+        "net: {tls: {allowInvalidHostnames: false, allowConnectionsWithoutCertificates: false}}";
+    assert!(
+        from_file(off, "").is_ok(),
+        "a switch that is off needs no TLS"
+    );
+}
+
+#[test]
+fn a_cluster_is_named_by_its_pd() {
+    let on = from_words(&[
+        "--storageEngine",
+        "tikv",
+        "--pd",
+        "10.0.0.1:2379,pd-2:2379",
+        "--tikvKeyPrefix",
+        "shop/",
+    ])
+    .unwrap();
+    assert!(on.tikv.is_on);
+    assert_eq!(on.tikv.pd, ["10.0.0.1:2379", "pd-2:2379"]);
+    assert_eq!(on.tikv.key_prefix, "shop/");
+    let off = from_words(&["--storageEngine", "frond"]).unwrap();
+    assert!(!off.tikv.is_on);
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused() {
+    let tikv = ["--storageEngine", "tikv", "--pd", "h:1"];
+    let cases: &[(&[&str], &str)] = &[
+        (&["--storageEngine", "tikv"], "needs the addresses of PD"),
+        (&["--pd", "h:1"], "needs the storage engine tikv"),
+        (&["--storageEngine", "tikv", "--pd", "h"], "HOST:PORT"),
+        (
+            &["--storageEngine", "wiredTiger"],
+            "must be one of frond, tikv",
+        ),
+        (&["--tikvKeyPrefix", "t/"], "TiDB"),
+        (&["--tikvKeyPrefix", "a b"], "printable"),
+    ];
+    let also: &[(&[&str], &str)] = &[
+        (
+            &["--replSet", "rs"],
+            "replication.replSetName has no meaning",
+        ),
+        (&["--nojournal"], "storage.journal.enabled has no meaning"),
+        (
+            &["--cacheSizeGB", "1"],
+            "storage.cacheSizeGB has no meaning",
+        ),
+        (
+            &["--follow", "mongodb://h"],
+            "replication.follow has no meaning",
+        ),
+        (&["--tikvCAFile", "ca.pem"], "needs all three"),
+    ];
+    for (arguments, expected) in cases {
+        let error = from_words(arguments).unwrap_err();
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+    for (arguments, expected) in also {
+        let all: Vec<&str> = tikv.iter().chain(arguments.iter()).copied().collect();
+        let error = from_words(&all).unwrap_err();
+        assert!(error.contains(expected), "{all:?}: {error}");
     }
 }

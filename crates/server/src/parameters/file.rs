@@ -2,11 +2,14 @@
 
 use yaml_rust2::Yaml;
 
-use super::table::{Kind, SETTINGS, Setting, SettingValue, parse_text};
+use super::kind::Kind;
+use super::parameter::Parameter;
+use super::table::{all, by_key};
 use super::yaml;
+use crate::settings::SettingValue;
 
-/// Sections of mongod's configuration that this server does not support, or not all of, and why an unknown setting of them is
-/// refused.
+/// Sections of mongod's configuration that this server does not support, or not all of, and the reason in the error for an unknown
+/// setting of them.
 const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
     (
         "replication",
@@ -25,7 +28,7 @@ const UNSUPPORTED_SECTIONS: &[(&str, &str)] = &[
 ];
 
 /// All settings in the text of a configuration file. An unknown key is an error that names it.
-pub fn parse(text: &str) -> Result<Vec<(&'static Setting, SettingValue)>, String> {
+pub fn parse(text: &str) -> Result<Vec<(&'static Parameter, SettingValue)>, String> {
     let documents = yaml::load(text)?;
     let mut found = Vec::new();
     match documents.as_slice() {
@@ -40,7 +43,7 @@ pub fn parse(text: &str) -> Result<Vec<(&'static Setting, SettingValue)>, String
 fn walk(
     path: &str,
     node: &Yaml,
-    found: &mut Vec<(&'static Setting, SettingValue)>,
+    found: &mut Vec<(&'static Parameter, SettingValue)>,
 ) -> Result<(), String> {
     match node {
         Yaml::Hash(entries) => {
@@ -61,27 +64,21 @@ fn walk(
             Ok(())
         }
         // An empty section, such as `storage:` with everything below it commented out.
-        Yaml::Null => match setting(path) {
+        Yaml::Null => match by_key(path) {
             Some(_) => Err(format!("'{path}' has no value")),
             None if is_section(path) => Ok(()),
             None => Err(unknown(path)),
         },
         leaf => {
-            let setting = setting(path).ok_or_else(|| unknown(path))?;
-            let value = value(setting.kind, leaf).map_err(|why| format!("'{path}' {why}"))?;
-            if found.iter().any(|(other, _)| std::ptr::eq(*other, setting)) {
-                return Err(format!("'{}' is given twice", setting.key));
+            let parameter = by_key(path).ok_or_else(|| unknown(path))?;
+            let value = value(parameter.kind, leaf).map_err(|why| format!("'{path}' {why}"))?;
+            if (found.iter()).any(|(other, _)| std::ptr::eq(*other, parameter)) {
+                return Err(format!("'{}' is given twice", parameter.key()));
             }
-            found.push((setting, value));
+            found.push((parameter, value));
             Ok(())
         }
     }
-}
-
-fn setting(path: &str) -> Option<&'static Setting> {
-    SETTINGS
-        .iter()
-        .find(|setting| setting.key == path || setting.aliases.contains(&path))
 }
 
 fn is_section(path: &str) -> bool {
@@ -90,13 +87,9 @@ fn is_section(path: &str) -> bool {
         || UNSUPPORTED_SECTIONS
             .iter()
             .any(|(section, _)| *section == path)
-        || SETTINGS.iter().any(|setting| {
-            setting.key.starts_with(&prefix)
-                || setting
-                    .aliases
-                    .iter()
-                    .any(|alias| alias.starts_with(&prefix))
-        })
+        || all()
+            .filter(|parameter| parameter.apply.is_some())
+            .any(|parameter| parameter.keys().iter().any(|key| key.starts_with(&prefix)))
 }
 
 fn unknown(path: &str) -> String {
@@ -138,5 +131,5 @@ fn value(kind: Kind, leaf: &Yaml) -> Result<SettingValue, String> {
         (Kind::Choice(words), "true") if words.contains(&"on") => "on".to_string(),
         _ => text,
     };
-    parse_text(kind, &text)
+    kind.parse(&text)
 }
