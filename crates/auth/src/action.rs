@@ -225,7 +225,7 @@ impl ActionSet {
     }
 
     /// A set of these actions.
-    pub const fn of(actions: &[Action]) -> ActionSet {
+    pub const fn from_actions(actions: &[Action]) -> ActionSet {
         let mut set = ActionSet::new();
         let mut at = 0;
         while at < actions.len() {
@@ -320,7 +320,7 @@ impl ActionSet {
 
 impl From<&[Action]> for ActionSet {
     fn from(actions: &[Action]) -> ActionSet {
-        ActionSet::of(actions)
+        ActionSet::from_actions(actions)
     }
 }
 
@@ -332,7 +332,7 @@ impl From<Action> for ActionSet {
 
 impl<const N: usize> From<[Action; N]> for ActionSet {
     fn from(actions: [Action; N]) -> ActionSet {
-        ActionSet::of(&actions)
+        ActionSet::from_actions(&actions)
     }
 }
 
@@ -368,31 +368,33 @@ mod tests {
 
     #[test]
     fn a_set_has_what_was_added() {
-        let set = ActionSet::of(&[Action::Find, Action::ViewUser]);
+        let set = ActionSet::from_actions(&[Action::Find, Action::ViewUser]);
         for action in Action::ALL {
             let is_in = [Action::Find, Action::ViewUser].contains(action);
             assert_eq!(set.contains(*action), is_in, "{action}");
         }
         assert_eq!(set.names(), ["find", "viewUser"]);
         assert!(ActionSet::new().is_empty() && !set.is_empty());
-        assert!(set.contains_all(&ActionSet::of(&[Action::Find])));
-        assert!(!ActionSet::of(&[Action::Find]).contains_all(&set));
+        assert!(set.contains_all(&ActionSet::from_actions(&[Action::Find])));
+        assert!(!ActionSet::from_actions(&[Action::Find]).contains_all(&set));
         assert_eq!(
-            set.without(ActionSet::of(&[Action::Find])).names(),
+            set.without(ActionSet::from_actions(&[Action::Find]))
+                .names(),
             ["viewUser"]
         );
         assert_eq!(
-            ActionSet::of(&[Action::Find]).union(ActionSet::of(&[Action::ViewUser])),
+            ActionSet::from_actions(&[Action::Find])
+                .union(ActionSet::from_actions(&[Action::ViewUser])),
             set
         );
     }
 
     #[test]
     fn any_action_stands_for_all() {
-        let any = ActionSet::of(&[Action::AnyAction]);
+        let any = ActionSet::from_actions(&[Action::AnyAction]);
         assert!(Action::ALL.iter().all(|it| any.contains(*it)));
         assert_eq!(any.names(), ["anyAction"]);
-        let less = any.without(ActionSet::of(&[Action::Find]));
+        let less = any.without(ActionSet::from_actions(&[Action::Find]));
         assert!(!less.contains(Action::AnyAction) && less.contains(Action::Insert));
         assert_eq!(less.names().len(), Action::ALL.len() - 2);
     }

@@ -62,9 +62,9 @@ impl On {
     }
 }
 
-const FIND: ActionSet = ActionSet::of(&[Find]);
+const FIND: ActionSet = ActionSet::from_actions(&[Find]);
 
-const READ: ActionSet = ActionSet::of(&[
+const READ: ActionSet = ActionSet::from_actions(&[
     ChangeStream,
     CollStats,
     DbHash,
@@ -77,7 +77,7 @@ const READ: ActionSet = ActionSet::of(&[
     PlanCacheRead,
 ]);
 
-const READ_WRITE: ActionSet = READ.union(ActionSet::of(&[
+const READ_WRITE: ActionSet = READ.union(ActionSet::from_actions(&[
     CleanupStructuredEncryptionData,
     CompactStructuredEncryptionData,
     ConvertToCapped,
@@ -94,14 +94,14 @@ const READ_WRITE: ActionSet = READ.union(ActionSet::of(&[
     UpdateSearchIndex,
 ]));
 
-const READ_AND_INDEX: ActionSet = READ.union(ActionSet::of(&[
+const READ_AND_INDEX: ActionSet = READ.union(ActionSet::from_actions(&[
     CreateIndex,
     CreateSearchIndexes,
     DropIndex,
     DropSearchIndex,
 ]));
 
-const USER_ADMIN: ActionSet = ActionSet::of(&[
+const USER_ADMIN: ActionSet = ActionSet::from_actions(&[
     ChangeCustomData,
     ChangePassword,
     CreateUser,
@@ -115,7 +115,7 @@ const USER_ADMIN: ActionSet = ActionSet::of(&[
     ViewRole,
 ]);
 
-const DB_ADMIN: ActionSet = ActionSet::of(&[
+const DB_ADMIN: ActionSet = ActionSet::from_actions(&[
     Analyze,
     BypassDocumentValidation,
     CollMod,
@@ -145,15 +145,15 @@ const DB_ADMIN: ActionSet = ActionSet::of(&[
 ]);
 
 /// Also granted to administrators of databases, but not on the buckets of time series.
-const QUERY_ANALYZER: ActionSet = ActionSet::of(&[ConfigureQueryAnalyzer]);
+const QUERY_ANALYZER: ActionSet = ActionSet::from_actions(&[ConfigureQueryAnalyzer]);
 
-const PROFILE_ADMIN: ActionSet = READ.union(ActionSet::of(&[
+const PROFILE_ADMIN: ActionSet = READ.union(ActionSet::from_actions(&[
     ConvertToCapped,
     CreateCollection,
     DropCollection,
 ]));
 
-const MONITOR_CLUSTER: ActionSet = ActionSet::of(&[
+const MONITOR_CLUSTER: ActionSet = ActionSet::from_actions(&[
     ConnPoolStats,
     GetCmdLineOpts,
     GetDefaultRwConcern,
@@ -178,7 +178,7 @@ const MONITOR_CLUSTER: ActionSet = ActionSet::of(&[
     ShardedDataDistribution,
 ]);
 
-const MONITOR_DATABASE: ActionSet = ActionSet::of(&[
+const MONITOR_DATABASE: ActionSet = ActionSet::from_actions(&[
     CollStats,
     DbStats,
     GetDatabaseVersion,
@@ -186,7 +186,7 @@ const MONITOR_DATABASE: ActionSet = ActionSet::of(&[
     IndexStats,
 ]);
 
-const HOST_CLUSTER: ActionSet = ActionSet::of(&[
+const HOST_CLUSTER: ActionSet = ActionSet::from_actions(&[
     ApplicationMessage,
     AuditConfigure,
     ConnPoolSync,
@@ -211,7 +211,7 @@ const HOST_CLUSTER: ActionSet = ActionSet::of(&[
     OidcRefreshKeys,
 ]);
 
-const MANAGER_CLUSTER: ActionSet = ActionSet::of(&[
+const MANAGER_CLUSTER: ActionSet = ActionSet::from_actions(&[
     AppendOplogNote,
     ApplicationMessage,
     ReplSetConfigure,
@@ -241,7 +241,7 @@ const MANAGER_CLUSTER: ActionSet = ActionSet::of(&[
     TransitionToDedicatedConfigServer,
 ]);
 
-const MANAGER_DATABASE: ActionSet = ActionSet::of(&[
+const MANAGER_DATABASE: ActionSet = ActionSet::from_actions(&[
     AnalyzeShardKey,
     ConfigureQueryAnalyzer,
     ClearJumboFlag,
@@ -254,9 +254,9 @@ const MANAGER_DATABASE: ActionSet = ActionSet::of(&[
     ReshardCollection,
 ]);
 
-const MANAGER_WRITE: ActionSet = ActionSet::of(&[Insert, Update, Remove]);
+const MANAGER_WRITE: ActionSet = ActionSet::from_actions(&[Insert, Update, Remove]);
 
-const RESTORE: ActionSet = ActionSet::of(&[
+const RESTORE: ActionSet = ActionSet::from_actions(&[
     BypassDocumentValidation,
     CollMod,
     ConvertToCapped,
@@ -313,7 +313,7 @@ static ROLES: &[Definition] = &[
         inherits: &[],
         grants: &[(
             On::AnyNormal,
-            ActionSet::of(&[
+            ActionSet::from_actions(&[
                 AnalyzeShardKey,
                 EnableSharding,
                 MoveCollection,
@@ -331,10 +331,10 @@ static ROLES: &[Definition] = &[
             ("clusterManager", None),
         ],
         grants: &[
-            (On::AnyNormal, ActionSet::of(&[DropDatabase])),
+            (On::AnyNormal, ActionSet::from_actions(&[DropDatabase])),
             (
                 On::Everything,
-                ActionSet::of(&[ImportCollection, ExportCollection]),
+                ActionSet::from_actions(&[ImportCollection, ExportCollection]),
             ),
         ],
     },
@@ -349,7 +349,7 @@ static ROLES: &[Definition] = &[
             (On::Database("config"), MANAGER_DATABASE),
             (On::Database("local"), MANAGER_DATABASE),
             (On::Collection("local", "system.replset"), READ),
-            (On::Everything, ActionSet::of(&[DbCheck])),
+            (On::Everything, ActionSet::from_actions(&[DbCheck])),
             (On::Collection("local", "system.healthlog"), READ),
             (On::Database("config"), MANAGER_WRITE),
             (On::Database("local"), MANAGER_WRITE),
@@ -382,14 +382,17 @@ static ROLES: &[Definition] = &[
         inherits: &[],
         grants: &[
             (On::Cluster, HOST_CLUSTER),
-            (On::AnyNormal, ActionSet::of(&[KillCursors])),
+            (On::AnyNormal, ActionSet::from_actions(&[KillCursors])),
         ],
     },
     Definition {
         name: "directShardOperations",
         admin_only: true,
         inherits: &[],
-        grants: &[(On::Cluster, ActionSet::of(&[IssueDirectShardOperations]))],
+        grants: &[(
+            On::Cluster,
+            ActionSet::from_actions(&[IssueDirectShardOperations]),
+        )],
     },
     Definition {
         name: "backup",
@@ -398,11 +401,11 @@ static ROLES: &[Definition] = &[
         grants: &[
             (
                 On::Cluster,
-                ActionSet::of(&[AppendOplogNote, ServerStatus, SetUserWriteBlockMode]),
+                ActionSet::from_actions(&[AppendOplogNote, ServerStatus, SetUserWriteBlockMode]),
             ),
             (
                 On::Collection("config", "settings"),
-                ActionSet::of(&[Insert, Update]),
+                ActionSet::from_actions(&[Insert, Update]),
             ),
         ],
     },
@@ -413,7 +416,7 @@ static ROLES: &[Definition] = &[
         grants: &[
             (
                 On::Cluster,
-                ActionSet::of(&[
+                ActionSet::from_actions(&[
                     GetParameter,
                     ForceUuid,
                     UseUuid,
@@ -428,7 +431,7 @@ static ROLES: &[Definition] = &[
             (On::Collection("local", "system.replset"), RESTORE),
             (On::Collection("local", "replset.election"), RESTORE),
             (On::Collection("local", "replset.minvalid"), RESTORE),
-            (On::Everything, ActionSet::of(&[ListCollections])),
+            (On::Everything, ActionSet::from_actions(&[ListCollections])),
             (On::AnyNormal, RESTORE.union(USER_ADMIN)),
             (On::InAnyDatabase("system.js"), RESTORE),
             (On::Collection(ADMIN, "tempusers"), FIND),
@@ -437,11 +440,11 @@ static ROLES: &[Definition] = &[
             (On::Collection(ADMIN, "system.version"), RESTORE.union(FIND)),
             (
                 On::InAnyDatabase("system.users"),
-                RESTORE.union(ActionSet::of(&[Find, Update, Remove])),
+                RESTORE.union(ActionSet::from_actions(&[Find, Update, Remove])),
             ),
             (
                 On::Collection(ADMIN, "system.roles"),
-                ActionSet::of(&[CreateIndex]),
+                ActionSet::from_actions(&[CreateIndex]),
             ),
         ],
     },
@@ -451,7 +454,7 @@ static ROLES: &[Definition] = &[
         inherits: &[],
         grants: &[
             (On::AnyNormal, READ),
-            (On::Cluster, ActionSet::of(&[ListDatabases])),
+            (On::Cluster, ActionSet::from_actions(&[ListDatabases])),
             (On::InAnyDatabase("system.js"), READ),
             (On::AnyBuckets, READ),
         ],
@@ -476,7 +479,7 @@ static ROLES: &[Definition] = &[
             (On::Database("config"), USER_ADMIN),
             (
                 On::Cluster,
-                ActionSet::of(&[
+                ActionSet::from_actions(&[
                     ListDatabases,
                     AuthSchemaUpgrade,
                     InvalidateUserCache,
@@ -495,7 +498,10 @@ static ROLES: &[Definition] = &[
         admin_only: true,
         inherits: &[],
         grants: &[
-            (On::Cluster, ActionSet::of(&[ListDatabases, ApplyOps])),
+            (
+                On::Cluster,
+                ActionSet::from_actions(&[ListDatabases, ApplyOps]),
+            ),
             (On::AnyNormal, DB_ADMIN),
             (On::AnyNormal, QUERY_ANALYZER),
             (On::InAnyDatabase("system.profile"), PROFILE_ADMIN),
@@ -515,15 +521,15 @@ static ROLES: &[Definition] = &[
             ("directShardOperations", None),
         ],
         grants: &[
-            (On::Everything, ActionSet::of(&[Validate])),
-            (On::Cluster, ActionSet::of(&[UseTenant])),
+            (On::Everything, ActionSet::from_actions(&[Validate])),
+            (On::Cluster, ActionSet::from_actions(&[UseTenant])),
             (
                 On::Collection("config", "system.preimages"),
-                ActionSet::of(&[Find, Remove]),
+                ActionSet::from_actions(&[Find, Remove]),
             ),
             (
                 On::Collection("config", "system.change_collection"),
-                ActionSet::of(&[Find, Insert, Remove, Update]),
+                ActionSet::from_actions(&[Find, Insert, Remove, Update]),
             ),
         ],
     },
@@ -544,13 +550,18 @@ static ROLES: &[Definition] = &[
         grants: &[
             (
                 On::Everything,
-                ActionSet::of(&[CollStats, ListCollections, ListIndexes, ListSearchIndexes]),
+                ActionSet::from_actions(&[
+                    CollStats,
+                    ListCollections,
+                    ListIndexes,
+                    ListSearchIndexes,
+                ]),
             ),
             (On::AnyNormal, FIND),
             (On::AnyBuckets, FIND),
             (
                 On::Cluster,
-                ActionSet::of(&[GetParameter, ListDatabases, UseUuid]),
+                ActionSet::from_actions(&[GetParameter, ListDatabases, UseUuid]),
             ),
             (On::Database("config"), FIND),
             (On::Database("local"), FIND),

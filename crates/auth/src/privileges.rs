@@ -298,7 +298,7 @@ mod tests {
         for resource in &all {
             let one = Privileges::new([Privilege::new(
                 resource.clone(),
-                ActionSet::of(&[Action::Find]),
+                ActionSet::from_actions(&[Action::Find]),
             )]);
             for target in targets() {
                 let covers = resource.covers(&target);
@@ -314,7 +314,9 @@ mod tests {
         let each: Vec<Privilege> = all
             .iter()
             .zip(Action::ALL.iter().filter(|it| **it != Action::AnyAction))
-            .map(|(resource, action)| Privilege::new(resource.clone(), ActionSet::of(&[*action])))
+            .map(|(resource, action)| {
+                Privilege::new(resource.clone(), ActionSet::from_actions(&[*action]))
+            })
             .collect();
         assert_eq!(each.len(), all.len());
         let together = Privileges::new(each.clone());
@@ -331,9 +333,12 @@ mod tests {
     fn privileges_of_one_resource_are_united() {
         let on_a = || Resource::Database("a".into());
         let all = Privileges::new([
-            Privilege::new(on_a(), ActionSet::of(&[Action::Find])),
-            Privilege::new(Resource::Cluster, ActionSet::of(&[Action::Inprog])),
-            Privilege::new(on_a(), ActionSet::of(&[Action::Insert])),
+            Privilege::new(on_a(), ActionSet::from_actions(&[Action::Find])),
+            Privilege::new(
+                Resource::Cluster,
+                ActionSet::from_actions(&[Action::Inprog]),
+            ),
+            Privilege::new(on_a(), ActionSet::from_actions(&[Action::Insert])),
         ]);
         let list: Vec<&Privilege> = all.iter().collect();
         assert_eq!(list.len(), 2);
@@ -343,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_database_is_seen_with_any_privilege_in_it() {
-        let find = ActionSet::of(&[Action::Find]);
+        let find = ActionSet::from_actions(&[Action::Find]);
         for (resource, seen) in [
             (Resource::AnyResource, vec!["a", "b", "local", "config"]),
             (Resource::AnyNormal, vec!["a", "b"]),
@@ -373,8 +378,10 @@ mod tests {
     #[test]
     fn documents_are_read_back() {
         for resource in resources() {
-            let privilege =
-                Privilege::new(resource, ActionSet::of(&[Action::Find, Action::Remove]));
+            let privilege = Privilege::new(
+                resource,
+                ActionSet::from_actions(&[Action::Find, Action::Remove]),
+            );
             assert_eq!(Privilege::parse(&privilege.to_doc()), Ok(privilege));
         }
         let any = doc! {"resource": {"anyResource": true}, "actions": ["anyAction"]};

@@ -117,7 +117,7 @@ mod tests {
 
     fn on(collection: &str, action: Action) -> Option<Privilege> {
         let resource = Resource::Collection("a".into(), collection.into());
-        Some(Privilege::new(resource, ActionSet::of(&[action])))
+        Some(Privilege::new(resource, ActionSet::from_actions(&[action])))
     }
 
     fn names(resolved: &Resolved) -> Vec<&str> {

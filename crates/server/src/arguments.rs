@@ -111,7 +111,6 @@ impl<'a> Arguments<'a> {
         )
     }
 
-    /// An optional string.
     pub fn str(&self, name: &str) -> Result<Option<&'a str>> {
         match self.get(name) {
             None => Ok(None),
@@ -124,7 +123,6 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// An optional document.
     pub fn doc_field(&self, name: &str) -> Result<Option<&'a Doc>> {
         match self.get(name) {
             None => Ok(None),
@@ -162,7 +160,6 @@ impl<'a> Arguments<'a> {
         )?))
     }
 
-    /// An optional array.
     pub fn array(&self, name: &str) -> Result<Option<&'a Doc>> {
         match self.get(name) {
             None => Ok(None),
@@ -218,7 +215,6 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// An optional number.
     pub fn f64(&self, name: &str) -> Result<Option<f64>> {
         match self.get(name) {
             None => Ok(None),

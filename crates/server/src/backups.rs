@@ -8,7 +8,6 @@ use frond_error::{Error, ErrorCode, Result};
 use frond_store::backup::BackupFigures;
 use parking_lot::Mutex;
 
-/// All backups.
 #[derive(Default)]
 pub struct Backups {
     streams: Mutex<Vec<Weak<BackupFigures>>>,
@@ -49,7 +48,6 @@ fn done_and_total(figures: &BackupFigures) -> (u64, u64) {
 }
 
 impl Backups {
-    /// Counts a stream.
     pub fn add(&self, figures: &Arc<BackupFigures>) {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let mut streams = self.streams.lock();

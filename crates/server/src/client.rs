@@ -5,7 +5,6 @@ use crate::state::Server;
 
 /// The server, the connection, and the state that only commands of this connection see.
 pub struct Client<'a> {
-    /// The server.
     pub server: &'a Server,
     /// The part of the connection that other connections see.
     pub connection: &'a Connection,

@@ -112,7 +112,7 @@ impl WriteConcern {
                         "cannot use non-majority 'w' mode {shown} when a host is not a member of a replica set"
                     )));
                 };
-                concern.reach = Reach::of(&w, set);
+                concern.reach = Reach::of_concern(&w, set);
             }
             Some(other) => {
                 return Err(failed_to_parse(format!(
@@ -189,7 +189,7 @@ fn check_provenance(owner: &str, provenance: Option<&str>) -> Result<()> {
 
 impl Reach {
     /// That of a `w` which names a mode or lists tags.
-    fn of(w: &Value<'_>, set: &Config) -> Reach {
+    fn of_concern(w: &Value<'_>, set: &Config) -> Reach {
         let enough = match w {
             Value::String(mode) => set.satisfies_mode(mode),
             Value::Document(tags) => Some(set.satisfies(tags)),
@@ -235,7 +235,6 @@ pub enum Level {
     Linearizable,
 }
 
-/// A read concern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadConcern {
     /// None if the client leaves it to the server.
@@ -249,7 +248,6 @@ pub struct ReadConcern {
 /// Where a read concern is used.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadPlace<'a> {
-    /// The command.
     pub command: &'a str,
     /// Whether the server is a member of a replica set.
     pub replicated: bool,
@@ -362,14 +360,15 @@ impl ReadPlace<'_> {
             Level::Snapshot => &["find", "aggregate", "distinct"],
             Level::Linearizable => &["find", "aggregate", "distinct", "count"],
         };
-        match known.contains(&self.command) {
-            true => Ok(level),
-            false => Err(invalid_options(format!(
+        if known.contains(&self.command) {
+            Ok(level)
+        } else {
+            Err(invalid_options(format!(
                 "Command {} does not support {{ readConcern: {{ level: \"{name}\" }} }} outside of a transaction; \
                  use it with {}",
                 self.command,
                 known.join(", ")
-            ))),
+            )))
         }
     }
 }

@@ -23,7 +23,6 @@ use frond_runtime::Owner;
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A TCP client.
     Tcp(std::net::SocketAddr),
     /// A client of the Unix socket.
     Unix,
@@ -66,11 +65,9 @@ pub const COMMAND_BYTES_KEPT: usize = 64 << 10;
 /// The operation that a connection runs, or ran last. Its buffers are reused.
 #[derive(Debug, Default)]
 pub struct Running {
-    /// False between operations.
     pub active: bool,
     /// Its number, for `killOp`.
     pub id: i64,
-    /// When it began.
     pub started: Option<Instant>,
     /// `command`, `query`, `insert` …
     pub kind: &'static str,
@@ -82,7 +79,6 @@ pub struct Running {
     pub namespace: String,
     /// The command's document: whole, or reduced to its short fields if it is very long, and without secrets.
     pub command: Vec<u8>,
-    /// The client's session.
     pub session: Option<SessionId>,
     /// The number of the transaction that it is a statement of.
     pub transaction: Option<i64>,
@@ -122,9 +118,10 @@ impl Running {
 pub fn without_secrets(body: &Doc, secrets: &[&str]) -> DocBuf {
     let mut shown = DocBuf::new();
     for (name, value) in body.iter() {
-        match secrets.contains(&name) {
-            true => shown.push(name, REDACTED),
-            false => shown.push(name, value),
+        if secrets.contains(&name) {
+            shown.push(name, REDACTED)
+        } else {
+            shown.push(name, value)
         }
     }
     shown
@@ -155,7 +152,6 @@ pub struct Connection {
     pub id: i64,
     /// `conn` and its number, the context of its log lines.
     pub name: String,
-    /// The other end.
     pub peer: Peer,
     /// The client metadata of the first hello.
     pub client: OnceLock<DocBuf>,
@@ -167,7 +163,6 @@ pub struct Connection {
     pub identity: Mutex<Option<Arc<User>>>,
     /// The operation that it runs.
     pub running: Mutex<Running>,
-    /// Interrupts its operation.
     pub killed: Arc<AtomicBool>,
     /// Set when the client has closed it.
     pub gone: Arc<AtomicBool>,
@@ -182,7 +177,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Interrupts its operation.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::Relaxed);
         self.wake.notify_one();
@@ -225,12 +219,10 @@ impl ClientState {
     }
 }
 
-/// All connections.
 #[derive(Default)]
 pub struct Connections {
     all: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
-    /// Connections open now.
     count: AtomicUsize,
     /// Connections that run a command now.
     pub active: AtomicI64,
@@ -275,7 +267,6 @@ impl Connections {
         self.count.store(all.len(), Ordering::Relaxed);
     }
 
-    /// Number of connections.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -297,7 +288,7 @@ impl Connections {
         self.next_operation.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The user for whom an operation runs, which may be nobody; none if there is no such operation.
+    /// The user for whom an operation runs, `None` inside for an anonymous client; `None` if there is no such operation.
     pub fn owner_of(&self, operation: i64) -> Option<Option<UserName>> {
         let all = self.list();
         let mut running = all.iter().filter(|connection| {
@@ -308,7 +299,7 @@ impl Connections {
         Some(user.map(|user| user.name.clone()))
     }
 
-    /// Interrupts an operation, if the user for whom it runs, which may be nobody, passes a test. The operation cannot end
+    /// Interrupts an operation, if the user for whom it runs (`None` for an anonymous client) passes a test. The operation cannot end
     /// in between. False if it was not interrupted.
     pub fn kill_operation(&self, id: i64, may: impl Fn(Option<&UserName>) -> bool) -> bool {
         for connection in self.list() {
@@ -325,7 +316,6 @@ impl Connections {
         false
     }
 
-    /// Interrupts every operation.
     pub fn kill_all_operations(&self) {
         for connection in self.list() {
             connection.kill();

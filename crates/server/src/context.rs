@@ -23,13 +23,10 @@ use crate::transactions::{self, SessionWait, Statement};
 
 /// A command, its arguments, and everything it may use.
 pub struct Context<'a> {
-    /// The server.
     pub server: &'a Server,
-    /// The caller.
     pub caller: &'a Caller,
     /// The needed privileges; `None` without authorization.
     pub needs: Option<Needs<'a>>,
-    /// The client's connection.
     pub connection: &'a Connection,
     /// State that only commands of this connection see.
     pub state: &'a mut ClientState,
@@ -37,13 +34,10 @@ pub struct Context<'a> {
     pub operation: &'a mut Operation,
     /// The proper name of the command.
     pub name: &'static str,
-    /// The database.
     pub db: &'a str,
-    /// The command's document.
     pub body: &'a Doc,
     /// Document sequences beside it.
     pub sequences: &'a [(&'a str, DocIter<'a>)],
-    /// The client's session.
     pub session: Option<SessionId>,
     /// The number of the retryable write.
     pub txn_number: Option<i64>,
@@ -67,14 +61,12 @@ pub struct Context<'a> {
 
 /// A handle of the store that reads at one time.
 pub struct Moment {
-    /// The handle.
     pub store: DocumentStore,
     /// The time, which the reply names.
     pub time: Timestamp,
 }
 
 impl<'a> Context<'a> {
-    /// The command's fields.
     pub fn args(&self) -> Arguments<'a> {
         Arguments::new(self.name, self.body)
     }

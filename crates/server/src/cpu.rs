@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long an answer of the system is good for the log, and for the profiler, which tells of short operations too.
+/// The age up to which a reading is precise enough for the log, and for the profiler, which records short operations too.
 const GOOD_FOR: Duration = Duration::from_millis(1);
 const GOOD_FOR_PROFILER: Duration = Duration::from_micros(50);
 

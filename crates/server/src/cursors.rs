@@ -56,7 +56,6 @@ pub enum Source {
     Backup(Box<BackupSource>),
 }
 
-/// A cursor.
 pub struct Cursor {
     /// `database.collection`.
     pub namespace: String,
@@ -105,7 +104,6 @@ pub struct Cursor {
 pub struct Kept {
     /// Memtables that are flushed. Several cursors can keep the same.
     pub memtables: u64,
-    /// Documents and rows.
     pub rows: u64,
 }
 
@@ -382,7 +380,6 @@ impl Entry {
     }
 }
 
-/// All open cursors.
 #[derive(Default)]
 pub struct Cursors {
     /// With what the ids of its cursors begin, so that a server of a cluster knows those of others.
@@ -409,7 +406,6 @@ pub struct CheckedOut<'t> {
 }
 
 impl CheckedOut<'_> {
-    /// The cursor.
     pub fn cursor(&mut self) -> Result<&mut Cursor> {
         self.cursor.as_deref_mut().ok_or_else(|| not_found(self.id))
     }
@@ -442,10 +438,11 @@ struct Moving<'t> {
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        let mut cursor = match std::thread::panicking() {
+        let mut cursor = if std::thread::panicking() {
             // It may have moved in part.
-            true => None,
-            false => self.cursor.take(),
+            None
+        } else {
+            self.cursor.take()
         };
         let mut all = self.table.all.lock();
         match (all.get_mut(&self.id), &cursor) {
@@ -485,7 +482,6 @@ pub struct Described {
 /// The number of open cursors, for `serverStatus`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CursorCounts {
-    /// All of them.
     pub open: i64,
     /// Those that a command uses.
     pub pinned: i64,
@@ -495,9 +491,7 @@ pub struct CursorCounts {
 
 /// A cursor, for `currentOp`.
 pub struct CursorInfo {
-    /// Its owner.
     pub owner: Option<Arc<Owner>>,
-    /// Its id.
     pub id: i64,
     /// `database.collection`.
     pub namespace: String,
@@ -592,9 +586,10 @@ impl Cursors {
 
     /// The error for a cursor that is not there: [`ErrorCode::SnapshotTooOld`] if it was closed because memory was scarce.
     pub fn missing(&self, id: i64) -> Error {
-        match self.closed_for_memory.lock().contains(&id) {
-            true => too_old(id),
-            false => not_found(id),
+        if self.closed_for_memory.lock().contains(&id) {
+            too_old(id)
+        } else {
+            not_found(id)
         }
     }
 
@@ -759,7 +754,6 @@ impl Cursors {
         self.kill_if(|entry| entry.session == Some(session) && entry.transaction == Some(number))
     }
 
-    /// Closes all.
     pub fn kill_all(&self) -> u64 {
         self.kill_if(|_| true)
     }

@@ -19,9 +19,7 @@ mod switches;
 /// When a fail point is active.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Never.
     Off,
-    /// Always.
     AlwaysOn,
     /// For this many further commands.
     Times(u64),
@@ -372,7 +370,7 @@ impl FailPoints {
     }
 
     /// The effect on a command with any of these names.
-    pub fn of(
+    pub fn effect_on(
         &self,
         names: &[&str],
         application: Option<&str>,
@@ -440,33 +438,38 @@ mod tests {
     fn only_what_is_meant_fails() {
         let points = FailPoints::default();
         let name = || "test.c".to_owned();
-        assert_eq!(points.of(&["find"], None, "conn1", name), None);
+        assert_eq!(points.effect_on(&["find"], None, "conn1", name), None);
         let data = doc! {"failCommands": ["find"], "errorCode": 91, "appName": "a"};
         assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 0);
-        assert_eq!(points.of(&["insert"], Some("a"), "conn1", name), None);
-        assert_eq!(points.of(&["find"], None, "conn1", name), None);
-        let effect = points.of(&["find"], Some("a"), "conn1", name).unwrap();
+        assert_eq!(
+            points.effect_on(&["insert"], Some("a"), "conn1", name),
+            None
+        );
+        assert_eq!(points.effect_on(&["find"], None, "conn1", name), None);
+        let effect = points
+            .effect_on(&["find"], Some("a"), "conn1", name)
+            .unwrap();
         assert_eq!(effect.failure().unwrap().code().code(), 91);
         let data = doc! {"failCommands": ["find"], "closeConnection": true, "namespace": "test.d"};
         assert_eq!(points.set(Mode::AlwaysOn, Some(&data)).unwrap(), 1);
-        assert_eq!(points.of(&["find"], None, "conn1", name), None);
+        assert_eq!(points.effect_on(&["find"], None, "conn1", name), None);
         assert!(
             points
-                .of(&["find"], None, "conn1", || "test.d".into())
+                .effect_on(&["find"], None, "conn1", || "test.d".into())
                 .unwrap()
                 .close
         );
         points.set(Mode::Off, None).unwrap();
         assert_eq!(
-            points.of(&["find"], None, "conn1", || "test.d".into()),
+            points.effect_on(&["find"], None, "conn1", || "test.d".into()),
             None
         );
         let data = doc! {"failAllCommands": true, "errorCode": 91, "threadName": "conn1"};
         points.set(Mode::AlwaysOn, Some(&data)).unwrap();
-        assert!(points.of(&["find"], None, "conn1", name).is_some());
-        assert_eq!(points.of(&["find"], None, "conn2", name), None);
+        assert!(points.effect_on(&["find"], None, "conn1", name).is_some());
+        assert_eq!(points.effect_on(&["find"], None, "conn2", name), None);
         assert_eq!(
-            points.of(&["configureFailPoint"], None, "conn1", name),
+            points.effect_on(&["configureFailPoint"], None, "conn1", name),
             None
         );
         assert_eq!(points.times("failCommand"), Some(1));

@@ -14,17 +14,11 @@ use frond_runtime::{AdmissionClass, Executor};
 
 /// The source of the figures.
 pub struct Sources<'a> {
-    /// Counters of operations.
     pub metrics: &'a Metrics,
-    /// The store.
     pub store: &'a DocumentStore,
-    /// Connections.
     pub connections: &'a Connections,
-    /// Open cursors.
     pub cursors: &'a Cursors,
-    /// Sessions and transactions.
     pub sessions: &'a Sessions,
-    /// Tickets.
     pub executor: &'a Executor,
 }
 

@@ -19,7 +19,6 @@ const LARGE: u64 = 1 << 20;
 pub struct HandleLimit {
     /// Before it was raised.
     before: u64,
-    /// Now.
     now: u64,
     /// The hard limit: the highest value of the soft limit.
     hard: u64,
@@ -57,7 +56,6 @@ impl HandleLimit {
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
-    /// For the log.
     pub fn to_doc(&self) -> DocBuf {
         let number = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
         doc! {
@@ -71,7 +69,6 @@ impl HandleLimit {
 pub struct SpareHandle(Mutex<Option<File>>);
 
 impl SpareHandle {
-    /// Takes a handle.
     pub fn new() -> SpareHandle {
         SpareHandle(Mutex::new(open()))
     }

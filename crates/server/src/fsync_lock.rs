@@ -18,7 +18,6 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The description of the wait in `currentOp`.
 pub const WAIT: &str = "fsyncUnlock";
 
-/// The lock.
 #[derive(Default)]
 pub struct FsyncLock {
     writes: Arc<RwLock<()>>,

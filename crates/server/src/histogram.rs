@@ -49,7 +49,6 @@ fn least(bucket: usize) -> i64 {
 }
 
 impl Histogram {
-    /// Counts an operation.
     pub fn add(&self, micros: u64) {
         if let Some(count) = self.0.get(bucket(micros)) {
             let before = count.fetch_add(1, Relaxed);

@@ -55,7 +55,6 @@ pub fn of_change_stream(
 pub enum Part {
     /// Neither a retryable write nor a transaction.
     Nothing,
-    /// A retryable write.
     RetryableWrite,
     /// A statement of a transaction.
     Statement,
@@ -65,7 +64,7 @@ pub enum Part {
 
 impl Part {
     /// The unit of work by the command's fields, which may be wrong otherwise.
-    pub fn of(body: &Doc) -> Part {
+    pub fn from_command(body: &Doc) -> Part {
         let name = body.first().map_or("", |(name, _)| name);
         match (
             body.contains_key("txnNumber"),
@@ -168,7 +167,7 @@ mod tests {
                 Part::End,
             ),
         ] {
-            assert_eq!(Part::of(&body), expected, "{body:?}");
+            assert_eq!(Part::from_command(&body), expected, "{body:?}");
         }
     }
 

@@ -36,12 +36,10 @@ impl LastError {
         }
     }
 
-    /// Clears everything.
     pub fn reset(&mut self) {
         *self = LastError::default();
     }
 
-    /// Records an insert.
     pub fn inserted(&mut self, n: u64) {
         *self = LastError {
             n: as_i64(n),
@@ -49,7 +47,6 @@ impl LastError {
         };
     }
 
-    /// Records an update.
     pub fn updated(&mut self, matched: u64, upserted: Option<OwnedValue>) {
         *self = LastError {
             n: if upserted.is_some() {
@@ -63,7 +60,6 @@ impl LastError {
         };
     }
 
-    /// Records a delete.
     pub fn deleted(&mut self, n: u64) {
         *self = LastError {
             n: as_i64(n),

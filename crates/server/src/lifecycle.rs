@@ -367,9 +367,10 @@ fn open_store(
         .with_large_documents(settings.large_documents)
         .with_natural_order(settings.natural_order)
         .following(follows);
-    match settings.tikv.is_on {
-        true => open_cluster(settings, log, options, port),
-        false => open_directory(settings, log, options),
+    if settings.tikv.is_on {
+        open_cluster(settings, log, options, port)
+    } else {
+        open_directory(settings, log, options)
     }
 }
 
@@ -588,9 +589,10 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: match hangup_is_ignored() {
-                true => None,
-                false => Some(signal(SignalKind::hangup())?),
+            hangup: if hangup_is_ignored() {
+                None
+            } else {
+                Some(signal(SignalKind::hangup())?)
             },
             rotate: signal(SignalKind::user_defined1())?,
         })

@@ -22,7 +22,6 @@ use crate::system_log::{Level, SystemLog};
 /// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// A failure.
     Error,
     /// Something that may fail, or needs the operator.
     Warning,
@@ -59,19 +58,14 @@ impl Severity {
 /// The part of the server that a line is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
-    /// Start, shutdown, settings.
     Control,
-    /// Listeners and connections.
     Network,
     /// Logins, and what users may do.
     Access,
-    /// Running commands.
     Command,
     /// The engine and its files.
     Storage,
-    /// Index builds.
     Index,
-    /// Queries and cursors.
     Query,
     /// Transactions of several statements.
     Transaction,
@@ -118,7 +112,6 @@ pub struct Log {
     format: LogFormat,
     rotate: LogRotate,
     verbosity: AtomicU8,
-    /// By component.
     components: [AtomicU8; Component::NAMED.len()],
     redacts: AtomicBool,
     path: Option<PathBuf>,
@@ -247,7 +240,6 @@ impl Log {
         self.verbosity.store(level, Ordering::Relaxed);
     }
 
-    /// Writes a line.
     pub fn line(
         &self,
         severity: Severity,
@@ -261,12 +253,11 @@ impl Log {
             return;
         }
         let redacted;
-        let attributes = match self.redacts() {
-            true => {
-                redacted = Log::redacted(attributes);
-                &redacted
-            }
-            false => attributes,
+        let attributes = if self.redacts() {
+            redacted = Log::redacted(attributes);
+            &redacted
+        } else {
+            attributes
         };
         let time = jiff::Timestamp::now();
         let mut line = match self.format {
@@ -298,12 +289,10 @@ impl Log {
         self.line(Severity::Info, component, id, context, message, attr);
     }
 
-    /// Writes a warning.
     pub fn warning(&self, component: Component, id: u32, context: &str, message: &str, attr: &Doc) {
         self.line(Severity::Warning, component, id, context, message, attr);
     }
 
-    /// Writes an error.
     pub fn error(&self, component: Component, id: u32, context: &str, message: &str, attr: &Doc) {
         self.line(Severity::Error, component, id, context, message, attr);
     }

@@ -64,10 +64,11 @@ pub fn default_cache_bytes() -> u64 {
 
 /// The default size of the cache with so much usable memory, on a machine with so much.
 pub fn default_cache(usable: u64, machine: u64) -> u64 {
-    let bytes = match usable < machine {
-        // In a small group what does not grow with it weighs more.
-        true => (usable / 8 * 5).min(usable.saturating_sub(REST_BYTES)),
-        false => usable / 2,
+    let bytes = if usable < machine {
+        // In a small group the memory that does not grow with it weighs more.
+        (usable / 8 * 5).min(usable.saturating_sub(REST_BYTES))
+    } else {
+        usable / 2
     };
     bytes.max(64 << 20)
 }
@@ -91,7 +92,6 @@ pub fn client_bytes(usable: u64, cache_bytes: u64) -> u64 {
 pub struct ProcessMemory {
     /// Bytes of address space.
     pub virtual_bytes: u64,
-    /// Bytes in memory.
     pub resident_bytes: u64,
     /// The most bytes that were in memory.
     pub resident_bytes_max: u64,
@@ -103,7 +103,6 @@ pub struct ProcessMemory {
     pub user_micros: u64,
     /// See `user_micros`.
     pub system_micros: u64,
-    /// Threads.
     pub threads: u64,
     /// Bytes read from and written to disks.
     pub disk_read_bytes: u64,

@@ -16,7 +16,6 @@ use crate::histogram::Histogram;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
@@ -30,17 +29,12 @@ impl Counter {
 /// The kinds of operations in `opcounters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Documents inserted.
     Insert,
-    /// Finds.
     Query,
-    /// Update statements.
     Update,
-    /// Delete statements.
     Delete,
     /// Batches fetched from cursors.
     GetMore,
-    /// All other commands.
     Command,
 }
 
@@ -71,11 +65,8 @@ impl Op {
 /// The class of an operation, for `opLatencies` and `top`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Reads documents.
     Read,
-    /// Changes documents.
     Write,
-    /// Anything else.
     Command,
 }
 
@@ -91,14 +82,12 @@ impl Class {
 /// Number and total time of operations.
 #[derive(Debug, Default)]
 pub struct Timed {
-    /// Number of operations.
     pub count: Counter,
     /// Total time in microseconds.
     pub micros: Counter,
 }
 
 impl Timed {
-    /// Counts one.
     pub fn record(&self, took: Duration) {
         self.count.add(1);
         self.micros.add(micros(took));
@@ -110,12 +99,10 @@ impl Timed {
 pub struct Latencies {
     /// Their number and their sum.
     pub timed: Timed,
-    /// Their distribution.
     pub histogram: Histogram,
 }
 
 impl Latencies {
-    /// Counts an operation.
     pub fn record(&self, took: Duration) {
         self.timed.record(took);
         self.histogram.add(micros(took));
@@ -141,11 +128,8 @@ pub fn micros(took: Duration) -> u64 {
 /// Runs and failures of a command.
 #[derive(Debug, Default)]
 pub struct CommandCount {
-    /// The proper name.
     pub name: &'static str,
-    /// Runs.
     pub total: Counter,
-    /// Runs that failed.
     pub failed: Counter,
 }
 
@@ -154,21 +138,15 @@ pub struct CommandCount {
 pub struct Usage {
     /// Finds, counts, distincts, aggregations.
     pub queries: Timed,
-    /// Batches from cursors.
     pub getmore: Timed,
-    /// Inserts.
     pub insert: Timed,
-    /// Updates.
     pub update: Timed,
-    /// Deletes.
     pub remove: Timed,
-    /// Everything else.
     pub commands: Timed,
     /// All operations that read.
     pub reads: Latencies,
     /// All operations that write.
     pub writes: Latencies,
-    /// All others.
     pub others: Latencies,
     /// Queries that scanned the whole collection.
     pub collection_scans: Counter,
@@ -215,7 +193,6 @@ pub struct Metrics {
     pub physical_bytes_in: Counter,
     /// Bytes written to sockets.
     pub physical_bytes_out: Counter,
-    /// Messages from clients.
     pub requests: Counter,
     /// Operations slower than the threshold.
     pub slow_operations: Counter,
@@ -223,9 +200,7 @@ pub struct Metrics {
     pub user_errors: Counter,
     /// Panics and internal errors.
     pub internal_errors: Counter,
-    /// Malformed messages.
     pub bad_messages: Counter,
-    /// Connections accepted.
     pub connections_created: Counter,
     /// Connections refused because there were too many.
     pub connections_rejected: Counter,
@@ -261,7 +236,6 @@ pub struct Metrics {
     pub collection_scans: Counter,
     /// Those of them that do not wait at the end of a capped collection for more.
     pub finite_scans: Counter,
-    /// Cursors opened.
     pub cursors_opened: Counter,
     /// Cursors closed by the idle timeout.
     pub cursors_timed_out: Counter,
@@ -309,7 +283,6 @@ impl Metrics {
         }
     }
 
-    /// Counts operations.
     pub fn count(&self, op: Op, n: u64) {
         self.op(op).add(n);
     }

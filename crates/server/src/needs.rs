@@ -16,17 +16,14 @@ pub enum Place<'a> {
     Collection(Cow<'a, str>, Cow<'a, str>),
     /// All normal databases and collections at once.
     AnyNormal,
-    /// Everything at once.
     AnyResource,
 }
 
 impl<'a> Place<'a> {
-    /// A collection.
     pub fn collection(db: impl Into<Cow<'a, str>>, name: impl Into<Cow<'a, str>>) -> Place<'a> {
         Place::Collection(db.into(), name.into())
     }
 
-    /// A database.
     pub fn database(db: impl Into<Cow<'a, str>>) -> Place<'a> {
         Place::Database(db.into())
     }
@@ -59,7 +56,6 @@ impl<'a> Place<'a> {
 pub enum Needs<'a> {
     /// Nothing, not even a login.
     Anyone,
-    /// A login.
     LoggedIn,
     /// Actions on a resource.
     On(Place<'a>, ActionSet),
@@ -67,9 +63,7 @@ pub enum Needs<'a> {
     Same(Arc<Needs<'static>>),
     /// Any privilege on a database, or on something in it.
     SomethingIn(Cow<'a, str>),
-    /// All of these.
     All(Vec<Needs<'a>>),
-    /// One of these.
     AnyOf(Vec<Needs<'a>>),
     /// The second, required only of callers who have the first.
     If(Box<(Needs<'a>, Needs<'a>)>),
@@ -93,13 +87,13 @@ impl<'a> Needs<'a> {
 
     /// All of these, and a login in any case.
     pub fn all(needs: Vec<Needs<'a>>) -> Needs<'a> {
-        match needs.is_empty() {
-            true => Needs::LoggedIn,
-            false => Needs::All(needs),
+        if needs.is_empty() {
+            Needs::LoggedIn
+        } else {
+            Needs::All(needs)
         }
     }
 
-    /// Both.
     #[must_use]
     pub fn and(self, other: Needs<'a>) -> Needs<'a> {
         match self {
@@ -111,7 +105,6 @@ impl<'a> Needs<'a> {
         }
     }
 
-    /// One of both.
     #[must_use]
     pub fn or(self, other: Needs<'a>) -> Needs<'a> {
         match self {
@@ -168,7 +161,6 @@ impl<'a> Needs<'a> {
 /// The user who opened a cursor, and the privileges that it needed.
 #[derive(Debug)]
 pub struct Owner {
-    /// The user.
     pub user: UserName,
     /// The privileges that the opening command needed.
     pub needs: Arc<Needs<'static>>,

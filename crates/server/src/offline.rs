@@ -277,9 +277,10 @@ fn salvaged(report: &SalvageReport) -> String {
         "{} messages of trees and {} commits of the log were recovered",
         engine.messages, engine.log_frames
     ));
-    lines.push(match report.is_whole() {
-        true => "everything was salvaged",
-        false => "not everything was salvaged",
+    lines.push(if report.is_whole() {
+        "everything was salvaged"
+    } else {
+        "not everything was salvaged"
     });
     lines.0
 }

@@ -14,7 +14,6 @@ use frond_runtime::AdmissionClass;
 /// Times that an operation has waited, by what it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
-    /// For a ticket.
     pub ticket: Duration,
     /// For the journal, after its commit.
     pub journal: Duration,
@@ -34,7 +33,6 @@ const OF_COMMIT: [&str; 5] = [
 /// Documents that a write has changed. `None` for what the operation does not do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Documents that matched.
     pub matched: Option<i64>,
     /// Documents that an update has changed.
     pub modified: Option<i64>,
@@ -74,16 +72,12 @@ pub struct OpRecord {
     /// The tickets that it needed.
     pub admission: Option<AdmissionClass>,
     pub took: Duration,
-    /// Its processor time.
     pub cpu: Duration,
     pub waited: Waited,
-    /// Its error.
     pub failure: Option<Error>,
-    /// The client.
     pub peer: Peer,
     /// The application of the client.
     pub application: Option<String>,
-    /// The user.
     pub user: Option<Arc<User>>,
 }
 
@@ -222,10 +216,7 @@ impl OpRecord {
     }
 
     fn protocol(&self) -> &'static str {
-        match self.legacy {
-            true => "op_query",
-            false => "op_msg",
-        }
+        if self.legacy { "op_query" } else { "op_msg" }
     }
 
     fn push_figures(&self, out: &mut DocBuf) {

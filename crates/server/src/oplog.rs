@@ -70,9 +70,10 @@ fn retention_hours(settings: &Settings) -> f64 {
 /// # Errors
 /// Errors of the store.
 pub fn initiate(store: &DocumentStore, settings: &Settings) -> Result<()> {
-    match settings.oplog == OplogMode::Off || store.oplog().is_on() {
-        true => Ok(()),
-        false => turn_on(store, settings),
+    if settings.oplog == OplogMode::Off || store.oplog().is_on() {
+        Ok(())
+    } else {
+        turn_on(store, settings)
     }
 }
 
@@ -99,7 +100,6 @@ pub struct OplogUpkeep {
     pre_image_period_secs: AtomicU64,
     /// Removals of the oldest entries.
     pub truncations: Timed,
-    /// Passes over pre-images.
     pub pre_image_passes: Timed,
     /// Pre-images that were removed.
     pub pre_images_removed: Counter,

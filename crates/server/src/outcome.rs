@@ -53,7 +53,6 @@ pub struct TopologyWait {
 /// A getMore that waits for some time.
 #[derive(Debug)]
 pub struct Pause {
-    /// The cursor.
     pub cursor: i64,
     /// When it looks again.
     pub at: Instant,
@@ -74,7 +73,6 @@ impl Pause {
 /// A getMore that waits for inserts.
 #[derive(Debug)]
 pub struct Tail {
-    /// The cursor.
     pub cursor: i64,
     /// The signal of new documents, and how many notifications the cursor has seen. `None` if it waits for a turn only.
     pub signal: Option<(Arc<TailSignal>, u64)>,
@@ -87,7 +85,6 @@ pub struct Tail {
 /// A write that waits for the journal.
 #[derive(Debug)]
 pub struct JournalWait {
-    /// Its reply.
     pub reply: DocBuf,
     /// When its time is over.
     pub deadline: Option<Instant>,

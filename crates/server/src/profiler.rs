@@ -130,7 +130,7 @@ impl Profiler {
 
     /// The operations of a database that are recorded; `None` if none are, and slow operations are logged.
     #[inline]
-    pub fn of(&self, db: &str) -> Option<ProfileLevel> {
+    pub fn recorded(&self, db: &str) -> Option<ProfileLevel> {
         if !self.is_on.load(Relaxed) {
             return None;
         }
@@ -161,9 +161,10 @@ impl Profiler {
         }
         let mut level = before.clone();
         change(&mut level);
-        match level.is_default() && levels.usual.is_default() {
-            true => levels.own.remove(db),
-            false => levels.own.insert(db.to_owned(), level),
+        if level.is_default() && levels.usual.is_default() {
+            levels.own.remove(db)
+        } else {
+            levels.own.insert(db.to_owned(), level)
         };
         self.update(&levels);
         Ok(before)
@@ -260,7 +261,7 @@ impl Profiler {
     }
 
     /// Writes what there is when this is called, also what another thread is about to write. A record that cannot be
-    /// written is dropped: the operation is over, and nobody could be told.
+    /// written is dropped: the operation is over, so its client cannot get an error.
     pub fn flush(&self, store: &DocumentStore) {
         let _writing = self.writing.lock();
         let queues = std::mem::take(&mut *self.queues.lock());

@@ -82,7 +82,6 @@ pub struct Reply<'a> {
     /// Whether it is the first reply; later ones answer getMore.
     pub is_first: bool,
     pub took: Duration,
-    /// Its processor time.
     pub cpu: Duration,
     pub figures: &'a Figures,
 }
@@ -140,9 +139,10 @@ impl QueryStats {
             return false;
         }
         // Two queries may both count as the first of a second. That does no harm.
-        let next = match seen & !0xffff_ffff == second {
-            true => seen + 1,
-            false => second | 1,
+        let next = if seen & !0xffff_ffff == second {
+            seen + 1
+        } else {
+            second | 1
         };
         self.second.store(next, Relaxed);
         true
@@ -391,9 +391,10 @@ fn push_shape(out: &mut DocBuf, name: &str, value: &Value<'_>) {
         Value::Document(inner) => {
             // A document without operators that is compared with is a constant.
             let is_constant = matches!(name, "$eq" | "$gt" | "$gte" | "$lt" | "$lte" | "$ne");
-            match is_constant {
-                true => out.push(name, "?object"),
-                false => out.push(name, &without_constants(inner)),
+            if is_constant {
+                out.push(name, "?object")
+            } else {
+                out.push(name, &without_constants(inner))
             }
         }
         Value::Array(list) => {

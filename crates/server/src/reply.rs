@@ -40,7 +40,6 @@ impl BatchOptions {
 pub struct CursorBatch<'a> {
     /// `firstBatch` or `nextBatch`.
     pub name: &'a str,
-    /// The documents.
     pub documents: ArrayBuf,
     /// The time of a snapshot read.
     pub time: Option<Timestamp>,

@@ -12,7 +12,6 @@ use crate::state::Server;
 /// The memory of a client's next reply, held until the reply is sent.
 pub struct ReplyQuota<'a> {
     server: &'a Server,
-    /// End a wait.
     limits: &'a OpContext,
     permits: &'a mut Permits,
     /// Whether the client cannot ask for the rest of a batch.

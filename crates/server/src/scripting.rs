@@ -52,9 +52,10 @@ const WORKER: &str = "javascript-worker";
 /// This program as a worker for functions of JavaScript, with a variable of its environment. A file that replaces the
 /// program's meanwhile is not run.
 pub fn worker_program((name, value): (&str, &str)) -> WorkerProgram {
-    let path = match cfg!(target_os = "linux") {
-        true => Ok(PathBuf::from("/proc/self/exe")),
-        false => std::env::current_exe(),
+    let path = if cfg!(target_os = "linux") {
+        Ok(PathBuf::from("/proc/self/exe"))
+    } else {
+        std::env::current_exe()
     };
     WorkerProgram {
         path: path.unwrap_or_else(|_| PathBuf::from("frond")),
@@ -70,7 +71,6 @@ pub fn run_as_worker() -> Option<ExitCode> {
     (is_worker && arguments.next().is_none()).then(frond_javascript::run_worker)
 }
 
-/// MiB as bytes.
 pub fn bytes(mib: u32) -> usize {
     usize::try_from(u64::from(mib) << 20).unwrap_or(usize::MAX)
 }

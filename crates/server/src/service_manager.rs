@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 fn tell(message: &str) {
     if let Some(socket) = env::var_os("NOTIFY_SOCKET") {
-        // Nobody listens, or the manager has ended: the server goes on.
+        // The manager does not listen, or has ended: the server goes on.
         let _ = send(&socket, message);
     }
 }
@@ -50,7 +50,7 @@ pub fn stopping() {
     tell("STOPPING=1\nSTATUS=Shutting down");
 }
 
-/// How often the manager wants to hear from this process, if it does: half of the time after which it would kill it.
+/// The interval of keep-alive messages that the manager expects, if it does: half of the time after which it would kill it.
 fn watchdog_period(micros: Option<&str>, process: Option<&str>) -> Option<Duration> {
     let own = std::process::id();
     let is_meant = process.is_none_or(|text| text.parse() == Ok(own));

@@ -43,7 +43,6 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 pub struct Updated {
     /// Documents matched, or 1 for an upsert.
     pub n: u64,
-    /// Documents changed.
     pub modified: u64,
     /// The `_id` of the document that was inserted.
     pub upserted: Option<OwnedValue>,
@@ -195,7 +194,6 @@ impl Drop for RetryableWrite {
 
 /// A client's request for a new transaction.
 pub struct NewTransaction {
-    /// Its number.
     pub number: i64,
     /// See [`Open::read_level`].
     pub read_level: Option<String>,
@@ -208,7 +206,6 @@ pub struct NewTransaction {
 /// Counters of transactions, for `serverStatus`.
 #[derive(Debug, Default)]
 pub struct TransactionCounts {
-    /// Those that began.
     pub started: AtomicU64,
     /// Those that were committed.
     pub committed: AtomicU64,
@@ -225,7 +222,6 @@ pub struct TransactionCounts {
 /// All sessions of a server.
 pub struct Sessions {
     all: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
-    /// Their open transactions.
     open: Mutex<HashMap<SessionId, Arc<Open>>>,
     timeout: Duration,
     /// The lifetime of a new transaction, in milliseconds.
@@ -233,7 +229,6 @@ pub struct Sessions {
     search: Mutex<records::Search>,
     record_bytes: Arc<AtomicUsize>,
     retried: Arc<AtomicU64>,
-    /// Counters of transactions.
     pub counts: TransactionCounts,
 }
 
@@ -254,7 +249,6 @@ impl Sessions {
         sessions
     }
 
-    /// Number of sessions.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.all.lock().len()
@@ -445,7 +439,6 @@ impl Open {
         self.owner.upgrade()
     }
 
-    /// A statement begins.
     pub fn begin_statement(&self) {
         self.activity.lock().begin(Instant::now());
     }
@@ -610,7 +603,7 @@ mod tests {
     #[test]
     fn a_session_is_listed_with_its_owner() {
         let sessions = sessions();
-        let owner = SessionOwner::of(&frond_auth::UserName::new("ann", "admin"));
+        let owner = SessionOwner::for_user(&frond_auth::UserName::new("ann", "admin"));
         let id = SessionId::random().owned_by(owner);
         let session = sessions.touch(SessionId::of_key(id.key()));
         assert!(Arc::ptr_eq(&session, &sessions.touch(id)));

@@ -1,5 +1,5 @@
-//! What a server of a cluster tells in the database `config`, in the words of MongoDB's sharded clusters, so that tools such as
-//! `sh.status()` find what they look for.
+//! The database `config` of a cluster in the terms of MongoDB's sharded clusters, so that tools such as `sh.status()` find what
+//! they look for.
 //!
 //! A TiKV cluster is one shard here: TiKV divides and places ranges of keys by itself, below what a client sees. `shardCollection` is
 //! recorded, and otherwise has no effect.

@@ -41,7 +41,6 @@ use crate::tls::Tls;
 use crate::ttl::Ttl;
 use frond_runtime::Executor;
 
-/// A running server.
 pub struct Server {
     pub settings: Settings,
     pub log: Arc<Log>,
@@ -93,7 +92,6 @@ pub struct ReplicaSet {
 
 /// The clients, and the state that they leave between their requests.
 pub struct Clients {
-    /// Users and roles.
     pub access: Access,
     /// The mechanisms and the counters of logins.
     pub logins: Logins,

@@ -11,13 +11,9 @@ use crate::limits::SYSTEM_LOG_BYTES_MAX;
 /// The severity of a line in the system's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// A failure.
     Error,
-    /// Needs the operator.
     Warning,
-    /// An event.
     Info,
-    /// Detail.
     Debug,
 }
 

@@ -222,12 +222,11 @@ impl Drop for TailPermit<'_> {
             None => self.not_before,
             Some(began) => {
                 let is_crowded = turns.wanting.load(Ordering::Relaxed) > turns.turns;
-                match is_crowded && turns.are_others_at_work(self.metrics, now) {
-                    true => {
-                        let pause = (now - began) * turns.pause_factor(now);
-                        now + pause.min(PAUSE_MAX)
-                    }
-                    false => now,
+                if is_crowded && turns.are_others_at_work(self.metrics, now) {
+                    let pause = (now - began) * turns.pause_factor(now);
+                    now + pause.min(PAUSE_MAX)
+                } else {
+                    now
                 }
             }
         };

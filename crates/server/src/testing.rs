@@ -40,11 +40,8 @@ pub use waiting::{PATIENCE, wait_for, wait_until};
 
 /// A server with one client, without sockets.
 pub struct TestServer {
-    /// The server.
     pub server: Arc<Server>,
-    /// The client's connection.
     pub connection: Arc<Connection>,
-    /// The client's state.
     pub state: ClientState,
     _directory: tempfile::TempDir,
 }
@@ -129,7 +126,7 @@ impl TestServer {
         let user = Arc::new(User {
             name: UserName::new(name, "admin"),
             id: None,
-            sessions: SessionOwner::of(&UserName::new(name, "admin")),
+            sessions: SessionOwner::for_user(&UserName::new(name, "admin")),
             all_roles: Default::default(),
             privileges: Arc::new(privileges.collect()),
             restrictions: Vec::new(),

@@ -41,7 +41,6 @@ pub struct TlsCounts {
 }
 
 impl TlsCounts {
-    /// Counts a connection.
     pub fn add(&self, protocol: Option<Protocol>) {
         let counter = match protocol {
             Some(Protocol::Tls12) => &self.tls12,

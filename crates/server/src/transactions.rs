@@ -282,9 +282,10 @@ fn end(server: &Server, open: &Arc<Open>, is_committed: bool) {
             .kill_transaction(open.session, open.number);
     }
     let counts = &server.clients.sessions.counts;
-    let count = match is_committed {
-        true => &counts.committed,
-        false => &counts.aborted,
+    let count = if is_committed {
+        &counts.committed
+    } else {
+        &counts.aborted
     };
     count.fetch_add(1, Relaxed);
     match open.doom().filter(|_| !is_committed) {
@@ -300,9 +301,10 @@ fn log_if_slow(server: &Server, open: &Open, is_committed: bool) {
     let now = Instant::now();
     let took = now.saturating_duration_since(open.started);
     server.metrics.transactions.record(took);
-    let severity = match took >= server.slow_operation() {
-        true => Severity::Info,
-        false => Severity::Debug(1),
+    let severity = if took >= server.slow_operation() {
+        Severity::Info
+    } else {
+        Severity::Debug(1)
     };
     if !server.log.wants(Component::Transaction, severity) {
         return;

@@ -13,7 +13,6 @@ use crate::metrics::Counter;
 pub struct Ttl {
     enabled: AtomicBool,
     sleep_secs: AtomicU64,
-    /// Documents deleted.
     pub deleted: Counter,
     /// Passes over all indexes.
     pub passes: Counter,
@@ -22,7 +21,6 @@ pub struct Ttl {
 }
 
 impl Ttl {
-    /// With these settings.
     pub fn new(enabled: bool, sleep: Duration) -> Ttl {
         Ttl {
             enabled: AtomicBool::new(enabled),

@@ -8,7 +8,7 @@ use frond_bson::{Doc, Value};
 
 use crate::families::{Families, Labels};
 
-/// How the exporter shortens the start of a path; the first that fits counts.
+/// Prefixes of paths and their short forms; the first that fits counts.
 const SHORTENED: [(&str, &str); 4] = [
     ("serverStatus.wiredTiger.transaction.", "ss_wt_txn_"),
     ("serverStatus.wiredTiger.", "ss_wt_"),
@@ -100,10 +100,10 @@ fn metric_name(path: &str) -> String {
     });
     let mut name = String::from("mongodb_");
     for c in shortened.unwrap_or(dotted).chars() {
-        match c.is_ascii_alphanumeric() {
-            true => name.push(c),
-            false if name.ends_with('_') => {}
-            false => name.push('_'),
+        if c.is_ascii_alphanumeric() {
+            name.push(c);
+        } else if !name.ends_with('_') {
+            name.push('_');
         }
     }
     name.truncate(name.trim_end_matches('_').len());

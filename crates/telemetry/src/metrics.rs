@@ -9,7 +9,7 @@ use frond_bson::{Doc, DocBuf, Value};
 use crate::exporter;
 use crate::families::{Bucket, Families, Labels};
 
-/// What a scrape reports.
+/// The samples that a scrape reports.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The reply of `serverStatus`, with the histograms of `opLatencies`.
@@ -38,11 +38,11 @@ pub struct CollectionFigures {
 #[derive(Debug)]
 pub struct IndexFigures {
     pub name: String,
-    /// How many plans have used it since the server started or the index was made.
+    /// Plans that have used it since the server started or the index was made.
     pub accesses: u64,
 }
 
-/// What a metric of Frond is made of.
+/// The source of a metric.
 enum Source {
     /// One figure at a path.
     One(&'static str),

@@ -23,10 +23,10 @@ use crate::spans::{Finished, SpanError, TracingOptions};
 /// Spans that wait to be sent.
 const QUEUE_SPANS: usize = 8192;
 
-/// How long a batch may take to be sent.
+/// The time limit for sending a batch.
 const SEND_TIME: Duration = Duration::from_secs(5);
 
-/// How long the end of the server waits for the spans that are not sent yet.
+/// The longest wait at the end of the server for spans that are not sent yet.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
 /// Sends a span for each command.

@@ -12,7 +12,7 @@ pub struct TracingOptions {
     /// The share of the commands to trace, from 0 to 1. A command of a client's trace is traced if, and only if, the
     /// client's span is sampled.
     pub sampling: f64,
-    /// What tells this server from others: its host and port.
+    /// The identity of this server: its host and port.
     pub instance: String,
     /// The version of the server.
     pub version: String,
@@ -45,7 +45,7 @@ pub struct Finished<'a> {
     pub application: Option<&'a str>,
     /// Its comment, as text.
     pub comment: Option<String>,
-    /// How long it took.
+    /// The duration of the operation.
     pub took: Duration,
     /// The code and the message of its error, if it failed.
     pub error: Option<(i32, &'a str)>,

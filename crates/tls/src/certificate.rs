@@ -1,4 +1,4 @@
-//! What is shown of a certificate.
+//! The parts of a certificate that are shown.
 
 use std::time::SystemTime;
 
@@ -34,7 +34,7 @@ impl CertificateInfo {
         })
     }
 
-    /// Reads the certificate of an authority, whose names identify nobody here.
+    /// Reads the certificate of an authority, whose names identify no user.
     pub(crate) fn read_authority(der: &CertificateDer<'_>) -> Result<CertificateInfo, String> {
         CertificateInfo::read_with(der, |name| {
             Ok(name.unwrap_or_else(|| "(a name that is not text)".to_owned()))

@@ -28,7 +28,7 @@ pub struct ClientOptions {
     pub certificate_key_file: Option<PathBuf>,
     /// The password of the key, if it is encrypted.
     pub password: Option<Password>,
-    /// Accepts any certificate. Then nobody knows who the server is.
+    /// Accepts any certificate: then the identity of the server is unknown.
     pub allow_invalid_certificates: bool,
     /// Accepts a certificate of another host.
     pub allow_invalid_hostnames: bool,

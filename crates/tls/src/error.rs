@@ -1,4 +1,4 @@
-//! What can be wrong with the files of TLS.
+//! Errors of the files of TLS.
 
 use std::fmt;
 use std::io;

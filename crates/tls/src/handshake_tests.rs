@@ -111,7 +111,7 @@ fn certificates_that_are_not_valid_are_refused() {
         let error = connect(&client, &server).unwrap_err();
         let is_named = error.to_lowercase().contains(&part.to_lowercase());
         assert!(error.starts_with("server: ") && is_named, "{part}: {error}");
-        // With the option it is served, but it is nobody.
+        // With the option it is served, but anonymous.
         let server = ServerOptions {
             allow_invalid_certificates: true,
             ..server.clone()
@@ -210,7 +210,7 @@ fn versions_can_be_disabled() {
         .cipher_suites
     {
         let name = format!("{:?}", suite.suite());
-        let is_old = Protocol::of(suite.version().version).is_none();
+        let is_old = Protocol::from_version(suite.version().version).is_none();
         let is_strong = name.contains("GCM") || name.contains("CHACHA20");
         let is_forward = name.starts_with("TLS13") || name.starts_with("TLS_ECDHE");
         assert!(!is_old && is_strong && is_forward, "{name}");
@@ -271,7 +271,7 @@ fn sessions_are_resumed_but_not_with_another_configuration() {
     let (peer, resumed) = kind(&server);
     assert_eq!(resumed, HandshakeKind::Resumed);
     assert_eq!(subject(&peer), Some("CN=number 2,O=Frond"));
-    // What a rotation makes. The revoked client cannot come back by its ticket.
+    // A rotation makes new options. The revoked client cannot come back by its ticket.
     let rotated = ServerOptions {
         crl_file: Some(authority.revoke(&[2], 3000)),
         ..options

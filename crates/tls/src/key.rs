@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    fn of(text: &str, password: Option<&str>) -> std::result::Result<usize, String> {
+    fn keys_in(text: &str, password: Option<&str>) -> std::result::Result<usize, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key.pem");
         write_secret(&path, text);
@@ -117,14 +117,14 @@ mod tests {
 
     #[test]
     fn every_form_of_a_key_is_read() {
-        assert_eq!(of(include_str!("testdata/rsa-pkcs1.pem"), None), Ok(1));
-        assert_eq!(of(SEC1, None), Ok(1));
-        assert_eq!(of(ENCRYPTED, Some("secret")), Ok(1));
+        assert_eq!(keys_in(include_str!("testdata/rsa-pkcs1.pem"), None), Ok(1));
+        assert_eq!(keys_in(SEC1, None), Ok(1));
+        assert_eq!(keys_in(ENCRYPTED, Some("secret")), Ok(1));
         let authority = Authority::new();
         let pkcs8 = std::fs::read_to_string(authority.issue(1, |_| {})).unwrap();
         let ca = std::fs::read_to_string(&authority.ca_file).unwrap();
-        assert_eq!(of(&pkcs8, Some("of no use")), Ok(1));
-        assert_eq!(of(&(pkcs8 + &ca), None), Ok(2));
+        assert_eq!(keys_in(&pkcs8, Some("of no use")), Ok(1));
+        assert_eq!(keys_in(&(pkcs8 + &ca), None), Ok(2));
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             (other + &key, None, "not the key of the first certificate"),
             (SEC1.to_owned() + &key, None, "more than one private key"),
         ] {
-            let error = of(&text, password).unwrap_err();
+            let error = keys_in(&text, password).unwrap_err();
             assert!(error.contains(part), "{part}: {error}");
             assert!(!error.contains("wrong") || password == Some("wrong"));
         }

@@ -15,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// One section of a file, decoded.
 pub(crate) struct Section {
-    /// What it is: `CERTIFICATE`, `PRIVATE KEY` …
+    /// The type: `CERTIFICATE`, `PRIVATE KEY` …
     pub label: String,
     pub der: Zeroizing<Vec<u8>>,
 }
@@ -125,7 +125,7 @@ fn decode(path: &Path, section: &[u8]) -> Result<Section> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Vec<Section>> {
+    fn sections_of(text: &str) -> Result<Vec<Section>> {
         sections(Path::new("file.pem"), text.as_bytes())
     }
 
@@ -133,13 +133,13 @@ mod tests {
     fn sections_are_found_between_comments() {
         let text = "Bag Attributes\n    localKeyID: 01\n-----BEGIN A-----\nAQID\n-----END A-----\nsubject=x\r\n\
                     -----BEGIN B C-----\r\nBAU=\r\n-----END B C-----\r\n";
-        let found = of(text).unwrap();
+        let found = sections_of(text).unwrap();
         let found: Vec<_> = found
             .iter()
             .map(|s| (s.label.as_str(), s.der.as_slice()))
             .collect();
         assert_eq!(found, [("A", &[1u8, 2, 3][..]), ("B C", &[4, 5])]);
-        assert!(of("nothing\n").unwrap().is_empty());
+        assert!(sections_of("nothing\n").unwrap().is_empty());
     }
 
     #[test]
@@ -156,7 +156,10 @@ mod tests {
                 "openssl pkcs8 -topk8",
             ),
         ] {
-            let error = of(text).err().map(|error| error.to_string()).unwrap();
+            let error = sections_of(text)
+                .err()
+                .map(|error| error.to_string())
+                .unwrap();
             assert!(error.contains(part), "{text}: {error}");
         }
     }

@@ -69,7 +69,7 @@ impl Protocol {
 
     /// The version of an established connection.
     #[must_use]
-    pub fn of(version: rustls::ProtocolVersion) -> Option<Protocol> {
+    pub fn from_version(version: rustls::ProtocolVersion) -> Option<Protocol> {
         match version {
             rustls::ProtocolVersion::TLSv1_2 => Some(Protocol::Tls12),
             rustls::ProtocolVersion::TLSv1_3 => Some(Protocol::Tls13),

@@ -16,7 +16,7 @@ use crate::subject;
 /// Facts of a revocation list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevocationInfo {
-    /// Who issued it, as in RFC 2253.
+    /// The issuer, as in RFC 2253.
     pub issuer: String,
     /// The SHA-1 of the list, in hex.
     pub thumbprint: String,

@@ -134,13 +134,15 @@ impl Authorities {
         }
         let now = SystemTime::now();
         let is_valid = |(_, facts): &(_, CertificateInfo)| facts.is_valid_at(now);
-        match found.iter().any(is_valid) {
-            true => Ok(Authorities(found)),
-            false if found.is_empty() => Err(Error::file(path, "it holds no certificate")),
-            false => Err(Error::file(
+        if found.iter().any(is_valid) {
+            Ok(Authorities(found))
+        } else if found.is_empty() {
+            Err(Error::file(path, "it holds no certificate"))
+        } else {
+            Err(Error::file(
                 path,
                 "the certificates of its authorities are expired or not yet valid",
-            )),
+            ))
         }
     }
 
@@ -159,7 +161,7 @@ impl Authorities {
     }
 }
 
-/// What a server needs for its connections. It does not change: a rotation makes a new one.
+/// The TLS configuration for the connections of a server. It does not change: a rotation makes a new one.
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     /// Decides what certificate is an identity.
@@ -195,7 +197,9 @@ impl ServerTls {
     /// If the client must not be served: its session was resumed, and its certificate is not valid any more.
     pub fn peer(&self, connection: &ServerConnection) -> std::result::Result<Peer, String> {
         let mut peer = Peer {
-            protocol: connection.protocol_version().and_then(Protocol::of),
+            protocol: connection
+                .protocol_version()
+                .and_then(Protocol::from_version),
             certificate: None,
             invalid: None,
         };

@@ -17,7 +17,7 @@ pub enum Error {
     Http,
     /// A document's length prefix is below 5 or points past the end of its section.
     BadDocumentLength(i32),
-    /// A required flag bit (0 to 15) of an OP_MSG that nobody has defined.
+    /// A required flag bit (0 to 15) of an OP_MSG that is not defined.
     IllegalFlags(u32),
     /// The CRC-32C at the end of an OP_MSG does not fit the bytes before it.
     ChecksumMismatch,

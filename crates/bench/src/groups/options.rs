@@ -27,7 +27,7 @@ pub struct Work {
     #[command(flatten)]
     pub write: WriteOptions,
 
-    /// How often each query runs
+    /// Runs of each query
     #[arg(long, default_value_t = 5, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,

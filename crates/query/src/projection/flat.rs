@@ -16,7 +16,7 @@ pub struct FlatProjection<'a> {
 
 impl<'a> FlatProjection<'a> {
     /// The projection, if it is of this kind. `None` says nothing about whether it is valid.
-    pub fn of(spec: &'a Doc) -> Option<FlatProjection<'a>> {
+    pub fn parse(spec: &'a Doc) -> Option<FlatProjection<'a>> {
         let mut flat = FlatProjection {
             names: [&[]; FIELDS_MAX],
             count: 0,
@@ -130,7 +130,7 @@ mod tests {
             doc! {"missing": 1},
         ];
         for spec in &specs {
-            let flat = FlatProjection::of(spec).unwrap();
+            let flat = FlatProjection::parse(spec).unwrap();
             let parsed = Projection::parse(spec).unwrap();
             for document in &documents {
                 let mut out = DocBuf::new();
@@ -162,7 +162,7 @@ mod tests {
             twice,
         ];
         for spec in &specs {
-            assert_eq!(FlatProjection::of(spec), None, "{spec:?}");
+            assert_eq!(FlatProjection::parse(spec), None, "{spec:?}");
         }
     }
 }

@@ -39,7 +39,7 @@ pub enum TextVersion {
 
 impl TextVersion {
     /// The version with this number.
-    pub fn of(number: i64) -> Option<TextVersion> {
+    pub fn from_number(number: i64) -> Option<TextVersion> {
         match number {
             1 => Some(TextVersion::One),
             2 => Some(TextVersion::Two),

@@ -123,7 +123,7 @@ impl Changing<'_> {
     }
 
     /// Changes the document of a user or of a role. `change` makes the update from the document; it is called again if
-    /// somebody else has changed the document meanwhile.
+    /// the document was changed meanwhile.
     ///
     /// # Errors
     /// `UserNotFound` (11), `RoleNotFound` (31), those of `change`, errors of the store.

@@ -1,7 +1,7 @@
-//! Users and roles: what is stored of them, and the copy in memory that logins and commands ask.
+//! Users and roles: their stored form, and the copy in memory that logins and commands use.
 //!
-//! They are documents of `admin.system.users` and `admin.system.roles`, as MongoDB's. The store tells of every change of
-//! these collections, whoever made it, after it is visible; then all of the copy is out of date ([`Access::generation`]).
+//! They are documents of `admin.system.users` and `admin.system.roles`, as MongoDB's. The store reports every change of
+//! these collections after it is visible; then all of the copy is out of date ([`Access::generation`]).
 
 pub mod change;
 pub mod stored;
@@ -34,7 +34,7 @@ pub struct Access {
     generation: Arc<AtomicU64>,
     /// Users that were read, each with the generation at which it was.
     users: Mutex<HashMap<UserName, Arc<User>>>,
-    /// Whether there was a user or a role once. From then on nobody is let in without a login.
+    /// Whether there was a user or a role once. From then on every client has to log in.
     had_any: AtomicBool,
     /// The last generation at which there was none.
     none_at: AtomicU64,
@@ -88,9 +88,10 @@ impl Access {
         let stored = Stored::now(&self.store);
         let has_any =
             stored.has_any(&USERS).unwrap_or(true) || stored.has_any(&ROLES).unwrap_or(true);
-        match has_any {
-            true => self.had_any.store(true, Ordering::Release),
-            false => self.none_at.store(generation, Ordering::Release),
+        if has_any {
+            self.had_any.store(true, Ordering::Release)
+        } else {
+            self.none_at.store(generation, Ordering::Release)
         }
         has_any
     }
@@ -98,7 +99,7 @@ impl Access {
     /// A user with everything that its roles grant. `None` if there is no such user.
     ///
     /// # Errors
-    /// If the user or one of the roles cannot be read: then nobody may be logged in as this user.
+    /// If the user or one of the roles cannot be read: then a login as this user must fail.
     pub fn find(&self, name: &UserName) -> Result<Option<Arc<User>>> {
         // Before the documents are read: a change meanwhile makes the user out of date, not current.
         let generation = self.generation();
@@ -140,8 +141,8 @@ impl Access {
             .expect("the remainder is less than the number of turns")
     }
 
-    /// How a user proves who it is. One document is read in each case, and no role, so that the time does not tell whether
-    /// there is such a user, and nobody can make the server resolve roles without a login.
+    /// The credentials of a user. One document is read in each case, and no role, so that the time does not reveal whether
+    /// there is such a user, and roles are never resolved without a login.
     ///
     /// # Errors
     /// If the user cannot be read.

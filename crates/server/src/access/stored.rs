@@ -12,20 +12,17 @@ pub const EXTERNAL: &str = "$external";
 pub struct Place {
     /// Its database and its name.
     pub parts: (&'static str, &'static str),
-    /// Both.
     pub full: &'static str,
     /// The field that names what is stored, beside `db`.
     pub key: &'static str,
 }
 
-/// The users.
 pub const USERS: Place = Place {
     parts: ("admin", "system.users"),
     full: "admin.system.users",
     key: "user",
 };
 
-/// The roles.
 pub const ROLES: Place = Place {
     parts: ("admin", "system.roles"),
     full: "admin.system.roles",
@@ -62,7 +59,6 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Those of now.
     pub fn now(store: &DocumentStore) -> Stored {
         Stored::within(store, &OpContext::new())
     }
@@ -200,9 +196,10 @@ pub fn role_names(document: &Doc) -> Result<Vec<UserName>> {
 /// As [`Restrictions::parse`].
 pub fn restrictions(document: &Doc) -> Result<Option<Restrictions>> {
     let array = stored_array(document, "authenticationRestrictions")?;
-    match array.is_empty() {
-        true => Ok(None),
-        false => Restrictions::parse(array).map(Some),
+    if array.is_empty() {
+        Ok(None)
+    } else {
+        Restrictions::parse(array).map(Some)
     }
 }
 

@@ -80,8 +80,18 @@ async fn users_are_read_with_what_their_roles_grant() {
     let candidate = |name| server.server.clients.access.find_for_login(name).unwrap();
     let candidate = candidate(&found.name).unwrap();
     assert_eq!(candidate.id, found.id);
-    assert!(candidate.credentials.of(Mechanism::Sha256).is_some());
-    assert!(candidate.credentials.of(Mechanism::Sha1).is_none());
+    assert!(
+        candidate
+            .credentials
+            .for_mechanism(Mechanism::Sha256)
+            .is_some()
+    );
+    assert!(
+        candidate
+            .credentials
+            .for_mechanism(Mechanism::Sha1)
+            .is_none()
+    );
     assert!(!candidate.credentials.is_external);
     let names: Vec<_> = found.all_roles.iter().map(|role| &*role.name).collect();
     assert_eq!(names, ["missing", "r", "read"]);

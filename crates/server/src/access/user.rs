@@ -18,13 +18,11 @@ use super::stored::{self, Stored, unsupported_format};
 /// A user with everything that its roles grant.
 #[derive(Debug)]
 pub struct User {
-    /// Its name.
     pub name: UserName,
     /// Tells it from another user that had the same name; old documents have none.
     pub id: Option<[u8; 16]>,
     /// The roles that it was granted, and those that they inherit from.
     pub all_roles: BTreeSet<UserName>,
-    /// The user's privileges.
     pub privileges: Arc<Privileges>,
     /// Its own restrictions, and those of its roles. All must be met.
     pub restrictions: Vec<Restrictions>,
@@ -47,7 +45,6 @@ pub struct Credentials {
     pub is_external: bool,
 }
 
-/// Without secrets.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials")
@@ -60,7 +57,7 @@ impl fmt::Debug for Credentials {
 
 impl Credentials {
     /// The credential for a mechanism.
-    pub fn of(&self, mechanism: Mechanism) -> Option<&Credential> {
+    pub fn for_mechanism(&self, mechanism: Mechanism) -> Option<&Credential> {
         match mechanism {
             Mechanism::Sha1 => self.sha1.as_ref(),
             Mechanism::Sha256 => self.sha256.as_ref(),
@@ -126,7 +123,6 @@ impl Credentials {
 pub struct Candidate {
     /// As [`User::id`].
     pub id: Option<[u8; 16]>,
-    /// The stored credentials.
     pub credentials: Credentials,
 }
 
@@ -172,7 +168,7 @@ impl User {
         let mut all_roles = resolved.inherited;
         all_roles.extend(roles);
         Ok(User {
-            sessions: SessionOwner::of(name),
+            sessions: SessionOwner::for_user(name),
             name: name.clone(),
             id,
             all_roles,

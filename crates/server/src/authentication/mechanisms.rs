@@ -41,7 +41,7 @@ pub fn supported_mechanisms(cx: &Context<'_>, given: &str, reply: &mut DocBuf) -
         });
         let has = |mechanism: Mechanism| {
             let user = user.as_ref();
-            user.is_none_or(|user| user.credentials.of(mechanism).is_some())
+            user.is_none_or(|user| user.credentials.for_mechanism(mechanism).is_some())
         };
         // The strongest first.
         let scram = Mechanism::ALL.into_iter().rev();

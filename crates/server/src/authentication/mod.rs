@@ -35,7 +35,7 @@ use crate::state::Server;
 /// Characters of the name of a user, and of the reason of a failure, that the log shows.
 const LOGGED_CHARS_MAX: usize = 256;
 
-/// Who is logged in, with the privileges of now. A user who was dropped, or whose restrictions the connection no longer
+/// The user that is logged in, with its present privileges. A user who was dropped, or whose restrictions the connection no longer
 /// meets, is logged out.
 ///
 /// # Errors
@@ -100,7 +100,6 @@ fn name_doc(name: &UserName) -> DocBuf {
     doc! {"user": &*name.name, "db": &*name.db}
 }
 
-/// A login begins.
 fn begin(
     cx: &mut Context<'_>,
     mechanism: LoginMechanism,
@@ -138,9 +137,10 @@ fn fail(cx: &mut Context<'_>, attempt: &Attempt, why: &str) -> Error {
     );
     server.clients.logins.counters.failed();
     let delay = server.settings.logins.failed_delay;
-    match attempt.speculative && cx.name == "hello" {
-        true => cx.state.login.speculation_failed(delay),
-        false => cx.state.login.failed(delay),
+    if attempt.speculative && cx.name == "hello" {
+        cx.state.login.speculation_failed(delay)
+    } else {
+        cx.state.login.failed(delay)
     }
     authentication_failed()
 }

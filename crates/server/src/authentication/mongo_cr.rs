@@ -65,8 +65,9 @@ pub fn log_in_by_cr(cx: &mut Context<'_>, db: &str, args: &Arguments<'_>) -> Res
 }
 
 fn check_enabled(cx: &Context<'_>) -> Result<()> {
-    match cx.server.clients.logins.allows(LoginMechanism::MongoCr) {
-        true => Ok(()),
-        false => Err(unavailable(cx.server, LoginMechanism::MongoCr.name())),
+    if cx.server.clients.logins.allows(LoginMechanism::MongoCr) {
+        Ok(())
+    } else {
+        Err(unavailable(cx.server, LoginMechanism::MongoCr.name()))
     }
 }

@@ -63,15 +63,16 @@ impl Payload {
         let mut reply = DocBuf::new();
         reply.push("conversationId", CONVERSATION);
         reply.push("done", done);
-        match self.is_text {
-            true => reply.push("payload", STANDARD.encode(payload).as_str()),
-            false => reply.push(
+        if self.is_text {
+            reply.push("payload", STANDARD.encode(payload).as_str())
+        } else {
+            reply.push(
                 "payload",
                 Value::Binary {
                     subtype: 0,
                     bytes: payload.as_bytes(),
                 },
-            ),
+            )
         }
         reply
     }
@@ -119,7 +120,7 @@ pub fn sasl_start(
         .logins
         .fake_credential(mechanism, &attempt.user);
     let known = found.as_ref().ok().and_then(Option::as_ref);
-    let real = known.and_then(|user| user.credentials.of(mechanism).cloned());
+    let real = known.and_then(|user| user.credentials.for_mechanism(mechanism).cloned());
     if speculative && known.is_some() && real.is_none() {
         // The driver tried its favourite, and goes on with a mechanism that saslSupportedMechs names. Nothing has failed.
         return Err(authentication_failed());

@@ -603,7 +603,7 @@ async fn a_failed_guess_in_a_hello_is_ignored() {
     assert_eq!(is_in(&mut server), Some(ann));
 }
 
-/// Without a login nobody can fill the log: a line is short whatever the client sends, and a connection whose guesses fail
+/// Clients without a login cannot fill the log: a line is short whatever the client sends, and a connection whose guesses fail
 /// again and again is delayed and closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_guesses_in_hellos_are_limited() {

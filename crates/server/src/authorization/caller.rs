@@ -45,7 +45,6 @@ impl Caller {
         self.is_checked
     }
 
-    /// The logged-in user.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
     }
@@ -60,7 +59,7 @@ impl Caller {
         self.is_checked && self.user.is_none() && !self.is_exception
     }
 
-    /// Whether the caller is nobody, and was allowed to create the first user when the command began.
+    /// Whether the caller is anonymous, and was allowed to create the first user when the command began.
     pub fn is_exception(&self) -> bool {
         self.is_exception
     }

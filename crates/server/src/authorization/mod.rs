@@ -1,4 +1,4 @@
-//! Who may run what. Each command says what it needs ([`crate::commands::Command::needs`]) of a [`Requested`]; the
+//! Authorization of commands. Each command declares what it needs ([`crate::commands::Command::needs`]) of a [`Requested`]; the
 //! dispatcher compares it with what its [`Caller`] may.
 
 use std::borrow::Cow;
@@ -21,22 +21,17 @@ pub use pipeline::{NO_COLLECTION, of_pipeline, of_view};
 /// A command that a client asks for, before it is known whether it may.
 #[derive(Clone, Copy)]
 pub struct Requested<'a> {
-    /// The server.
     pub server: &'a Server,
     /// The proper name of the command.
     pub name: &'static str,
-    /// The database.
     pub db: &'a str,
-    /// The command's document.
     pub body: &'a Doc,
     /// Document sequences beside it.
     pub sequences: &'a [(&'a str, DocIter<'a>)],
-    /// The logged-in user.
     pub user: Option<&'a UserName>,
 }
 
 impl<'a> Requested<'a> {
-    /// The command's fields.
     pub fn args(&self) -> Arguments<'a> {
         Arguments::new(self.name, self.body)
     }
@@ -52,7 +47,7 @@ impl<'a> Requested<'a> {
     }
 
     /// The collection that the command's first field names, and whether it does by its UUID; none if the field is a
-    /// number, as in `aggregate: 1`. A UUID that is nobody's is a collection without a name.
+    /// number, as in `aggregate: 1`. An unknown UUID is a collection without a name.
     ///
     /// # Errors
     /// `InvalidNamespace` if the field has another type.
@@ -89,9 +84,10 @@ impl<'a> Requested<'a> {
     /// These actions, and the one to bypass validation if the command asks for that.
     pub fn writing(&self, actions: impl Into<ActionSet>) -> ActionSet {
         let actions = actions.into();
-        match self.bypasses_validation() {
-            true => actions.with(Action::BypassDocumentValidation),
-            false => actions,
+        if self.bypasses_validation() {
+            actions.with(Action::BypassDocumentValidation)
+        } else {
+            actions
         }
     }
 
@@ -141,9 +137,10 @@ impl<'a> Needs<'a> {
     ) -> Result<Needs<'a>> {
         let (name, by_uuid) = request.named(value)?;
         let needs = Needs::on(Place::collection(request.db, name), actions);
-        Ok(match by_uuid {
-            true => needs.and(Needs::cluster(Action::UseUuid)),
-            false => needs,
+        Ok(if by_uuid {
+            needs.and(Needs::cluster(Action::UseUuid))
+        } else {
+            needs
         })
     }
 

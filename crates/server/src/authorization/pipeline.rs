@@ -222,9 +222,10 @@ impl<'a> Pipeline<'a> {
     }
 
     fn write(&mut self, place: Place<'a>, actions: ActionSet) {
-        let actions = match self.bypasses_validation {
-            true => actions.with(Action::BypassDocumentValidation),
-            false => actions,
+        let actions = if self.bypasses_validation {
+            actions.with(Action::BypassDocumentValidation)
+        } else {
+            actions
         };
         self.add(place, actions);
     }

@@ -10,7 +10,7 @@ use super::every;
 use crate::log::Component;
 use crate::state::Server;
 
-/// How often it looks whether one is due.
+/// The interval of the checks whether one is due.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Writes checkpoints until the server stops.

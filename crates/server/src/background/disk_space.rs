@@ -10,9 +10,9 @@ use super::every;
 use crate::log::Component;
 use crate::state::Server;
 
-/// How often the state is looked at.
+/// The interval of the checks.
 const PERIOD: Duration = Duration::from_millis(250);
-/// How long there must be room before that is told: while a disk becomes full, the state alternates.
+/// The time for which there must be room before that is logged: while a disk becomes full, the state alternates.
 const CALM: Duration = Duration::from_secs(5);
 
 /// Watches the state until the server stops.

@@ -1,5 +1,5 @@
 //! The threads of a standby: one reads the oplog of the primary, one applies what was read. When the connection is lost, the
-//! reader waits until all that it has read is applied, and begins anew at the position.
+//! reader waits until all that it has read is applied, and reconnects at that position.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,7 +22,7 @@ const BATCHES_MAX: usize = 2;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How often the primary is asked how far it is.
+/// The interval of requests for the position of the primary.
 const HELLO_PERIOD: Duration = Duration::from_secs(1);
 
 /// The wait before a batch is tried again that there was no room for.
@@ -69,7 +69,7 @@ pub fn follow(server: &Arc<Server>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends for good: the standby serves what it has. Or it is started anew from a copy, if the operator said so.
+/// Ends for good: the standby serves what it has. Or it is replaced by a new copy, if the settings allow that.
 fn stop(server: &Server, standby: &Standby, phase: Phase, error: &str) {
     standby.note_error(error);
     standby.set_phase(phase);
@@ -85,7 +85,6 @@ fn stop(server: &Server, standby: &Standby, phase: Phase, error: &str) {
     }
 }
 
-/// The reader.
 fn read_all(server: &Server, standby: &Standby, hand_on: &SyncSender<Read>) {
     let mut pause = PAUSE_MIN;
     while !standby.is_stopping() {
@@ -116,9 +115,10 @@ fn read_all(server: &Server, standby: &Standby, hand_on: &SyncSender<Read>) {
         if standby.phase().is_final() {
             return;
         }
-        pause = match began.elapsed() > PAUSE_MAX {
-            true => PAUSE_MIN,
-            false => (pause * 2).min(PAUSE_MAX),
+        pause = if began.elapsed() > PAUSE_MAX {
+            PAUSE_MIN
+        } else {
+            (pause * 2).min(PAUSE_MAX)
         };
         standby.pause(pause);
     }
@@ -217,7 +217,6 @@ fn learn(set: &Replication, source: &mut Source) -> Result<(), Problem> {
         .map_err(|error| refused(format!("the configuration of the primary: {error}")))
 }
 
-/// The applier.
 fn apply_all(server: &Server, standby: &Standby, mut follower: Follower, take: &Receiver<Read>) {
     while let Ok(read) = take.recv() {
         let reply = match read {

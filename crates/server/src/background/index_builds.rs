@@ -11,11 +11,11 @@ use super::Job;
 use crate::log::Component;
 use crate::state::Server;
 
-/// How often the thread looks whether it is to end, and how many looks there are between two searches for builds.
+/// The interval of the checks whether the thread is to end, and the checks between two searches for builds.
 const LOOK: Duration = Duration::from_millis(250);
 const LOOKS_PER_SEARCH: u32 = 8;
 
-/// Starts a thread that builds them. When it is interrupted, the next run of the server begins anew.
+/// Starts a thread that builds them. When it is interrupted, the next run of the server starts over.
 ///
 /// # Errors
 /// The system refuses to start a thread.
@@ -35,15 +35,14 @@ pub fn resume_index_builds(server: &Arc<Server>) -> std::io::Result<Job> {
     })
 }
 
-/// Builds them.
 fn resume(server: &Server, limits: &OpContext) {
-    let writing = server
-        .upkeep
-        .fsync_lock
-        .write(|| match Job::is_interrupted(limits) {
-            true => Err(Error::new(ErrorCode::Interrupted, "the server stops")),
-            false => Ok(()),
-        });
+    let writing = server.upkeep.fsync_lock.write(|| {
+        if Job::is_interrupted(limits) {
+            Err(Error::new(ErrorCode::Interrupted, "the server stops"))
+        } else {
+            Ok(())
+        }
+    });
     let Ok(_writing) = writing else {
         return;
     };

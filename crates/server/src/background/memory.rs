@@ -20,7 +20,7 @@ use crate::sessions::{Doom, Open};
 use crate::state::Server;
 use crate::transactions::abort_idle;
 
-/// How often memory is looked at.
+/// The interval of the checks.
 const PERIOD: Duration = Duration::from_millis(100);
 /// While less than this share of the memory for clients is free, idle cursors give back the rows that they hold.
 const FREE_SHARE: u64 = 4;
@@ -35,7 +35,7 @@ const IDLE_SHARE: u64 = 8;
 pub async fn release_memory(server: Arc<Server>) {
     let mut stop = server.stop_signal();
     while unless_stopped(&mut stop, tokio::time::sleep(PERIOD)).await {
-        if Need::of(&server.store) != Need::Nothing {
+        if Need::of_store(&server.store) != Need::Nothing {
             let server = server.clone();
             // Writes to disk.
             let pass = tokio::task::spawn_blocking(move || {
@@ -63,7 +63,7 @@ enum Need {
 }
 
 impl Need {
-    fn of(store: &DocumentStore) -> Need {
+    fn of_store(store: &DocumentStore) -> Need {
         let memory = store.memory();
         let free_below = |share: u64| memory.free() < memory.client_limit() / share;
         if free_below(CLOSE_SHARE) {
@@ -87,7 +87,7 @@ fn release(server: &Server) {
     // State that cannot go to disk, such as groups.
     let mut left = Vec::new();
     for id in server.clients.cursors.longest_idle() {
-        let need = Need::of(&server.store);
+        let need = Need::of_store(&server.store);
         if need == Need::Nothing || server.is_stopping() {
             break;
         }
@@ -103,9 +103,10 @@ fn release(server: &Server) {
             if after.rows > LITTLE_BYTES {
                 left.push((id, after.rows));
             }
-            match after.memtables < before.memtables || after.rows < before.rows {
-                true => Released::Moved,
-                false => Released::Nothing,
+            if after.memtables < before.memtables || after.rows < before.rows {
+                Released::Moved
+            } else {
+                Released::Nothing
             }
         });
         match released {
@@ -118,7 +119,7 @@ fn release(server: &Server) {
     for (id, rows) in left {
         let memory = server.store.memory();
         let is_much = held > memory.client_limit() / IDLE_SHARE;
-        if !is_much || Need::of(&server.store) != Need::Everything {
+        if !is_much || Need::of_store(&server.store) != Need::Everything {
             break;
         }
         if server.clients.cursors.release_idle(id, |_| Released::Close) == Released::Close {
@@ -144,7 +145,7 @@ fn release_transactions(server: &Server) {
     let open = server.clients.sessions.open_transactions();
     let idle = || open.iter().filter(|open| !open.activity().is_active());
     for open in idle() {
-        if Need::of(&server.store) == Need::Nothing || server.is_stopping() {
+        if Need::of_store(&server.store) == Need::Nothing || server.is_stopping() {
             return;
         }
         if open.transaction.retained_bytes() > 0
@@ -157,7 +158,7 @@ fn release_transactions(server: &Server) {
             log.warning(component, 9_100_021, "MemoryMonitor", text, &attributes);
         }
     }
-    let need = Need::of(&server.store);
+    let need = Need::of_store(&server.store);
     let holds_something = |open: &&Arc<Open>| match need {
         Need::Nothing | Need::Rows => false,
         Need::Memtables => open.transaction.retained_bytes() > 0,
@@ -234,9 +235,9 @@ mod tests {
             fill(&mut server, there, 500);
         }
         server.server.store.checkpoint().unwrap();
-        assert_eq!(Need::of(&server.server.store), Need::Memtables);
+        assert_eq!(Need::of_store(&server.server.store), Need::Memtables);
         release(&server.server);
-        assert_eq!(Need::of(&server.server.store), Need::Nothing);
+        assert_eq!(Need::of_store(&server.server.store), Need::Nothing);
         let metrics = &server.server.metrics;
         let moved = metrics.cursors_moved_to_disk.get();
         assert!((4..=12).contains(&moved), "{moved}");
@@ -266,14 +267,14 @@ mod tests {
             store.memory().reserve(MemoryUse::Replies, others as usize)
         };
         let others = free(3 << 20);
-        assert_eq!(Need::of(&store), Need::Rows);
+        assert_eq!(Need::of_store(&store), Need::Rows);
         release(&server.server);
         let now = store.memory().used(MemoryUse::Queries);
         assert!(now + (5 << 19) < held, "{now} of {held}");
         assert_eq!(server.server.metrics.cursors_closed_for_memory.get(), 0);
         drop(others);
         let _others = free(100 << 10);
-        assert_eq!(Need::of(&store), Need::Everything);
+        assert_eq!(Need::of_store(&store), Need::Everything);
         release(&server.server);
         assert!(store.memory().used(MemoryUse::Queries) < 64 << 10);
         assert_eq!(server.server.metrics.cursors_closed_for_memory.get(), 1);
@@ -312,9 +313,9 @@ mod tests {
                 .sum()
         };
         assert!(retained(&server) > 0);
-        assert_eq!(Need::of(&server.server.store), Need::Memtables);
+        assert_eq!(Need::of_store(&server.server.store), Need::Memtables);
         release_transactions(&server.server);
-        assert_eq!(Need::of(&server.server.store), Need::Nothing);
+        assert_eq!(Need::of_store(&server.server.store), Need::Nothing);
         assert_eq!(server.server.clients.sessions.open_transactions().len(), 12);
         for (round, id) in ids.iter().enumerate() {
             let reply = server.run("db", statement(id, count.clone(), false));

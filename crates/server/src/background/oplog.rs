@@ -10,7 +10,7 @@ use crate::clock::now_ms;
 use crate::log::Component;
 use crate::state::Server;
 
-/// How often the size of the oplog is looked at.
+/// The interval of checks of the size.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Removes what is beyond the settings until the server stops.

@@ -10,7 +10,6 @@ use crate::log::Component;
 use crate::sharding;
 use crate::state::Server;
 
-/// How often.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Writes to `config.mongos` until the server stops, with the version that the server tells clients. Does nothing on a server with files

@@ -10,7 +10,7 @@ use crate::log::Component;
 use crate::state::Server;
 use crate::transactions::abort_expired;
 
-/// How often the open transactions are looked at.
+/// The interval of checks of the open transactions.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// Aborts them until the server stops.

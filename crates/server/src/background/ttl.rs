@@ -10,7 +10,6 @@ use crate::clock::now_ms;
 use crate::log::Component;
 use crate::state::Server;
 
-/// The running monitor.
 pub struct Monitor {
     server: Arc<Server>,
     job: Job,

@@ -62,18 +62,16 @@ impl Batch<'_> {
         let was_large = self.bytes > LARGE_BATCH_BYTES;
         self.bytes += size + 12;
         let is_large = self.bytes > LARGE_BATCH_BYTES;
-        let fits = match self.documents.is_empty() {
-            // A reply has at least one document.
-            true if is_large => match self.reply.wait(self.bytes + REPLY_BYTES) {
-                Ok(()) => true,
-                Err(failure) => {
-                    self.failure = Some(failure);
-                    return Flow::Pause;
-                }
-            },
-            true => true,
-            false => self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large()),
-        };
+        // A reply has at least one document.
+        let is_first = self.documents.is_empty();
+        if is_first
+            && is_large
+            && let Err(failure) = self.reply.wait(self.bytes + REPLY_BYTES)
+        {
+            self.failure = Some(failure);
+            return Flow::Pause;
+        }
+        let fits = is_first || (self.bytes <= BATCH_BYTES && (!is_large || self.may_be_large()));
         if !fits {
             self.bytes -= size + 12;
             self.pending = Some(document.to_owned());

@@ -67,7 +67,7 @@ impl Cursors {
     }
 
     /// Closes the cursors of a collection that is gone. Their next getMores fail with this error. Change streams go on: they
-    /// tell of the end of their collection.
+    /// report the end of their collection.
     pub fn end(&self, namespace: &str, why: &Error) -> u64 {
         // Dropped after the lock is released: closing may take time.
         let mut closed = Vec::new();

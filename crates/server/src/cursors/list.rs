@@ -14,7 +14,6 @@ impl Cursors {
         counts
     }
 
-    /// All open cursors.
     pub fn list(&self) -> Vec<CursorInfo> {
         self.all
             .lock()

@@ -78,7 +78,6 @@ pub fn configuration(settings: &Result<Settings, SettingsError>) -> Vec<Finding>
 /// The user of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// Nobody.
     Nobody,
     /// A server, with its process id if that could be read.
     Server(Option<u32>),
@@ -191,13 +190,14 @@ fn of_format(version: Option<FormatVersion>, has_file: bool) -> Finding {
         if version.is_some() {
             return Finding::good(AREA, "no checkpoint yet: all data is in the journal");
         }
-        return match has_file {
-            false => Finding::good(AREA, "no data yet"),
-            true => Finding::problem(
+        return if has_file {
+            Finding::problem(
                 AREA,
                 "both superblocks of data.frond are damaged",
                 "frond salvage copies what can be read",
-            ),
+            )
+        } else {
+            Finding::good(AREA, "no data yet")
         };
     };
     if stored == supported {

@@ -154,7 +154,7 @@ pub struct Room {
 
 impl Room {
     /// Asks the file system that holds a directory.
-    pub fn of(directory: &Path) -> Option<Room> {
+    pub fn of_directory(directory: &Path) -> Option<Room> {
         let stat = rustix::fs::statvfs(directory).ok()?;
         Some(Room {
             total: stat.f_blocks.saturating_mul(stat.f_frsize),
@@ -225,14 +225,11 @@ pub fn speed(speed: &Speed) -> Vec<Finding> {
         .write_bytes_per_second
         .min(speed.read_bytes_per_second)
         < SLOW_BYTES;
-    found.push(match is_slow {
-        true => Finding::warning(
+    found.push(if is_slow { Finding::warning(
             AREA,
             rates,
             "less than 50 MB/s limits inserts, index builds and scans: use a local SSD, or more throughput of the cloud disk",
-        ),
-        false => Finding::good(AREA, rates),
-    });
+        ) } else { Finding::good(AREA, rates) });
     let syncs = format!(
         "a sync takes {:.2} ms, one in a hundred {:.2} ms",
         speed.sync_ms.0, speed.sync_ms.1
@@ -256,14 +253,11 @@ pub fn speed(speed: &Speed) -> Vec<Finding> {
         "a read of 4 KiB takes {:.2} ms, one in a hundred {:.2} ms",
         speed.read_ms.0, speed.read_ms.1
     );
-    found.push(match speed.read_ms.0 > SLOW_READ_MS {
-        true => Finding::warning(
+    found.push(if speed.read_ms.0 > SLOW_READ_MS { Finding::warning(
             AREA,
             reads,
             "each read beyond the cache waits for the disk: use an SSD, or a cache that holds what is read",
-        ),
-        false => Finding::good(AREA, reads),
-    });
+        ) } else { Finding::good(AREA, reads) });
     found
 }
 

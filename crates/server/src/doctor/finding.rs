@@ -9,9 +9,7 @@ use frond_bson::{DocBuf, extjson};
 pub enum Level {
     /// As it should be.
     Good,
-    /// Worth knowing.
     Note,
-    /// Should be changed.
     Warning,
     /// The server does not start, or data is in danger.
     Problem,
@@ -28,7 +26,6 @@ impl Level {
     }
 }
 
-/// One result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The subject of the check.
@@ -56,12 +53,10 @@ impl Finding {
         Finding::new(area, Level::Good, what, "")
     }
 
-    /// Worth knowing.
     pub fn note(area: &'static str, what: impl Into<String>, advice: &str) -> Finding {
         Finding::new(area, Level::Note, what, advice)
     }
 
-    /// To be changed.
     pub fn warning(area: &'static str, what: impl Into<String>, advice: &str) -> Finding {
         Finding::new(area, Level::Warning, what, advice)
     }
@@ -77,7 +72,6 @@ impl Finding {
 pub struct Report(Vec<Finding>);
 
 impl Report {
-    /// Adds findings.
     pub fn extend(&mut self, found: impl IntoIterator<Item = Finding>) {
         self.0.extend(found);
     }

@@ -19,7 +19,6 @@ pub struct Host {
 }
 
 impl Host {
-    /// This machine.
     pub fn real() -> Host {
         Host::at(Path::new("/"))
     }
@@ -89,14 +88,11 @@ pub fn limits(host: &Host, server: Option<u32>) -> Vec<Finding> {
     }
     if let Some(limit) = host.hard_limit(&process, "Max processes") {
         let what = format!("processes and threads {whose}: {}", number(limit));
-        found.push(match limit < PROCESSES_MIN {
-            true => Finding::warning(
+        found.push(if limit < PROCESSES_MIN { Finding::warning(
                 AREA,
                 what,
                 "raise the limit to 64000 (LimitNPROC= of the systemd unit, nproc in /etc/security/limits.conf, ulimit -u)",
-            ),
-            false => Finding::good(AREA, what),
-        });
+            ) } else { Finding::good(AREA, what) });
     }
     if let Some(limit) = host.hard_limit(&process, "Max locked memory") {
         let limit = match limit {
@@ -173,9 +169,10 @@ pub fn memory(host: &Host, cache: Option<u64>) -> Vec<Finding> {
     let groups = host.read("/proc/self/cgroup").unwrap_or_default();
     let limit = group_limit(&groups, &host.root.join("sys/fs/cgroup"));
     let usable = machine.min(limit.unwrap_or(u64::MAX));
-    let whose = match usable < machine {
-        true => "limit of the control group",
-        false => "memory of the machine",
+    let whose = if usable < machine {
+        "limit of the control group"
+    } else {
+        "memory of the machine"
     };
     let is_default = cache.is_none();
     let cache = cache.unwrap_or_else(|| default_cache(usable, machine));
@@ -279,14 +276,13 @@ pub fn timedatectl() -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Compares the clock with one that nobody sets, for as long as it lives.
+/// Compares the clock with the monotonic one, for as long as it lives.
 pub struct ClockWatch {
     clock: SystemTime,
     steady: Instant,
 }
 
 impl ClockWatch {
-    /// Starts.
     pub fn start() -> ClockWatch {
         ClockWatch {
             clock: SystemTime::now(),

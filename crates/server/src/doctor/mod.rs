@@ -77,13 +77,15 @@ pub fn run(arguments: &ArgMatches) -> ExitCode {
         given.map(PathBuf::as_path),
         !arguments.get_flag("skipSpeed"),
     );
-    match arguments.get_flag("json") {
-        true => println!("{}", report.to_json()),
-        false => print!("{}", report.to_text()),
+    if arguments.get_flag("json") {
+        println!("{}", report.to_json())
+    } else {
+        print!("{}", report.to_text())
     }
-    let warnings = match arguments.get_flag("strict") {
-        true => report.count(Level::Warning),
-        false => 0,
+    let warnings = if arguments.get_flag("strict") {
+        report.count(Level::Warning)
+    } else {
+        0
     };
     match report.count(Level::Problem) + warnings {
         0 => ExitCode::SUCCESS,
@@ -129,7 +131,7 @@ fn examine(
     report.extend(host::kernel(host));
     report.extend(host::memory(host, settings.cache_bytes));
     report.extend(disk::file_system(host, path, file_system_of(path)));
-    let room = Room::of(path);
+    let room = Room::of_directory(path);
     if let Some(room) = room {
         report.extend(disk::room(room, settings.disk_reserve_bytes));
     }

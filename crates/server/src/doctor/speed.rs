@@ -23,7 +23,6 @@ const SAMPLES_TIME: Duration = Duration::from_secs(1);
 /// The time after which no further pieces are written or read.
 const PIECES_TIME: Duration = Duration::from_secs(2);
 
-/// The measured times.
 #[derive(Clone, Debug)]
 pub struct Speed {
     /// Whether the system's page cache was left out.
@@ -65,9 +64,12 @@ pub fn measure(directory: &Path) -> io::Result<Speed> {
     })?;
     let read_ms = samples(|| file.read_exact_at(block, place()))?;
     let (_, read_bytes_per_second) = pieces(
-        |at| match at < written {
-            true => file.read_exact_at(piece, at),
-            false => Ok(()),
+        |at| {
+            if at < written {
+                file.read_exact_at(piece, at)
+            } else {
+                Ok(())
+            }
         },
         || Ok(()),
     )?;

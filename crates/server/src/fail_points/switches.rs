@@ -47,7 +47,6 @@ impl SwitchName {
         all.find(|(_, name)| *name == text).map(|(name, _)| *name)
     }
 
-    /// Its name.
     pub fn text(self) -> &'static str {
         let mut all = SwitchName::ALL.iter();
         all.find(|(name, _)| *name == self)

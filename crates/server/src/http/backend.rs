@@ -156,7 +156,7 @@ pub struct InProcessLink {
 }
 
 impl Drop for InProcessLink {
-    /// Nobody reads the reply of a command that still runs.
+    /// Interrupts a command that still runs: its reply has no reader.
     fn drop(&mut self) {
         if !self.is_running {
             return;

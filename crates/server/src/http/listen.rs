@@ -24,7 +24,7 @@ use crate::tls::Tls;
 /// Time limit for the first byte of a connection and for the handshake of TLS.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Connections of one address at the same time, so that nobody can take all.
+/// Connections of one address at the same time, so that one client cannot take all.
 const CONNECTIONS_PER_ADDRESS: usize = CONNECTIONS_MAX / 2;
 
 /// The reply to a browser that does not encrypt where it has to.

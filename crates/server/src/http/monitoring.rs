@@ -42,7 +42,6 @@ pub struct Monitoring {
 }
 
 impl Monitoring {
-    /// For a server.
     pub fn new(server: &Arc<Server>, throttle: Arc<LoginThrottle>) -> Arc<Monitoring> {
         Arc::new(Monitoring {
             server: server.clone(),
@@ -52,7 +51,6 @@ impl Monitoring {
         })
     }
 
-    /// Adds the routes.
     pub fn routes(self: Arc<Self>, router: Router) -> Router {
         let [scraped, live, ready] = std::array::from_fn(|_| self.clone());
         router

@@ -6,13 +6,11 @@ use std::time::Duration;
 use frond_auth::LoginMechanism;
 use frond_bson::{DocBuf, doc};
 
-/// Counters of logins.
 #[derive(Debug, Default)]
 pub struct Counters {
     mechanisms: [MechanismCounters; LoginMechanism::ALL.len()],
     /// `hello` commands that asked for the mechanisms of a user.
     supported_asked: AtomicU64,
-    /// Logins that failed.
     failed: AtomicU64,
     /// Time from the first message of each login to its success.
     micros: AtomicU64,
@@ -28,7 +26,7 @@ struct MechanismCounters {
 }
 
 impl Counters {
-    fn of(&self, mechanism: LoginMechanism) -> &MechanismCounters {
+    fn counters_of(&self, mechanism: LoginMechanism) -> &MechanismCounters {
         let [cr, x509, sha1, sha256] = &self.mechanisms;
         match mechanism {
             LoginMechanism::MongoCr => cr,
@@ -40,7 +38,7 @@ impl Counters {
 
     /// Counts a login that begins. `speculative`: in a `hello`.
     pub fn begun(&self, mechanism: LoginMechanism, speculative: bool) {
-        let of = self.of(mechanism);
+        let of = self.counters_of(mechanism);
         of.received.fetch_add(1, Ordering::Relaxed);
         of.speculative_received
             .fetch_add(u64::from(speculative), Ordering::Relaxed);
@@ -48,7 +46,7 @@ impl Counters {
 
     /// Counts a login that succeeded.
     pub fn succeeded(&self, mechanism: LoginMechanism, speculative: bool, took: Duration) {
-        let of = self.of(mechanism);
+        let of = self.counters_of(mechanism);
         of.successful.fetch_add(1, Ordering::Relaxed);
         of.speculative_successful
             .fetch_add(u64::from(speculative), Ordering::Relaxed);
@@ -71,7 +69,7 @@ impl Counters {
         let mut out = doc! {"saslSupportedMechsReceived": count(&self.supported_asked)};
         out.push_doc("mechanisms", |out| {
             for mechanism in mechanisms {
-                let of = self.of(*mechanism);
+                let of = self.counters_of(*mechanism);
                 let counters = doc! {
                     "speculativeAuthenticate": {
                         "received": count(&of.speculative_received),

@@ -17,20 +17,16 @@ const DELAY_MAX: Duration = Duration::from_secs(5);
 /// A login that was begun.
 #[derive(Debug)]
 pub struct Attempt {
-    /// How.
     pub mechanism: LoginMechanism,
-    /// As whom.
     pub user: UserName,
     /// Whether it began in a `hello`.
     pub speculative: bool,
-    /// When it began.
     pub began: Instant,
 }
 
 /// A SASL conversation between two messages of the client.
 #[derive(Debug)]
 pub struct Pending {
-    /// The login.
     pub attempt: Attempt,
     /// The expected message of the client.
     pub step: Step,
@@ -41,7 +37,6 @@ pub struct Pending {
 pub enum Step {
     /// Its final message of SCRAM.
     Proof {
-        /// The conversation.
         conversation: ServerConversation,
         /// The `userId` of the user; or why it cannot log in, for the log.
         user: Result<Option<[u8; 16]>, String>,
@@ -55,7 +50,6 @@ pub enum Step {
 /// The progress of a connection's login.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// The conversation.
     pub pending: Option<Pending>,
     /// The last nonce of `getnonce`, valid for one login.
     pub nonce: Option<String>,
@@ -71,7 +65,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A login begins.
     pub fn begin(&mut self, now: Instant) {
         self.deadline.get_or_insert(now + LOGIN_TIME);
     }
@@ -81,7 +74,6 @@ impl Progress {
         self.deadline
     }
 
-    /// A login succeeded.
     pub fn succeeded(&mut self) {
         *self = Progress::default();
     }

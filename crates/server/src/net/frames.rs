@@ -168,9 +168,12 @@ impl Frames {
         let is_known =
             arrived.len() >= HEADER_BYTES + 4 && op.is_ok_and(|op| op != OpCode::Compressed);
         let wants_reply = is_known && wants_reply(arrived);
-        std::future::poll_fn(|_| match wants_reply && self.gone.load(Ordering::Relaxed) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        std::future::poll_fn(|_| {
+            if wants_reply && self.gone.load(Ordering::Relaxed) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }

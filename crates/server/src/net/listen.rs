@@ -40,7 +40,6 @@ pub struct Addresses {
 /// An address that cannot be bound.
 #[derive(Debug)]
 pub struct AddressError {
-    /// The address.
     pub address: String,
     /// The error of the system.
     pub error: io::Error,

@@ -76,9 +76,12 @@ impl Dialled {
     async fn log_in(&mut self, user: &str, password: &str, by_op_query: bool) -> Option<DocBuf> {
         let password = ClientPassword::new(Mechanism::Sha1, user, password).unwrap();
         let (mut client, first) = password.start().unwrap();
-        let mut send = async |command: DocBuf| match by_op_query {
-            true => self.run_by_op_query("admin", command).await,
-            false => self.run("admin", command).await,
+        let mut send = async |command: DocBuf| {
+            if by_op_query {
+                self.run_by_op_query("admin", command).await
+            } else {
+                self.run("admin", command).await
+            }
         };
         let start = doc! {
             "saslStart": 1, "mechanism": "SCRAM-SHA-1", "payload": binary(&first),

@@ -113,9 +113,10 @@ where
     };
     // A client that needs neither TLS nor a login may take its time.
     let is_limited = tls.mode == TlsMode::Require || server.clients.access.is_enforced();
-    let first = match is_limited {
-        true => tokio::time::timeout(HANDSHAKE_MAX, first).await,
-        false => Ok(first.await),
+    let first = if is_limited {
+        tokio::time::timeout(HANDSHAKE_MAX, first).await
+    } else {
+        Ok(first.await)
     };
     let (bytes, first) = first
         .map_err(|_| "the client has sent no message in time".to_owned())?
@@ -241,9 +242,12 @@ where
 /// Returns when the task is run again, by an event of its socket or by a timer.
 async fn run_again() {
     let mut is_first = true;
-    poll_fn(|_| match std::mem::take(&mut is_first) {
-        true => Poll::Pending,
-        false => Poll::Ready(()),
+    poll_fn(|_| {
+        if std::mem::take(&mut is_first) {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
     })
     .await;
 }

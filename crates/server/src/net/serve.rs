@@ -145,7 +145,6 @@ fn reply_to_other_protocol(error: &frond_wire::Error) -> Option<&'static [u8]> {
 /// A connection that is admitted. However its task ends, also by a panic, it is removed.
 pub struct OpenConnection<'a> {
     server: &'a Server,
-    /// The connection.
     pub connection: Arc<Connection>,
     _address: Option<Entered<'a>>,
 }

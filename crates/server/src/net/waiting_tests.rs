@@ -118,9 +118,10 @@ impl Served {
 
     /// The operations on a collection that wait, with what they wait for.
     fn waiting(&self, collection: &str) -> Vec<DocBuf> {
-        let namespace = match collection.contains('.') {
-            true => collection.to_owned(),
-            false => format!("admin.{collection}"),
+        let namespace = if collection.contains('.') {
+            collection.to_owned()
+        } else {
+            format!("admin.{collection}")
         };
         let reply = self.connect().run(&doc! {
             "currentOp": 1, "ns": namespace.as_str(), "waitingForLock": true,

@@ -21,7 +21,6 @@ enum Support {
     No(&'static str),
 }
 
-/// A change.
 struct Change {
     what: &'static str,
     support: Support,

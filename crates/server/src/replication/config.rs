@@ -43,7 +43,6 @@ const TIMES: &[(&str, i32, i64)] = &[
     ("catchUpTakeoverDelayMillis", 30_000, -1),
 ];
 
-/// A valid configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The whole document, with all defaults.
@@ -64,7 +63,6 @@ pub struct Config {
     pub modes: DocBuf,
     /// Whether a write concern `majority` waits for the journal.
     pub majority_is_journaled: bool,
-    /// Identifies the set.
     pub replica_set_id: ObjectId,
 }
 
@@ -107,7 +105,6 @@ fn integer(doc: &Doc, name: &str) -> Result<Option<i64>> {
     }
 }
 
-/// An optional document.
 fn object<'a>(doc: &'a Doc, name: &str) -> Result<Option<&'a Doc>> {
     match doc.get(name) {
         None => Ok(None),

@@ -36,7 +36,6 @@ const DRIFT_MAX: Duration = Duration::from_secs(31_536_000);
 /// The member once the set is initiated. A change of the configuration makes a new one.
 #[derive(Debug)]
 pub struct Member {
-    /// The configuration.
     pub config: Config,
     /// When it became the primary.
     pub elected: Timestamp,

@@ -17,7 +17,7 @@ use super::shown;
 /// Moments that are kept at once. Beyond that the oldest is dropped.
 const MOMENTS_MAX: usize = 256;
 
-/// How long a read at the time of a write waits until no server commits with an earlier time any more, and how often it looks.
+/// The longest wait of a read at the time of a write until no server commits with an earlier time, and the interval of its checks.
 const SETTLED_WAIT: Duration = Duration::from_secs(1);
 const SETTLED_LOOK: Duration = Duration::from_millis(20);
 
@@ -58,7 +58,6 @@ impl Moments {
         self.window_seconds.store(seconds, Ordering::Relaxed);
     }
 
-    /// Number of moments.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.kept.lock().len()

@@ -60,7 +60,7 @@ pub fn label(
     reads_change_stream: bool,
     code: ErrorCode,
 ) -> Option<&'static str> {
-    let label = Part::of(request.body).label(Some(code), None);
+    let label = Part::from_command(request.body).label(Some(code), None);
     label.or_else(|| {
         labels::of_change_stream(code, || {
             reads_change_stream || commands::watch::opens(request.body)

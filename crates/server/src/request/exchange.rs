@@ -21,7 +21,6 @@ use crate::state::Server;
 
 /// A compressed message, decompressed.
 pub struct Inflated {
-    /// The message.
     pub message: Vec<u8>,
     compressor: Compressor,
 }

@@ -90,9 +90,10 @@ pub fn require(
     db: &str,
     shown: &Doc,
 ) -> Result<()> {
-    match caller.may(needs) {
-        true => Ok(()),
-        false => Err(refused(client, db, &short_command(shown))),
+    if caller.may(needs) {
+        Ok(())
+    } else {
+        Err(refused(client, db, &short_command(shown)))
     }
 }
 

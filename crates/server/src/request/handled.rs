@@ -7,7 +7,6 @@ use crate::memory_quota::Permit;
 /// The actions after a message.
 #[derive(Default)]
 pub struct Handled {
-    /// Bytes to send.
     pub reply: Option<Vec<u8>>,
     /// Memory for the reply, which is held until it is sent.
     pub grant: Option<Permit>,

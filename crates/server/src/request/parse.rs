@@ -13,14 +13,12 @@ use frond_runtime::AdmissionClass;
 pub struct Known {
     /// Its index in the table.
     pub index: usize,
-    /// Its implementation.
     pub command: &'static dyn Command,
     /// The constant facts about it.
     pub spec: &'static Spec,
 }
 
 impl Known {
-    /// Its proper name.
     pub fn name(&self) -> &'static str {
         self.spec.name()
     }
@@ -28,7 +26,6 @@ impl Known {
 
 /// A command of a client, by whatever opcode it arrived.
 pub struct Request<'a> {
-    /// The database.
     pub db: &'a str,
     /// The name of the command as the client wrote it.
     pub name: &'a str,
@@ -90,7 +87,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether it writes.
     pub fn writes(&self) -> bool {
         self.known.is_some_and(|known| known.spec.writes)
             || self.admission == Some(AdmissionClass::Write)

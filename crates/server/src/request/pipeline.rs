@@ -77,7 +77,6 @@ pub async fn execute(
 
 /// The state of a command after a step.
 pub enum Step {
-    /// It has ended.
     Done(Answer),
     /// It continues after a wait.
     Wait(Wait),
@@ -483,7 +482,7 @@ impl<'c, 's, 'r> InFlight<'c, 's, 'r> {
         let mut answer = match outcome {
             Ok(mut reply) => {
                 if let Some(code) = effect.add_to(&mut reply) {
-                    let label = Part::of(request.body).label(None, Some(code));
+                    let label = Part::from_command(request.body).label(None, Some(code));
                     labels::write(&mut reply, effect.labels.as_ref(), label);
                 }
                 reply.push("ok", 1.0);
@@ -648,7 +647,7 @@ fn effect(client: &Client<'_>, request: &Request<'_>) -> Option<Effect> {
     server
         .execution
         .fail_points
-        .of(&[proper, name], application, thread, || {
+        .effect_on(&[proper, name], application, thread, || {
             format!("{}.{}", request.db, value.as_str().unwrap_or_default())
         })
 }

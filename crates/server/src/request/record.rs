@@ -139,7 +139,7 @@ pub fn prepare(
 ) {
     let (server, connection) = (client.server, client.connection);
     let now = Instant::now();
-    operation.profiling = server.records.profiler.of(request.db);
+    operation.profiling = server.records.profiler.recorded(request.db);
     operation.cpu_at_begin = Some(cpu::at_begin(now, operation.profile_level()));
     let figures = operation.figures.get_or_insert_default();
     figures.shown.get_or_insert_with(|| connection.plan.clone());

@@ -11,18 +11,17 @@ use sha2::{Digest, Sha256};
 /// The binary subtype of a UUID.
 const SUBTYPE_UUID: u8 = 4;
 
-/// Whose a session is: the digest of the user's name.
+/// The owner of a session: the digest of the user's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SessionOwner([u8; 32]);
 
 impl SessionOwner {
     /// The owner of the sessions of a user.
-    pub fn of(user: &UserName) -> SessionOwner {
+    pub fn for_user(user: &UserName) -> SessionOwner {
         // The name of a database has no dot.
         SessionOwner(Sha256::digest(format!("{}.{}", user.db, user.name)).into())
     }
 
-    /// Reads a digest.
     fn parse(bytes: &[u8]) -> Result<SessionOwner> {
         bytes.try_into().map(SessionOwner).map_err(|_| {
             Error::bad_value("BSON field 'uid' of a session must have the 32 bytes of a digest")
@@ -132,13 +131,12 @@ impl SessionId {
         }
     }
 
-    /// The session with the same UUID of nobody.
+    /// The anonymous session with the same UUID.
     #[must_use]
     pub fn of_nobody(self) -> SessionId {
         SessionId::of_key(self.id)
     }
 
-    /// Whose it is.
     pub fn owner(self) -> Option<SessionOwner> {
         self.owner
     }
@@ -236,9 +234,9 @@ mod tests {
     #[test]
     fn each_user_has_sessions_of_its_own() {
         let id = SessionId::random();
-        let ann = SessionOwner::of(&UserName::new("ann", "admin"));
-        let bob = SessionOwner::of(&UserName::new("bob", "admin"));
-        assert_ne!(ann, SessionOwner::of(&UserName::new("ann", "test")));
+        let ann = SessionOwner::for_user(&UserName::new("ann", "admin"));
+        let bob = SessionOwner::for_user(&UserName::new("bob", "admin"));
+        assert_ne!(ann, SessionOwner::for_user(&UserName::new("ann", "test")));
         let (hers, his) = (id.owned_by(ann), id.owned_by(bob));
         assert!(hers != id && hers != his && hers.key() != his.key());
         assert_eq!(hers.owned_by(bob), his);

@@ -17,21 +17,17 @@ pub enum Doom {
     Killed = 1,
     /// It was open for longer than `transactionLifetimeLimitSeconds`.
     Expired = 2,
-    /// Memory is scarce.
     Memory = 3,
 }
 
 /// An open transaction: its identity and its state.
 pub struct Open {
-    /// Its session.
     pub session: SessionId,
-    /// Its number.
     pub number: i64,
     /// Its part of the store.
     pub transaction: Transaction,
     /// A handle of the store whose requests run inside.
     pub store: DocumentStore,
-    /// When it began.
     pub started: Instant,
     /// The same, in milliseconds since 1970.
     pub started_ms: i64,
@@ -56,7 +52,6 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// A statement begins.
     pub(super) fn begin(&mut self, now: Instant) {
         self.since = Some(now);
     }

@@ -87,17 +87,16 @@ impl Session {
         };
         self.is_stored = true;
         self.has_more |= history.has_more;
-        match was_loaded {
-            false => self.machine.restore(number, history.is_committed),
-            true => {
-                if self.machine.follow(number, history.is_committed) {
-                    self.forget();
-                }
-                if self.machine.number() != Some(number) {
-                    // The stored record is older than the write that was begun here.
-                    return Ok(());
-                }
+        if was_loaded {
+            if self.machine.follow(number, history.is_committed) {
+                self.forget();
             }
+            if self.machine.number() != Some(number) {
+                // The stored record is older than the write that was begun here.
+                return Ok(());
+            }
+        } else {
+            self.machine.restore(number, history.is_committed)
         }
         for done in history.executed {
             let Some(result) = Recorded::read(&done.result) else {
@@ -218,7 +217,7 @@ impl Sessions {
         ended
     }
 
-    /// Now and then, removes records of sessions that are not in memory and that nobody has used for the timeout.
+    /// From time to time, removes records of sessions that are not in memory and were not used for the timeout.
     ///
     /// # Errors
     /// Errors of the store. The next search goes on.

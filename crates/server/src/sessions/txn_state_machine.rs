@@ -57,9 +57,10 @@ impl<T> Machine<T> {
     pub fn restore(&mut self, number: i64, is_committed: bool) {
         if self.number < 0 {
             self.number = number;
-            self.phase = match is_committed {
-                true => Phase::Committed,
-                false => Phase::Write,
+            self.phase = if is_committed {
+                Phase::Committed
+            } else {
+                Phase::Write
             };
         }
     }
@@ -73,9 +74,10 @@ impl<T> Machine<T> {
         }
         if is_newer || is_committed {
             self.number = number;
-            self.phase = match is_committed {
-                true => Phase::Committed,
-                false => Phase::Write,
+            self.phase = if is_committed {
+                Phase::Committed
+            } else {
+                Phase::Write
             };
         }
         is_newer
@@ -213,9 +215,10 @@ impl<T> Machine<T> {
     /// Ends the open transaction. Returns what it held.
     pub fn end(&mut self, is_committed: bool) -> Option<T> {
         self.open()?;
-        let phase = match is_committed {
-            true => Phase::Committed,
-            false => Phase::Aborted,
+        let phase = if is_committed {
+            Phase::Committed
+        } else {
+            Phase::Aborted
         };
         self.change(self.number, phase)
     }

@@ -7,7 +7,6 @@ use frond_auth::LoginMechanism;
 /// Login settings: mechanisms, and iteration counts of new passwords.
 #[derive(Clone, Debug)]
 pub struct LoginSettings {
-    /// The enabled mechanisms.
     pub mechanisms: Vec<LoginMechanism>,
     /// Iterations of new credentials for SCRAM-SHA-1.
     pub sha1_iterations: u32,

@@ -101,7 +101,6 @@ pub struct Settings {
     pub honor_umask: bool,
     /// The settings of JavaScript.
     pub javascript: JavaScriptSettings,
-    /// The TLS settings.
     pub tls: TlsSettings,
     /// Compressors that a client may negotiate, in order of preference.
     pub compressors: Vec<Compressor>,

@@ -30,7 +30,6 @@ impl TlsMode {
     }
 }
 
-/// The TLS settings.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
     /// See [`TlsMode`].
@@ -45,7 +44,7 @@ pub struct TlsSettings {
     pub crl_file: Option<PathBuf>,
     /// Whether a client may have no certificate.
     pub allow_connections_without_certificates: bool,
-    /// Whether a client may have a certificate that is not valid, and then is nobody.
+    /// Whether a client may have a certificate that is not valid, and then is anonymous.
     pub allow_invalid_certificates: bool,
     /// For connections to other members, of which there are none.
     pub allow_invalid_hostnames: bool,

@@ -26,7 +26,6 @@ const REPORT: Duration = Duration::from_secs(10);
 enum Failure {
     /// The connection: it is tried again.
     Lost(Error),
-    /// Anything else.
     Final(StartError),
 }
 

@@ -31,7 +31,6 @@ impl State {
     }
 }
 
-/// A data directory.
 pub struct Directory {
     path: PathBuf,
 }

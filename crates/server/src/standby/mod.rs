@@ -54,7 +54,7 @@ impl Phase {
         }
     }
 
-    /// Whether it stays so until somebody does something.
+    /// Whether it stays so until an operator intervenes.
     pub fn is_final(self) -> bool {
         matches!(self, Phase::Stale | Phase::Diverged | Phase::Failed)
     }
@@ -74,7 +74,6 @@ struct Status {
 
 /// A server that follows a primary.
 pub struct Standby {
-    /// The connection string.
     pub uri: Uri,
     /// The connection string without passwords.
     pub source: String,
@@ -85,7 +84,6 @@ pub struct Standby {
     changed: Condvar,
     /// Entries that were read from the primary.
     pub fetched: Counter,
-    /// Their bytes.
     pub fetched_bytes: Counter,
     /// Entries that were applied.
     pub applied: Counter,
@@ -99,7 +97,7 @@ pub struct Standby {
     /// The time of the last entry that was applied, by the wall clock of the primary.
     applied_wall_ms: AtomicU64,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Whether it is to be started anew from a copy.
+    /// Whether it is to be replaced by a new copy.
     wants_copy: AtomicBool,
     has_stepped_up: Mutex<bool>,
 }
@@ -137,7 +135,6 @@ impl Standby {
         })
     }
 
-    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.status.lock().phase
     }

@@ -23,7 +23,7 @@ const LEASE: u8 = 0;
 const DONE: u8 = 1;
 const SETTLED: u8 = 2;
 
-/// A registered server, as the section `frond.cluster` of `serverStatus` shows it.
+/// A server that is registered for the keyspace, with its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
     /// Its number, which no other live server has.

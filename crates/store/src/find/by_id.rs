@@ -123,7 +123,7 @@ impl DocumentStore {
         let Some(id) = request.filter.filter(|_| is_plain).and_then(one_id) else {
             return Ok(false);
         };
-        let Some(shape) = FlatProjection::of(request.projection.unwrap_or(Doc::empty())) else {
+        let Some(shape) = FlatProjection::parse(request.projection.unwrap_or(Doc::empty())) else {
             return Ok(false);
         };
         let Some((collection, found)) = look_up(self.catalog(), ns, &id)? else {

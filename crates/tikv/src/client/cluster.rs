@@ -308,7 +308,7 @@ fn stats_of(shared: &Shared) -> ClusterStats {
     let calls: &Calls = &shared.connection.calls;
     let figure = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let requests = |kind| {
-        let timed = calls.of(kind);
+        let timed = calls.timed(kind);
         Requests {
             count: figure(&timed.count),
             micros: figure(&timed.micros),

@@ -42,7 +42,7 @@ struct Mutations {
     locks: Vec<Vec<u8>>,
 }
 
-/// How an attempt has ended.
+/// The outcome of an attempt.
 enum Outcome {
     /// With the timestamp after which others see it, or a later one.
     Committed(u64),
@@ -353,7 +353,7 @@ fn await_outcome(shared: &Arc<Shared>, under_way: UnderWay, key: Vec<u8>, at: u6
     });
 }
 
-/// What the slot has added to each counter after the commit.
+/// The sum that the slot has added to each counter after the commit.
 type Added = HashMap<TreeKey, Vec<u8>>;
 
 /// Turns changes into what is written: messages are applied, large values divided, deltas of counters go to the slot.
@@ -617,8 +617,7 @@ fn send(
     })
 }
 
-/// Whether a transaction was committed, and the timestamp at which that was seen: its slot's record tells, and nobody else writes
-/// that. Reading it ends a transaction that is half done.
+/// Whether a transaction was committed, and the timestamp at which that was seen: its slot's record says so, and has no other writer. Reading it ends a transaction that is half done.
 async fn was_committed(
     client: &TransactionClient,
     key: &[u8],

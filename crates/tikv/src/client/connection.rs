@@ -19,7 +19,7 @@ use crate::client::failure::may_pass;
 use crate::client::pd::{Failure, Pd};
 use crate::options::ClusterOptions;
 
-/// How often a waiting caller looks whether it was interrupted.
+/// The interval at which a waiting caller checks for interruption.
 const CHECK: Duration = Duration::from_millis(20);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -27,7 +27,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 pub(crate) const PHYSICAL_SHIFT: u32 = 18;
 /// The largest message that the client takes: a page of rows, each just small enough to be whole.
 const MESSAGE_BYTES_MAX: usize = 512 << 20;
-/// How long the shared clock goes on by this machine's clock before PD is asked again.
+/// The time for which the shared clock follows this machine's clock before PD is asked again.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The kinds of requests.
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 
 const KINDS: usize = 6;
 
-/// How often something was done, and how long it took.
+/// A number of operations, and their total duration.
 #[derive(Debug, Default)]
 pub(crate) struct Timed {
     pub(crate) count: AtomicU64,
@@ -66,12 +66,12 @@ impl Calls {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn of(&self, kind: Kind) -> &Timed {
+    pub(crate) fn timed(&self, kind: Kind) -> &Timed {
         &self.timed[kind as usize]
     }
 
     fn note(&self, kind: Kind, began: Instant) {
-        let timed = self.of(kind);
+        let timed = self.timed(kind);
         Calls::count(&timed.count);
         let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         timed.micros.fetch_add(micros, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Connection {
         self.runtime.as_ref().ok_or_else(closed)
     }
 
-    /// Runs something on the client's threads that nobody waits for.
+    /// Runs a task on the client's threads without waiting for it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.runtime {
             runtime.spawn(work);

@@ -1,9 +1,9 @@
 //! Counters without hot keys.
 //!
 //! A commit takes a slot, which no other commit has meanwhile. The deltas of counters go to keys of the slot, whose values it
-//! knows: they are written without being read, and nobody else writes them. A reader of the counter folds the keys of all
-//! slots. The first key that a commit writes, its primary key, is the record of its slot and tells the timestamp of the last
-//! commit of the slot: so a commit whose outcome was not told is looked up there.
+//! knows: they are written without being read, and have no other writer. A reader of the counter folds the keys of all
+//! slots. The first key that a commit writes, its primary key, is the record of its slot and has the timestamp of the last
+//! commit of the slot: so a commit with an unknown outcome is looked up there.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ impl Default for Lease {
 /// A slot: what one commit at a time may write.
 pub(crate) struct Slot {
     pub(crate) writer: Writer,
-    /// What it has added to each counter.
+    /// The sum that it has added to each counter.
     pub(crate) added: HashMap<TreeKey, Vec<u8>>,
     /// It serves for commits with timestamps from here on: an earlier one would conflict with its last commit.
     pub(crate) not_before: u64,

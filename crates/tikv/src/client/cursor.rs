@@ -41,7 +41,7 @@ pub struct Cursor {
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
     direction: Direction,
-    /// What is left of the range beyond the page: keys within the tree.
+    /// The rest of the range beyond the page: keys within the tree.
     rest: Option<(Vec<u8>, Option<Vec<u8>>)>,
     /// Keys within the tree and values, in the direction of the cursor.
     page: Pairs,
@@ -49,7 +49,7 @@ pub struct Cursor {
     at: usize,
     rows: u32,
     bytes_per_row: usize,
-    /// What was added to counters in the range, if there can be some.
+    /// Additions to counters in the range, if there can be some.
     added: Option<BTreeMap<Vec<u8>, Change>>,
 }
 
@@ -213,7 +213,7 @@ impl Cursor {
             base.shared.row_bytes.set(self.tree, self.bytes_per_row);
         }
         self.rows = (self.rows * 2).clamp(ROWS_MIN, ROWS_MAX);
-        // What the page covers of the rest, and what is left.
+        // The part of the rest that the page covers, and the part beyond it.
         let last = page.last().filter(|_| more).map(|(key, _)| key.clone());
         let (covered, rest) = match (last, self.direction) {
             (None, direction) if border.is_some() => {

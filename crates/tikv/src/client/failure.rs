@@ -5,7 +5,7 @@ use tikv::Error as ClientError;
 
 use crate::client::keys::Keys;
 
-/// How a commit has failed.
+/// The failure of a commit.
 #[derive(Debug)]
 pub(crate) enum CommitFailure {
     /// Another transaction has written one of the keys. Nothing was committed.

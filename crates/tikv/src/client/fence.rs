@@ -1,11 +1,11 @@
 //! Stopping the commits of a server that was given up.
 //!
 //! A server that is not heard of may be slow only: a commit that it has begun can come at any time. Every commit writes the
-//! record of a slot as its primary key. So whoever gives the server up writes the records of all slots of its instance. A commit
+//! record of a slot as its primary key. So the server that gives it up writes the records of all slots of its instance. A commit
 //! with an earlier timestamp is over then, or conflicts with this.
 //!
 //! That leaves the commits with later timestamps. A server makes none whose timestamp is beyond the end of its lease, and
-//! nobody fences it before. Timestamps are times of PD, so no other clock matters.
+//! no server fences it before. Timestamps are times of PD, so no other clock matters.
 
 use std::collections::HashMap;
 

@@ -137,7 +137,7 @@ fn dropped_trees(shared: &Arc<Shared>, past: &Base, collected: &mut Collected) -
     Ok(())
 }
 
-/// Deletes a range that nobody reads or writes any more.
+/// Deletes a range that is not read or written any more.
 fn delete_range(shared: &Arc<Shared>, range: (Vec<u8>, Vec<u8>)) -> Result<()> {
     let (lower, upper) = range.clone();
     // TiKV removes whole files and old versions. What it may leave is deleted key by key.
@@ -303,7 +303,7 @@ fn instances(
     Ok(())
 }
 
-/// Adds the parts of a counter in some keys to the one of nobody's slot.
+/// Adds the parts of a counter in some keys to the part without a slot.
 fn fold(shared: &Arc<Shared>, tree: TreeId, key: &[u8], theirs: &[Vec<u8>]) -> Result<()> {
     let nobody = Writer {
         instance: 0,

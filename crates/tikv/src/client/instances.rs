@@ -40,7 +40,7 @@ impl Instance {
 /// The result of an attempt to change shared records.
 pub(crate) enum Attempt<T> {
     Done(T),
-    /// Somebody else has changed them meanwhile, or a commit holds a lock.
+    /// They were changed meanwhile, or a commit holds a lock.
     Again,
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn finish<T>(
     let Err(error) = transaction.commit().await else {
         return Ok(Attempt::Done(done));
     };
-    // What was not locked by it stays; the rest is rolled back, so that nobody waits for it.
+    // Its own locks are rolled back, so that no transaction waits for them.
     let _ = tokio::time::timeout(PAUSE_MAX, transaction.rollback()).await;
     match of_commit(&error, at) {
         CommitFailure::Conflict(_) | CommitFailure::Blocked(_) => Ok(Attempt::Again),

@@ -83,12 +83,12 @@ impl Keys {
         self.prefix.len() + 5
     }
 
-    /// What a writer has added to a counter.
+    /// The key of the additions of one writer to a counter.
     pub(crate) fn counter(&self, tree: TreeId, key: &[u8], writer: Writer) -> Vec<u8> {
         self.make(&[b"c", &tree.0.to_be_bytes(), key, &writer.to_bytes()])
     }
 
-    /// What all writers have added to one counter.
+    /// The keys of the additions of all writers to one counter.
     pub(crate) fn counter_range(&self, tree: TreeId, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let from = self.make(&[b"c", &tree.0.to_be_bytes(), key]);
         let mut to = from.clone();
@@ -96,7 +96,7 @@ impl Keys {
         (from, to)
     }
 
-    /// What all writers have added to all counters of a tree.
+    /// The keys of the additions of all writers to all counters of a tree.
     pub(crate) fn all_counters(&self, tree: TreeId) -> (Vec<u8>, Vec<u8>) {
         (
             self.make(&[b"c", &tree.0.to_be_bytes()]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use frond_kv::operation::Op;
 use frond_kv::{Error, Kind, MergeOperator, Operations, Result, TreeId};
 
-/// What is done to a key.
+/// A change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
     Put(Arc<[u8]>),
@@ -44,7 +44,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// What is done to a key.
+    /// The change of a key that is staged, if there is one.
     pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<&Change> {
         // A lookup by a borrowed pair would need a type of its own for the key.
         self.changes.get(&(tree, key.to_vec()))

@@ -1,7 +1,7 @@
 //! Where regions are: so a page of a scan asks one region and not every one of its range, and the newest value of a key is asked
 //! for where it is (`direct.rs`).
 //!
-//! What is known may be old: a region was divided, joined with another one, or moved. Then a page asks two regions, or two pages ask
+//! This knowledge may be old: a region was divided, joined with another one, or moved. Then a page asks two regions, or two pages ask
 //! one, and a node refuses a request. Nothing else depends on it.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use crate::client::pd::{Peer, RegionEpoch, decode_key, encode_key};
 
 /// PD is asked again for a region after this time.
 const AGE_MAX: Duration = Duration::from_secs(300);
-/// So many regions are remembered.
+/// The most regions that are remembered.
 const REGIONS_MAX: usize = 16 << 10;
 /// After a failure PD is not asked for this time.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ pub(crate) struct Nodes {
     pub(crate) channels: Mutex<HashMap<String, Channel>>,
 }
 
-/// What is known of a region.
+/// The known bounds and leader of a region.
 #[derive(Clone)]
 struct Known {
     /// The first key beyond it; `None` for the last region.

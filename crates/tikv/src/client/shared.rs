@@ -1,4 +1,4 @@
-//! What all handles of a cluster share.
+//! State that all handles of a cluster share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) regions: Regions,
     pub(crate) nodes: Nodes,
     pub(crate) row_bytes: RowBytes,
-    /// What the collector has done since the cluster was opened.
+    /// The work of the garbage collector since the cluster was opened.
     pub(crate) collected: Mutex<Collected>,
 }
 

@@ -15,10 +15,10 @@ use crate::client::shared::Shared;
 use crate::client::stamps::UnderWay;
 use crate::client::value::{self, Stored, read_record};
 
-/// What was added to counters, by their keys.
+/// Additions to counters, by their keys.
 pub(crate) type Additions = HashMap<Vec<u8>, Vec<Arc<[u8]>>>;
 
-/// So many keys are read with one request.
+/// The most keys that one request reads.
 const KEYS_AT_ONCE: usize = 2048;
 /// Parts of large values that are read with one request.
 const PARTS_AT_ONCE: usize = 8;
@@ -29,7 +29,7 @@ const FETCHED_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) base: Arc<Base>,
-    /// What the transaction of the snapshot has written.
+    /// Writes of the transaction of the snapshot.
     pub(crate) own: Option<Arc<Overlay>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Base {
     /// The transaction that began with this timestamp, for the one commit that may be based on it.
     pub(crate) transaction: Mutex<Option<tikv::Transaction>>,
     fetched: Mutex<Fetched>,
-    /// What it reads is not collected.
+    /// Protects the versions that it reads from garbage collection.
     _live: Option<UnderWay>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
-    fn of(error: &Error) -> Failed {
+    fn from_error(error: &Error) -> Failed {
         match error {
             Error::Interrupted { timed_out } => Failed::Interrupted {
                 timed_out: *timed_out,
@@ -93,7 +93,7 @@ impl Base {
             .map(|begun| begun.start_timestamp().version());
         Base {
             shared: shared.clone(),
-            at: at.map_err(Failed::of),
+            at: at.map_err(Failed::from_error),
             transaction: Mutex::new(begun.ok()),
             fetched: Mutex::default(),
             _live: Some(live),
@@ -261,7 +261,7 @@ impl Base {
         }
     }
 
-    /// What was added to one counter of a tree, or to all.
+    /// The additions to one counter of a tree, or to all.
     pub(crate) fn added(&self, tree: TreeId, key: Option<&[u8]>) -> Result<Additions> {
         let keys = &self.shared.keys;
         let (mut lower, upper) = match key {

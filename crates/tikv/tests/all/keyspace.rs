@@ -152,7 +152,7 @@ fn a_fenced_instance_commits_nothing_that_it_began_before() {
     let late = transaction.commit(Operations::default());
     assert!(matches!(late, Err(Error::Conflict { .. })), "{late:?}");
     assert_eq!(keys(&other.snapshot(), tree), ["a"]);
-    // What it begins later is another matter: that is for its lease to forbid.
+    // Later commits are forbidden by its lease, not by the fence.
     put(&one, tree, &[("b", "1")]);
     assert_eq!(get(&other.snapshot(), tree, "b").as_deref(), Some("1"));
     let before = one.snapshot();

@@ -167,7 +167,7 @@ async fn a_created_user_logs_in_by_every_enabled_mechanism() {
                 .map(|digest| digest.to_string());
             let expected = password_digest(name, PASSWORD).to_string();
             assert_eq!(cr, (is_enabled && name == "bob").then_some(expected));
-            let sha1 = found.credentials.of(Mechanism::Sha1).unwrap();
+            let sha1 = found.credentials.for_mechanism(Mechanism::Sha1).unwrap();
             assert_eq!(sha1.iterations(), 5000, "that of the parameter");
             log_in(&mut server, Mechanism::Sha1, &user, PASSWORD);
             assert_eq!(is_in(&mut server), Some(user));

@@ -71,7 +71,7 @@ impl Command for RenameCollection {
 fn needs<'a>(from: &'a str, to: &'a str, drops_target: bool) -> Result<Needs<'a>> {
     let ((db, name), (to_db, to_name)) = (split(from)?, split(to)?);
     let dropping = Needs::on_namespace(to, Action::DropCollection)?;
-    let mut written = ActionSet::of(&[Action::Insert, Action::CreateIndex]);
+    let mut written = ActionSet::from_actions(&[Action::Insert, Action::CreateIndex]);
     if drops_target {
         written.insert(Action::DropCollection);
     }

@@ -132,7 +132,6 @@ pub fn writes(pipeline: &Doc) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     Memory,
-    /// Collections, for reading.
     Read,
     /// A collection that the last stage writes.
     Written,

@@ -60,7 +60,7 @@ impl Command for MapReduce {
             Mode::Replace => Action::Remove,
             Mode::Merge | Mode::Reduce => Action::Update,
         };
-        let mut actions = ActionSet::of(&[Action::Insert, second]);
+        let mut actions = ActionSet::from_actions(&[Action::Insert, second]);
         if request.bypasses_validation() {
             actions = actions.with(Action::BypassDocumentValidation);
         }

@@ -215,7 +215,7 @@ mod tests {
             doc! {"was": 0, "slowms": 100, "sampleRate": 0.5, "ok": 1.0}
         );
         server.run("a", doc! {"profile": 0, "filter": "unset", "sampleRate": 1});
-        assert!(server.server.records.profiler.of("a").is_none());
+        assert!(server.server.records.profiler.recorded("a").is_none());
         // The collection stays.
         let listed = server.run("a", doc! {"listCollections": 1});
         let listed = server.batch(&listed, "firstBatch");

@@ -56,7 +56,7 @@ impl Command for ApplyOps {
     }
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
-        needs::of(request)
+        needs::needs(request)
     }
 
     fn run(&self, cx: &mut Context<'_>) -> Result<DocBuf> {

@@ -45,7 +45,7 @@ pub fn owners(command: &str, users: &[&Doc]) -> Result<Vec<SessionOwner>> {
         args.only(&["user", "db"])?;
         let name = args.str("user")?.ok_or_else(|| args.missing("user"))?;
         let db = args.str("db")?.ok_or_else(|| args.missing("db"))?;
-        Ok(SessionOwner::of(&UserName::new(name, db)))
+        Ok(SessionOwner::for_user(&UserName::new(name, db)))
     };
     users.iter().map(owner).collect()
 }

@@ -38,7 +38,7 @@ impl Command for MergeAuthzCollections {
 
     fn needs<'a>(&self, request: &Requested<'a>) -> Result<Needs<'a>> {
         let args = request.args();
-        let mut actions = ActionSet::of(&[
+        let mut actions = ActionSet::from_actions(&[
             Action::CreateUser,
             Action::CreateRole,
             Action::GrantRole,

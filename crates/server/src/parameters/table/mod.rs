@@ -33,7 +33,6 @@ static SECTIONS: &[&[Parameter]] = &[
     state::STATE,
 ];
 
-/// All parameters.
 pub fn all() -> impl Iterator<Item = &'static Parameter> {
     SECTIONS.iter().copied().flatten()
 }

@@ -33,9 +33,7 @@ struct Legacy<'c, 'a> {
 
 /// Why a legacy message has no result.
 enum Failure {
-    /// The server stops.
     Stopping,
-    /// It failed.
     Failed(Error),
 }
 

@@ -375,7 +375,7 @@ async fn a_snapshot_is_what_every_find_reads() {
     assert_eq!(batch.unwrap().count(), 3, "{reply:?}");
 }
 
-/// Legacy opcodes pass the same gate as commands, and getLastError tells of the writes that were refused.
+/// Legacy opcodes pass the same gate as commands, and getLastError reports the writes that were refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_opcode_needs_privileges() {
     let mut server = TestServer::with_authorization();
@@ -429,9 +429,10 @@ async fn every_opcode_needs_privileges() {
             assert_eq!(documents[0].get_i32("code"), Some(13), "{namespace}");
         }
         for name in admin {
-            let body = match name.ends_with("unlock") {
-                true => doc! {},
-                false => doc! {"op": 1},
+            let body = if name.ends_with("unlock") {
+                doc! {}
+            } else {
+                doc! {"op": 1}
             };
             let reply = send(server, &query(&format!("admin.{name}"), -1, &body)).unwrap();
             let code = reply.0[0].get_i32("code");

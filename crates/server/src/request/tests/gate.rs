@@ -119,9 +119,10 @@ async fn one_privilege_opens_one_command() {
     ];
     let actions: Vec<&str> = table.iter().map(|(_, action, _)| *action).collect();
     for (resource, action, command) in &table {
-        let db = match resource.contains_key("cluster") {
-            true => "admin",
-            false => "test",
+        let db = if resource.contains_key("cluster") {
+            "admin"
+        } else {
+            "test"
         };
         let mut server = TestServer::with_authorization();
         server.log_in_as_root();

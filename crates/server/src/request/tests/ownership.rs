@@ -97,7 +97,7 @@ async fn a_retryable_write_is_its_users_own() {
     ann(&mut server);
     server.run("test", with(insert(1), &write));
     server.run("test", with(insert(1), &write));
-    // Nobody gets the result of another user's statement.
+    // A user does not get the result of another user's statement.
     bob(&mut server);
     server.run("test", with(insert(2), &write));
     let found = server.run("test", doc! {"count": "c"});
@@ -111,7 +111,7 @@ async fn users_see_and_end_their_own_sessions() {
     let lsid = id.to_doc();
     ann(&mut server);
     let name = server.state.identity.as_ref().unwrap().name.clone();
-    let of_ann = id.owned_by(SessionOwner::of(&name));
+    let of_ann = id.owned_by(SessionOwner::for_user(&name));
     server.run("test", doc! {"find": "c", "lsid": &lsid});
     let started = server.run("test", doc! {"startSession": 1});
     assert!(!started.get_doc("id").unwrap().contains_key("uid"));
@@ -169,7 +169,7 @@ async fn sessions_of_some_users_are_killed() {
         users.sort();
         users
     };
-    let uid = SessionOwner::of(&frond_auth::UserName::new("bob", "admin"));
+    let uid = SessionOwner::for_user(&frond_auth::UserName::new("bob", "admin"));
     let his = SessionId::random().owned_by(uid).to_doc();
     let uid = his.get("uid").unwrap();
     for (command, left) in [

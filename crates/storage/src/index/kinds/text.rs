@@ -173,7 +173,7 @@ fn parse(request: &Request<'_>) -> Result<Parsed> {
         }
         Some(version) => version
             .as_i64_lossless()
-            .and_then(TextVersion::of)
+            .and_then(TextVersion::from_number)
             .ok_or_else(|| {
                 let shown = version.as_f64().unwrap_or_default();
                 refuse(format!("bad textIndexVersion: {shown}"))

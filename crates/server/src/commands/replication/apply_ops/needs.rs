@@ -7,7 +7,7 @@ use super::catalog;
 use crate::authorization::{Action, Needs, Requested};
 
 /// The privilege to apply entries, and those for what each of them does.
-pub(super) fn of<'a>(request: &Requested<'a>) -> Result<Needs<'a>> {
+pub(super) fn needs<'a>(request: &Requested<'a>) -> Result<Needs<'a>> {
     let args = request.args();
     let always_upserts = args.flag("alwaysUpsert")?.unwrap_or(true);
     let entries = args.array("applyOps")?.unwrap_or(Doc::empty());

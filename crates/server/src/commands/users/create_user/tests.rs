@@ -77,7 +77,12 @@ async fn users_are_stored_as_in_mongodb() {
     let found = server.server.clients.access.find(&name).unwrap().unwrap();
     let candidate = server.server.clients.access.find_for_login(&name).unwrap();
     let candidate = candidate.unwrap();
-    assert!(candidate.credentials.of(Mechanism::Sha1).is_some());
+    assert!(
+        candidate
+            .credentials
+            .for_mechanism(Mechanism::Sha1)
+            .is_some()
+    );
     assert_eq!((found.restrictions.len(), found.all_roles.len()), (1, 2));
     let external = doc! {"createUser": "CN=x,O=y", "roles": [{"role": "read", "db": "a"}]};
     server.run("$external", external);
