@@ -173,7 +173,7 @@ pub struct ServerTls {
     pub revocations: Vec<RevocationInfo>,
 }
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The version of the protocol.
@@ -191,7 +191,7 @@ impl ServerTls {
         self.config.clone()
     }
 
-    /// Who is at the other end, after the handshake.
+    /// The peer of a connection, after the handshake.
     ///
     /// # Errors
     /// If the client must not be served: its session was resumed, and its certificate is not valid any more.

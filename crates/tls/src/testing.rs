@@ -1,4 +1,4 @@
-//! What tests share.
+//! Certificates and keys for tests.
 
 mod authority;
 

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::header::{HEADER_BYTES, Header, OpCode, finish, split, start};
 use crate::reader::Reader;
 
-/// How a message is compressed.
+/// The compressor of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressor {
     /// Not at all, but wrapped.

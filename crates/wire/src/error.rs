@@ -1,4 +1,4 @@
-//! What can be wrong with the bytes of a message.
+//! Errors in the bytes of a message.
 
 use std::fmt;
 

@@ -9,7 +9,7 @@ pub const HEADER_BYTES: usize = 16;
 /// The largest message, header included, that a server accepts (`maxMessageSizeBytes`).
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
 
-/// What kind of message follows a header.
+/// The kind of the message that follows a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum OpCode {

@@ -1,4 +1,4 @@
-//! What a server sends back: OP_REPLY to the legacy opcodes, OP_MSG to OP_MSG.
+//! Replies of a server: OP_REPLY to the legacy opcodes, OP_MSG to OP_MSG.
 
 use crate::header::{HEADER_BYTES, OpCode, finish, split, start};
 use crate::msg::Msg;

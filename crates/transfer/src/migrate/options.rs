@@ -42,7 +42,7 @@ pub struct Options {
     /// Only compare both sides, by hashes of ranges
     #[arg(long, conflicts_with_all = ["drop", "cutover"])]
     pub verify: bool,
-    /// How to learn what changes at the source
+    /// The way to follow changes at the source
     #[arg(long, value_enum, default_value_t = FollowMode::Auto)]
     pub follow: FollowMode,
     /// End as soon as the target has caught up. Without it Ctrl-C ends it, and before that it follows
