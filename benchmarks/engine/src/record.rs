@@ -89,7 +89,6 @@ pub fn latencies() -> Latencies {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

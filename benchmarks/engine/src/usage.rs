@@ -14,7 +14,6 @@ pub struct Usage {
     pub elapsed_s: f64,
     /// Processor time of all threads, in user and in kernel mode, in seconds.
     pub cpu_s: f64,
-    /// Read calls.
     pub read_calls: f64,
     /// Bytes fetched from the storage layer for this process.
     pub read_bytes: f64,
@@ -72,7 +71,6 @@ impl Meter {
         }
     }
 
-    /// The usage since `before`.
     pub fn since(&self, before: Usage) -> Usage {
         let now = self.now();
         Usage {

@@ -8,7 +8,6 @@ pub const TABLES: usize = SECONDARIES + 1;
 /// The table whose keys are the documents' numbers and whose values are the documents.
 pub const PRIMARY: usize = 0;
 
-/// Bytes of a primary key.
 pub const PRIMARY_KEY_BYTES: usize = 12;
 /// Bytes of a secondary key: random ones, then the primary key.
 pub const SECONDARY_KEY_BYTES: usize = RANDOM_BYTES + PRIMARY_KEY_BYTES;
@@ -44,7 +43,6 @@ impl Random {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Fills bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(8) {
             let next = self.next().to_le_bytes();
@@ -162,7 +160,6 @@ impl Order {
         }
     }
 
-    /// The position of a number.
     pub fn position(&self, number: u64) -> u64 {
         let mut position = number;
         loop {

@@ -64,7 +64,6 @@ impl Uri {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use tokio_postgres::config::Host;
 

@@ -18,7 +18,6 @@ pub struct Load<'a> {
 
 impl<'a> Load<'a> {
     /// The documents of a source whose numbers are in the range, in batches.
-    #[must_use]
     pub fn new(source: &'a dyn Source, numbers: std::ops::Range<u64>, batch: u32) -> Self {
         Load {
             source,

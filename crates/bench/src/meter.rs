@@ -13,7 +13,6 @@ use frond_client::Error;
 pub type Latencies = Histogram<u64>;
 
 /// An empty histogram, which grows as needed.
-#[must_use]
 pub fn latencies() -> Latencies {
     Histogram::new(3).expect("three significant digits are within the library's bounds")
 }
@@ -83,7 +82,6 @@ pub struct Outcome {
 
 impl Meter {
     /// Starts the clock of a run of `total` documents. Setting `stop` ends the run.
-    #[must_use]
     pub fn start(total: u64, stop: Arc<AtomicBool>) -> Self {
         Meter {
             documents: AtomicU64::new(0),
@@ -153,25 +151,21 @@ impl Meter {
     }
 
     /// Whether the threads should end.
-    #[must_use]
     pub fn stopping(&self) -> bool {
         self.ended.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
 
     /// Since the start of the run, but for pauses.
-    #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.state().clock.elapsed()
     }
 
     /// Documents in so far.
-    #[must_use]
     pub fn documents(&self) -> u64 {
         self.documents.load(Ordering::Relaxed)
     }
 
     /// Takes the latencies since the last call.
-    #[must_use]
     pub fn take_interval(&self) -> Interval {
         let mut state = self.state();
         Interval {
@@ -182,7 +176,6 @@ impl Meter {
     }
 
     /// Speed over a part of the documents so far, in documents per second.
-    #[must_use]
     pub fn speed_of_part(&self, from: f64, to: f64) -> Option<f64> {
         self.state().timeline.speed_of_part(from, to)
     }
@@ -192,7 +185,6 @@ impl Meter {
         self.state().error.take()
     }
 
-    #[must_use]
     pub fn end(self) -> Outcome {
         let elapsed = self.elapsed();
         let documents = self.documents();
@@ -233,7 +225,6 @@ pub struct Percentiles {
 
 impl Percentiles {
     /// Reads them off a histogram of microseconds; zeros if it is empty.
-    #[must_use]
     pub fn from_latencies(latencies: &Latencies) -> Self {
         let at = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
         Percentiles {
@@ -248,7 +239,6 @@ impl Percentiles {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -196,7 +196,6 @@ impl Statistics {
     }
 
     /// Ends, and returns all rows.
-    #[must_use]
     pub fn end(mut self) -> Vec<Row> {
         self.shared.end.store(true, Ordering::Relaxed);
         let thread = self.thread.take();

@@ -16,7 +16,6 @@ const ID_BYTES: usize = 13;
 
 const NAME: &str = "page views by country and device of ";
 
-/// The segment of a field.
 pub fn segment_of(field: u64) -> u64 {
     Random::new(field).below(SEGMENTS)
 }

@@ -76,7 +76,6 @@ impl Bench {
         }
     }
 
-    /// A record for a phase.
     fn record(&self, phase: &str, threads: usize) -> Record {
         Record {
             phase: format!("{}{phase}", self.stage),

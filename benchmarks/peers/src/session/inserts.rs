@@ -113,7 +113,6 @@ fn out_of_order() -> Error {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::doc;
 

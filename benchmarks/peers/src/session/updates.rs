@@ -191,7 +191,6 @@ fn values(documents: &ManykeysDocuments, update: &ManykeysUpdate) -> Result<Vec<
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -32,7 +32,6 @@ pub struct Documents {
 
 impl Documents {
     /// Documents `{_id, k, v, date, city}`: `k` and `v` are random integers, `city` is one of 26 by its last letter.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut template = Template::new();
         let id_at = template.field(0x07, "_id", &[0; 12]);
@@ -58,7 +57,6 @@ impl Documents {
     }
 
     /// The totals of the first `count` documents: of all of them, and of those with a `v` below `below`.
-    #[must_use]
     pub fn expected(&self, count: u64, below: i32) -> [Sums; 2] {
         let mut expected = [Sums::default(); 2];
         let mut seen = [[false; KEYS as usize]; 2];
@@ -75,7 +73,6 @@ impl Documents {
     }
 
     /// The number of documents with this `k` among the first `count`.
-    #[must_use]
     pub fn with_key(&self, count: u64, key: i32) -> u64 {
         (0..count)
             .filter(|&number| self.values(number).0 == key)
@@ -105,7 +102,6 @@ impl Source for Documents {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::Doc;
 

@@ -55,7 +55,6 @@ pub struct Documents {
 
 impl Documents {
     /// Documents `{_id, name, someId1, str1, date1, bio}`.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut template = Template::new();
         let id_at = template.field(0x07, "_id", &[0; 12]);
@@ -87,7 +86,6 @@ impl Documents {
     }
 
     /// Documents among the first `count` whose name is the one that is looked for.
-    #[must_use]
     pub fn wanted(&self, count: u64) -> u64 {
         let whole = count / NAMES;
         let rest = (whole * NAMES..count).any(|number| self.name(number) == 0);
@@ -119,7 +117,6 @@ impl Source for Documents {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::{Doc, Value};
     use std::collections::HashSet;

@@ -42,7 +42,6 @@ pub struct Generator {
 impl Generator {
     /// A generator of documents `{_id, URI, name, origin, creation, expiration}`. `URI` is a string
     /// if `elements` is 0, else an array of `elements` short strings.
-    #[must_use]
     pub fn new(seed: u64, elements: usize) -> Self {
         let mut template = Template::new();
         let mut letters_at = Vec::new();
@@ -72,7 +71,6 @@ impl Generator {
     }
 
     /// The `_id` of document `number`.
-    #[must_use]
     pub fn id(&self, number: u64) -> [u8; 12] {
         object_id(self.seed, number)
     }
@@ -110,7 +108,6 @@ fn string(template: &mut Template, name: &str, text: &str, letters_at: &mut Vec<
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::{Doc, Value};
     use std::collections::HashSet;

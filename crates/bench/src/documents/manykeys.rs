@@ -19,7 +19,6 @@ const PREFIXES: [&str; 3] = [
 /// Initial values are below this when they are random.
 const INITIAL_BELOW: u64 = 1_000_000;
 
-/// Letters of `random`.
 pub const RANDOM_LETTERS: usize = 13;
 
 /// Letters of a UUID.
@@ -42,7 +41,6 @@ pub enum Schema {
 
 impl Schema {
     /// Its name on the command line and in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Schema::Plain => "plain",
@@ -69,13 +67,11 @@ pub enum Purpose {
 }
 
 /// The stream of random numbers of one thing.
-#[must_use]
 pub fn stream(seed: u64, purpose: Purpose, number: u64) -> SplitMix64 {
     SplitMix64::new(seed ^ ((purpose as u64) << 56), number)
 }
 
 /// A string such as `uniqid()` makes: 13 hexadecimal digits.
-#[must_use]
 pub fn random_text(seed: u64, purpose: Purpose, number: u64) -> String {
     let digits = format!("{:016x}", stream(seed, purpose, number).next());
     digits.chars().take(RANDOM_LETTERS).collect()
@@ -133,7 +129,6 @@ struct Places {
 
 impl Documents {
     /// Documents of `keys` keys. Their values are 0, or below a million.
-    #[must_use]
     pub fn new(schema: Schema, seed: u64, keys: u32, random_values: bool) -> Self {
         let names: Vec<String> = (0..keys).map(name_of).collect();
         let groups = group(schema, &names);
@@ -160,7 +155,6 @@ impl Documents {
         }
     }
 
-    #[must_use]
     pub fn identity(&self, number: u64) -> Identity {
         let mut random = stream(self.seed, Purpose::Identity, number);
         let mut below = |bound: u64| random.below(bound) as i64;
@@ -186,13 +180,11 @@ impl Documents {
     }
 
     /// The `_id` of document `number`.
-    #[must_use]
     pub fn id(&self, number: u64) -> [u8; 12] {
         object_id(self.seed, number)
     }
 
     /// Value of a key in the new document `number`.
-    #[must_use]
     pub fn initial_value(&self, number: u64, key: u32) -> i64 {
         if !self.random_values {
             return 0;
@@ -232,7 +224,6 @@ impl Source for Documents {
     }
 }
 
-/// Name of a key.
 fn name_of(key: u32) -> String {
     let prefix = PREFIXES[key as usize % PREFIXES.len()];
     format!("{prefix}{key}")
@@ -298,7 +289,6 @@ fn template(names: &[String], groups: &[Group]) -> (Template, Places) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::{Doc, Value};
     use std::collections::HashSet;

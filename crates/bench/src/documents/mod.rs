@@ -28,7 +28,6 @@ pub trait Source: Sync {
 /// An ObjectId as a driver would generate it: seconds, five bytes of the process, a counter. Ids
 /// grow with the number (but for the second in which the counter wraps), and no two numbers
 /// below 2^32 * 10,000 share one.
-#[must_use]
 pub fn object_id(seed: u64, number: u64) -> [u8; 12] {
     let seconds = EPOCH_S.wrapping_add((number / DOCUMENTS_PER_SECOND) as u32);
     let process = SplitMix64::new(seed, u64::MAX).next().to_be_bytes();

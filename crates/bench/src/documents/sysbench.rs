@@ -41,7 +41,6 @@ pub struct Documents {
 
 impl Documents {
     /// Those of collection `number` of a run, whose ids are 1 to `documents`.
-    #[must_use]
     pub fn new(seed: u64, number: u32, documents: u32) -> Self {
         let mut template = Template::new();
         let id_at = template.field(0x10, "_id", &[0; 4]);
@@ -114,7 +113,6 @@ fn fill(text: &mut [u8], random: &mut SplitMix64) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::{Doc, Value};
 

@@ -19,7 +19,6 @@ pub struct Update {
 
 /// The updates of a round: `count` of them, spread evenly over `documents` documents in a shuffled
 /// order.
-#[must_use]
 pub fn round(seed: u64, round: u64, count: u64, documents: u64, keys: u32) -> Vec<Update> {
     let mut order: Vec<u64> = (0..count).map(|n| n % documents).collect();
     stream(seed, Purpose::Order, round).shuffle(&mut order);
@@ -51,13 +50,11 @@ fn keys_of(seed: u64, number: u64, keys: u32) -> [u32; KEYS] {
 
 impl Update {
     /// The string that it sets `random` to.
-    #[must_use]
     pub fn text(&self, seed: u64) -> String {
         random_text(seed, Purpose::Text, self.number)
     }
 
     /// The filter that finds its document.
-    #[must_use]
     pub fn filter(&self, documents: &Documents) -> DocBuf {
         let identity = documents.identity(self.document);
         let mut filter = DocBuf::new();
@@ -73,7 +70,6 @@ impl Update {
         filter
     }
 
-    #[must_use]
     pub fn change(&self, documents: &Documents) -> DocBuf {
         let mut change = DocBuf::new();
         change.push_doc("$set", |set| {

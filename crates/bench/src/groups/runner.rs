@@ -38,7 +38,6 @@ impl Query {
     pub const ALL: [Query; 3] = [Query::All, Query::Some, Query::Find];
 
     /// Its name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Query::All => "group all documents by k",
@@ -63,7 +62,6 @@ pub struct Results {
     pub ending: Ending,
     /// Documents that went in.
     pub documents: u64,
-    /// Duration of the load.
     pub load: Duration,
     /// The times of each query, in the order of [`Query::ALL`].
     pub times: [Vec<Duration>; 3],

@@ -9,7 +9,6 @@ use crate::format::thousands;
 use crate::report::{Figure, Section};
 
 /// The section of a run.
-#[must_use]
 pub fn build(work: &Work, results: &[Results]) -> Section {
     let about = format!(
         "Documents of 77 bytes {{_id, k, v, date, city}} without a secondary index. {} values of k: how many documents each \

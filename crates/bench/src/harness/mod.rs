@@ -104,21 +104,18 @@ impl Run {
     }
 
     /// An empty report of this run.
-    #[must_use]
     pub fn report(&self) -> Report {
         let servers = self.targets.iter().map(|target| target.server.clone());
         Report::new(servers.collect(), self.started, &Machine::read())
     }
 
     /// Turns that each server takes.
-    #[must_use]
     pub fn turns(&self) -> u32 {
         let default = if self.targets.len() > 1 { TURNS } else { 1 };
         self.options.turns.unwrap_or(default)
     }
 
     /// The longest that a workload may take on one server.
-    #[must_use]
     pub fn limit(&self) -> Option<Duration> {
         let minutes = self.options.minutes?;
         Some(Duration::from_secs_f64(minutes * 60.0))
@@ -150,7 +147,6 @@ impl Run {
     }
 
     /// Returns the time that a target may still run after it has run for `used`.
-    #[must_use]
     pub fn time_left(&self, used: Duration) -> Duration {
         self.limit().unwrap_or(Duration::MAX).saturating_sub(used)
     }
@@ -194,7 +190,6 @@ impl Run {
     }
 
     /// The columns of tables: the targets.
-    #[must_use]
     pub fn columns(&self) -> Columns {
         Columns {
             labels: self.labels(),
@@ -203,7 +198,6 @@ impl Run {
     }
 
     /// Labels of all targets, as reports show them.
-    #[must_use]
     pub fn labels(&self) -> Vec<String> {
         self.targets
             .iter()
@@ -212,7 +206,6 @@ impl Run {
     }
 
     /// Whether each of them is a null server.
-    #[must_use]
     pub fn nulls(&self) -> Vec<bool> {
         self.targets.iter().map(Target::is_null).collect()
     }
@@ -234,13 +227,11 @@ impl Target {
     }
 
     /// The name in reports, with a number if another target has the same one.
-    #[must_use]
     pub fn label(&self) -> &str {
         &self.server.label
     }
 
     /// Whether it stores nothing.
-    #[must_use]
     pub fn is_null(&self) -> bool {
         self.server.description.null
     }
@@ -258,7 +249,6 @@ impl Target {
     }
 
     /// Returns the defaults that the connection string sets.
-    #[must_use]
     pub fn defaults(&self) -> Defaults {
         self.system.defaults()
     }

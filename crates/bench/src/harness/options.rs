@@ -104,7 +104,6 @@ pub struct CommonOptions {
 }
 
 impl CommonOptions {
-    #[must_use]
     pub fn uris(&self) -> Vec<String> {
         if self.uri.is_empty() {
             return vec![LOCAL.to_owned()];
@@ -113,7 +112,6 @@ impl CommonOptions {
     }
 
     /// Between two lines of the trace.
-    #[must_use]
     pub fn every(&self) -> Duration {
         Duration::from_secs_f64(self.report_every)
     }

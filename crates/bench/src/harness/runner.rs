@@ -19,7 +19,6 @@ pub enum Ending {
     #[default]
     Open,
     Complete,
-    /// Its time was up.
     TimeUp,
     /// The user asked to stop.
     Stopped,
@@ -88,7 +87,6 @@ pub fn alternate(runners: &mut [impl Runner], stop: &AtomicBool) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use std::cell::RefCell;
 

@@ -53,7 +53,6 @@ impl Work {
     }
 
     /// Documents in each collection.
-    #[must_use]
     pub fn documents(&self) -> u64 {
         match self.scale {
             Some(scale) => ((ORIGINAL * scale).round() as u64).max(1),
@@ -62,7 +61,6 @@ impl Work {
     }
 
     /// Names of the collections, without and with the index.
-    #[must_use]
     pub fn collections(&self) -> [String; 2] {
         [
             self.collection.clone(),
@@ -71,7 +69,6 @@ impl Work {
     }
 
     /// The settings as they go into the report. `acknowledged` is by server.
-    #[must_use]
     pub fn settings(&self, acknowledged: &[bool]) -> Vec<(&'static str, String)> {
         let names: Vec<&str> = acknowledged
             .iter()
@@ -95,7 +92,6 @@ impl Work {
     }
 
     /// Numbers of the documents of a batch. Batches differ by one document at most.
-    #[must_use]
     pub fn numbers(&self, batch: u32) -> std::ops::Range<u64> {
         let end = |batches: u32| {
             let part = u128::from(self.documents()) * u128::from(batches);
@@ -107,7 +103,6 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::harness::parse_work;
 

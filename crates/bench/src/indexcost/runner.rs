@@ -39,7 +39,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    #[must_use]
     pub fn rate(&self) -> Option<f64> {
         let seconds = self.elapsed.as_secs_f64();
         (seconds > 0.0 && self.documents > 0).then(|| self.documents as f64 / seconds)

@@ -15,8 +15,6 @@ type PickBytes = fn(&Sizes) -> Option<u64>;
 /// The two collections, in their order.
 const SIDES: [&str; 2] = ["without the index", "with the index"];
 
-/// The section of a run.
-#[must_use]
 pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let about = format!(
         "Documents of 2,400 bytes go into a collection without a secondary index and into one with an \

@@ -19,7 +19,6 @@ pub struct MultikeyWork {
 
 impl MultikeyWork {
     /// The settings of the insertion workload with arrays.
-    #[must_use]
     pub fn into_work(self) -> Work {
         Work {
             elements: self.elements,
@@ -74,7 +73,6 @@ pub struct Work {
 }
 
 impl Work {
-    #[must_use]
     pub fn documents(&self) -> u64 {
         let original = match self.elements {
             0 => ORIGINAL_INSERT,
@@ -85,21 +83,18 @@ impl Work {
     }
 
     /// Name of the collection.
-    #[must_use]
     pub fn collection(&self) -> &str {
         let default = if self.elements == 0 { "w1" } else { "w2" };
         self.collection.as_deref().unwrap_or(default)
     }
 
     /// Fields that get an index.
-    #[must_use]
     pub fn indexed_fields(&self) -> &'static [&'static str] {
         let count = usize::from(self.indexes);
         INDEXED_FIELDS.get(..count).unwrap_or(&INDEXED_FIELDS)
     }
 
     /// Entries that a document has in all indexes, the one on `_id` not counted.
-    #[must_use]
     pub fn index_entries(&self) -> u64 {
         let of_the_first = u64::from(self.elements.max(1));
         match u64::from(self.indexes) {
@@ -108,7 +103,6 @@ impl Work {
         }
     }
 
-    #[must_use]
     pub fn definition(&self) -> Definition {
         let index = |field: &'static &'static str| Index {
             fields: std::slice::from_ref(field),
@@ -121,7 +115,6 @@ impl Work {
     }
 
     /// The settings as they go into the report.
-    #[must_use]
     pub fn settings(&self, turns: u32) -> Vec<(&'static str, String)> {
         let journal = if self.write.journal {
             "waited for"
@@ -143,7 +136,6 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::harness::parse_work;
 

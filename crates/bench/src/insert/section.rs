@@ -7,8 +7,6 @@ use crate::meter::{Outcome, Percentiles};
 use crate::report::chart::{self, Traces};
 use crate::report::{Figure, Section, resident_max_mib};
 
-/// The section of a run.
-#[must_use]
 pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let (title, about) = match work.elements {
         0 => (

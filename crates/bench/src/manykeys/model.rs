@@ -28,7 +28,6 @@ struct Last {
 
 impl Model {
     /// Documents as they were loaded.
-    #[must_use]
     pub fn new(documents: u64) -> Self {
         Model {
             increments: vec![Vec::new(); documents as usize],
@@ -230,7 +229,6 @@ fn check_keys(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::documents::Source;
     use crate::documents::manykeys::Schema;

@@ -133,13 +133,11 @@ impl std::str::FromStr for Verify {
 }
 
 impl Work {
-    #[must_use]
     pub fn documents(&self) -> u64 {
         self.documents.unwrap_or_else(|| self.scaled(DOCUMENTS))
     }
 
     /// Updates in a round.
-    #[must_use]
     pub fn updates(&self) -> u64 {
         self.updates.unwrap_or_else(|| self.scaled(UPDATES))
     }
@@ -149,7 +147,6 @@ impl Work {
     }
 
     /// The schemas, in the order in which they are measured.
-    #[must_use]
     pub fn schemas(&self) -> Vec<Schema> {
         match self.schema {
             Schemas::Plain => vec![Schema::Plain],
@@ -159,7 +156,6 @@ impl Work {
     }
 
     /// Name of a schema's collection.
-    #[must_use]
     pub fn collection(&self, schema: Schema) -> String {
         format!("{}_{}", self.collection, schema.name())
     }
@@ -186,7 +182,6 @@ impl Work {
     }
 
     /// The settings as they go into the report.
-    #[must_use]
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         let first = if self.random_values { "random" } else { "0" };
@@ -211,7 +206,6 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::harness::parse_work;
 

@@ -35,7 +35,6 @@ pub struct Dataset<'a> {
 }
 
 impl Dataset<'_> {
-    #[must_use]
     pub fn schema(&self) -> Schema {
         self.documents.schema
     }

@@ -17,8 +17,6 @@ const PANEL_HEIGHT: u32 = 230;
 /// Where updates are in a [`Row`].
 const UPDATES: usize = 2;
 
-/// The section of a run.
-#[must_use]
 pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> Section {
     let mut section = Section::new(
         super::NAME,

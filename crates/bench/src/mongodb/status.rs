@@ -73,7 +73,6 @@ pub struct ServerFacts {
 
 impl ServerFacts {
     /// Asks the server; fields that it does not report stay empty.
-    #[must_use]
     pub fn ask(client: &mut Client) -> ServerFacts {
         let mut ask = |command: DocBuf| client.command("admin", &command).unwrap_or_default();
         let build = ask(doc! { "buildInfo": 1 });

@@ -64,7 +64,6 @@ pub struct Answers<'s> {
 }
 
 impl<'s> Answers<'s> {
-    /// For a new connection.
     pub fn new(shared: &'s Shared, connection: i32) -> Self {
         Answers {
             shared,

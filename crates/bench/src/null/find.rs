@@ -239,7 +239,6 @@ impl Finds {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::{DocBuf, doc};
 

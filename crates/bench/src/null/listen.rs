@@ -90,13 +90,11 @@ pub fn start(address: &Address) -> Result<NullServer> {
 }
 
 impl NullServer {
-    #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
     /// Where it listens, as clients write it.
-    #[must_use]
     pub fn uri(&self) -> String {
         format!("mongodb://{}/", self.address.in_uri())
     }

@@ -65,7 +65,6 @@ impl Options {
 }
 
 /// A free port of the loopback interface, for [`start`].
-#[must_use]
 pub fn any_port() -> Address {
     Address::Tcp("127.0.0.1".to_owned(), 0)
 }
@@ -83,7 +82,6 @@ pub fn run(options: &Options) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -20,7 +20,6 @@ pub struct Traces<'a> {
 }
 
 /// Draws the traces over millions of operations.
-#[must_use]
 pub fn over_count(traces: &Traces<'_>) -> Chart {
     let x = |row: &Row| row.count as f64 / 1e6;
     panels(traces, &x, format!("million {}", traces.unit))
@@ -130,7 +129,6 @@ fn thin(rows: &[Row]) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn rows(count: u64) -> Vec<Row> {

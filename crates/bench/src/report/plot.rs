@@ -25,13 +25,11 @@ pub const SECOND: RGBColor = RGBColor(196, 92, 22);
 const TEXT: RGBColor = RGBColor(60, 60, 60);
 
 /// The colour of the n-th server.
-#[must_use]
 pub fn color(index: usize) -> RGBColor {
     COLORS.get(index % COLORS.len()).copied().unwrap_or(FIRST)
 }
 
 /// A paler shade of a colour, for raw values behind a smoothed curve.
-#[must_use]
 pub fn pale(color: RGBColor) -> RGBColor {
     let mix = |part: u8| (u16::from(part) * 9 / 20 + 255 * 11 / 20) as u8;
     RGBColor(mix(color.0), mix(color.1), mix(color.2))
@@ -260,7 +258,6 @@ fn drawing(error: impl std::fmt::Display) -> Error {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

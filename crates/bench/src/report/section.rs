@@ -26,7 +26,6 @@ pub struct Figure {
 }
 
 impl Figure {
-    #[must_use]
     pub fn higher(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Figure {
         Figure {
             name: name.into(),
@@ -37,7 +36,6 @@ impl Figure {
     }
 
     /// A time or a size.
-    #[must_use]
     pub fn lower(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Figure {
         Figure {
             better: Better::Lower,
@@ -46,7 +44,6 @@ impl Figure {
     }
 
     /// A number that is neither good nor bad.
-    #[must_use]
     pub fn neutral(
         name: impl Into<String>,
         unit: &'static str,
@@ -59,7 +56,6 @@ impl Figure {
     }
 
     /// Ratio by which one server is better than another one.
-    #[must_use]
     pub fn times_better(&self, server: usize, than: usize) -> Option<f64> {
         let (one, other) = ((*self.values.get(server)?)?, (*self.values.get(than)?)?);
         let ratio = match self.better {
@@ -71,7 +67,6 @@ impl Figure {
     }
 
     /// The server with the best value among at least two, if no other one has the same.
-    #[must_use]
     pub fn winner(&self, servers: &[usize]) -> Option<usize> {
         let mut measured = servers.iter().copied().filter(|server| {
             let value = self.values.get(*server).copied().flatten();
@@ -93,7 +88,6 @@ impl Figure {
     }
 
     /// A server's value as a share of the null server's.
-    #[must_use]
     pub fn share(&self, server: usize, null: usize) -> Option<f64> {
         if self.better != Better::Higher || server == null {
             return None;
@@ -146,13 +140,11 @@ pub struct Columns {
 
 impl Columns {
     /// The null server's column.
-    #[must_use]
     pub fn null(&self) -> Option<usize> {
         self.nulls.iter().position(|null| *null)
     }
 
     /// The columns of real servers.
-    #[must_use]
     pub fn real(&self) -> Vec<usize> {
         let columns = self.nulls.iter().enumerate();
         columns
@@ -208,7 +200,6 @@ impl Columns {
 }
 
 impl Section {
-    #[must_use]
     pub fn new(
         workload: &'static str,
         title: impl Into<String>,
@@ -236,7 +227,6 @@ impl Section {
     /// The figures as a table: a row for each with its unit, a column for each server, and how many
     /// times better the first one is than each other one; with a null server, the first one's share
     /// of it. The best server of each row is bold.
-    #[must_use]
     pub fn result(&self, columns: &Columns) -> Table {
         let mut head = vec!["figure".to_owned(), "unit".to_owned()];
         let first_server = head.len();
@@ -276,7 +266,6 @@ impl Section {
 
     /// One line: which server is best at the headline figure, and how many times better it is than
     /// each other one.
-    #[must_use]
     pub fn summary(&self, columns: &Columns) -> String {
         let real = columns.real();
         let named = |figure: &&Figure| figure.name == self.headline;

@@ -38,11 +38,9 @@ const COLUMNS: [&str; 10] = [
     "server_cache_mib",
 ];
 
-/// The file `trace.csv`.
 pub struct TraceFile(Mutex<CsvFile>);
 
 impl TraceFile {
-    /// Creates the file in the folder.
     pub fn create(folder: &Path) -> Result<TraceFile> {
         let file = CsvFile::create(&folder.join("trace.csv"), COLUMNS)?;
         Ok(TraceFile(Mutex::new(file)))
@@ -68,7 +66,6 @@ impl TraceFile {
 }
 
 /// The most memory that the server said it had resident, in MiB.
-#[must_use]
 pub fn resident_max_mib(rows: &[Row]) -> Option<f64> {
     rows.iter()
         .filter_map(|row| row.memory.resident_mib)
@@ -77,7 +74,6 @@ pub fn resident_max_mib(rows: &[Row]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -42,7 +42,6 @@ pub const OPERATIONS: usize = POINTS + KINDS.len() - 1;
 
 impl Kind {
     /// Its name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Kind::Point => "point lookup",
@@ -58,7 +57,6 @@ impl Kind {
     }
 
     /// Its place in [`KINDS`].
-    #[must_use]
     pub fn index(self) -> usize {
         self as usize
     }

@@ -88,7 +88,6 @@ impl Work {
     }
 
     /// The settings as they go into the report.
-    #[must_use]
     pub fn settings(&self, turns: u32) -> Vec<(&'static str, String)> {
         let list = |items: Vec<String>| items.join(", ");
         let compressions = self.compressions();
@@ -120,7 +119,6 @@ impl Work {
     }
 
     /// Documents in each collection.
-    #[must_use]
     pub fn documents(&self) -> u32 {
         let documents = match self.scale {
             Some(scale) => (ORIGINAL * scale).round() as u32,
@@ -130,7 +128,6 @@ impl Work {
     }
 
     /// Compressions to load with; `None` is the server's own.
-    #[must_use]
     pub fn compressions(&self) -> Vec<Option<Compression>> {
         if self.compression.is_empty() {
             return vec![None];
@@ -139,7 +136,6 @@ impl Work {
     }
 
     /// Number and length of the slices of a level. With `turns` turns a slice lasts two seconds or more.
-    #[must_use]
     pub fn slices(&self, turns: u32) -> (u32, Duration) {
         let level = Duration::from_secs_f64(self.seconds);
         let most = (level.as_secs_f64() / SLICE_MIN.as_secs_f64())
@@ -151,14 +147,12 @@ impl Work {
 }
 
 /// Name of a compression in reports.
-#[must_use]
 pub fn compression_name(compression: Option<Compression>) -> &'static str {
     compression.map_or("the server's own", Compression::name)
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::harness::parse_work;
 

@@ -27,8 +27,6 @@ pub(super) const PERCENTILES: [(&str, Pick<Percentiles, f64>); 4] = [
     ("max", |l| l.max_ms),
 ];
 
-/// The section of a run.
-#[must_use]
 pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let mut section = Section::new("sysbench", "W4: Sysbench", ABOUT);
     section.settings = work.settings(run.turns());

@@ -41,26 +41,22 @@ pub struct Level {
 }
 
 impl Level {
-    #[must_use]
     pub fn transactions_per_s(&self) -> Option<f64> {
         let seconds = self.elapsed.as_secs_f64();
         (seconds > 0.0).then(|| self.transactions as f64 / seconds)
     }
 
-    #[must_use]
     pub fn operations_per_s(&self) -> Option<f64> {
         Some(self.transactions_per_s()? * OPERATIONS as f64)
     }
 
     /// Latencies of a kind.
-    #[must_use]
     pub fn kind(&self, kind: Kind) -> Percentiles {
         self.kinds.get(kind.index()).copied().unwrap_or_default()
     }
 }
 
 impl Tally {
-    #[must_use]
     pub fn new() -> Tally {
         Tally {
             state: Mutex::new(State {
@@ -93,7 +89,6 @@ impl Tally {
     }
 
     /// Takes the counts since the last call.
-    #[must_use]
     pub fn take_interval(&self) -> Interval {
         let mut state = self.state();
         let interval = std::mem::replace(&mut state.interval, latencies());
@@ -104,13 +99,11 @@ impl Tally {
         }
     }
 
-    #[must_use]
     pub fn transactions(&self) -> u64 {
         self.state().transactions
     }
 
     /// The results so far.
-    #[must_use]
     pub fn level(&self) -> Level {
         let state = self.state();
         Level {
@@ -136,7 +129,6 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::sysbench::kind::POINTS;
 

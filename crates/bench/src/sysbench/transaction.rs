@@ -13,7 +13,6 @@ pub const RANGE: u32 = 100;
 
 /// The collections that transactions run on.
 pub struct Dataset {
-    /// The collections and their documents.
     pub collections: Vec<(Collection, Documents)>,
     /// Documents of each: their ids are 1 to this.
     pub documents: u32,
@@ -45,7 +44,6 @@ pub struct Races {
 }
 
 impl Races {
-    #[must_use]
     pub fn pairs(&self) -> [(&'static str, u64); 5] {
         [
             ("lookups", self.lookups),
@@ -65,7 +63,6 @@ impl Races {
         self.inserts += other.inserts;
     }
 
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.pairs().iter().map(|(_, count)| count).sum()
     }
@@ -90,7 +87,6 @@ pub struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     /// A thread with random numbers of its own.
-    #[must_use]
     pub fn new(dataset: &'a Dataset, random: SplitMix64) -> Self {
         Worker {
             dataset,
@@ -247,7 +243,6 @@ fn micros(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::{Doc, DocBuf};
     use std::collections::{BTreeMap, BTreeSet};

@@ -13,13 +13,11 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / self.each.max(1)
     }
 
     /// Whether there is none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -50,7 +50,6 @@ pub struct Defaults {
     pub database: Option<String>,
     /// `w`: 0 or 1.
     pub write_concern: Option<u8>,
-    /// `journal`.
     pub journal: Option<bool>,
 }
 

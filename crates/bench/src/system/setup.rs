@@ -31,7 +31,6 @@ pub enum Compression {
 
 impl Compression {
     /// The name that servers know it by.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -87,7 +86,6 @@ pub trait Setup {
     /// Its documents; 0 if it is not there.
     fn count(&mut self, collection: &Collection) -> Result<u64>;
 
-    /// The sizes of a collection.
     fn sizes(&mut self, collection: &Collection) -> Result<Sizes>;
 
     /// The counters of the system so far. Those that it does not report are `None`.

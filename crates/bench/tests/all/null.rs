@@ -1,19 +1,17 @@
 //! The null server as a client sees it: answers, counting, bad bytes, and the workloads against it.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::ExitCode;
 
-use clap::Parser;
 use frond_bench::null::{NullServer, start};
 use frond_bench::uri::Address;
-use frond_bench::{Command, run};
 use frond_bson::{Doc, DocBuf, Value, doc};
 use frond_wire::{
     Compressor, Delete, Flags, MAX_MESSAGE_BYTES, MsgBuilder, OpReply, Query, Reply, Update,
 };
+
+use crate::store::{bench_at, run_command};
 
 fn server() -> NullServer {
     start(&Address::Tcp("127.0.0.1".to_owned(), 0)).unwrap()
@@ -375,53 +373,28 @@ fn its_end_is_the_end_of_its_connections() {
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
 }
 
-#[derive(Parser)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[test]
 fn the_insertion_workload_runs_against_it() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("null.sock");
     let unix = start(&Address::Unix(socket.clone())).unwrap();
     let tcp = server();
+    let size = ["--documents=2500", "--batch=100"];
     for (uri, more) in [
         (tcp.uri(), &[][..]),
-        (tcp.uri() + "?compressors=zstd", &["--drop"][..]),
-        (unix.uri(), &["--write-concern", "0", "--threads", "3"][..]),
+        (tcp.uri() + "?compressors=zstd", &["--drop"]),
+        (unix.uri(), &["--write-concern=0", "--threads=3"]),
     ] {
-        let out = folder.path().join("report");
-        let mut args = vec!["bench", "insert", "--quiet", "--documents", "2500"];
-        args.extend(["--batch", "100", "--uri", &uri]);
-        args.extend(["--out", out.to_str().unwrap()]);
-        args.extend(more);
-        assert_eq!(
-            run(Cli::parse_from(args).command),
-            ExitCode::SUCCESS,
-            "{uri}"
-        );
+        let args = [&size[..], &["--uri", &uri], more].concat();
+        bench_at("insert", &args).assert_complete(&uri);
     }
     // Ratios are of the server asked for, and its share is that of the one beside it.
-    let out = folder.path().join("beside");
     let uri = tcp.uri() + "other";
-    let mut args = vec![
-        "bench",
-        "insert",
-        "--quiet",
-        "--documents",
-        "2500",
-        "--null",
-    ];
-    args.extend(["--uri", &uri, "--out", out.to_str().unwrap()]);
-    assert_eq!(run(Cli::parse_from(args).command), ExitCode::SUCCESS);
-    let results = std::fs::read_to_string(out.join("results.csv")).unwrap();
-    for line in [
-        "insert,null server #1,documents,,2500",
-        "insert,null server #2,documents,,2500",
-    ] {
-        assert!(results.contains(line), "{results}");
+    let report = bench_at("insert", &[&size[..], &["--null", "--uri", &uri]].concat());
+    report.assert_complete("beside");
+    assert_eq!(report.servers, ["null server #1", "null server #2"]);
+    for server in 0..2 {
+        assert_eq!(report.figure(server, "documents"), Some(2500.0));
     }
     drop(unix);
     assert!(!socket.exists());
@@ -432,34 +405,33 @@ fn the_insertion_workload_runs_against_it() {
 
 #[test]
 fn connections_read_while_others_insert() {
-    let (server, folder) = (server(), tempfile::tempdir().unwrap());
-    let (uri, out) = (server.uri(), folder.path().to_str().unwrap());
-    let code = run(Cli::parse_from([
-        "bench",
-        "insert",
-        "--quiet",
-        "--uri",
-        &uri,
-        "--out",
-        out,
-        "--documents",
-        "20000",
-        "--batch",
-        "100",
-        "--readers",
-        "2",
-        "--turns",
-        "3",
-    ])
-    .command);
-    assert_eq!(code, ExitCode::SUCCESS);
-    let results = std::fs::read_to_string(folder.path().join("results.csv")).unwrap();
-    let line = results
-        .lines()
-        .find(|line| line.starts_with("insert,null server,finds beside the inserts,finds/s,"))
-        .unwrap();
-    assert!(
-        line.rsplit(',').next().unwrap().parse::<f64>().unwrap() > 0.0,
-        "{line}"
-    );
+    let server = server();
+    let uri = format!("--uri={}", server.uri());
+    let size = [
+        "--documents=20000",
+        "--batch=100",
+        "--readers=2",
+        "--turns=3",
+    ];
+    let report = bench_at("insert", &[&size[..], &[&uri]].concat());
+    report.assert_complete("readers");
+    assert!(report.figure(0, "finds beside the inserts") > Some(0.0));
+}
+
+#[test]
+fn commands_without_a_report_run_against_it() {
+    let server = server();
+    let uri = format!("--uri={}", server.uri());
+    for args in [
+        &[
+            "operations",
+            "--documents=200",
+            "--seconds=0.01",
+            "--threads=2",
+        ][..],
+        &["roundtrip", "--documents=200", "--seconds=1", "--rounds=1"],
+    ] {
+        let code = run_command(&[args, &[&uri]].concat());
+        assert_eq!(code, ExitCode::SUCCESS, "{args:?}");
+    }
 }
