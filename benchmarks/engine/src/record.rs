@@ -8,7 +8,7 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{During, Error, Result};
 
 /// The measurements of one phase of one engine.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -50,7 +50,7 @@ impl Record {
 
     /// Appends this record to a file of JSON lines.
     pub fn append(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string(self).map_err(Error::engine("encoding a record"))?;
+        let text = serde_json::to_string(self).during("encoding a record")?;
         let failed = || Error::file(format!("writing {}", path.display()));
         let mut file = OpenOptions::new()
             .append(true)

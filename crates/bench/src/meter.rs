@@ -18,10 +18,28 @@ pub fn latencies() -> Latencies {
 }
 
 /// Adds a latency. The histogram grows to take it; only one that no histogram can hold is cut.
-pub fn record(latencies: &mut Latencies, micros: u64) {
+pub fn record(latencies: &mut Latencies, time: Duration) {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     if latencies.record(micros).is_err() {
         latencies.saturating_record(micros);
     }
+}
+
+/// How many a second; `None` if nothing was done, or in no time.
+pub fn rate(count: u64, elapsed: Duration) -> Option<f64> {
+    let seconds = elapsed.as_secs_f64();
+    (seconds > 0.0 && count > 0).then(|| count as f64 / seconds)
+}
+
+/// The middle one, or the mean of the middle two.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values.get(low)? + values.get(high)?) / 2.0)
+}
+
+pub fn milliseconds(time: &Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// Shared by the threads of one run.
@@ -76,8 +94,6 @@ pub struct Outcome {
     pub timeline: Timeline,
     /// Latencies of all batches.
     pub latencies: Latencies,
-    /// The error that ended the run early.
-    pub error: Option<Error>,
 }
 
 impl Meter {
@@ -119,21 +135,21 @@ impl Meter {
         };
     }
 
-    /// Lets the clock run again.
+    /// Lets the clock run again, and threads that [`Meter::stop`] ended.
     pub fn go_on(&self) {
+        self.ended.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.clock.since.get_or_insert_with(Instant::now);
     }
 
     /// Counts a batch that the server took.
     pub fn batch(&self, documents: u64, latency: Duration) {
-        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         let mut state = self.state();
         let total = self.documents.fetch_add(documents, Ordering::Relaxed) + documents;
         let elapsed = state.clock.elapsed();
         state.timeline.note(elapsed, total);
-        record(&mut state.interval, micros);
-        record(&mut state.whole, micros);
+        record(&mut state.interval, latency);
+        record(&mut state.whole, latency);
     }
 
     /// Ends the run with an error; the first one is kept.
@@ -185,21 +201,18 @@ impl Meter {
         self.state().error.take()
     }
 
-    pub fn end(self) -> Outcome {
-        let elapsed = self.elapsed();
+    /// The outcome so far. An error that was not taken is lost.
+    pub fn end(&self) -> Outcome {
         let documents = self.documents();
-        let state = self
-            .state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut timeline = state.timeline;
+        let state = self.state();
+        let elapsed = state.clock.elapsed();
+        let mut timeline = state.timeline.clone();
         timeline.end(elapsed, documents);
         Outcome {
             elapsed,
             documents,
             timeline,
-            latencies: state.whole,
-            error: state.error,
+            latencies: state.whole.clone(),
         }
     }
 
@@ -223,6 +236,15 @@ pub struct Percentiles {
     pub max_ms: f64,
 }
 
+/// A percentile: its name, and how it is read.
+pub type Percentile = (&'static str, fn(&Percentiles) -> f64);
+
+pub const P50: Percentile = ("p50", |l| l.p50_ms);
+pub const P95: Percentile = ("p95", |l| l.p95_ms);
+pub const P99: Percentile = ("p99", |l| l.p99_ms);
+pub const P999: Percentile = ("p99.9", |l| l.p999_ms);
+pub const MAX: Percentile = ("max", |l| l.max_ms);
+
 impl Percentiles {
     /// Reads them off a histogram of microseconds; zeros if it is empty.
     pub fn from_latencies(latencies: &Latencies) -> Self {
@@ -240,6 +262,22 @@ impl Percentiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn medians_and_rates() {
+        for (values, expected) in [
+            (vec![], None),
+            (vec![3.0], Some(3.0)),
+            (vec![4.0, 1.0], Some(2.5)),
+            (vec![9.0, 1.0, 2.0], Some(2.0)),
+            (vec![4.0, 1.0, 2.0, 3.0], Some(2.5)),
+        ] {
+            assert_eq!(median(values), expected);
+        }
+        let second = Duration::from_secs(1);
+        assert_eq!(rate(3, second / 2), Some(6.0));
+        assert_eq!((rate(0, second), rate(3, Duration::ZERO)), (None, None));
+    }
 
     #[test]
     fn percentiles_of_known_latencies() {
@@ -279,6 +317,7 @@ mod tests {
         meter.fail(Error::Settings("first".to_owned()));
         meter.fail(Error::Settings("second".to_owned()));
         assert!(meter.stopping());
+        assert_eq!(meter.take_error().unwrap().to_string(), "first");
         let outcome = meter.end();
         assert_eq!(outcome.documents, 100);
         assert_eq!(outcome.latencies.len(), 2);
@@ -291,7 +330,6 @@ mod tests {
             (3.99..4.01).contains(&percentiles.max_ms),
             "{percentiles:?}"
         );
-        assert_eq!(outcome.error.unwrap().to_string(), "first");
         assert!(outcome.timeline.speed_of_part(0.0, 1.0).unwrap() > 0.0);
     }
 

@@ -5,7 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::meter::Meter;
-use frond_client::Result;
+use frond_client::{Error, Result};
+
+/// Stack of a thread. It needs little, and there may be a thousand of them.
+const STACK_BYTES: usize = 512 * 1024;
 
 /// Runs `work` with each connection on a thread of its own, and `watch` on this one. `watch` gets a
 /// function that says whether all the others are done, and must not return before. Errors of `work`
@@ -21,14 +24,19 @@ pub fn with_each<C: Send>(
     thread::scope(|scope| {
         for (index, client) in clients.iter_mut().enumerate() {
             let (done, work) = (&done, &work);
-            scope.spawn(move || {
+            let body = move || {
                 let guard = CountOnDrop(done);
                 if let Err(error) = work(index, client) {
                     meter.fail(error);
                 }
                 meter.worked();
                 drop(guard);
-            });
+            };
+            let builder = thread::Builder::new().stack_size(STACK_BYTES);
+            if let Err(error) = builder.spawn_scoped(scope, body) {
+                meter.fail(Error::Io("starting a thread".to_owned(), error));
+                done.fetch_add(1, Ordering::Release);
+            }
         }
         let watched = watch(&|| done.load(Ordering::Acquire) == all);
         if watched.is_err() {

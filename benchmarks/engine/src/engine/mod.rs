@@ -84,13 +84,19 @@ pub trait Engine: Send + Sync {
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
     /// Removes the keys of a table from `lower` on and below `upper` in one operation; false if the
     /// engine has none for that.
-    fn delete_range(&self, table: usize, lower: &[u8], upper: &[u8]) -> Result<bool>;
+    fn delete_range(&self, _table: usize, _lower: &[u8], _upper: &[u8]) -> Result<bool> {
+        Ok(false)
+    }
     /// Flushes write buffers, or starts to.
     fn flush(&self) -> Result<()>;
     /// Jobs that run or wait in the background.
-    fn background(&self) -> Result<u64>;
+    fn background(&self) -> Result<u64> {
+        Ok(0)
+    }
     /// The engine's own figures, by name.
-    fn figures(&self) -> Vec<(&'static str, f64)>;
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
     /// Closes the store.
     fn close(self: Box<Self>) -> Result<()>;
 }

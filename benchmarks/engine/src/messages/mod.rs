@@ -15,7 +15,7 @@ use frond_tree::{
     Direction, Durability, Options, Snapshot, Store, StoreStats, TreeId, TreeOptions, WriteSet,
 };
 
-use crate::error::{Error, Result};
+use crate::error::{During, Error, Result};
 use crate::usage::{Meter, Usage, disk_bytes};
 use crate::workload::Random;
 use segment::{FIELDS, SEGMENTS, segment_of};
@@ -108,10 +108,7 @@ fn measure(options: &Messages, seconds: Duration) -> Result<()> {
     }
     for subject in &subjects {
         let start = subject.now();
-        subject
-            .store
-            .compact()
-            .map_err(Error::engine("compacting"))?;
+        subject.store.compact().during("compacting")?;
         subject.print("settled", "", 1, start);
         println!(
             "{:12} files of {} MiB",
@@ -121,7 +118,7 @@ fn measure(options: &Messages, seconds: Duration) -> Result<()> {
         subject.point_reads(options, "settled reads", seconds)?;
         subject.scans(options, "settled scans", seconds)?;
         subject.check(options)?;
-        subject.store.close().map_err(Error::engine("closing"))?;
+        subject.store.close().during("closing")?;
     }
     Ok(())
 }
@@ -133,7 +130,7 @@ impl Subject {
         let mut settings = Options::new(&folder);
         settings.cache_bytes = options.cache_mib << 20;
         settings.merge = Arc::new(segment::Adder);
-        let store = Store::open(settings).map_err(Error::engine("opening"))?;
+        let store = Store::open(settings).during("opening")?;
         let tree = store.allocate_tree();
         let tree_options = TreeOptions {
             page_bytes: page_kib << 10,
@@ -142,8 +139,9 @@ impl Subject {
         };
         let mut set = WriteSet::new();
         set.create_tree(tree, &tree_options);
-        let engine = Error::engine("creating the tree");
-        store.commit(set, Durability::Logged).map_err(engine)?;
+        store
+            .commit(set, Durability::Logged)
+            .during("creating the tree")?;
         let subject = Subject {
             name: format!("{page_kib} KiB pages"),
             meter: Meter::new(&folder),
@@ -159,14 +157,12 @@ impl Subject {
             for (segment, value) in values.iter().enumerate() {
                 set.put(tree, &segment::key(document, segment as u64), value);
             }
-            let engine = Error::engine("loading");
             subject
                 .store
                 .commit(set, Durability::Logged)
-                .map_err(engine)?;
+                .during("loading")?;
         }
-        let engine = Error::engine("checkpoint");
-        subject.store.checkpoint().map_err(engine)?;
+        subject.store.checkpoint().during("checkpoint")?;
         let segments = options.documents * SEGMENTS;
         subject.print("loaded", "segments", segments, start);
         Ok(subject)
@@ -214,8 +210,9 @@ impl Subject {
             let key = segment::key(document, segment_of(field));
             set.merge(self.tree, &key, &delta);
         }
-        let engine = Error::engine("sending messages");
-        self.store.commit(set, Durability::Logged).map_err(engine)?;
+        self.store
+            .commit(set, Durability::Logged)
+            .during("sending messages")?;
         self.sent.fetch_add(count, Ordering::Relaxed);
         Ok(count)
     }
@@ -250,9 +247,7 @@ impl Subject {
         self.timed(what, "segments", time, |snapshot| {
             let (document, segment) = (random.below(options.documents), random.below(SEGMENTS));
             let key = segment::key(document, segment);
-            let found = snapshot
-                .get(self.tree, &key)
-                .map_err(Error::engine("get"))?;
+            let found = snapshot.get(self.tree, &key).during("get")?;
             let Some(value) = found else {
                 return Err(Error::Wrong(format!("segment {segment} is missing")));
             };
@@ -264,9 +259,7 @@ impl Subject {
     fn hot_reads(&self, time: Duration) -> Result<()> {
         let key = segment::key(0, 0);
         self.timed("hot reads", "reads", time, |snapshot| {
-            let found = snapshot
-                .get(self.tree, &key)
-                .map_err(Error::engine("get"))?;
+            let found = snapshot.get(self.tree, &key).during("get")?;
             Ok(u64::from(found.is_some()))
         })
     }
@@ -290,9 +283,9 @@ impl Subject {
         let (lower, upper) = (Bound::Included(&lower[..]), Bound::Excluded(&upper[..]));
         let mut cursor = snapshot
             .cursor(self.tree, lower, upper, Direction::Forward)
-            .map_err(Error::engine("cursor"))?;
+            .during("cursor")?;
         let (mut count, mut sum) = (0, 0);
-        while let Some((_, value)) = cursor.next().map_err(Error::engine("scan"))? {
+        while let Some((_, value)) = cursor.next().during("scan")? {
             count += 1;
             sum += segment::sum(value);
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Bench;
 use crate::engine::Reader;
-use crate::error::{Error, Result};
+use crate::error::{During, Error, Result};
 use crate::record::{Latencies, Record, latencies};
 use crate::usage::Usage;
 use crate::workload::{
@@ -90,7 +90,7 @@ impl Bench {
             let done = done?;
             sum.latencies
                 .add(&done.latencies)
-                .map_err(Error::engine("adding latencies"))?;
+                .during("adding latencies")?;
             sum.entries += done.entries;
         }
         Ok(sum)

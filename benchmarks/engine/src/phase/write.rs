@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Bench;
 use crate::engine::{Engine, Operation};
-use crate::error::{Error, Result};
+use crate::error::{During, Error, Result};
 use crate::record::{Latencies, latencies};
 use crate::workload::{
     Content, DOCUMENT_BYTES, Done, Order, PRIMARY, PRIMARY_KEY_BYTES, SECONDARIES,
@@ -74,8 +74,7 @@ impl Bench {
         let (mut all, mut slices) = (latencies(), Vec::new());
         for written in results {
             let written = written?;
-            all.add(&written.latencies)
-                .map_err(Error::engine("adding latencies"))?;
+            all.add(&written.latencies).during("adding latencies")?;
             slices.resize(written.slices.len().max(slices.len()), 0);
             for (sum, count) in slices.iter_mut().zip(&written.slices) {
                 *sum += count;

@@ -2,21 +2,12 @@
 
 use super::{Source, Template, object_id, put};
 use crate::random::SplitMix64;
+use crate::system::Groups;
 
 /// Different values of `k`.
 pub const KEYS: u64 = 1000;
 /// `v` is below this.
 pub const VALUES: u64 = 1_000_000;
-
-/// Totals over all groups by `k`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    /// The number of groups.
-    pub groups: u64,
-    pub documents: i64,
-    /// The sum of all `v`.
-    pub total: i64,
-}
 
 /// Makes the documents of one seed.
 #[derive(Clone, Debug)]
@@ -57,8 +48,8 @@ impl Documents {
     }
 
     /// The totals of the first `count` documents: of all of them, and of those with a `v` below `below`.
-    pub fn expected(&self, count: u64, below: i32) -> [Sums; 2] {
-        let mut expected = [Sums::default(); 2];
+    pub fn expected(&self, count: u64, below: i32) -> [Groups; 2] {
+        let mut expected = [Groups::default(); 2];
         let mut seen = [[false; KEYS as usize]; 2];
         for number in 0..count {
             let (k, v) = self.values(number);
@@ -109,7 +100,7 @@ mod tests {
     fn expected_groups_are_those_of_the_documents() {
         let documents = Documents::new(7);
         let (count, below) = (5000, 250_000);
-        let mut found = [Sums::default(); 2];
+        let mut found = [Groups::default(); 2];
         let mut keys = [
             std::collections::HashSet::new(),
             std::collections::HashSet::new(),

@@ -24,8 +24,9 @@ impl Workload for Work {
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         let source = Documents::new(run.options.seed);
-        let (results, result) =
-            run.measure(|target| GroupsRunner::open(run, target, self, &source))?;
-        Ok((section::build(self, &results), result))
+        run.measure(
+            |target| GroupsRunner::open(run, target, self, &source),
+            |results| section::build(self, results),
+        )
     }
 }

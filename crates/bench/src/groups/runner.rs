@@ -8,14 +8,13 @@ use frond_client::{Collection, Error, Result};
 
 use super::options::Work;
 use crate::documents::Source;
-use crate::documents::groups::{Documents, Sums, VALUES};
-use crate::harness::{Ending, Run, Runner, Target, Turn};
+use crate::documents::groups::{Documents, VALUES};
+use crate::harness::{Run, Runner, Target, Turn};
 use crate::load::Load;
 use crate::meter::Meter;
 use crate::progress::Progress;
 use crate::sampler::Sampler;
 use crate::system::{Definition, Find, From, Group, Groups, Session, Sizes, WriteConcern};
-use crate::threads::with_each;
 
 /// The `k` that is looked for.
 const KEY: i32 = 77;
@@ -47,19 +46,9 @@ impl Query {
     }
 }
 
-/// The expected answer of a system.
-fn groups(sums: Sums) -> Groups {
-    Groups {
-        groups: sums.groups,
-        documents: sums.documents,
-        total: sums.total,
-    }
-}
-
 /// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    pub ending: Ending,
     /// Documents that went in.
     pub documents: u64,
     pub load: Duration,
@@ -110,7 +99,7 @@ impl<'a> GroupsRunner<'a> {
         let workers = target.connect_all(usize::from(work.write.threads), &run.stop)?;
         Ok(GroupsRunner {
             progress: Progress::new(target.label(), work.documents(), "documents", options.quiet),
-            expected: source.expected(work.documents(), BELOW).map(groups),
+            expected: source.expected(work.documents(), BELOW),
             found: source.with_key(work.documents(), KEY),
             run,
             target,
@@ -134,31 +123,23 @@ impl<'a> GroupsRunner<'a> {
             session.insert_into(&self.collection, self.concern)?;
         }
         let load = Load::new(self.source, 0..self.work.documents(), self.work.write.batch);
-        let mut watch = Sampler {
+        let time_left = self.run.time_left(self.own_time);
+        let mut sampler = Sampler {
             run: self.run,
             name: "groups",
-            label: self.target.label(),
+            target: self.target,
             watcher: self.watcher.as_mut(),
             progress: &mut self.progress,
-            own_time: self.own_time,
-            time_left: self.run.time_left(self.own_time),
+            own_time: &mut self.own_time,
             others: 0,
             rows: None,
         };
-        let watched = with_each(
-            &mut self.workers,
-            &meter,
-            |_, session| load.insert(session.as_mut(), &meter),
-            |all_done| watch.until(&meter, all_done),
-        );
-        meter.pause();
+        let driven = sampler.drive(&mut self.workers, &meter, time_left, |_, session| {
+            load.insert(session.as_mut(), &meter)
+        });
         self.results.load = meter.elapsed();
         self.results.documents = meter.documents();
-        self.own_time += meter.elapsed();
-        watched?;
-        if let Some(error) = meter.take_error() {
-            return Err(error);
-        }
+        driven?;
         if meter.documents() < self.work.documents() {
             return Ok(false);
         }
@@ -249,8 +230,7 @@ impl Runner for GroupsRunner<'_> {
         })
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.results.ending = ending;
+    fn ended(&mut self) {
         self.workers.clear();
         self.progress.finish();
         self.run

@@ -6,7 +6,8 @@ mod runner;
 #[cfg(test)]
 pub use options::parse_work;
 pub use options::{CommonOptions, Options, WriteOptions, scale};
-pub use runner::{Ending, Runner, Turn, alternate};
+use runner::alternate;
+pub use runner::{Runner, Turn};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -177,37 +178,28 @@ impl Run {
         wait_until_idle(session, Duration::from_secs_f64(seconds), &|| self.go_on())
     }
 
-    /// Opens a runner for each target and runs them in turns until all have ended. Returns the results
-    /// by target, and the first error of a runner.
+    /// Opens a runner for each target and runs them in turns until all have ended. `section` reports the
+    /// results by target. Returns it with the first error of a runner.
     pub fn measure<'r, R: Runner>(
         &'r self,
         open: impl Fn(&'r Target) -> Result<R>,
-    ) -> Result<(Vec<R::Results>, Result<()>)> {
+        section: impl FnOnce(&[R::Results]) -> Section,
+    ) -> Result<(Section, Result<()>)> {
         let mut runners: Vec<R> = self.targets.iter().map(open).collect::<Result<_>>()?;
-        let result = alternate(&mut runners, &self.stop);
-        let results = runners.into_iter().map(Runner::into_results);
-        Ok((results.collect(), result))
+        let (endings, result) = alternate(&mut runners, &self.stop);
+        let results: Vec<R::Results> = runners.into_iter().map(Runner::into_results).collect();
+        let mut section = section(&results);
+        section.endings = endings.iter().map(ToString::to_string).collect();
+        Ok((section, result))
     }
 
     /// The columns of tables: the targets.
     pub fn columns(&self) -> Columns {
+        let servers = || self.targets.iter().map(|target| &target.server);
         Columns {
-            labels: self.labels(),
-            nulls: self.nulls(),
+            labels: servers().map(|server| server.label.clone()).collect(),
+            nulls: servers().map(|server| server.description.null).collect(),
         }
-    }
-
-    /// Labels of all targets, as reports show them.
-    pub fn labels(&self) -> Vec<String> {
-        self.targets
-            .iter()
-            .map(|target| target.server.label.clone())
-            .collect()
-    }
-
-    /// Whether each of them is a null server.
-    pub fn nulls(&self) -> Vec<bool> {
-        self.targets.iter().map(Target::is_null).collect()
     }
 }
 

@@ -33,8 +33,9 @@ impl Workload for Work {
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         let source = Documents::new(run.options.seed);
-        let (results, result) =
-            run.measure(|target| IndexcostRunner::open(run, target, self, &source))?;
-        Ok((section::build(run, self, &results), result))
+        run.measure(
+            |target| IndexcostRunner::open(run, target, self, &source),
+            |results| section::build(run, self, results),
+        )
     }
 }

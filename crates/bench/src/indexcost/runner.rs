@@ -9,13 +9,12 @@ use frond_client::{Collection, Error, Result};
 use super::options::Work;
 use crate::documents::Source;
 use crate::documents::indexcost::{Documents, WANTED};
-use crate::harness::{Ending, Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, Target, Turn};
 use crate::load::Load;
-use crate::meter::Meter;
+use crate::meter::{Meter, rate};
 use crate::progress::Progress;
 use crate::sampler::Sampler;
 use crate::system::{Definition, Find, From, Index, Session, Sizes, WriteConcern};
-use crate::threads::with_each;
 
 /// The index of the original.
 const INDEX: Index = Index {
@@ -40,15 +39,13 @@ pub struct Batch {
 
 impl Batch {
     pub fn rate(&self) -> Option<f64> {
-        let seconds = self.elapsed.as_secs_f64();
-        (seconds > 0.0 && self.documents > 0).then(|| self.documents as f64 / seconds)
+        rate(self.documents, self.elapsed)
     }
 }
 
 /// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    pub ending: Ending,
     /// Whether inserts were acknowledged.
     pub acknowledged: bool,
     /// Each batch without and with the index.
@@ -144,39 +141,25 @@ impl<'a> IndexcostRunner<'a> {
             session.insert_into(collection, self.concern)?;
         }
         let load = Load::new(self.source, self.work.numbers(batch), self.work.write.batch);
-        let before = (meter.elapsed(), meter.documents());
-        let mut watch = Sampler {
+        let before = meter.documents();
+        let names = ["indexcost without", "indexcost with"];
+        let mut sampler = Sampler {
             run: self.run,
-            name: ["indexcost without", "indexcost with"]
-                .get(which)
-                .copied()
-                .unwrap_or_default(),
-            label: self.target.label(),
+            name: names.get(which).copied().unwrap_or_default(),
+            target: self.target,
             watcher: self.watcher.as_mut(),
             progress: &mut self.progress,
-            own_time: self.own_time,
-            time_left,
-            others: others - before.1,
+            own_time: &mut self.own_time,
+            others: others - before,
             rows: None,
         };
-        meter.go_on();
-        let watched = with_each(
-            &mut self.workers,
-            meter,
-            |_, session| load.insert(session.as_mut(), meter),
-            |all_done| watch.until(meter, all_done),
-        );
-        meter.pause();
-        let elapsed = meter.elapsed().saturating_sub(before.0);
-        self.own_time += elapsed;
-        watched?;
-        if let Some(error) = meter.take_error() {
-            return Err(error);
-        }
+        let elapsed = sampler.drive(&mut self.workers, meter, time_left, |_, session| {
+            load.insert(session.as_mut(), meter)
+        })?;
         self.run
             .check_count(self.watcher.as_mut(), collection, meter.documents())?;
         Ok(Batch {
-            documents: meter.documents() - before.1,
+            documents: meter.documents() - before,
             elapsed,
             ..Batch::default()
         })
@@ -284,8 +267,7 @@ impl Runner for IndexcostRunner<'_> {
         Ok(if done { Turn::Done } else { Turn::TimeUp })
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.results.ending = ending;
+    fn ended(&mut self) {
         // Connections are not needed any more, and the server can reuse their memory.
         self.workers.clear();
         self.progress.finish();

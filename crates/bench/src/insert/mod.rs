@@ -35,8 +35,9 @@ impl Workload for Work {
             ));
         }
         let source = Generator::new(run.options.seed, self.elements as usize);
-        let (results, result) =
-            run.measure(|target| InsertRunner::open(run, target, self, &source))?;
-        Ok((section::build(run, self, &results), result))
+        run.measure(
+            |target| InsertRunner::open(run, target, self, &source),
+            |results| section::build(run, self, results),
+        )
     }
 }

@@ -7,7 +7,7 @@ use super::Work;
 use super::reads::Reads;
 use crate::documents::Source;
 use crate::documents::insertion::Generator;
-use crate::harness::{Ending, Run, Runner, Target, Turn, Workload};
+use crate::harness::{Run, Runner, Target, Turn, Workload};
 use crate::load::Load;
 use crate::meter::{Meter, Outcome};
 use crate::progress::Progress;
@@ -16,7 +16,6 @@ use crate::report::Row;
 use crate::sampler::Sampler;
 use crate::system::Status;
 use crate::system::{Session, Sizes};
-use crate::threads::with_each;
 use frond_client::{Collection, Result};
 
 /// Keeps the random numbers of reads apart from those of documents.
@@ -43,7 +42,6 @@ pub struct InsertRunner<'a> {
     before: Status,
     after: Status,
     sizes: Sizes,
-    ending: Ending,
 }
 
 /// A connection, for inserts or for reads.
@@ -55,7 +53,6 @@ struct Worker {
 
 /// The results of a target.
 pub struct Results {
-    pub ending: Ending,
     pub outcome: Outcome,
     pub finds: Outcome,
     pub rows: Vec<Row>,
@@ -125,7 +122,6 @@ impl<'a> InsertRunner<'a> {
             before,
             after: before,
             sizes: Sizes::default(),
-            ending: Ending::Open,
         })
     }
 
@@ -147,7 +143,6 @@ impl Runner for InsertRunner<'_> {
     fn into_results(self) -> Results {
         self.progress.finish();
         Results {
-            ending: self.ending,
             outcome: self.meter.end(),
             finds: self.finds.end(),
             rows: self.rows,
@@ -161,63 +156,40 @@ impl Runner for InsertRunner<'_> {
         let end = (self.next + documents.div_ceil(u64::from(self.run.turns()))).min(documents);
         let load = Load::new(self.source, self.next..end, self.work.write.batch);
         self.next = end;
-        let Self {
-            workers,
-            meter,
-            finds,
-            watcher,
-            run,
-            target,
-            work,
-            progress,
-            rows,
-            source,
-            collection,
-            ..
-        } = self;
-        let own_time = meter.elapsed();
-        let mut watch = Sampler {
-            run,
-            name: work.name(),
-            label: target.label(),
-            watcher: watcher.as_mut(),
-            progress,
-            own_time,
-            time_left: run.time_left(own_time),
-            others: 0,
-            rows: Some(rows),
-        };
-        let inserting = AtomicUsize::new(usize::from(work.write.threads));
-        let fields = work.indexed_fields();
+        let inserting = AtomicUsize::new(usize::from(self.work.write.threads));
+        let (meter, finds) = (&self.meter, &self.finds);
         let reads = Reads {
-            source,
-            collection,
-            fields,
+            source: self.source,
+            collection: &self.collection,
+            fields: self.work.indexed_fields(),
             inserts: meter,
             finds,
             inserting: &inserting,
         };
-        meter.go_on();
+        let mut own_time = meter.elapsed();
+        let time_left = self.run.time_left(own_time);
+        let mut sampler = Sampler {
+            run: self.run,
+            name: self.work.name(),
+            target: self.target,
+            watcher: self.watcher.as_mut(),
+            progress: &mut self.progress,
+            own_time: &mut own_time,
+            others: 0,
+            rows: Some(&mut self.rows),
+        };
         finds.go_on();
-        let watched = with_each(
-            workers,
-            meter,
-            |_, worker| match &mut worker.reads {
-                Some(random) => reads.run(worker.session.as_mut(), random),
-                None => {
-                    let result = load.insert(worker.session.as_mut(), meter);
-                    inserting.fetch_sub(1, Ordering::AcqRel);
-                    result
-                }
-            },
-            |all_done| watch.until(meter, all_done),
-        );
-        meter.pause();
+        let driven = sampler.drive(&mut self.workers, meter, time_left, |_, worker| {
+            let session = worker.session.as_mut();
+            if let Some(random) = &mut worker.reads {
+                return reads.run(session, random);
+            }
+            let result = load.insert(session, meter);
+            inserting.fetch_sub(1, Ordering::AcqRel);
+            result
+        });
         finds.pause();
-        watched?;
-        if let Some(error) = self.meter.take_error() {
-            return Err(error);
-        }
+        driven?;
         self.run.go_on()?;
         let done = self.next == documents;
         let time_is_up = self.run.time_left(self.meter.elapsed()).is_zero();
@@ -229,8 +201,7 @@ impl Runner for InsertRunner<'_> {
         Ok(if whole { Turn::Done } else { Turn::TimeUp })
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.ending = ending;
+    fn ended(&mut self) {
         // Connections are not needed any more, and the server can reuse their memory.
         self.workers.clear();
         self.run

@@ -42,10 +42,14 @@ impl Workload for Work {
         let seed = run.options.seed;
         let documents = |schema| Documents::new(schema, seed, self.keys, self.random_values);
         let sources: Vec<Documents> = self.schemas().into_iter().map(documents).collect();
-        let (results, result) =
-            run.measure(|target| ManykeysRunner::open(run, target, self, &sources, &concerns))?;
-        let written = section::write_rounds(run, &results);
-        let section = section::build(run, self, &concerns, &results);
+        let mut written = Ok(());
+        let (section, result) = run.measure(
+            |target| ManykeysRunner::open(run, target, self, &sources, &concerns),
+            |results| {
+                written = section::write_rounds(run, results);
+                section::build(run, self, &concerns, results)
+            },
+        )?;
         Ok((section, result.and(written)))
     }
 }

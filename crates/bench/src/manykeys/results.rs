@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::documents::manykeys::Schema;
-use crate::harness::Ending;
 use crate::meter::{Outcome, Percentiles};
 use crate::statistics::Row;
 use crate::system::Status;
@@ -83,6 +82,7 @@ impl Round {
 }
 
 /// All rounds of updates of a schema and write concern.
+#[derive(Clone)]
 pub struct Updated {
     pub schema: Schema,
     /// False is w: 0.
@@ -137,7 +137,6 @@ pub struct Read {
 /// All results of a target.
 #[derive(Default)]
 pub struct Results {
-    pub ending: Ending,
     pub loads: Vec<Loaded>,
     /// By write concern and schema.
     pub updates: Vec<Updated>,

@@ -11,7 +11,7 @@ use super::{NAME, Work};
 use crate::documents::Source;
 use crate::documents::manykeys::Documents;
 use crate::format::thousands;
-use crate::harness::{Ending, Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, Target, Turn};
 use crate::statistics::Statistics;
 use crate::system::Status;
 use crate::system::{Definition, Index, WriteConcern};
@@ -328,8 +328,7 @@ impl Runner for ManykeysRunner<'_> {
         })
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.results.ending = ending;
+    fn ended(&mut self) {
         if let Some(statistics) = self.statistics.take() {
             self.results.statistics = statistics.end();
         }

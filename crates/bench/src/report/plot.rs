@@ -58,6 +58,25 @@ pub struct Panel {
     pub curves: Vec<Curve>,
 }
 
+impl Panel {
+    /// The main panel of a chart.
+    pub fn tall(title: impl Into<String>, unit: &'static str, curves: Vec<Curve>) -> Panel {
+        Panel {
+            height: 400,
+            title: title.into(),
+            unit,
+            curves,
+        }
+    }
+
+    pub fn low(title: impl Into<String>, unit: &'static str, curves: Vec<Curve>) -> Panel {
+        Panel {
+            height: 230,
+            ..Panel::tall(title, unit, curves)
+        }
+    }
+}
+
 /// The scale of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Axis {
@@ -300,12 +319,7 @@ mod tests {
             points: vec![(0.0, y), (1.0, y)],
         };
         let draw = |curves: Vec<Curve>| {
-            let panel = Panel {
-                height: 230,
-                title: "t".to_owned(),
-                unit: "u",
-                curves,
-            };
+            let panel = Panel::low("t", "u", curves);
             svg(&[panel], 1.0, "x", Axis::Linear).unwrap()
         };
         let both = draw(vec![curve(false, 10.0), curve(true, 1e6)]);

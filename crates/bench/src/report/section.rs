@@ -26,32 +26,17 @@ pub struct Figure {
 }
 
 impl Figure {
-    pub fn higher(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Figure {
-        Figure {
-            name: name.into(),
-            unit,
-            better: Better::Higher,
-            values,
-        }
-    }
-
-    /// A time or a size.
-    pub fn lower(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Figure {
-        Figure {
-            better: Better::Lower,
-            ..Figure::higher(name, unit, values)
-        }
-    }
-
-    /// A number that is neither good nor bad.
-    pub fn neutral(
+    pub fn new(
+        better: Better,
         name: impl Into<String>,
         unit: &'static str,
         values: Vec<Option<f64>>,
     ) -> Figure {
         Figure {
-            better: Better::Neither,
-            ..Figure::higher(name, unit, values)
+            name: name.into(),
+            unit,
+            better,
+            values,
         }
     }
 
@@ -97,6 +82,45 @@ impl Figure {
     }
 }
 
+/// Collects figures of results, of which there is one for each server.
+pub struct Figures<'a, R> {
+    pub results: &'a [R],
+    pub list: Vec<Figure>,
+}
+
+impl<'a, R> Figures<'a, R> {
+    pub fn of(results: &'a [R]) -> Figures<'a, R> {
+        Figures {
+            results,
+            list: Vec::new(),
+        }
+    }
+
+    pub fn add(
+        &mut self,
+        better: Better,
+        name: impl Into<String>,
+        unit: &'static str,
+        value: impl Fn(&R) -> Option<f64>,
+    ) {
+        let values = self.results.iter().map(value).collect();
+        self.list.push(Figure::new(better, name, unit, values));
+    }
+
+    /// A figure that only some runs have.
+    pub fn add_known(
+        &mut self,
+        better: Better,
+        name: impl Into<String>,
+        unit: &'static str,
+        value: impl Fn(&R) -> Option<f64>,
+    ) {
+        self.add(better, name, unit, value);
+        let unknown = |figure: &mut Figure| figure.values.iter().all(Option::is_none);
+        self.list.pop_if(unknown);
+    }
+}
+
 /// A drawing: panels over one axis.
 #[derive(Clone)]
 pub struct Chart {
@@ -107,6 +131,17 @@ pub struct Chart {
     pub x_unit: String,
     /// Scale of the horizontal axis.
     pub axis: Axis,
+}
+
+impl Chart {
+    pub fn new(panels: Vec<Panel>, x_max: f64, x_unit: impl Into<String>) -> Chart {
+        Chart {
+            panels,
+            x_max,
+            x_unit: x_unit.into(),
+            axis: Axis::Linear,
+        }
+    }
 }
 
 /// One workload's part of a report.
@@ -219,11 +254,6 @@ impl Section {
         }
     }
 
-    /// Notes how a server's part ended.
-    pub fn ended(&mut self, ending: &impl std::fmt::Display) {
-        self.endings.push(ending.to_string());
-    }
-
     /// The figures as a table: a row for each with its unit, a column for each server, and how many
     /// times better the first one is than each other one; with a null server, the first one's share
     /// of it. The best server of each row is bold.
@@ -304,6 +334,7 @@ impl Section {
 
 #[cfg(test)]
 mod tests {
+    use super::Better::{Higher, Lower, Neither};
     use super::*;
 
     #[test]
@@ -315,10 +346,20 @@ mod tests {
         let mut section = Section::new("insert", "W1", "");
         section.endings = vec!["complete".to_owned(); 3];
         section.figures = vec![
-            Figure::higher("speed", "/s", vec![Some(300.0), Some(20.0), Some(600.0)]),
-            Figure::lower("time", "s", vec![Some(2.0), Some(500.0), None]),
-            Figure::neutral("threads", "", vec![Some(1.0), Some(1.0), Some(1.0)]),
-            Figure::higher("none", "", vec![Some(1.0), None, Some(0.0)]),
+            Figure::new(
+                Higher,
+                "speed",
+                "/s",
+                vec![Some(300.0), Some(20.0), Some(600.0)],
+            ),
+            Figure::new(Lower, "time", "s", vec![Some(2.0), Some(500.0), None]),
+            Figure::new(
+                Neither,
+                "threads",
+                "",
+                vec![Some(1.0), Some(1.0), Some(1.0)],
+            ),
+            Figure::new(Higher, "none", "", vec![Some(1.0), None, Some(0.0)]),
         ];
         let table = section.result(&columns);
         let text: Vec<String> = table.rows.iter().map(|row| row.join("|")).collect();
@@ -347,11 +388,11 @@ mod tests {
         assert_eq!(section.summary(&columns), "W1: no figures");
         let values = |values: [f64; 4]| values.map(Some).to_vec();
         section.figures = vec![
-            Figure::neutral("documents", "", values([5.0; 4])),
-            Figure::higher("speed", "/s", values([20.0, 300.0, 100.0, 600.0])),
-            Figure::lower("time", "s", vec![Some(2.0), Some(3.0), None, None]),
-            Figure::higher("even", "", values([7.0, 7.0, 1.0, 9.0])),
-            Figure::higher("one", "", vec![None, Some(7.0), None, Some(9.0)]),
+            Figure::new(Neither, "documents", "", values([5.0; 4])),
+            Figure::new(Higher, "speed", "/s", values([20.0, 300.0, 100.0, 600.0])),
+            Figure::new(Lower, "time", "s", vec![Some(2.0), Some(3.0), None, None]),
+            Figure::new(Higher, "even", "", values([7.0, 7.0, 1.0, 9.0])),
+            Figure::new(Higher, "one", "", vec![None, Some(7.0), None, Some(9.0)]),
         ];
         for (headline, line) in [
             (

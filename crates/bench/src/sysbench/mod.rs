@@ -3,13 +3,10 @@
 //!
 //! The workload of the Tokutek blog of 2013, after Sysbench for MySQL.
 
-mod charts;
-mod drive;
 mod kind;
 mod options;
 mod runner;
 mod section;
-mod tables;
 mod tally;
 mod transaction;
 
@@ -36,7 +33,9 @@ impl Workload for Work {
     }
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
-        let (results, result) = run.measure(|target| SysbenchRunner::open(run, target, self))?;
-        Ok((section::build(run, self, &results), result))
+        run.measure(
+            |target| SysbenchRunner::open(run, target, self),
+            |results| section::build(run, self, results),
+        )
     }
 }

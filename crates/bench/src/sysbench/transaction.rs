@@ -28,53 +28,52 @@ impl Dataset {
     }
 }
 
-/// Documents that another thread had deleted and not inserted again yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Races {
-    /// Point lookups that found nothing.
-    pub lookups: u64,
+/// Operations that found nothing, since another thread was replacing the document.
+#[derive(Clone, Copy, Debug)]
+pub enum Race {
+    Lookup,
     /// Documents that ranges did not find.
-    pub range_documents: u64,
-    /// Updates that found nothing.
-    pub updates: u64,
-    /// Deletes that found nothing.
-    pub deletes: u64,
-    /// Inserts of an `_id` that another thread had inserted.
-    pub inserts: u64,
+    Range,
+    Update,
+    Delete,
+    /// An `_id` that another thread had inserted.
+    Insert,
 }
 
+/// How many there were of each [`Race`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Races(pub [u64; 5]);
+
 impl Races {
-    pub fn pairs(&self) -> [(&'static str, u64); 5] {
-        [
-            ("lookups", self.lookups),
-            ("documents of ranges", self.range_documents),
-            ("updates", self.updates),
-            ("deletes", self.deletes),
-            ("inserts", self.inserts),
-        ]
+    pub const NAMES: [&str; 5] = [
+        "lookups",
+        "documents of ranges",
+        "updates",
+        "deletes",
+        "inserts",
+    ];
+
+    fn count(&mut self, race: Race, documents: u64) {
+        self.0[race as usize] += documents;
     }
 
-    /// Adds those of others.
     pub fn add(&mut self, other: &Races) {
-        self.lookups += other.lookups;
-        self.range_documents += other.range_documents;
-        self.updates += other.updates;
-        self.deletes += other.deletes;
-        self.inserts += other.inserts;
+        for (sum, count) in self.0.iter_mut().zip(other.0) {
+            *sum += count;
+        }
     }
 
     pub fn total(&self) -> u64 {
-        self.pairs().iter().map(|(_, count)| count).sum()
+        self.0.iter().sum()
     }
 }
 
-/// Durations of a transaction and its operations, in microseconds.
+/// Durations of a transaction and its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
-    pub operations: [(Kind, u64); OPERATIONS],
+    pub operations: [(Kind, Duration); OPERATIONS],
     /// From the first byte sent to the last one received.
-    pub whole: u64,
-    /// Conflicts with other threads.
+    pub whole: Duration,
     pub races: Races,
 }
 
@@ -108,7 +107,7 @@ impl<'a> Worker<'a> {
         for _ in 0..POINTS {
             let id = self.id();
             let found = session.point(collection, id)?;
-            races.lookups += one(dataset, Kind::Point, found)?;
+            races.count(Race::Lookup, one(dataset, Kind::Point, found)?);
             clock.done(Kind::Point);
         }
         for kind in [Kind::Range, Kind::Sum, Kind::Ordered, Kind::Distinct] {
@@ -125,21 +124,22 @@ impl<'a> Worker<'a> {
                 _ => session.distinct(collection, ids)?,
             };
             clock.done(kind);
-            races.range_documents += missing(dataset, kind, u64::from(dataset.range()), found)?;
+            let missing = missing(dataset, kind, u64::from(dataset.range()), found)?;
+            races.count(Race::Range, missing);
         }
 
         let id = self.id();
         clock.begin();
         let found = session.update_k(collection, id)?;
         clock.done(Kind::UpdateK);
-        races.updates += one(dataset, Kind::UpdateK, found)?;
+        races.count(Race::Update, one(dataset, Kind::UpdateK, found)?);
 
         let id = self.id();
         let c = random_c(&mut self.random, &mut self.c);
         clock.begin();
         let found = session.update_c(collection, id, c)?;
         clock.done(Kind::UpdateC);
-        races.updates += one(dataset, Kind::UpdateC, found)?;
+        races.count(Race::Update, one(dataset, Kind::UpdateC, found)?);
 
         let id = self.id();
         self.document.clear();
@@ -149,8 +149,8 @@ impl<'a> Worker<'a> {
         clock.done(Kind::Delete);
         let inserted = session.insert(collection, frond_bson::Doc::from_trusted(&self.document))?;
         clock.done(Kind::Insert);
-        races.deletes += one(dataset, Kind::Delete, found)?;
-        races.inserts += one(dataset, Kind::Insert, inserted)?;
+        races.count(Race::Delete, one(dataset, Kind::Delete, found)?);
+        races.count(Race::Insert, one(dataset, Kind::Insert, inserted)?);
         Ok(clock.end(races))
     }
 
@@ -199,7 +199,7 @@ fn missing_of(kind: Kind, expected: u64, found: u64, allowed: u64) -> Result<u64
 struct Clock {
     started: Instant,
     began: Instant,
-    operations: [(Kind, u64); OPERATIONS],
+    operations: [(Kind, Duration); OPERATIONS],
     done: usize,
 }
 
@@ -209,7 +209,7 @@ impl Clock {
         Clock {
             started: now,
             began: now,
-            operations: [(KINDS[0], 0); OPERATIONS],
+            operations: [(KINDS[0], Duration::ZERO); OPERATIONS],
             done: 0,
         }
     }
@@ -222,7 +222,7 @@ impl Clock {
     fn done(&mut self, kind: Kind) {
         let now = Instant::now();
         if let Some(slot) = self.operations.get_mut(self.done) {
-            *slot = (kind, micros(now - self.began));
+            *slot = (kind, now - self.began);
         }
         self.done += 1;
         self.began = now;
@@ -231,14 +231,10 @@ impl Clock {
     fn end(self, races: Races) -> Timings {
         Timings {
             operations: self.operations,
-            whole: micros(self.began - self.started),
+            whole: self.began - self.started,
             races,
         }
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -384,7 +380,7 @@ mod tests {
                 let kinds: Vec<Kind> = timings.operations.iter().map(|(kind, _)| *kind).collect();
                 assert!(kinds[..10].iter().all(|kind| *kind == Kind::Point));
                 assert_eq!(kinds[10..], KINDS[1..]);
-                let sum: u64 = timings.operations.iter().map(|(_, micros)| micros).sum();
+                let sum: Duration = timings.operations.iter().map(|(_, time)| time).sum();
                 assert!(sum <= timings.whole, "{timings:?}");
                 assert_eq!(timings.races.total(), 0);
             }
@@ -423,8 +419,7 @@ mod tests {
         let mut played = FakeServer::default();
         let mut worker = Worker::new(&dataset, SplitMix64::new(1, 1));
         let first = worker.transaction(&mut played).unwrap().races;
-        let pairs: Vec<u64> = first.pairs().iter().map(|(_, count)| *count).collect();
-        assert_eq!(pairs, [10, 4, 2, 1, 0]);
+        assert_eq!(first.0, [10, 4, 2, 1, 0]);
         let mut sum = first;
         sum.add(&first);
         assert_eq!(sum.total(), 2 * first.total());

@@ -69,6 +69,30 @@ pub struct Sizes {
     pub index_bytes: Option<u64>,
 }
 
+impl Sizes {
+    /// Bytes of a document.
+    pub fn each(&self, bytes: Option<u64>) -> Option<f64> {
+        let documents = self.documents.filter(|n| *n > 0)?;
+        Some(bytes? as f64 / documents as f64)
+    }
+
+    pub fn logical(&self) -> Option<f64> {
+        self.each(self.logical_bytes)
+    }
+
+    pub fn storage(&self) -> Option<f64> {
+        self.each(self.storage_bytes)
+    }
+
+    pub fn indexes(&self) -> Option<f64> {
+        self.each(self.index_bytes)
+    }
+
+    pub fn on_disk(&self) -> Option<f64> {
+        Some(self.storage()? + self.indexes()?)
+    }
+}
+
 /// Operations outside of the measured time.
 pub trait Setup {
     /// The system that answers.
