@@ -423,12 +423,20 @@ fn commands_without_a_report_run_against_it() {
     let server = server();
     let uri = format!("--uri={}", server.uri());
     for args in [
+        // It knows no sums.
         &[
             "operations",
             "--documents=200",
             "--seconds=0.01",
-            "--threads=2",
+            "--only=ping,find,range,ordered,distinct,update-plain,update-indexed",
         ][..],
+        &[
+            "operations",
+            "--documents=200",
+            "--seconds=0.01",
+            "--only=insert-one,insert-batch,insert-indexes,insert-array",
+        ],
+        &["logins", "--logins=20", "--threads=4", "--seconds=1"],
         &["roundtrip", "--documents=200", "--seconds=1", "--rounds=1"],
     ] {
         let code = run_command(&[args, &[&uri]].concat());
