@@ -221,19 +221,64 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_workload_that_does_not_run_are_refused() {
-        for (args, part) in [
-            (
-                &["--only", "insert", "--with", "multikey --journal"][..],
-                "multikey",
-            ),
-            (&["--with", "insert --fast"][..], "--fast"),
-            (&["--with", "sysbench --run-each"][..], "--run-each"),
-            (&["--with", "indexcost --documents 3"][..], "--batches"),
-            (&["--with", ""][..], "no workload"),
+    fn settings_that_cannot_work_are_refused() {
+        for (workload, options, part) in [
+            ("insert", "--threads 1025", "threads"),
+            ("insert", "--threads 0", "threads"),
+            ("insert", "--batch 0", "batch"),
+            ("insert", "--documents 0", "documents"),
+            ("insert", "--scale 0", "scale"),
+            ("insert", "--scale 1 --documents 3", "--documents"),
+            ("insert", "--indexes 5", "indexes"),
+            ("insert", "--write-concern 2", "write-concern"),
+            ("insert", "--fast", "--fast"),
+            ("manykeys", "--documents 0", "documents"),
+            ("manykeys", "--keys 4", "keys"),
+            ("manykeys", "--schema hashed", "schema"),
+            ("manykeys", "--write-concern 2", "write-concern"),
+            ("manykeys", "--verify some", "verify"),
+            ("manykeys", "--connections 0", "connections"),
+            ("manykeys", "--scale 1 --documents 3", "--documents"),
+            ("manykeys", "--journal --write-concern 0", "--journal"),
+            ("sysbench", "--documents 0", "documents"),
+            ("sysbench", "--documents 3000000000", "documents"),
+            ("sysbench", "--collections 0", "collections"),
+            ("sysbench", "--threads 0", "threads"),
+            ("sysbench", "--threads 8,1025", "threads"),
+            ("sysbench", "--threads=", "threads"),
+            ("sysbench", "--seconds 0", "seconds"),
+            ("sysbench", "--scale 0", "scale"),
+            ("sysbench", "--documents 17 --scale 2", "--scale"),
+            ("sysbench", "--compression lzma", "compression"),
+            ("sysbench", "--compression zlib,zstd,zlib", "--compression"),
+            ("sysbench", "--run-each", "--run-each"),
+            ("sysbench", "--compression zlib --run-each", "--run-each"),
+            ("indexcost", "--documents 0", "documents"),
+            ("indexcost", "--documents 9 --batches 10", "--batches"),
+            ("indexcost", "--documents 3", "--batches"),
+            ("indexcost", "--batches 0", "batches"),
+            ("indexcost", "--scale 0", "scale"),
+            ("indexcost", "--threads 0", "threads"),
+            ("indexcost", "--write-concern 2", "write-concern"),
+            ("multikey", "--journal", "multikey"),
+            ("", "", "no workload"),
         ] {
-            let error = parse(args).workloads().err().unwrap().to_string();
-            assert!(error.contains(part), "{error}");
+            let with = format!("{workload} {options}");
+            let only = "insert,manykeys,sysbench,indexcost";
+            let options = parse(&["--only", only, "--with", &with]);
+            let error = options.workloads().err().unwrap().to_string();
+            assert!(error.contains(part), "{with}: {error}");
+        }
+        for (option, part) in [
+            ("--report-every=0", "report-every"),
+            ("--minutes=0", "minutes"),
+            ("--turns=0", "turns"),
+            ("--compaction-wait=-1", "compaction-wait"),
+            // Its former name, which kept runs have in their command lines.
+            ("--settle=-1", "compaction-wait"),
+        ] {
+            let error = Cli::try_parse_from(["bench", option]).err().unwrap();
+            assert!(error.to_string().contains(part), "{option}: {error}");
         }
     }
 }

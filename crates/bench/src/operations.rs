@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -15,12 +14,11 @@ use crate::documents::Source;
 use crate::documents::insertion::{Generator, INDEXED_FIELDS};
 use crate::documents::sysbench::{C_CHARACTERS, Documents, random_c};
 use crate::format::thousands;
+use crate::load::{BATCH, fill, insert};
 use crate::mongodb::MongoDb;
 use crate::random::SplitMix64;
-use crate::system::{Batch, Definition, Index, Scheme, Session, System, WriteConcern};
-
-/// Documents of one large insert.
-const BATCH: u64 = 1000;
+use crate::system::{Definition, Index, Scheme, Session, WriteConcern};
+use crate::threads::{goes_on, run_all};
 
 /// Documents of a range.
 const RANGE: u32 = 100;
@@ -103,29 +101,25 @@ impl Operation {
 
     /// The collection of inserts, and its indexes.
     fn inserts(self, db: &str) -> Result<Option<(Collection, Definition)>> {
-        let index = |field: &'static &'static str, multikey| Index {
-            fields: std::slice::from_ref(field),
-            multikey,
-        };
         let [first, ..] = &INDEXED_FIELDS;
+        let index = |field| Index::on(std::slice::from_ref(field));
         let (name, indexes) = match self {
             Operation::InsertOne => ("operations_one", Vec::new()),
             Operation::InsertBatch => ("operations_batch", Vec::new()),
             Operation::InsertIndexes => (
                 "operations_indexes",
-                INDEXED_FIELDS
-                    .iter()
-                    .map(|field| index(field, false))
-                    .collect(),
+                INDEXED_FIELDS.iter().map(index).collect(),
             ),
-            Operation::InsertArray => ("operations_array", vec![index(first, true)]),
+            Operation::InsertArray => (
+                "operations_array",
+                vec![Index {
+                    multikey: true,
+                    ..index(first)
+                }],
+            ),
             _ => return Ok(None),
         };
-        let definition = Definition {
-            indexes,
-            compression: None,
-        };
-        Ok(Some((Collection::new(db, name)?, definition)))
+        Ok(Some((Collection::new(db, name)?, Definition::of(&indexes))))
     }
 }
 
@@ -135,7 +129,9 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
     let server = MongoDb.open(&options.uri)?;
     let collection = Collection::new(&options.db, "operations")?;
     let documents = Documents::new(1, 1, options.documents);
-    fill(server.as_ref(), options, &collection, &documents, stop)?;
+    let mut session = server.connect(stop)?;
+    let count = u64::from(options.documents);
+    make_ready(session.as_mut(), &collection, &documents, count)?;
     let all: &[Operation] = Operation::value_variants();
     let chosen = match options.only.as_slice() {
         [] => all,
@@ -145,7 +141,6 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
     for operation in chosen {
         let mut target = collection.clone();
         if let Some((collection, definition)) = operation.inserts(&options.db)? {
-            let mut session = server.connect(stop)?;
             session.drop_collection(&collection)?;
             session.create(&collection, &definition)?;
             target = collection;
@@ -175,55 +170,18 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
 }
 
 /// Inserts the documents of finds and updates, unless they are there.
-fn fill(
-    server: &dyn System,
-    options: &Options,
+fn make_ready(
+    session: &mut dyn Session,
     collection: &Collection,
     documents: &Documents,
-    stop: &Arc<AtomicBool>,
+    count: u64,
 ) -> Result<()> {
-    let mut session = server.connect(stop)?;
-    if session.count(collection)? == u64::from(options.documents) {
+    if session.count(collection)? == count {
         return Ok(());
     }
     session.drop_collection(collection)?;
-    let k = Index {
-        fields: &["k"],
-        multikey: false,
-    };
-    let definition = Definition {
-        indexes: vec![k],
-        compression: None,
-    };
-    session.create(collection, &definition)?;
-    session.insert_into(collection, WriteConcern::ACKNOWLEDGED)?;
-    let all = u64::from(options.documents);
-    let mut bytes = Vec::new();
-    for first in (0..all).step_by(BATCH as usize) {
-        insert(
-            session.as_mut(),
-            documents,
-            first..(first + BATCH).min(all),
-            &mut bytes,
-        )?;
-    }
-    Ok(())
-}
-
-fn insert(
-    session: &mut dyn Session,
-    source: &dyn Source,
-    numbers: std::ops::Range<u64>,
-    bytes: &mut Vec<u8>,
-) -> Result<()> {
-    bytes.clear();
-    numbers.for_each(|number| source.append(number, bytes));
-    session.prepare(Batch {
-        bytes,
-        each: source.document_bytes(),
-    })?;
-    session.send()?;
-    session.finish()
+    session.create(collection, &Definition::of(&[Index::on(&["k"])]))?;
+    fill(session, collection, documents, count)
 }
 
 /// One connection and what it sends.
@@ -249,37 +207,16 @@ fn drive(
         _ => Generator::new(1, 0),
     };
     let next = AtomicU64::new(0);
-    let started = Instant::now();
-    let time = Duration::from_secs_f64(options.seconds);
-    let outcomes: Vec<Result<u64>> = thread::scope(|scope| {
-        let threads: Vec<_> = senders
-            .iter_mut()
-            .map(|sender| {
-                let (next, generator) = (&next, &generator);
-                scope.spawn(move || {
-                    let mut requests = 0;
-                    while started.elapsed() < time {
-                        if stop.load(Ordering::Relaxed) {
-                            return Err(Error::Stopped);
-                        }
-                        sender.send(generator, next)?;
-                        requests += 1;
-                    }
-                    Ok(requests)
-                })
-            })
-            .collect();
-        let panicked = || Err(Error::Protocol("a client's thread panicked".to_owned()));
-        let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
-        joined
-            .map(|outcome| outcome.unwrap_or_else(|_| panicked()))
-            .collect()
-    });
-    let mut requests = 0;
-    for outcome in outcomes {
-        requests += outcome?;
-    }
-    Ok((requests, started.elapsed()))
+    let end = Instant::now() + Duration::from_secs_f64(options.seconds);
+    let (requests, elapsed) = run_all(senders, |sender| {
+        let mut requests = 0;
+        while goes_on(end, stop)? {
+            sender.send(&generator, &next)?;
+            requests += 1;
+        }
+        Ok(requests)
+    })?;
+    Ok((requests.iter().sum(), elapsed))
 }
 
 impl Sender<'_> {

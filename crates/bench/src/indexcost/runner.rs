@@ -17,10 +17,7 @@ use crate::sampler::Sampler;
 use crate::system::{Definition, Find, From, Index, Session, Sizes, WriteConcern};
 
 /// The index of the original.
-const INDEX: Index = Index {
-    fields: &["name"],
-    multikey: false,
-};
+const INDEX: Index = Index::on(&["name"]);
 
 /// A batch in one of the two collections.
 #[derive(Clone, Debug, Default)]
@@ -94,20 +91,16 @@ impl<'a> IndexcostRunner<'a> {
             work.write.batch,
             source.document_bytes(),
         )?;
-        let mut side = |name: &str, indexes: Vec<Index>| -> Result<Side> {
+        let mut side = |name: &str, indexes: &[Index]| -> Result<Side> {
             let collection = target.collection(options.db.as_deref(), name)?;
             target.make_empty(watcher.as_mut(), &collection, options, None)?;
-            let definition = Definition {
-                indexes,
-                compression: None,
-            };
-            watcher.create(&collection, &definition)?;
+            watcher.create(&collection, &Definition::of(indexes))?;
             let meter = Meter::start(work.documents(), Arc::clone(&run.stop));
             meter.pause();
             Ok(Side { collection, meter })
         };
         let [plain, indexed] = work.collections();
-        let sides = [side(&plain, Vec::new())?, side(&indexed, vec![INDEX])?];
+        let sides = [side(&plain, &[])?, side(&indexed, &[INDEX])?];
         let workers = target.connect_all(usize::from(work.write.threads), &run.stop)?;
         let (label, documents) = (target.label(), work.documents() * 2);
         Ok(IndexcostRunner {

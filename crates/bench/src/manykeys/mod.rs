@@ -16,6 +16,7 @@ pub use options::{Verify, Work};
 use crate::documents::manykeys::Documents;
 use crate::harness::{Run, Workload};
 use crate::report::Section;
+use crate::system::Defaults;
 use frond_client::{Error, Result};
 use runner::ManykeysRunner;
 
@@ -31,6 +32,10 @@ impl Workload for Work {
         if self.documents.is_none() {
             self.scale.get_or_insert(scale);
         }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.concerns(&Defaults::default()).map(drop)
     }
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {

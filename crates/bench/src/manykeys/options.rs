@@ -266,27 +266,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn settings_that_cannot_work_are_refused() {
-        for (args, part) in [
-            (&["--documents", "0"][..], "documents"),
-            (&["--keys", "4"][..], "keys"),
-            (&["--schema", "hashed"][..], "schema"),
-            (&["--write-concern", "2"][..], "write-concern"),
-            (&["--verify", "some"][..], "verify"),
-            (&["--compaction-wait=-1"][..], "compaction-wait"),
-            // Its former name, which kept runs have in their command lines.
-            (&["--settle=-1"][..], "compaction-wait"),
-            (&["--connections", "0"][..], "connections"),
-            (&["--scale", "1", "--documents", "3"][..], "--documents"),
-            (&["--journal", "--write-concern", "0"][..], "--journal"),
-        ] {
-            let error = match parse(args) {
-                Err(error) => error,
-                Ok(work) => work.concerns(&Defaults::default()).unwrap_err().to_string(),
-            };
-            assert!(error.contains(part), "{args:?}: {error}");
-        }
-    }
 }

@@ -18,10 +18,7 @@ use crate::system::{Definition, Index, WriteConcern};
 use frond_client::{Error, Result};
 
 /// The fields that updates find a document by.
-const INDEX: Index = Index {
-    fields: &["appver", "deploytype", "g", "guid", "timeslice"],
-    multikey: false,
-};
+const INDEX: Index = Index::on(&["appver", "deploytype", "g", "guid", "timeslice"]);
 
 /// When documents are read.
 pub const READS: [&str; 2] = ["after the load", "after the updates"];
@@ -108,10 +105,7 @@ impl<'a> ManykeysRunner<'a> {
     ) -> Result<Self> {
         let options = &run.options;
         let mut watcher = target.connect(&run.stop)?;
-        let definition = Definition {
-            indexes: if work.no_index { vec![] } else { vec![INDEX] },
-            compression: None,
-        };
+        let indexes: &[Index] = if work.no_index { &[] } else { &[INDEX] };
         let mut datasets = Vec::new();
         for documents in sources {
             let name = work.collection(documents.schema);
@@ -125,7 +119,7 @@ impl<'a> ManykeysRunner<'a> {
             });
         }
         for dataset in &datasets {
-            watcher.create(&dataset.collection, &definition)?;
+            watcher.create(&dataset.collection, &Definition::of(indexes))?;
         }
         let workers = target.connect_all(usize::from(work.connections), &run.stop)?;
         let same = |other: &Target| std::ptr::eq(other, target);

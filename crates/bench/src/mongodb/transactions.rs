@@ -6,7 +6,7 @@ use frond_bson::{Doc, DocBuf, doc};
 use frond_client::{Collection, Error, Find, Result, check};
 use frond_wire::{Delete, Update};
 
-use super::Connection;
+use super::{Connection, results};
 use crate::system::Transactions;
 
 impl Transactions for Connection {
@@ -47,12 +47,8 @@ impl Transactions for Connection {
                 command.push_doc("cursor", |_| ());
             }
         })?;
-        let batch = match reply.get_doc("cursor") {
-            Some(cursor) => cursor.get_array("firstBatch"),
-            None => reply.get_array("result"),
-        };
         // Without a document there is no group.
-        let group = batch.and_then(|batch| batch.values().next());
+        let group = results(reply).and_then(|batch| batch.values().next());
         match group {
             None => Ok(0),
             Some(group) => group

@@ -1,7 +1,7 @@
 //! Finds by `_id`: as many of the one document as were asked for.
 
+use std::io::Write;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use frond_bson::{Doc, MAX_DOCUMENT_BYTES, RawElement, Value, tag};
 
@@ -10,7 +10,7 @@ use super::documents::Shape;
 /// Documents of a batch that are prepared; of a longer one the rest is made when it is asked for.
 const PREPARED: u32 = 128;
 
-/// Projections that are prepared for, at most.
+/// Projections that a connection keeps batches for, at most.
 const SHAPES_MAX: usize = 16;
 
 /// Upper bound on the bytes around a batch in a reply.
@@ -102,19 +102,9 @@ fn id_bytes(tag: u8, id: &[u8; 8]) -> &[u8] {
     if tag == tag::INT32 { &id[..4] } else { id }
 }
 
-fn push_index(out: &mut Vec<u8>, mut index: u32) {
-    let at = out.len();
-    loop {
-        out.push(b'0' + (index % 10) as u8);
-        index /= 10;
-        if index == 0 {
-            break;
-        }
-    }
-    if let Some(digits) = out.get_mut(at..) {
-        digits.reverse();
-    }
-    out.push(0);
+fn push_index(out: &mut Vec<u8>, index: u32) {
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "{index}\0");
 }
 
 impl Batch {
@@ -168,70 +158,44 @@ impl Batch {
     }
 }
 
-/// Batches that connections share.
-#[derive(Default)]
-pub struct Prepared(Mutex<Vec<Arc<Batch>>>);
-
-impl Prepared {
-    fn find(&self, projection: &Doc, tag: u8) -> Arc<Batch> {
-        let mut batches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(batch) = batches.iter().find(|batch| batch.is_for(projection, tag)) {
-            return Arc::clone(batch);
-        }
-        let batch = Arc::new(Batch::new(projection, tag));
-        if batches.len() < SHAPES_MAX && projection.len_bytes() <= REPLY_ROOM {
-            batches.push(Arc::clone(&batch));
-        }
-        batch
-    }
-}
-
 impl Batch {
     fn is_for(&self, projection: &Doc, tag: u8) -> bool {
         self.tag == tag && self.projection == projection.as_bytes()
     }
 }
 
-/// The batches that one connection uses: finding one of them again takes no lock.
+/// The batches that one connection uses.
 #[derive(Default)]
 pub struct Finds {
-    recent: Vec<Arc<Batch>>,
+    recent: Vec<Batch>,
 }
 
 impl Finds {
-    fn batch(&mut self, prepared: &Prepared, projection: &Doc, tag: u8) -> Arc<Batch> {
-        if let Some(batch) = self
-            .recent
-            .iter()
-            .find(|batch| batch.is_for(projection, tag))
-        {
-            return Arc::clone(batch);
-        }
-        let batch = prepared.find(projection, tag);
-        if self.recent.len() == SHAPES_MAX {
-            self.recent.clear();
-        }
-        self.recent.push(Arc::clone(&batch));
-        batch
+    fn batch(&mut self, projection: &Doc, tag: u8) -> &Batch {
+        let mut recent = self.recent.iter();
+        let at = recent
+            .position(|batch| batch.is_for(projection, tag))
+            .unwrap_or_else(|| {
+                if self.recent.len() == SHAPES_MAX {
+                    self.recent.clear();
+                }
+                self.recent.push(Batch::new(projection, tag));
+                self.recent.len() - 1
+            });
+        &self.recent[at]
     }
 
     /// Appends the selected documents as the elements of an array.
-    pub fn append(
-        &mut self,
-        prepared: &Prepared,
-        wanted: Selection<'_>,
-        projection: &Doc,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn append(&mut self, wanted: Selection<'_>, projection: &Doc, out: &mut Vec<u8>) {
         match wanted {
             Selection::Nothing => {}
             Selection::One(id) => {
                 out.extend_from_slice(&[tag::DOCUMENT, b'0', 0]);
-                let batch = self.batch(prepared, projection, tag::INT32);
+                let batch = self.batch(projection, tag::INT32);
                 batch.shape.append((id.tag(), id.value_bytes()), out);
             }
             Selection::Range(tag, range) => {
-                self.batch(prepared, projection, tag).append(range, out);
+                self.batch(projection, tag).append(range, out);
             }
         }
     }
@@ -246,7 +210,7 @@ mod tests {
     fn find(filter: &Doc, projection: &Doc, skip: u64, limit: Option<u64>) -> Vec<DocBuf> {
         let wanted = Selection::read(filter, skip, limit);
         let mut bytes = vec![0; 4];
-        Finds::default().append(&Prepared::default(), wanted, projection, &mut bytes);
+        Finds::default().append(wanted, projection, &mut bytes);
         bytes.push(0);
         let length = bytes.len() as u32;
         bytes[..4].copy_from_slice(&length.to_le_bytes());
@@ -348,7 +312,7 @@ mod tests {
         for projection in [doc! {}, doc! {"_id": 0, "none": 1}] {
             let mut out = Vec::new();
             let wanted = Selection::read(&filter, 0, None);
-            Finds::default().append(&Prepared::default(), wanted, &projection, &mut out);
+            Finds::default().append(wanted, &projection, &mut out);
             assert!(out.len() + REPLY_ROOM <= MAX_DOCUMENT_BYTES);
             assert!(out.len() > MAX_DOCUMENT_BYTES / 2, "{}", out.len());
         }

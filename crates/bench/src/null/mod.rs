@@ -9,10 +9,8 @@ mod answer;
 mod connection;
 mod counts;
 mod documents;
-mod failure;
 mod find;
 mod listen;
-mod shared;
 
 pub use listen::{NullServer, start};
 

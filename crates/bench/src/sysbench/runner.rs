@@ -20,10 +20,7 @@ use crate::system::{Compression, Definition, Index, Session, Sizes, WriteConcern
 use frond_client::Result;
 
 /// The index of the original.
-const INDEX: Index = Index {
-    fields: &["k"],
-    multikey: false,
-};
+const INDEX: Index = Index::on(&["k"]);
 
 /// A part of the work, done in one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
