@@ -13,6 +13,7 @@ use frond_bson::{Doc, DocBuf, Value};
 pub use frond_client::WriteConcern;
 use frond_client::{Collection, Result};
 
+pub use crate::documents::groups::Groups;
 use crate::documents::manykeys::Documents;
 use crate::documents::updates::Update;
 
@@ -317,15 +318,6 @@ pub struct Group<'a> {
     pub sum: &'a str,
     /// Only documents whose `sum` field is below this.
     pub below: Option<i32>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Groups {
-    /// The number of groups.
-    pub groups: u64,
-    pub documents: i64,
-    /// The sum of their sums.
-    pub total: i64,
 }
 
 /// Aggregations over a whole collection.

@@ -28,20 +28,7 @@ pub enum Kind {
     Redb,
 }
 
-impl Kind {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Tree => "tree",
-            Kind::Rocksdb => "rocksdb",
-            Kind::Lmdb => "lmdb",
-            Kind::Fjall => "fjall",
-            Kind::Redb => "redb",
-        }
-    }
-}
-
-/// How an engine is set up.
+/// The settings of a store.
 pub struct Setup {
     /// An empty folder for its files.
     pub folder: PathBuf,

@@ -16,6 +16,7 @@ use frond_tree::{
 };
 
 use crate::error::{During, Error, Result};
+use crate::phase::on_threads;
 use crate::usage::{Meter, Usage, disk_bytes};
 use crate::workload::Random;
 use segment::{FIELDS, SEGMENTS, segment_of};
@@ -172,22 +173,14 @@ impl Subject {
     fn send(&self, options: &Messages, messages: u64, round: u64) -> Result<()> {
         let start = self.now();
         let each = messages / options.threads;
-        let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..options.threads)
-                .map(|thread| {
-                    scope.spawn(move || {
-                        let mut random = Random::new(round << 32 | thread << 16);
-                        let mut left = each;
-                        while left > 0 {
-                            left -= self.send_batch(options, &mut random, left)?;
-                        }
-                        Ok(())
-                    })
-                })
-                .collect();
-            threads.into_iter().map(join).collect()
-        });
-        outcomes.into_iter().collect::<Result<()>>()?;
+        on_threads(options.threads as usize, |thread| {
+            let mut random = Random::new(round << 32 | (thread as u64) << 16);
+            let mut left = each;
+            while left > 0 {
+                left -= self.send_batch(options, &mut random, left)?;
+            }
+            Ok(())
+        })?;
         self.print("messages", "messages", messages, start);
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::usage::{Meter, Usage};
 use crate::workload::Content;
@@ -28,6 +28,25 @@ pub struct Limits {
     pub compaction: Duration,
     /// Read everything once before reads are measured.
     pub warm_up: bool,
+}
+
+/// Runs `work` on threads, each with its number, until all are done.
+pub fn on_threads<T: Send>(
+    threads: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        let panicked = || Err(Error::Engine("a thread", "panicked".to_owned()));
+        let results: Vec<Result<T>> = started
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| panicked()))
+            .collect();
+        results.into_iter().collect()
+    })
 }
 
 /// One store under measurement.

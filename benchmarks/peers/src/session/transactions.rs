@@ -13,61 +13,45 @@ use crate::client::Param;
 use crate::json;
 use crate::table::Table;
 
-#[derive(Clone, Copy)]
-enum Operation {
-    Point,
-    Range,
-    Sum,
-    Ordered,
-    Distinct,
-    UpdateK,
-    UpdateC,
-    Delete,
-    Insert,
-}
+/// What an operation is called in errors, and its statement.
+type Operation = (&'static str, &'static str);
 
-impl Operation {
-    fn sql(self, table: &str) -> String {
-        const RANGE: &str = "id BETWEEN $1::int4 AND $2::int4";
-        match self {
-            Operation::Point => format!("SELECT doc->>'c' FROM {table} WHERE id = $1::int4"),
-            Operation::Range => format!("SELECT doc->>'c' FROM {table} WHERE {RANGE}"),
-            Operation::Sum => format!("SELECT sum((doc->>'k')::int4) FROM {table} WHERE {RANGE}"),
-            Operation::Ordered => {
-                format!("SELECT doc->>'c' FROM {table} WHERE {RANGE} ORDER BY doc->>'c'")
-            }
-            Operation::Distinct => {
-                format!("SELECT DISTINCT doc->>'c' FROM {table} WHERE {RANGE}")
-            }
-            Operation::UpdateK => format!(
-                "UPDATE {table} SET doc = jsonb_set(doc, '{{k}}', \
-                 to_jsonb((doc->>'k')::int4 + 1)) WHERE id = $1::int4"
-            ),
-            Operation::UpdateC => format!(
-                "UPDATE {table} SET doc = jsonb_set(doc, '{{c}}', to_jsonb($2::text)) \
-                 WHERE id = $1::int4"
-            ),
-            Operation::Delete => format!("DELETE FROM {table} WHERE id = $1::int4"),
-            Operation::Insert => format!(
-                "INSERT INTO {table} (id, doc) VALUES ($1::int4, $2::jsonb) \
-                 ON CONFLICT (id) DO NOTHING"
-            ),
-        }
-    }
+const POINT: Operation = ("SELECT by id", "SELECT doc->>'c' FROM {table} WHERE {id}");
+const RANGE: Operation = (
+    "SELECT of a range",
+    "SELECT doc->>'c' FROM {table} WHERE {ids}",
+);
+const SUM: Operation = (
+    "SELECT of a sum",
+    "SELECT sum((doc->>'k')::int4) FROM {table} WHERE {ids}",
+);
+const ORDERED: Operation = (
+    "SELECT in order",
+    "SELECT doc->>'c' FROM {table} WHERE {ids} ORDER BY doc->>'c'",
+);
+const DISTINCT: Operation = (
+    "SELECT DISTINCT",
+    "SELECT DISTINCT doc->>'c' FROM {table} WHERE {ids}",
+);
+const UPDATE_K: Operation = (
+    "UPDATE of k",
+    "UPDATE {table} SET doc = jsonb_set(doc, '{k}', to_jsonb((doc->>'k')::int4 + 1)) WHERE {id}",
+);
+const UPDATE_C: Operation = (
+    "UPDATE of c",
+    "UPDATE {table} SET doc = jsonb_set(doc, '{c}', to_jsonb($2::text)) WHERE {id}",
+);
+const DELETE: Operation = ("DELETE", "DELETE FROM {table} WHERE {id}");
+const INSERT: Operation = (
+    "INSERT",
+    "INSERT INTO {table} (id, doc) VALUES ($1::int4, $2::jsonb) ON CONFLICT (id) DO NOTHING",
+);
 
-    fn name(self) -> &'static str {
-        match self {
-            Operation::Point => "SELECT by id",
-            Operation::Range => "SELECT of a range",
-            Operation::Sum => "SELECT of a sum",
-            Operation::Ordered => "SELECT in order",
-            Operation::Distinct => "SELECT DISTINCT",
-            Operation::UpdateK => "UPDATE of k",
-            Operation::UpdateC => "UPDATE of c",
-            Operation::Delete => "DELETE",
-            Operation::Insert => "INSERT",
-        }
-    }
+fn sql((_, statement): Operation, table: &str) -> String {
+    statement
+        .replace("{ids}", "id BETWEEN $1::int4 AND $2::int4")
+        .replace("{id}", "id = $1::int4")
+        .replace("{table}", table)
 }
 
 impl Connection {
@@ -86,9 +70,9 @@ impl Connection {
         }
         let table = Table::of(collection).full();
         self.pool.with(&self.stop, |client| {
-            let statement = client.prepare(&operation.sql(&table))?;
+            let statement = client.prepare(&sql(operation, &table))?;
             let mut rows = 0;
-            let worked_on = client.execute(&statement, operation.name(), values, |row| {
+            let worked_on = client.execute(&statement, operation.0, values, |row| {
                 rows += 1;
                 *first = row.int();
                 Ok(())
@@ -123,44 +107,44 @@ fn bounds(ids: &RangeInclusive<i32>) -> [Param<'static>; 2] {
 
 impl Transactions for Connection {
     fn point(&mut self, collection: &Collection, id: i32) -> Result<u64> {
-        self.rows(collection, Operation::Point, &[Param::Int4(id)])
+        self.rows(collection, POINT, &[Param::Int4(id)])
     }
 
     fn range(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
-        self.rows(collection, Operation::Range, &bounds(&ids))
+        self.rows(collection, RANGE, &bounds(&ids))
     }
 
     fn sum(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<i64> {
         let mut sum = None;
-        self.operate(collection, Operation::Sum, &bounds(&ids), &mut sum)?;
+        self.operate(collection, SUM, &bounds(&ids), &mut sum)?;
         Ok(sum.unwrap_or(0))
     }
 
     fn ordered(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
-        self.rows(collection, Operation::Ordered, &bounds(&ids))
+        self.rows(collection, ORDERED, &bounds(&ids))
     }
 
     fn distinct(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
-        self.rows(collection, Operation::Distinct, &bounds(&ids))
+        self.rows(collection, DISTINCT, &bounds(&ids))
     }
 
     fn update_k(&mut self, collection: &Collection, id: i32) -> Result<u64> {
-        self.change(collection, Operation::UpdateK, &[Param::Int4(id)])
+        self.change(collection, UPDATE_K, &[Param::Int4(id)])
     }
 
     fn update_c(&mut self, collection: &Collection, id: i32, c: &str) -> Result<u64> {
         let values = [Param::Int4(id), Param::text(c)];
-        self.change(collection, Operation::UpdateC, &values)
+        self.change(collection, UPDATE_C, &values)
     }
 
     fn delete(&mut self, collection: &Collection, id: i32) -> Result<u64> {
-        self.change(collection, Operation::Delete, &[Param::Int4(id)])
+        self.change(collection, DELETE, &[Param::Int4(id)])
     }
 
     fn insert(&mut self, collection: &Collection, document: &Doc) -> Result<u64> {
         let mut text = Vec::new();
         json::append(document, &mut text)?;
         let values = [id_param(document)?, Param::Jsonb(text.as_slice().into())];
-        self.change(collection, Operation::Insert, &values)
+        self.change(collection, INSERT, &values)
     }
 }

@@ -2,12 +2,21 @@
 
 use super::{Source, Template, object_id, put};
 use crate::random::SplitMix64;
-use crate::system::Groups;
 
 /// Different values of `k`.
 pub const KEYS: u64 = 1000;
 /// `v` is below this.
 pub const VALUES: u64 = 1_000_000;
+
+/// Totals over all groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// The number of groups.
+    pub groups: u64,
+    pub documents: i64,
+    /// The sum of their sums.
+    pub total: i64,
+}
 
 /// Makes the documents of one seed.
 #[derive(Clone, Debug)]
