@@ -3,10 +3,8 @@
 use std::fmt::{self, Display};
 use std::io;
 
-/// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a measurement ended early.
 #[derive(Debug)]
 pub enum Error {
     /// An engine returned an error: the operation, and its text.

@@ -1,6 +1,8 @@
 //! All workloads, one after the other, in one report.
 
-use clap::{Args, FromArgMatches};
+use clap::{Args, FromArgMatches, ValueEnum};
+
+use crate::format::value_name;
 
 use crate::groups;
 use crate::harness::{CommonOptions, Run, Workload, scale};
@@ -24,7 +26,7 @@ pub struct Options {
 
     /// Workloads to run, in this order
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_enum,
-          default_values_t = Name::ALL)]
+          default_values_t = Name::value_variants().iter().copied())]
     pub only: Vec<Name>,
 
     /// More options for a workload, such as --with "insert --journal --documents 5000000"
@@ -47,28 +49,6 @@ pub enum Name {
     Indexcost,
     /// W6
     Groups,
-}
-
-impl Name {
-    const ALL: [Name; 6] = [
-        Name::Insert,
-        Name::Multikey,
-        Name::Manykeys,
-        Name::Sysbench,
-        Name::Indexcost,
-        Name::Groups,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Name::Insert => "insert",
-            Name::Multikey => "multikey",
-            Name::Manykeys => manykeys::NAME,
-            Name::Sysbench => "sysbench",
-            Name::Indexcost => "indexcost",
-            Name::Groups => "groups",
-        }
-    }
 }
 
 /// Runs the workloads. The report is written after each of them. An error of one does not stop the
@@ -104,11 +84,14 @@ pub fn run(options: &Options, schemes: &[&dyn Scheme]) -> Result<()> {
 }
 
 impl Options {
-    /// The workloads with their options.
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>> {
         for with in &self.with {
             let name = with.split_whitespace().next().unwrap_or_default();
-            if !self.only.iter().any(|workload| workload.name() == name) {
+            if !self
+                .only
+                .iter()
+                .any(|workload| value_name(workload) == name)
+            {
                 return Err(Error::Settings(format!(
                     "--with {with:?} begins with no workload of this run"
                 )));
@@ -145,14 +128,15 @@ impl Options {
 
     /// The options of a workload: its defaults, and those of `--with`.
     fn parse<T: Args + FromArgMatches>(&self, workload: Name) -> Result<T> {
-        let mut words = vec![workload.name()];
+        let name = value_name(&workload);
+        let mut words = vec![name.as_str()];
         for with in &self.with {
             let mut more = with.split_whitespace();
-            if more.next() == Some(workload.name()) {
+            if more.next() == Some(name.as_str()) {
                 words.extend(more);
             }
         }
-        let command = T::augment_args(clap::Command::new(workload.name()));
+        let command = T::augment_args(clap::Command::new("workload"));
         command
             .try_get_matches_from(words)
             .and_then(|matches| T::from_arg_matches(&matches))

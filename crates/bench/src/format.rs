@@ -47,6 +47,12 @@ pub fn show_ratio(ratio: f64) -> String {
     }
 }
 
+/// The name of a value on the command line.
+pub fn value_name(value: &impl clap::ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

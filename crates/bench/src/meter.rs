@@ -85,14 +85,12 @@ pub struct Interval {
     pub latencies: Latencies,
 }
 
-/// The outcome of a run.
 pub struct Outcome {
     /// From the first batch to the last answer.
     pub elapsed: Duration,
     /// Documents that the server took.
     pub documents: u64,
     pub timeline: Timeline,
-    /// Latencies of all batches.
     pub latencies: Latencies,
 }
 
@@ -222,7 +220,6 @@ impl Meter {
     }
 }
 
-/// The percentiles of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentiles {
     /// Half were faster, in milliseconds.

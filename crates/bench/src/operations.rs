@@ -13,14 +13,14 @@ use frond_client::{Client, Collection, Error, Result, uri::Uri};
 use crate::documents::Source;
 use crate::documents::insertion::{Generator, INDEXED_FIELDS};
 use crate::documents::sysbench::{C_CHARACTERS, Documents, random_c};
-use crate::format::thousands;
+use crate::format::{thousands, value_name};
+use crate::harness::number;
 use crate::load::{BATCH, fill, insert};
 use crate::mongodb::MongoDb;
 use crate::random::SplitMix64;
 use crate::system::{Definition, Index, Scheme, Session, WriteConcern};
 use crate::threads::{goes_on, run_all};
 
-/// Documents of a range.
 const RANGE: u32 = 100;
 
 /// Strings in the array of [`Operation::InsertArray`].
@@ -77,7 +77,7 @@ pub struct Options {
     pub threads: u16,
 
     /// Seconds of each kind
-    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = |text: &str| number(text, 0.0..=3600.0, " seconds"))]
     pub seconds: f64,
 
     /// Kinds to run, one or several [default: all]
@@ -85,20 +85,7 @@ pub struct Options {
     pub only: Vec<Operation>,
 }
 
-fn seconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it must be from 0 to 3600 seconds".to_owned()),
-    }
-}
-
 impl Operation {
-    /// Its name on the command line.
-    fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
     /// The collection of inserts, and its indexes.
     fn inserts(self, db: &str) -> Result<Option<(Collection, Definition)>> {
         let [first, ..] = &INDEXED_FIELDS;
@@ -161,7 +148,7 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
         let (requests, elapsed) = drive(&mut senders, options, stop)?;
         println!(
             "{},{requests},{:.3},{}",
-            operation.name(),
+            value_name(operation),
             elapsed.as_secs_f64(),
             thousands(requests as f64 / elapsed.as_secs_f64()).replace(',', "")
         );
@@ -184,7 +171,6 @@ fn make_ready(
     fill(session, collection, documents, count)
 }
 
-/// One connection and what it sends.
 struct Sender<'a> {
     operation: Operation,
     session: Box<dyn Session>,
@@ -257,7 +243,7 @@ impl Sender<'_> {
         match found {
             0 => Err(Error::Wrong(format!(
                 "{}: nothing is found",
-                self.operation.name()
+                value_name(&self.operation)
             ))),
             _ => Ok(()),
         }
@@ -272,9 +258,9 @@ mod tests {
     fn every_operation_has_a_name_and_inserts_have_collections() {
         let mut collections = Vec::new();
         for operation in Operation::value_variants() {
-            assert!(!operation.name().is_empty());
+            assert!(!value_name(operation).is_empty());
             if let Ok(Some((collection, definition))) = operation.inserts("d") {
-                assert!(operation.name().starts_with("insert"));
+                assert!(value_name(operation).starts_with("insert"));
                 collections.push((collection.name, definition.indexes.len()));
             }
         }

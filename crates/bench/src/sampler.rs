@@ -53,7 +53,6 @@ impl Sampler<'_> {
         }
     }
 
-    /// Samples until all threads are done.
     fn until(
         &mut self,
         meter: &Meter,

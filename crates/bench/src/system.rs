@@ -279,7 +279,6 @@ pub trait Inserts {
 
     fn prepare(&mut self, batch: Batch<'_>) -> Result<()>;
 
-    /// Sends the prepared batch.
     fn send(&mut self) -> Result<()>;
 
     /// Reads the reply to the batch that was sent. Anything but all documents inserted is an error.
@@ -287,7 +286,6 @@ pub trait Inserts {
     fn finish(&mut self) -> Result<()>;
 }
 
-/// Which documents are wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Find<'a> {
     pub field: &'a str,
@@ -320,7 +318,6 @@ pub struct Group<'a> {
     pub below: Option<i32>,
 }
 
-/// Aggregations over a whole collection.
 pub trait Grouping {
     /// Counts the documents of each group, and adds up a field of theirs. All groups are fetched.
     fn group(&mut self, collection: &Collection, group: &Group<'_>) -> Result<Groups>;
@@ -341,7 +338,6 @@ pub trait Transactions {
     /// Documents found, of which `c` is returned, ordered by `c`.
     fn ordered(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64>;
 
-    /// Different values of `c`.
     fn distinct(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64>;
 
     /// Adds 1 to `k`, which is indexed. Returns documents found: 0 or 1.

@@ -17,7 +17,6 @@ pub struct Fjall {
 }
 
 impl Fjall {
-    /// Creates a database.
     pub fn open(setup: &Setup) -> Result<Fjall> {
         let buffers = setup.write_buffer_bytes();
         let memtable_bytes = buffers / TABLES as u64;

@@ -27,7 +27,6 @@ pub struct Lmdb {
 }
 
 impl Lmdb {
-    /// Creates an environment.
     pub fn open(setup: &Setup) -> Result<Lmdb> {
         // Its documentation asks for this when the data is larger than memory.
         let read_ahead = !setup.limited;

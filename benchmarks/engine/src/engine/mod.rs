@@ -28,9 +28,7 @@ pub enum Kind {
     Redb,
 }
 
-/// The settings of a store.
 pub struct Setup {
-    /// An empty folder for its files.
     pub folder: PathBuf,
     /// Memory for caches and write buffers together.
     pub cache_bytes: u64,
@@ -47,12 +45,10 @@ impl Setup {
     }
 }
 
-/// One operation of a batch.
 #[derive(Clone, Copy)]
 pub enum Operation<'a> {
     /// Sets the value of a key in a table.
     Put(usize, &'a [u8], &'a [u8]),
-    /// Removes a key from a table.
     Delete(usize, &'a [u8]),
 }
 
@@ -61,7 +57,6 @@ pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> bool + 'a;
 
 /// An open store with [`crate::workload::TABLES`] tables.
 pub trait Engine: Send + Sync {
-    /// The engine's version.
     fn version(&self) -> String;
     /// The settings that differ from the defaults, for the report.
     fn settings(&self) -> Vec<String>;
@@ -84,11 +79,9 @@ pub trait Engine: Send + Sync {
     fn figures(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
-    /// Closes the store.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// A consistent view of a store.
 pub trait Reader {
     /// Hands the value of a key to `visit`; returns whether the key was there.
     fn get(&mut self, table: usize, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool>;
@@ -96,7 +89,6 @@ pub trait Reader {
     fn scan(&mut self, table: usize, from: &[u8], visit: &mut Visit<'_>) -> Result<()>;
 }
 
-/// Creates a store.
 pub fn open(kind: Kind, setup: &Setup) -> Result<Box<dyn Engine>> {
     Ok(match kind {
         Kind::Tree => Box::new(tree::Tree::open(setup)?),

@@ -12,7 +12,6 @@ use crate::workload::TABLES;
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
-/// A database of redb.
 pub struct Redb {
     syncer: Syncer,
     database: Arc<Database>,
@@ -30,7 +29,6 @@ fn sync(database: &Database) -> Result<()> {
 }
 
 impl Redb {
-    /// Creates a database.
     pub fn open(setup: &Setup) -> Result<Redb> {
         let database = Database::builder()
             .set_cache_size(setup.cache_bytes as usize)

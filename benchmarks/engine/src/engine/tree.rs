@@ -8,14 +8,12 @@ use super::{Engine, Operation, Reader, Setup, Visit, locked_version};
 use crate::error::{During, Result};
 use crate::workload::TABLES;
 
-/// A store of Frond's engine.
 pub struct Tree {
     store: Store,
     tables: Vec<TreeId>,
 }
 
 impl Tree {
-    /// Creates a store.
     pub fn open(setup: &Setup) -> Result<Tree> {
         let mut options = Options::new(&setup.folder);
         options.cache_bytes = setup.cache_bytes as usize;

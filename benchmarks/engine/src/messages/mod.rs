@@ -62,13 +62,11 @@ pub struct Messages {
 /// Messages a second while reads are measured, so that idle compaction does not start.
 const TRICKLE: u64 = 2000;
 
-/// One of the stores.
 struct Subject {
     name: String,
     folder: PathBuf,
     store: Store,
     tree: TreeId,
-    /// Messages that were sent.
     sent: AtomicU64,
     meter: Meter,
 }
@@ -125,7 +123,6 @@ fn measure(options: &Messages, seconds: Duration) -> Result<()> {
 }
 
 impl Subject {
-    /// A store with all segments.
     fn load(options: &Messages, page_kib: u32, folder: PathBuf) -> Result<Subject> {
         fs::create_dir(&folder).map_err(Error::file("making a folder"))?;
         let mut settings = Options::new(&folder);
@@ -169,7 +166,6 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Sends messages from all threads.
     fn send(&self, options: &Messages, messages: u64, round: u64) -> Result<()> {
         let start = self.now();
         let each = messages / options.threads;
@@ -234,7 +230,6 @@ impl Subject {
         })
     }
 
-    /// Reads segments at random.
     fn point_reads(&self, options: &Messages, what: &str, time: Duration) -> Result<()> {
         let mut random = Random::new(77);
         self.timed(what, "segments", time, |snapshot| {
@@ -257,7 +252,6 @@ impl Subject {
         })
     }
 
-    /// Reads whole documents at random.
     fn scans(&self, options: &Messages, what: &str, time: Duration) -> Result<()> {
         let mut random = Random::new(78);
         self.timed(what, "documents", time, |snapshot| {

@@ -65,7 +65,6 @@ fn elements(list: &[u8]) -> impl Iterator<Item = (&[u8], i64, usize)> {
     })
 }
 
-/// The sum of a segment's numbers.
 pub fn sum(value: &[u8]) -> i64 {
     elements(value).map(|(_, number, _)| number).sum()
 }

@@ -16,7 +16,6 @@ use crate::workload::Content;
 /// How long and how much.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Documents to load.
     pub documents: u64,
     /// Length of a timed phase.
     pub phase: Duration,
@@ -49,23 +48,17 @@ pub fn on_threads<T: Send>(
     })
 }
 
-/// One store under measurement.
 pub struct Bench {
-    /// The store.
     pub engine: Box<dyn Engine>,
-    /// The expected content.
     pub content: Content,
     /// Bounds of the phases.
     pub limits: Limits,
-    /// Where its files are.
     pub folder: PathBuf,
-    /// Where the records go.
     pub records: PathBuf,
     /// The fields that all records of this process share.
     pub template: Record,
     /// Stands before the names of phases.
     pub stage: &'static str,
-    /// This process's counters.
     pub meter: Meter,
     /// Counters at the start of the newest phase that wrote, and the bytes of keys and values it
     /// has written.
@@ -139,7 +132,6 @@ impl Bench {
         self.keep(&record)
     }
 
-    /// Records versions and settings.
     pub fn describe(&self) -> Result<()> {
         let mut record = self.record("settings", 0);
         record

@@ -15,7 +15,6 @@ use crate::workload::{
 /// Slices of a second in which work is counted.
 const SLICES: u64 = 10;
 
-/// The results of one writer.
 struct Written {
     latencies: Latencies,
     /// Work done in each slice of the time.

@@ -121,7 +121,6 @@ fn head(first: &str, engines: &[&str]) -> String {
     )
 }
 
-/// The table of one phase.
 pub fn of_group(group: &Group<'_>, engines: &[&str]) -> String {
     let measured: Vec<&str> = engines
         .iter()

@@ -11,14 +11,12 @@ pub const VALUES: u64 = 1_000_000;
 /// Totals over all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The number of groups.
     pub groups: u64,
     pub documents: i64,
     /// The sum of their sums.
     pub total: i64,
 }
 
-/// Makes the documents of one seed.
 #[derive(Clone, Debug)]
 pub struct Documents {
     seed: u64,
@@ -50,7 +48,6 @@ impl Documents {
         }
     }
 
-    /// `k` and `v` of a document.
     fn values(&self, number: u64) -> (i32, i32) {
         let mut random = SplitMix64::new(self.seed, number);
         (random.below(KEYS) as i32, random.below(VALUES) as i32)
@@ -103,23 +100,18 @@ impl Source for Documents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frond_bson::Doc;
+    use crate::documents::tests::document;
+    use std::collections::HashSet;
 
     #[test]
     fn expected_groups_are_those_of_the_documents() {
         let documents = Documents::new(7);
         let (count, below) = (5000, 250_000);
         let mut found = [Groups::default(); 2];
-        let mut keys = [
-            std::collections::HashSet::new(),
-            std::collections::HashSet::new(),
-        ];
+        let mut keys = [HashSet::new(), HashSet::new()];
         let mut with_key = 0;
         for number in 0..count {
-            let mut bytes = Vec::new();
-            documents.append(number, &mut bytes);
-            assert_eq!(bytes.len(), documents.document_bytes());
-            let doc = Doc::validate(&bytes).unwrap();
+            let doc = document(&documents, number);
             let (k, v) = (doc.get_i64("k").unwrap(), doc.get_i64("v").unwrap());
             assert!((0..1000).contains(&k) && (0..1_000_000).contains(&v));
             assert_eq!(doc.get_str("city").unwrap().len(), 11);

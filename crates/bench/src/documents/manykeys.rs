@@ -57,9 +57,7 @@ pub enum Purpose {
     FirstText,
     /// `random` that an update sets.
     Text,
-    /// Initial values of the keys.
     Value,
-    /// The keys of an update.
     Keys,
     Order,
     /// Which documents are read.
@@ -103,9 +101,7 @@ pub struct Group {
 pub struct Documents {
     pub schema: Schema,
     pub seed: u64,
-    /// Names of the keys.
     pub names: Vec<String>,
-    /// The keys' paths in the document.
     pub paths: Vec<String>,
     /// The keys of `stats.eventnames`, in their layout.
     pub groups: Vec<Group>,
@@ -179,7 +175,6 @@ impl Documents {
         }
     }
 
-    /// The `_id` of document `number`.
     pub fn id(&self, number: u64) -> [u8; 12] {
         object_id(self.seed, number)
     }
@@ -290,7 +285,8 @@ fn template(names: &[String], groups: &[Group]) -> (Template, Places) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frond_bson::{Doc, Value};
+    use crate::documents::tests::document;
+    use frond_bson::Value;
     use std::collections::HashSet;
 
     #[test]
@@ -313,24 +309,7 @@ mod tests {
         for schema in [Schema::Plain, Schema::Bucketed] {
             let documents = Documents::new(schema, 7, 300, true);
             for number in [0, 1, 1999] {
-                let mut bytes = vec![9];
-                documents.append(number, &mut bytes);
-                assert_eq!(bytes.len(), documents.document_bytes() + 1);
-                let doc = Doc::validate(&bytes[1..]).unwrap();
-                let names: Vec<&str> = doc.iter().map(|(name, _)| name).collect();
-                assert_eq!(
-                    names,
-                    [
-                        "_id",
-                        "appver",
-                        "deploytype",
-                        "g",
-                        "guid",
-                        "timeslice",
-                        "random",
-                        "stats"
-                    ]
-                );
+                let doc = document(&documents, number);
                 let identity = documents.identity(number);
                 assert_eq!(doc.get("appver"), Some(Value::Int64(identity.appver)));
                 assert_eq!(doc.get("g"), Some(Value::Int64(identity.g)));
@@ -365,9 +344,7 @@ mod tests {
     #[test]
     fn values_are_zero_unless_asked_for() {
         let documents = Documents::new(Schema::Plain, 1, 20, false);
-        let mut bytes = Vec::new();
-        documents.append(3, &mut bytes);
-        let doc = Doc::validate(&bytes).unwrap();
+        let doc = document(&documents, 3);
         for path in &documents.paths {
             assert_eq!(doc.path(path), Some(Value::Int64(0)));
         }

@@ -4,7 +4,6 @@ use frond_bson::DocBuf;
 
 use super::manykeys::{DEPLOY_TYPE, Documents, Purpose, TIMESLICE, random_text, stream};
 
-/// Keys that each update increments.
 pub const KEYS: usize = 5;
 
 /// The change that one update makes to a document.
@@ -13,7 +12,6 @@ pub struct Update {
     /// Its number among all updates of a run.
     pub number: u64,
     pub document: u64,
-    /// The keys to increment, all different.
     pub keys: [u32; KEYS],
 }
 
@@ -90,9 +88,9 @@ impl Update {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::Source;
     use crate::documents::manykeys::Schema;
-    use frond_bson::{Doc, Value, doc};
+    use crate::documents::tests::document;
+    use frond_bson::{Value, doc};
     use std::collections::{HashMap, HashSet};
 
     #[test]
@@ -142,11 +140,7 @@ mod tests {
             document: 6,
             keys: [0, 1, 2, 3, 39],
         };
-        let mut bytes = Vec::new();
-        documents.append(6, &mut bytes);
-        let Ok(whole) = Doc::validate(&bytes) else {
-            unreachable!("documents are valid");
-        };
+        let whole = document(&documents, 6);
         let filter = update.filter(&documents);
         assert_eq!(filter.count(), 5);
         for (name, value) in filter.iter() {
@@ -155,9 +149,7 @@ mod tests {
         let change = update.change(&documents);
         let set = doc! { "random": update.text(3).as_str() };
         assert_eq!(change.get_doc("$set"), Some(set.as_doc()));
-        let Some(inc) = change.get_doc("$inc") else {
-            unreachable!("it increments");
-        };
+        let inc = change.get_doc("$inc").unwrap();
         assert_eq!(inc.count(), KEYS + 1);
         assert_eq!(inc.get("stats.events"), Some(Value::Int64(5)));
         for (path, by) in inc.iter().take(KEYS) {

@@ -34,7 +34,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// Documents in the collection.
     pub fn documents(&self) -> u64 {
         let scaled = (DOCUMENTS * self.scale.unwrap_or(SCALE)).round() as u64;
         self.documents.unwrap_or(scaled.max(1))

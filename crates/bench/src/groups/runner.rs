@@ -21,7 +21,6 @@ const KEY: i32 = 77;
 /// A quarter of the documents have a `v` below this.
 const BELOW: i32 = (VALUES / 4) as i32;
 
-/// A query of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
     /// Groups by `k` of all documents.
@@ -36,7 +35,6 @@ impl Query {
     /// All of them, in the order in which they run.
     pub const ALL: [Query; 3] = [Query::All, Query::Some, Query::Find];
 
-    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Query::All => "group all documents by k",
@@ -46,10 +44,8 @@ impl Query {
     }
 }
 
-/// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// Documents that went in.
     pub documents: u64,
     pub load: Duration,
     /// The times of each query, in the order of [`Query::ALL`].
@@ -58,7 +54,6 @@ pub struct Results {
     pub sizes: Sizes,
 }
 
-/// Connections, and the results so far.
 pub struct GroupsRunner<'a> {
     run: &'a Run,
     target: &'a Target,

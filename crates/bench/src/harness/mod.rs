@@ -5,7 +5,7 @@ mod runner;
 
 #[cfg(test)]
 pub use options::parse_work;
-pub use options::{CommonOptions, Options, WriteOptions, scale};
+pub use options::{CommonOptions, Options, WriteOptions, number, scale};
 use runner::alternate;
 pub use runner::{Runner, Turn};
 
@@ -30,7 +30,6 @@ const DATABASE: &str = "frond_bench";
 
 /// A workload with its settings.
 pub trait Workload {
-    /// Its name on the command line.
     fn name(&self) -> &'static str;
 
     /// Sets the scale unless the number of documents is given.
@@ -45,7 +44,6 @@ pub trait Workload {
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)>;
 }
 
-/// A system that is measured.
 pub struct Target {
     /// The description of the server in reports.
     pub server: Server,
@@ -59,7 +57,6 @@ pub struct Run {
     pub options: CommonOptions,
     /// Set when the user asked to stop.
     pub stop: Arc<AtomicBool>,
-    /// The folder of the report.
     pub folder: PathBuf,
     /// The trace of all workloads.
     pub trace: TraceFile,
@@ -104,13 +101,11 @@ impl Run {
         })
     }
 
-    /// An empty report of this run.
     pub fn report(&self) -> Report {
         let servers = self.targets.iter().map(|target| target.server.clone());
         Report::new(servers.collect(), self.started, &Machine::read())
     }
 
-    /// Turns that each server takes.
     pub fn turns(&self) -> u32 {
         let default = if self.targets.len() > 1 { TURNS } else { 1 };
         self.options.turns.unwrap_or(default)

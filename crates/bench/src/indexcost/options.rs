@@ -52,7 +52,6 @@ impl Work {
         Ok(())
     }
 
-    /// Documents in each collection.
     pub fn documents(&self) -> u64 {
         match self.scale {
             Some(scale) => ((ORIGINAL * scale).round() as u64).max(1),

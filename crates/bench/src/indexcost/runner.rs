@@ -22,7 +22,6 @@ const INDEX: Index = Index::on(&["name"]);
 /// A batch in one of the two collections.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Documents that went in.
     pub documents: u64,
     /// Until the server had worked on all of them.
     pub elapsed: Duration,
@@ -40,10 +39,8 @@ impl Batch {
     }
 }
 
-/// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    /// Whether inserts were acknowledged.
     pub acknowledged: bool,
     /// Each batch without and with the index.
     pub batches: Vec<[Batch; 2]>,
@@ -57,7 +54,6 @@ struct Side {
     meter: Meter,
 }
 
-/// Connections, and the results so far.
 pub struct IndexcostRunner<'a> {
     run: &'a Run,
     target: &'a Target,

@@ -164,12 +164,11 @@ impl SectionBuilder<'_> {
     fn table(
         &self,
         title: String,
-        head: &[&str],
+        head: &str,
         row: impl Fn(&[Batch; 2]) -> Option<Vec<String>>,
     ) -> Table {
-        let mut columns = vec!["batch"];
-        columns.extend(head);
-        self.columns.table(title, &columns, self.results, |target| {
+        let head = format!("batch|{head}");
+        self.columns.table(title, &head, self.results, |target| {
             let batches = (1_usize..).zip(&target.batches);
             batches
                 .filter_map(|(number, batch)| {
@@ -182,13 +181,9 @@ impl SectionBuilder<'_> {
     }
 
     fn batches(&self) -> Table {
-        let head = [
-            "documents",
-            "without the index, documents/s",
-            "with the index, documents/s",
-            "with / without",
-        ];
-        self.table("Batches".to_owned(), &head, |batch| {
+        let head =
+            "documents|without the index, documents/s|with the index, documents/s|with / without";
+        self.table("Batches".to_owned(), head, |batch| {
             let [without, with] = batch;
             let documents = without.documents.max(with.documents);
             Some(vec![
@@ -205,8 +200,7 @@ impl SectionBuilder<'_> {
         for side in SIDES {
             head.extend((1..=self.work.finds).map(|find| format!("{side}, find {find}, ms")));
         }
-        let head: Vec<&str> = head.iter().map(String::as_str).collect();
-        self.table(format!("Finds of {WANTED}"), &head, |batch| {
+        self.table(format!("Finds of {WANTED}"), &head.join("|"), |batch| {
             let [without, _] = batch;
             let mut row = vec![thousands(without.found as f64)];
             for batch in batch {
@@ -218,18 +212,11 @@ impl SectionBuilder<'_> {
     }
 
     fn sizes(&self) -> Table {
-        let head = [
-            "documents",
-            "size, MB",
-            "without the index: storage, MB",
-            "indexes, MB",
-            "with the index: storage, MB",
-            "indexes, MB",
-        ];
+        let head = "documents|size, MB|without the index: storage, MB|indexes, MB|with the index: storage, MB|indexes, MB";
         let mb = |bytes: Option<u64>| show(bytes.map(|bytes| bytes as f64 / 1e6));
         self.table(
             "What collStats tells after each batch".to_owned(),
-            &head,
+            head,
             |batch| {
                 let [without, with] = batch;
                 let documents = without.sizes.documents?;

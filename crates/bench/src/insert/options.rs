@@ -34,7 +34,6 @@ const ORIGINAL_MULTIKEY: f64 = 3.5e6;
 /// Documents when nothing is said.
 const DOCUMENTS: u64 = 1_000_000;
 
-/// Settings of an insertion run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// Collection [default: w1, or w2 with arrays]
@@ -82,7 +81,6 @@ impl Work {
         self.documents.or(scaled).unwrap_or(DOCUMENTS)
     }
 
-    /// Name of the collection.
     pub fn collection(&self) -> &str {
         let default = if self.elements == 0 { "w1" } else { "w2" };
         self.collection.as_deref().unwrap_or(default)

@@ -21,7 +21,6 @@ use frond_client::{Collection, Result};
 /// Keeps the random numbers of reads apart from those of documents.
 const READS: u64 = 0x5245_4144;
 
-/// Connections, and the results so far.
 pub struct InsertRunner<'a> {
     run: &'a Run,
     target: &'a Target,
@@ -37,7 +36,6 @@ pub struct InsertRunner<'a> {
     rows: Vec<Row>,
     /// Documents that were there before.
     already: u64,
-    /// The next document's number.
     next: u64,
     before: Status,
     after: Status,
@@ -51,12 +49,10 @@ struct Worker {
     reads: Option<SplitMix64>,
 }
 
-/// The results of a target.
 pub struct Results {
     pub outcome: Outcome,
     pub finds: Outcome,
     pub rows: Vec<Row>,
-    /// Size of the collection.
     pub sizes: Sizes,
     /// Counters of the server before and after.
     pub status: [Status; 2],

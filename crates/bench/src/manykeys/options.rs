@@ -12,7 +12,6 @@ const DOCUMENTS: u64 = 2000;
 /// Updates of the original run.
 const UPDATES: u64 = 10_000;
 
-/// Settings of a run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// Collections: this name with _plain and _bucketed behind it
@@ -137,7 +136,6 @@ impl Work {
         self.documents.unwrap_or_else(|| self.scaled(DOCUMENTS))
     }
 
-    /// Updates in a round.
     pub fn updates(&self) -> u64 {
         self.updates.unwrap_or_else(|| self.scaled(UPDATES))
     }
@@ -155,7 +153,6 @@ impl Work {
         }
     }
 
-    /// Name of a schema's collection.
     pub fn collection(&self, schema: Schema) -> String {
         format!("{}_{}", self.collection, schema.name())
     }

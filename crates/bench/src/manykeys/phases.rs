@@ -223,7 +223,6 @@ impl Phases<'_> {
         Ok(numbers.len() as u64)
     }
 
-    /// Waits for idle compaction.
     pub fn wait_until_idle(&mut self) -> Result<Status> {
         self.run
             .wait_until_idle_or(self.watcher.as_mut(), COMPACTION_WAIT)

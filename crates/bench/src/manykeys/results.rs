@@ -63,7 +63,6 @@ impl Loaded {
     }
 }
 
-/// A round of updates.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// Updates that the server applied.
@@ -92,7 +91,6 @@ pub struct Updated {
 }
 
 impl Updated {
-    /// Updates of all rounds.
     pub fn updates(&self) -> u64 {
         self.rounds.iter().map(|round| round.updates).sum()
     }

@@ -74,7 +74,6 @@ fn steps(datasets: usize, concerns: &[bool], rounds: u64, reads: bool) -> VecDeq
     steps
 }
 
-/// Connections, and the results so far.
 pub struct ManykeysRunner<'a> {
     phases: Phases<'a>,
     datasets: Vec<Dataset<'a>>,

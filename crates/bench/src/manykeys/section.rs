@@ -203,19 +203,8 @@ fn statistics(columns: &Columns, results: &[Results]) -> Option<Chart> {
 
 /// Writes `rounds.csv`: a line for each round of updates on each server.
 pub fn write_rounds(run: &Run, results: &[Results]) -> Result<()> {
-    let columns = [
-        "server",
-        "schema",
-        "w",
-        "round",
-        "updates",
-        "elapsed_s",
-        "updates_per_s",
-        "p50_ms",
-        "p99_ms",
-        "max_ms",
-    ];
-    let mut file = CsvFile::create(&run.folder.join("rounds.csv"), columns)?;
+    let columns = "server,schema,w,round,updates,elapsed_s,updates_per_s,p50_ms,p99_ms,max_ms";
+    let mut file = CsvFile::create(&run.folder.join("rounds.csv"), columns.split(','))?;
     for (target, result) in run.targets.iter().zip(results) {
         for updated in &result.updates {
             for (index, round) in updated.rounds.iter().enumerate() {

@@ -60,7 +60,6 @@ fn number_at(doc: &Doc, path: &[&str]) -> Option<f64> {
 /// Name, version and engine of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
-    /// Its own name and version.
     pub name: String,
     pub null: bool,
     /// The version of MongoDB that it says it is, or is compatible with.

@@ -12,7 +12,6 @@ use super::documents::text;
 use super::find::{Finds, Selection};
 use super::{BUILD_INFO_FIELD, ENGINE, VERSION};
 
-/// Statements in one write.
 const BATCH_MAX: usize = 100_000;
 
 /// The newest wire version spoken, that of MongoDB 7.0; the oldest is 0.

@@ -46,7 +46,6 @@ pub struct Connection<'s> {
 }
 
 impl<'s> Connection<'s> {
-    /// For a client that just came.
     pub fn new(counts: &'s Counts, id: i32) -> Self {
         Connection {
             answers: Answers::new(counts, id),

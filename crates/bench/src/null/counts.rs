@@ -51,7 +51,6 @@ impl Counts {
         taken.unwrap_or(0)
     }
 
-    /// The documents of a collection.
     pub fn count(&self, database: &str, collection: &str) -> u64 {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.with(database, collection, load).unwrap_or(0)

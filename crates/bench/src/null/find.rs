@@ -164,7 +164,6 @@ impl Batch {
     }
 }
 
-/// The batches that one connection uses.
 #[derive(Default)]
 pub struct Finds {
     recent: Vec<Batch>,

@@ -12,7 +12,6 @@ pub struct Traces<'a> {
     /// The counted things, such as "documents".
     pub unit: &'static str,
     pub columns: &'a Columns,
-    /// The rows of each server.
     pub rows: Vec<&'a [Row]>,
 }
 

@@ -22,7 +22,6 @@ pub struct Server {
     pub description: Description,
 }
 
-/// The report of a run.
 pub struct Report {
     columns: Columns,
     started: jiff::Timestamp,

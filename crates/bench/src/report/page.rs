@@ -22,7 +22,6 @@ impl Table {
         }
     }
 
-    /// A table of names and values.
     pub fn of_pairs(title: &str, pairs: &[(&str, String)]) -> Table {
         let mut rows = vec![vec!["what".to_owned(), "value".to_owned()]];
         rows.extend(

@@ -6,7 +6,6 @@ use plotters::prelude::*;
 use crate::format::thousands;
 use frond_client::{Error, Result};
 
-/// Width of a chart.
 const WIDTH: u32 = 1000;
 
 /// Colours of curves, distinguishable for the colour-blind too (after Okabe and Ito).
@@ -52,7 +51,6 @@ pub struct Curve {
 pub struct Panel {
     pub height: u32,
     pub title: String,
-    /// Unit of the vertical axis.
     pub unit: &'static str,
     /// The curves, drawn in this order.
     pub curves: Vec<Curve>,

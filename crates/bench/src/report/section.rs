@@ -121,15 +121,11 @@ impl<'a, R> Figures<'a, R> {
     }
 }
 
-/// A drawing: panels over one axis.
 #[derive(Clone)]
 pub struct Chart {
     pub panels: Vec<Panel>,
-    /// The axis ends here.
     pub x_max: f64,
-    /// Unit of the horizontal axis.
     pub x_unit: String,
-    /// Scale of the horizontal axis.
     pub axis: Axis,
 }
 
@@ -144,7 +140,6 @@ impl Chart {
     }
 }
 
-/// One workload's part of a report.
 #[derive(Clone)]
 pub struct Section {
     /// Name on the command line.
@@ -208,15 +203,16 @@ impl Columns {
             .collect()
     }
 
-    /// A table of the rows of all servers, each with the server's name first if there are several.
+    /// A table of the rows of all servers, each with the server's name first if there are several. The names of its columns are
+    /// divided by `|`.
     pub fn table<T>(
         &self,
         title: impl Into<String>,
-        head: &[&str],
+        head: &str,
         results: &[T],
         rows: impl Fn(&T) -> Vec<Vec<String>>,
     ) -> Table {
-        let mut first: Vec<String> = head.iter().map(|name| (*name).to_owned()).collect();
+        let mut first: Vec<String> = head.split('|').map(str::to_owned).collect();
         let several = self.labels.len() > 1;
         if several {
             first.insert(0, "server".to_owned());

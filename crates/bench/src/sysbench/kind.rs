@@ -4,7 +4,6 @@
 pub enum Kind {
     /// One document by `_id`.
     Point,
-    /// `c` of 100 documents.
     Range,
     /// The sum of `k` of 100 documents.
     Sum,
@@ -41,7 +40,6 @@ pub const POINTS: usize = 10;
 pub const OPERATIONS: usize = POINTS + KINDS.len() - 1;
 
 impl Kind {
-    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Point => "point lookup",

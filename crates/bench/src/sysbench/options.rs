@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::format::thousands;
-use crate::harness::scale;
+use crate::harness::{number, scale};
 use crate::system::Compression;
 use frond_client::{Error, Result};
 
@@ -38,7 +38,7 @@ pub struct Work {
     pub threads: Vec<u16>,
 
     /// Seconds of each level on each server
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = |text: &str| number(text, 0.1..=1_000_000.0, " seconds"))]
     pub seconds: f64,
 
     /// Compressions to ask for, one or several of none, snappy, zlib and zstd. The collections are
@@ -61,15 +61,7 @@ pub struct Work {
     pub batch: u32,
 }
 
-fn seconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.1..=1_000_000.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it must be from 0.1 to 1000000 seconds".to_owned()),
-    }
-}
-
 impl Work {
-    /// Refuses settings that cannot go together.
     pub fn check_settings(&self) -> Result<()> {
         let twice = |list: &[Compression]| {
             let mut rest = list.iter();
@@ -118,7 +110,6 @@ impl Work {
         ]
     }
 
-    /// Documents in each collection.
     pub fn documents(&self) -> u32 {
         let documents = match self.scale {
             Some(scale) => (ORIGINAL * scale).round() as u32,
@@ -146,7 +137,6 @@ impl Work {
     }
 }
 
-/// Name of a compression in reports.
 pub fn compression_name(compression: Option<Compression>) -> &'static str {
     compression.map_or("the server's own", Compression::name)
 }

@@ -28,18 +28,14 @@ enum Step {
     Create,
     /// Loads some of them, from this one on.
     Load(usize),
-    /// Takes sizes after the load.
     Loaded,
-    /// Runs transactions at a thread level.
     Run {
         level: usize,
         slice: u32,
     },
-    /// Takes sizes after the run.
     Ran,
 }
 
-/// All steps, each with its compression.
 fn steps(work: &Work, turns: u32) -> Vec<(usize, Step)> {
     let (slices, _) = work.slices(turns);
     let mut steps = Vec::new();
@@ -69,7 +65,6 @@ pub struct Size {
     pub compression: Option<Compression>,
     /// After the run, or after the load.
     pub after_run: bool,
-    /// Sizes that the server reports.
     pub sizes: Sizes,
 }
 
@@ -77,17 +72,14 @@ pub struct Size {
 pub struct Loaded {
     /// The compression that was asked for.
     pub compression: Option<Compression>,
-    /// Documents that went in.
     pub documents: u64,
     pub elapsed: Duration,
     pub latency: Percentiles,
 }
 
-/// The results of a target.
 #[derive(Default)]
 pub struct Results {
     pub loads: Vec<Loaded>,
-    /// Thread levels, by compression.
     pub levels: Vec<Level>,
     /// Sizes, in the order in which they were taken.
     pub sizes: Vec<Size>,
@@ -95,7 +87,6 @@ pub struct Results {
     pub rows: Vec<Row>,
 }
 
-/// Connections, and the results so far.
 pub struct SysbenchRunner<'a> {
     run: &'a Run,
     target: &'a Target,
@@ -110,7 +101,6 @@ pub struct SysbenchRunner<'a> {
     tally: Option<Tally>,
     /// The compression at hand.
     compression: Option<Compression>,
-    /// Of load and transactions.
     own_time: Duration,
     run_time: Duration,
     slices: u64,
@@ -191,7 +181,6 @@ impl<'a> SysbenchRunner<'a> {
         self.progress = Some(progress.from(self.own_time));
     }
 
-    /// Loads collections, a thread for each.
     fn load(&mut self, first: usize) -> Result<()> {
         let concern = WriteConcern::ACKNOWLEDGED;
         let together = usize::from(self.work.load_threads);

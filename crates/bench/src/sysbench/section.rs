@@ -55,7 +55,6 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     section
 }
 
-/// The data of the section.
 struct SectionBuilder<'a> {
     work: &'a Work,
     results: &'a [Results],
@@ -196,10 +195,10 @@ impl SectionBuilder<'_> {
     fn of_levels(
         &self,
         title: &str,
-        head: &[&str],
+        head: &str,
         rows: impl Fn(&Level) -> Vec<Vec<String>>,
     ) -> Table {
-        let head = [&["compression", "threads"], head].concat();
+        let head = format!("compression|threads|{head}");
         self.columns.table(title, &head, self.results, |target| {
             let mut all = Vec::new();
             for level in &target.levels {
@@ -215,17 +214,9 @@ impl SectionBuilder<'_> {
 
     /// Rates and latencies at each thread level.
     fn levels(&self) -> Table {
-        let head = [
-            "transactions",
-            "transactions/s",
-            "operations/s",
-            "p50 ms",
-            "p95 ms",
-            "p99 ms",
-            "max ms",
-            "lost races",
-        ];
-        self.of_levels("Transactions", &head, |level| {
+        let head =
+            "transactions|transactions/s|operations/s|p50 ms|p95 ms|p99 ms|max ms|lost races";
+        self.of_levels("Transactions", head, |level| {
             let mut row = vec![
                 thousands(level.transactions as f64),
                 show(level.transactions_per_s()),
@@ -237,11 +228,10 @@ impl SectionBuilder<'_> {
         })
     }
 
-    /// Latencies of each kind of operation.
     fn kinds(&self) -> Table {
-        let head = ["operation", "p50 ms", "p95 ms", "p99 ms", "max ms"];
+        let head = "operation|p50 ms|p95 ms|p99 ms|max ms";
         let title = format!("Each of the {OPERATIONS} operations of a transaction, by kind");
-        self.of_levels(&title, &head, |level| {
+        self.of_levels(&title, head, |level| {
             let rows = KINDS.map(|kind| {
                 let mut row = vec![kind.name().to_owned()];
                 row.extend(milliseconds(&level.kind(kind)));
@@ -252,17 +242,8 @@ impl SectionBuilder<'_> {
     }
 
     fn sizes(&self) -> Table {
-        let head = [
-            "compression",
-            "when",
-            "documents",
-            "logical bytes a document",
-            "on disk",
-            "index entries on disk",
-            "together",
-            "on disk / logical",
-        ];
-        self.columns.table("Sizes", &head, self.results, |target| {
+        let head = "compression|when|documents|logical bytes a document|on disk|index entries on disk|together|on disk / logical";
+        self.columns.table("Sizes", head, self.results, |target| {
             let row = |size: &Size| {
                 let sizes = size.sizes;
                 let disk = sizes.on_disk().zip(sizes.logical());
@@ -284,7 +265,7 @@ impl SectionBuilder<'_> {
     /// Conflicts between threads, where there were any.
     fn losses(&self) -> Table {
         let title = "Documents that another thread was replacing at the moment";
-        self.of_levels(title, &["what found nothing", "times"], |level| {
+        self.of_levels(title, "what found nothing|times", |level| {
             let races = Races::NAMES.into_iter().zip(level.races.0);
             races
                 .filter(|(_, count)| *count > 0)
@@ -321,7 +302,6 @@ impl SectionBuilder<'_> {
         }
     }
 
-    /// Rate and latency over time.
     fn over_time(&self) -> Chart {
         let end = |target: &Results| target.rows.last().map_or(0.0, |row| row.elapsed_s);
         let levels: Vec<String> = self.work.threads.iter().map(u16::to_string).collect();

@@ -23,7 +23,6 @@ struct State {
     elapsed: Duration,
 }
 
-/// The results of a level.
 #[derive(Clone, Debug)]
 pub struct Level {
     /// The compression that was asked for.
@@ -86,7 +85,6 @@ impl Tally {
         self.state().elapsed += elapsed;
     }
 
-    /// The results so far.
     pub fn level(&self) -> Level {
         let (state, outcome) = (self.state(), self.meter.end());
         Level {

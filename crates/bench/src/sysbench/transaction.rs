@@ -8,7 +8,6 @@ use crate::random::SplitMix64;
 use crate::system::Transactions;
 use frond_client::{Collection, Error, Result};
 
-/// Documents of a range.
 pub const RANGE: u32 = 100;
 
 /// The collections that transactions run on.
@@ -154,7 +153,6 @@ impl<'a> Worker<'a> {
         Ok(clock.end(races))
     }
 
-    /// A random `_id`.
     fn id(&mut self) -> i32 {
         1 + self.random.below(u64::from(self.dataset.documents)) as i32
     }

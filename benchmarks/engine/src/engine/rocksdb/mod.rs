@@ -20,7 +20,6 @@ pub struct Rocksdb {
 }
 
 impl Rocksdb {
-    /// Creates a database.
     pub fn open(setup: &Setup) -> Result<Rocksdb> {
         let buffers = setup.write_buffer_bytes();
         let settings = Settings {
