@@ -38,7 +38,6 @@ const JSONB: u8 = 1;
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
-/// A connection to the server.
 pub struct Client {
     runtime: Runtime,
     client: Arc<tokio_postgres::Client>,

@@ -18,7 +18,6 @@ const USER: &str = "postgres";
 /// The address of a server, with the options of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
-    /// The options of the connection.
     pub config: Config,
     /// `pool`: connections at most that the threads of `sysbench` share.
     pub pool: usize,

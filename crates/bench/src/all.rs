@@ -98,35 +98,21 @@ impl Options {
             }
         }
         let boxed = |name: &Name| -> Result<Box<dyn Workload>> {
-            Ok(match name {
-                Name::Insert => Box::new(self.insert()?),
-                Name::Multikey => Box::new(self.multikey()?),
-                Name::Manykeys => Box::new(self.prepared(self.parse::<manykeys::Work>(*name)?)?),
-                Name::Sysbench => Box::new(self.prepared(self.parse::<sysbench::Work>(*name)?)?),
-                Name::Indexcost => Box::new(self.prepared(self.parse::<indexcost::Work>(*name)?)?),
-                Name::Groups => Box::new(self.prepared(self.parse::<groups::Work>(*name)?)?),
-            })
+            let workload: Box<dyn Workload> = match name {
+                Name::Insert => Box::new(self.parse::<insert::Work>(*name)?),
+                Name::Multikey => Box::new(self.parse::<insert::MultikeyWork>(*name)?.into_work()),
+                Name::Manykeys => Box::new(self.parse::<manykeys::Work>(*name)?),
+                Name::Sysbench => Box::new(self.parse::<sysbench::Work>(*name)?),
+                Name::Indexcost => Box::new(self.parse::<indexcost::Work>(*name)?),
+                Name::Groups => Box::new(self.parse::<groups::Work>(*name)?),
+            };
+            workload.check()?;
+            Ok(workload)
         };
         self.only.iter().map(boxed).collect()
     }
 
-    fn insert(&self) -> Result<insert::Work> {
-        self.prepared(self.parse(Name::Insert)?)
-    }
-
-    fn multikey(&self) -> Result<insert::Work> {
-        let work: insert::MultikeyWork = self.parse(Name::Multikey)?;
-        self.prepared(work.into_work())
-    }
-
-    /// A workload of the size of this run, unless it has one of its own.
-    fn prepared<W: Workload>(&self, mut work: W) -> Result<W> {
-        work.set_default_scale(self.scale);
-        work.check()?;
-        Ok(work)
-    }
-
-    /// The options of a workload: its defaults, and those of `--with`.
+    /// The options of a workload: its defaults, those of `--with`, and the scale of this run, unless it has a size of its own.
     fn parse<T: Args + FromArgMatches>(&self, workload: Name) -> Result<T> {
         let name = value_name(&workload);
         let mut words = vec![name.as_str()];
@@ -135,6 +121,11 @@ impl Options {
             if more.next() == Some(name.as_str()) {
                 words.extend(more);
             }
+        }
+        let scale = format!("--scale={}", self.scale);
+        let sized = |word: &&str| word.starts_with("--scale") || word.starts_with("--documents");
+        if !words.iter().any(sized) {
+            words.push(&scale);
         }
         let command = T::augment_args(clap::Command::new("workload"));
         command
@@ -177,7 +168,12 @@ mod tests {
         let workloads = options.workloads().unwrap();
         let names: Vec<&str> = workloads.iter().map(|workload| workload.name()).collect();
         assert_eq!(names, ["multikey", "insert"]);
-        let (multikey, insert) = (options.multikey().unwrap(), options.insert().unwrap());
+        let multikey: insert::MultikeyWork = options.parse(Name::Multikey).unwrap();
+        let (multikey, insert) = (
+            multikey.into_work(),
+            options.parse::<insert::Work>(Name::Insert),
+        );
+        let insert = insert.unwrap();
         assert_eq!((multikey.documents(), multikey.elements), (350_000, 9));
         assert_eq!((insert.documents(), insert.write.threads), (7, 3));
         assert!(insert.write.journal && !multikey.write.journal);
@@ -193,14 +189,10 @@ mod tests {
             "--with",
             "indexcost --documents 70",
         ]);
-        let sysbench: sysbench::Work = options
-            .prepared(options.parse(Name::Sysbench).unwrap())
-            .unwrap();
+        let sysbench: sysbench::Work = options.parse(Name::Sysbench).unwrap();
         assert_eq!(sysbench.documents(), 10_000);
         assert_eq!(sysbench.threads, [8, 64]);
-        let indexcost: indexcost::Work = options
-            .prepared(options.parse(Name::Indexcost).unwrap())
-            .unwrap();
+        let indexcost: indexcost::Work = options.parse(Name::Indexcost).unwrap();
         assert_eq!(indexcost.documents(), 70);
     }
 

@@ -25,7 +25,7 @@ pub fn record(latencies: &mut Latencies, time: Duration) {
     }
 }
 
-/// How many a second; `None` if nothing was done, or in no time.
+/// The speed; `None` if nothing was done, or in no time.
 pub fn rate(count: u64, elapsed: Duration) -> Option<f64> {
     let seconds = elapsed.as_secs_f64();
     (seconds > 0.0 && count > 0).then(|| count as f64 / seconds)

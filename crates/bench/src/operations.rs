@@ -18,7 +18,7 @@ use crate::harness::number;
 use crate::load::{BATCH, fill, insert};
 use crate::mongodb::MongoDb;
 use crate::random::SplitMix64;
-use crate::system::{Definition, Index, Scheme, Session, WriteConcern};
+use crate::system::{Definition, Index, Operation as Request, Scheme, Session, WriteConcern};
 use crate::threads::{goes_on, run_all};
 
 const RANGE: u32 = 100;
@@ -106,7 +106,10 @@ impl Operation {
             ),
             _ => return Ok(None),
         };
-        Ok(Some((Collection::new(db, name)?, Definition::of(&indexes))))
+        Ok(Some((
+            Collection::new(db, name)?,
+            Definition::with_indexes(&indexes),
+        )))
     }
 }
 
@@ -167,7 +170,7 @@ fn make_ready(
         return Ok(());
     }
     session.drop_collection(collection)?;
-    session.create(collection, &Definition::of(&[Index::on(&["k"])]))?;
+    session.create(collection, &Definition::with_indexes(&[Index::on(&["k"])]))?;
     fill(session, collection, documents, count)
 }
 
@@ -213,25 +216,22 @@ impl Sender<'_> {
         let last_start = self.documents - RANGE + 1;
         let first = 1 + self.random.below(u64::from(last_start)) as i32;
         let ids = first..=first + RANGE as i32 - 1;
-        let found = match self.operation {
+        let request = match self.operation {
             Operation::Ping => {
                 self.client.command("admin", &doc! {"ping": 1})?;
                 return Ok(());
             }
-            Operation::Find => session.point(target, id)?,
-            Operation::Range => session.range(target, ids)?,
-            Operation::Sum => u64::try_from(session.sum(target, ids)?).unwrap_or(0),
-            Operation::Ordered => session.ordered(target, ids)?,
-            Operation::Distinct => session.distinct(target, ids)?,
-            Operation::UpdatePlain => {
-                let c = random_c(&mut self.random, &mut self.c);
-                session.update_c(target, id, c)?
-            }
-            Operation::UpdateIndexed => session.update_k(target, id)?,
+            Operation::Find => Request::Point(id),
+            Operation::Range => Request::Range(ids),
+            Operation::Sum => Request::Sum(ids),
+            Operation::Ordered => Request::Ordered(ids),
+            Operation::Distinct => Request::Distinct(ids),
+            Operation::UpdatePlain => Request::UpdateC(id, random_c(&mut self.random, &mut self.c)),
+            Operation::UpdateIndexed => Request::UpdateK(id),
             Operation::InsertOne => {
                 self.bytes.clear();
                 generator.append(next.fetch_add(1, Ordering::Relaxed), &mut self.bytes);
-                session.insert(target, Doc::from_trusted(&self.bytes))?
+                Request::Insert(Doc::from_trusted(&self.bytes))
             }
             Operation::InsertBatch | Operation::InsertIndexes | Operation::InsertArray => {
                 session.insert_into(target, WriteConcern::ACKNOWLEDGED)?;
@@ -240,7 +240,7 @@ impl Sender<'_> {
                 return Ok(());
             }
         };
-        match found {
+        match session.operate(target, &request)? {
             0 => Err(Error::Wrong(format!(
                 "{}: nothing is found",
                 value_name(&self.operation)

@@ -114,7 +114,7 @@ pub struct Definition {
 
 impl Definition {
     /// With the compression of the system's choice.
-    pub fn of(indexes: &[Index]) -> Definition {
+    pub fn with_indexes(indexes: &[Index]) -> Definition {
         Definition {
             indexes: indexes.to_vec(),
             compression: None,
@@ -323,34 +323,35 @@ pub trait Grouping {
     fn group(&mut self, collection: &Collection, group: &Group<'_>) -> Result<Groups>;
 }
 
-/// Operations of the workload `sysbench`. Documents are `{_id, k, c, pad}` with 32-bit integers as `_id`. Each
-/// operation is a request of its own, acknowledged and not journaled.
-pub trait Transactions {
-    /// Documents found by `_id`, of which `c` is returned: 0 or 1.
-    fn point(&mut self, collection: &Collection, id: i32) -> Result<u64>;
+/// The ids of a range.
+pub type Ids = RangeInclusive<i32>;
 
-    /// Documents found, of which `c` is returned.
-    fn range(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64>;
-
+/// An operation of the workload `sysbench`. Documents are `{_id, k, c, pad}` with 32-bit integers as `_id`.
+#[derive(Clone, Debug)]
+pub enum Operation<'a> {
+    /// Finds `c` of a document by `_id`.
+    Point(i32),
+    /// Finds `c` of documents.
+    Range(Ids),
     /// The sum of `k`, made by the system.
-    fn sum(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<i64>;
+    Sum(Ids),
+    /// Finds `c`, ordered by `c`.
+    Ordered(Ids),
+    /// The different values of `c`.
+    Distinct(Ids),
+    /// Adds 1 to `k`, which is indexed.
+    UpdateK(i32),
+    /// Sets `c`, which is not indexed.
+    UpdateC(i32, &'a str),
+    Delete(i32),
+    /// Inserts a document, unless there is one with its `_id`.
+    Insert(&'a Doc),
+}
 
-    /// Documents found, of which `c` is returned, ordered by `c`.
-    fn ordered(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64>;
-
-    fn distinct(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64>;
-
-    /// Adds 1 to `k`, which is indexed. Returns documents found: 0 or 1.
-    fn update_k(&mut self, collection: &Collection, id: i32) -> Result<u64>;
-
-    /// Sets `c`, which is not indexed. Returns documents found: 0 or 1.
-    fn update_c(&mut self, collection: &Collection, id: i32, c: &str) -> Result<u64>;
-
-    /// Deletes by `_id`. Returns documents deleted: 0 or 1.
-    fn delete(&mut self, collection: &Collection, id: i32) -> Result<u64>;
-
-    /// Inserts a document. Returns documents inserted: 0 if there is one with its `_id`.
-    fn insert(&mut self, collection: &Collection, document: &Doc) -> Result<u64>;
+pub trait Transactions {
+    /// Does an operation by a request of its own, acknowledged and not journaled. Returns how many documents or values were
+    /// found, changed, deleted or inserted; of a sum the sum.
+    fn operate(&mut self, collection: &Collection, operation: &Operation<'_>) -> Result<u64>;
 }
 
 /// Operations of the workload `manykeys`.

@@ -49,7 +49,7 @@ impl Lmdb {
                 let names: [String; TABLES] = std::array::from_fn(table_name);
                 let tables = names
                     .map(|name| opener.create_database::<Bytes, Bytes>(transaction, Some(&name)));
-                Ok(CommitOrAbort::<_, ()>::Commit(tables))
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
             })
             .during("creating tables")?
             .commit()

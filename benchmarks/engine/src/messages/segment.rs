@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(combined.len(), one.len() + other.len());
         for deltas in [&[&one[..], &other, &one][..], &[&combined]] {
             let value = Adder.apply_all(tree, b"", Some(value), deltas);
-            assert_eq!(sum(&value.unwrap_or_default()), 3);
+            assert_eq!(sum(&value.unwrap().unwrap_or_default()), 3);
         }
         assert!(key(5, 189) < key(5, 190) && key(5, 190) == key(6, 0));
     }

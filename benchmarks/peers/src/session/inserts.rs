@@ -68,7 +68,6 @@ impl Inserts for Connection {
     }
 }
 
-/// The data of a COPY.
 #[derive(Default)]
 struct Rows {
     bytes: BytesMut,

@@ -18,10 +18,6 @@ impl Workload for Work {
         "groups"
     }
 
-    fn set_default_scale(&mut self, scale: f64) {
-        self.scale.get_or_insert(scale);
-    }
-
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         let source = Documents::new(run.options.seed);
         run.measure(

@@ -7,7 +7,6 @@ use frond_bson::Value;
 use frond_client::{Collection, Error, Result};
 
 use super::options::Work;
-use crate::documents::Source;
 use crate::documents::groups::{Documents, VALUES};
 use crate::harness::{Run, Runner, Target, Turn};
 use crate::load::Load;
@@ -82,14 +81,8 @@ impl<'a> GroupsRunner<'a> {
     ) -> Result<Self> {
         let options = &run.options;
         let concern = target.concern(&work.write, 1)?;
-        let mut watcher = target.connect(&run.stop)?;
-        watcher.check_batch(
-            concern.acknowledged,
-            work.write.batch,
-            source.document_bytes(),
-        )?;
-        let collection = target.collection(options.db.as_deref(), &work.collection)?;
-        target.make_empty(watcher.as_mut(), &collection, options, None)?;
+        let mut watcher = target.watcher(run, concern.acknowledged, work.write.batch, source)?;
+        let (collection, _) = target.collection(run, watcher.as_mut(), &work.collection, None)?;
         watcher.create(&collection, &Definition::default())?;
         let workers = target.connect_all(usize::from(work.write.threads), &run.stop)?;
         Ok(GroupsRunner {

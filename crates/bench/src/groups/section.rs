@@ -15,7 +15,7 @@ pub fn build(work: &Work, results: &[Results]) -> Section {
     );
     let mut section = Section::new("groups", "W6: groups and scans", about);
     section.settings = work.settings();
-    let (mut figures, mut details) = (Figures::of(results), Figures::of(results));
+    let (mut figures, mut details) = (Figures::new(results), Figures::new(results));
     figures.add(Higher, "load", "documents/s", |target| {
         rate(target.documents, target.load)
     });

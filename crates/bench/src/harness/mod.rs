@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::documents::Source;
 use crate::machine::Machine;
 use crate::null::{self, NullServer};
 use crate::report::{Columns, Report, Section, Server, TraceFile, make_folder};
@@ -31,9 +32,6 @@ const DATABASE: &str = "frond_bench";
 /// A workload with its settings.
 pub trait Workload {
     fn name(&self) -> &'static str;
-
-    /// Sets the scale unless the number of documents is given.
-    fn set_default_scale(&mut self, scale: f64);
 
     /// Refuses settings that contradict each other.
     fn check(&self) -> Result<()> {
@@ -240,27 +238,22 @@ impl Target {
         self.system.defaults()
     }
 
-    /// A collection: its database is that of the option `--db`, else that of the connection string,
-    /// else a default.
-    pub fn collection(&self, database: Option<&str>, name: &str) -> Result<Collection> {
-        let defaults = self.system.defaults();
-        let database = database.or(defaults.database.as_deref());
-        Collection::new(database.unwrap_or(DATABASE), name)
-    }
-
-    /// Drops a collection if `--drop` says so. One that still holds documents is an error, unless
-    /// `keep`. Returns how many it holds.
-    pub fn make_empty(
+    /// A collection, dropped if `--drop` says so: its database is that of the option `--db`, else that of the connection
+    /// string, else a default. One that still holds documents is an error, unless `keep`. Returns how many it holds.
+    pub fn collection(
         &self,
+        run: &Run,
         session: &mut dyn Session,
-        collection: &Collection,
-        options: &CommonOptions,
+        name: &str,
         keep: Option<bool>,
-    ) -> Result<u64> {
-        if options.drop {
-            session.drop_collection(collection)?;
+    ) -> Result<(Collection, u64)> {
+        let defaults = self.system.defaults();
+        let database = run.options.db.as_deref().or(defaults.database.as_deref());
+        let collection = Collection::new(database.unwrap_or(DATABASE), name)?;
+        if run.options.drop {
+            session.drop_collection(&collection)?;
         }
-        let already = session.count(collection)?;
+        let already = session.count(&collection)?;
         if already > 0 && keep != Some(true) {
             let hint = keep.map_or("", |_| ", --keep keeps them");
             return Err(Error::Settings(format!(
@@ -268,7 +261,20 @@ impl Target {
                 self.label()
             )));
         }
-        Ok(already)
+        Ok((collection, already))
+    }
+
+    /// A connection, after a look whether the server takes such batches.
+    pub fn watcher(
+        &self,
+        run: &Run,
+        acknowledged: bool,
+        batch: u32,
+        source: &dyn Source,
+    ) -> Result<Box<dyn Session>> {
+        let watcher = self.connect(&run.stop)?;
+        watcher.check_batch(acknowledged, batch, source.document_bytes())?;
+        Ok(watcher)
     }
 
     /// The write concern of the command line, else of the connection string, else `w`.

@@ -21,12 +21,6 @@ impl Workload for Work {
         "indexcost"
     }
 
-    fn set_default_scale(&mut self, scale: f64) {
-        if self.documents.is_none() {
-            self.scale.get_or_insert(scale);
-        }
-    }
-
     fn check(&self) -> Result<()> {
         self.check_settings()
     }

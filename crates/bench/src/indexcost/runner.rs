@@ -7,7 +7,6 @@ use frond_bson::Value;
 use frond_client::{Collection, Error, Result};
 
 use super::options::Work;
-use crate::documents::Source;
 use crate::documents::indexcost::{Documents, WANTED};
 use crate::harness::{Run, Runner, Target, Turn};
 use crate::load::Load;
@@ -81,16 +80,10 @@ impl<'a> IndexcostRunner<'a> {
     ) -> Result<Self> {
         let options = &run.options;
         let concern = target.concern(&work.write, 0)?;
-        let mut watcher = target.connect(&run.stop)?;
-        watcher.check_batch(
-            concern.acknowledged,
-            work.write.batch,
-            source.document_bytes(),
-        )?;
+        let mut watcher = target.watcher(run, concern.acknowledged, work.write.batch, source)?;
         let mut side = |name: &str, indexes: &[Index]| -> Result<Side> {
-            let collection = target.collection(options.db.as_deref(), name)?;
-            target.make_empty(watcher.as_mut(), &collection, options, None)?;
-            watcher.create(&collection, &Definition::of(indexes))?;
+            let (collection, _) = target.collection(run, watcher.as_mut(), name, None)?;
+            watcher.create(&collection, &Definition::with_indexes(indexes))?;
             let meter = Meter::start(work.documents(), Arc::clone(&run.stop));
             meter.pause();
             Ok(Side { collection, meter })

@@ -85,7 +85,7 @@ fn find_ms(batch: &Batch) -> Option<f64> {
 
 impl SectionBuilder<'_> {
     fn figures(&self) -> Vec<Figure> {
-        let mut figures = Figures::of(self.results);
+        let mut figures = Figures::new(self.results);
         for (side, name) in SIDES.into_iter().enumerate() {
             let rate = "documents/s";
             figures.add(Higher, format!("{name}, on average"), rate, |t| {
@@ -129,7 +129,7 @@ impl SectionBuilder<'_> {
 
     /// Everything that tables show, for programs.
     fn details(&self) -> Vec<Figure> {
-        let mut details = Figures::of(self.results);
+        let mut details = Figures::new(self.results);
         for number in 0..self.work.batches as usize {
             let name = format!("batch {}", number + 1);
             for (side, words) in SIDES.into_iter().enumerate() {

@@ -22,12 +22,6 @@ impl Workload for Work {
         }
     }
 
-    fn set_default_scale(&mut self, scale: f64) {
-        if self.documents.is_none() {
-            self.scale.get_or_insert(scale);
-        }
-    }
-
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         if run.options.drop && self.keep {
             return Err(Error::Settings(

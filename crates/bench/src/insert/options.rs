@@ -107,7 +107,7 @@ impl Work {
             ..Index::on(std::slice::from_ref(field))
         };
         let indexes: Vec<Index> = self.indexed_fields().iter().map(index).collect();
-        Definition::of(&indexes)
+        Definition::with_indexes(&indexes)
     }
 
     /// The settings as they go into the report.

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Work;
 use super::reads::Reads;
-use crate::documents::Source;
 use crate::documents::insertion::Generator;
 use crate::harness::{Run, Runner, Target, Turn, Workload};
 use crate::load::Load;
@@ -67,15 +66,10 @@ impl<'a> InsertRunner<'a> {
         source: &'a Generator,
     ) -> Result<Self> {
         let options = &run.options;
-        let collection = target.collection(options.db.as_deref(), work.collection())?;
         let concern = target.concern(&work.write, 1)?;
-        let mut watcher = target.connect(&run.stop)?;
-        watcher.check_batch(
-            concern.acknowledged,
-            work.write.batch,
-            source.document_bytes(),
-        )?;
-        let already = target.make_empty(watcher.as_mut(), &collection, options, Some(work.keep))?;
+        let mut watcher = target.watcher(run, concern.acknowledged, work.write.batch, source)?;
+        let (collection, already) =
+            target.collection(run, watcher.as_mut(), work.collection(), Some(work.keep))?;
         watcher.create(&collection, &work.definition())?;
         let before = watcher.status()?;
         let mut workers = Vec::new();

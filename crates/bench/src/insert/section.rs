@@ -49,7 +49,7 @@ fn figures<'a>(work: &Work, results: &'a [Results]) -> Figures<'a, Results> {
         let latencies = &outcome.latencies;
         (!latencies.is_empty()).then(|| pick(&Percentiles::from_latencies(latencies)))
     };
-    let mut figures = Figures::of(results);
+    let mut figures = Figures::new(results);
     let mut add = |better, name: &str, unit, value: &dyn Fn(&Results) -> Option<f64>| {
         figures.add_known(better, name, unit, value);
     };

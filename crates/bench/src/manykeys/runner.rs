@@ -108,9 +108,8 @@ impl<'a> ManykeysRunner<'a> {
         let mut datasets = Vec::new();
         for documents in sources {
             let name = work.collection(documents.schema);
-            let collection = target.collection(options.db.as_deref(), &name)?;
             watcher.check_batch(true, work.batch, documents.document_bytes())?;
-            target.make_empty(watcher.as_mut(), &collection, options, None)?;
+            let (collection, _) = target.collection(run, watcher.as_mut(), &name, None)?;
             datasets.push(Dataset {
                 collection,
                 documents,
@@ -118,7 +117,7 @@ impl<'a> ManykeysRunner<'a> {
             });
         }
         for dataset in &datasets {
-            watcher.create(&dataset.collection, &Definition::of(indexes))?;
+            watcher.create(&dataset.collection, &Definition::with_indexes(indexes))?;
         }
         let workers = target.connect_all(usize::from(work.connections), &run.stop)?;
         let same = |other: &Target| std::ptr::eq(other, target);

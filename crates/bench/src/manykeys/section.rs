@@ -29,7 +29,7 @@ pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> 
     section.settings = work.settings();
     let schemas = work.schemas();
     let columns = run.columns();
-    let mut figures = Figures::of(results);
+    let mut figures = Figures::new(results);
     for acknowledged in concerns {
         for schema in &schemas {
             update_figures(*schema, *acknowledged, &mut figures);

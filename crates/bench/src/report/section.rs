@@ -89,7 +89,7 @@ pub struct Figures<'a, R> {
 }
 
 impl<'a, R> Figures<'a, R> {
-    pub fn of(results: &'a [R]) -> Figures<'a, R> {
+    pub fn new(results: &'a [R]) -> Figures<'a, R> {
         Figures {
             results,
             list: Vec::new(),

@@ -1,5 +1,7 @@
 //! The nine kinds of operation of a Sysbench transaction.
 
+use crate::system::Operation;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One document by `_id`.
@@ -57,6 +59,30 @@ impl Kind {
     /// Its place in [`KINDS`].
     pub fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether it works on a range of documents.
+    pub fn is_range(self) -> bool {
+        matches!(
+            self,
+            Kind::Range | Kind::Sum | Kind::Ordered | Kind::Distinct
+        )
+    }
+}
+
+impl From<&Operation<'_>> for Kind {
+    fn from(operation: &Operation<'_>) -> Kind {
+        match operation {
+            Operation::Point(_) => Kind::Point,
+            Operation::Range(_) => Kind::Range,
+            Operation::Sum(_) => Kind::Sum,
+            Operation::Ordered(_) => Kind::Ordered,
+            Operation::Distinct(_) => Kind::Distinct,
+            Operation::UpdateK(_) => Kind::UpdateK,
+            Operation::UpdateC(..) => Kind::UpdateC,
+            Operation::Delete(_) => Kind::Delete,
+            Operation::Insert(_) => Kind::Insert,
+        }
     }
 }
 

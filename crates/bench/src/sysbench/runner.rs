@@ -117,8 +117,7 @@ impl<'a> SysbenchRunner<'a> {
         let mut collections = Vec::new();
         for number in 1..=work.collections {
             let name = format!("sbtest{number}");
-            let collection = target.collection(options.db.as_deref(), &name)?;
-            target.make_empty(watcher.as_mut(), &collection, options, None)?;
+            let (collection, _) = target.collection(run, watcher.as_mut(), &name, None)?;
             collections.push((collection, Documents::new(options.seed, number, documents)));
         }
         if let Some((_, documents)) = collections.first() {

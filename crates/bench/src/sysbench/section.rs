@@ -85,7 +85,7 @@ impl SectionBuilder<'_> {
     fn figures(&self) -> Vec<Figure> {
         let unit = "transactions/s";
         let first = self.work.compressions().first().copied().flatten();
-        let mut figures = Figures::of(self.results);
+        let mut figures = Figures::new(self.results);
         figures.add(Higher, "load", "documents/s", |t| t.load(first)?.rate());
         let runs = self.runs();
         for (compression, threads, name) in &runs {
@@ -135,7 +135,7 @@ impl SectionBuilder<'_> {
 
     /// Everything that tables show, for programs.
     fn details(&self) -> Vec<Figure> {
-        let mut details = Figures::of(self.results);
+        let mut details = Figures::new(self.results);
         for (compression, threads, name) in self.runs() {
             let level = |target: &Results| target.level(compression, threads).cloned();
             details.add(Neither, format!("{name}: transactions"), "", |t| {

@@ -27,7 +27,7 @@ fn indexed_insertion() {
         (Some(21), "0", &[Query, Msg]),
     ] {
         let case = format!("wire version {wire_version:?}, w: {concern}");
-        let (port, state) = start(Version::of(wire_version));
+        let (port, state) = start(Version::wire(wire_version));
         let args = ["--write-concern", concern, "--threads=3", "--drop"];
         let report = bench("insert", &[port], &small_with("insert", &args));
         report.assert_complete(&case);
@@ -52,7 +52,7 @@ fn finds_beside_inserts_leave_no_cursor_behind() {
     ] {
         let (port, state) = start(Version {
             batch: 3,
-            ..Version::of(wire_version)
+            ..Version::wire(wire_version)
         });
         let args = ["--documents=3000", "--batch=10", "--readers=1"];
         bench("insert", &[port], &args).assert_complete("finds");
@@ -77,7 +77,7 @@ fn documents_of_many_keys() {
         (Some(21), "both", &[Query, Msg]),
     ] {
         let case = format!("wire version {wire_version:?}, w: {concern}");
-        let (port, state) = start(Version::of(wire_version));
+        let (port, state) = start(Version::wire(wire_version));
         let args = ["--write-concern", concern, "--connections=2"];
         let report = bench("manykeys", &[port], &small_with("manykeys", &args));
         report.assert_complete(&case);
@@ -137,7 +137,7 @@ fn transactions() {
         let case = format!("wire version {wire_version:?}, batches of {batch}");
         let (port, state) = start(Version {
             batch,
-            ..Version::of(wire_version)
+            ..Version::wire(wire_version)
         });
         let args = small_with("sysbench", &["--batch=50", "--threads=1,3"]);
         let report = bench("sysbench", &[port], &args);
@@ -189,7 +189,7 @@ fn compressions_are_asked_for_one_after_the_other() {
     for (toku, wire_version) in [(false, Some(21)), (false, Some(3)), (true, None)] {
         let (port, state) = start(Version {
             toku,
-            ..Version::of(wire_version)
+            ..Version::wire(wire_version)
         });
         let args = small_with("sysbench", &["--threads=1,3", "--compression=zlib,none"]);
         let report = bench("sysbench", &[port], &args);
@@ -244,7 +244,7 @@ fn the_cost_of_an_index() {
         let case = format!("wire version {wire_version:?}, w: {concern:?}");
         let (port, state) = start(Version {
             batch: 1,
-            ..Version::of(wire_version)
+            ..Version::wire(wire_version)
         });
         let mut args = small_with("indexcost", &["--threads=2"]);
         args.extend(

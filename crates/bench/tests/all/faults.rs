@@ -92,7 +92,7 @@ fn wrong_answers_are_noticed() {
         for wire_version in wire_versions {
             let (port, _) = start(Version {
                 flaw,
-                ..Version::of(*wire_version)
+                ..Version::wire(*wire_version)
             });
             bench(workload, &[port], &small_with(workload, &args)).assert_failed(part);
         }
@@ -104,7 +104,7 @@ fn a_failed_document_ends_the_run_with_a_partial_report() {
     for wire_version in [None, Some(3), Some(21)] {
         let (port, _) = start(Version {
             flaw: Flaw::FailsFrom(1000),
-            ..Version::of(wire_version)
+            ..Version::wire(wire_version)
         });
         let report = bench("insert", &[port], &small_with("insert", &[]));
         report.assert_failed("E11000");

@@ -45,10 +45,10 @@ pub struct Version {
     pub flaw: Flaw,
 }
 
-pub const MODERN: Version = Version::of(Some(21));
+pub const MODERN: Version = Version::wire(Some(21));
 
 impl Version {
-    pub const fn of(wire_version: Option<i32>) -> Version {
+    pub const fn wire(wire_version: Option<i32>) -> Version {
         Version {
             wire_version,
             batch: 101,
@@ -286,9 +286,23 @@ fn command_of(msg: Msg<'_>) -> DocBuf {
     command
 }
 
+fn validated(bytes: &[u8]) -> DocBuf {
+    Doc::validate(bytes).unwrap().to_owned()
+}
+
+fn last_error(n: i32) -> DocBuf {
+    doc! { "ok": 1.0, "err": Value::Null, "n": n }
+}
+
+/// Sends a batch of a cursor by an OP_REPLY.
+fn op_reply(id: i32, (batch, cursor): (Vec<DocBuf>, i64)) -> Vec<u8> {
+    let batch = batch.iter().map(|document| document.as_bytes());
+    frond_wire::op_reply(1, id, 0, cursor, 0, batch)
+}
+
 fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
     // `getLastError` reports the last write of this connection.
-    let mut last = doc! { "ok": 1.0, "err": Value::Null, "n": 0 };
+    let mut last = last_error(0);
     while let Ok(Some(mut message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
         let compressed = Header::parse(&message).unwrap().op() == Ok(OpCode::Compressed);
         if compressed {
@@ -342,9 +356,7 @@ fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
                     0 | 1 => version.batch,
                     count => version.batch.min(count.unsigned_abs() as usize),
                 };
-                let (batch, cursor) = state.batch(found, most);
-                let batch = batch.iter().map(|document| document.as_bytes());
-                frond_wire::op_reply(1, id, 0, cursor, 0, batch)
+                op_reply(id, state.batch(found, most))
             }
             Request::GetMore(more) => {
                 let rest = state.cursors.remove(&more.cursor_id).unwrap();
@@ -352,9 +364,7 @@ fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
                     0 => version.batch,
                     count => version.batch.min(count.unsigned_abs() as usize),
                 };
-                let (batch, cursor) = state.batch(rest, most);
-                let batch = batch.iter().map(|document| document.as_bytes());
-                frond_wire::op_reply(1, id, 0, cursor, 0, batch)
+                op_reply(id, state.batch(rest, most))
             }
             Request::KillCursors(kill) => {
                 for id in kill.ids() {
@@ -364,12 +374,9 @@ fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
             }
             Request::Insert(insert) => {
                 let name = collection(insert.namespace);
-                let documents: Vec<DocBuf> = insert
-                    .documents
-                    .map(|bytes| Doc::validate(bytes).unwrap().to_owned())
-                    .collect();
+                let documents: Vec<DocBuf> = insert.documents.map(validated).collect();
                 last = match state.insert(&name, &documents, version) {
-                    None => doc! { "ok": 1.0, "err": Value::Null, "n": 0 },
+                    None => last_error(0),
                     Some((_, text)) => {
                         doc! { "ok": 1.0, "err": text.as_str(), "code": 11000, "n": 0 }
                     }
@@ -377,17 +384,15 @@ fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
                 continue;
             }
             Request::Update(update) => {
-                let filter = Doc::validate(update.filter).unwrap();
-                let change = Doc::validate(update.update).unwrap();
-                let n = state.update(&collection(update.namespace), filter, change, version);
-                last = doc! { "ok": 1.0, "err": Value::Null, "n": n };
+                let (filter, change) = (validated(update.filter), validated(update.update));
+                let name = collection(update.namespace);
+                last = last_error(state.update(&name, &filter, &change, version));
                 continue;
             }
             Request::Delete(delete) => {
                 assert_eq!(delete.flags, frond_wire::Delete::SINGLE_REMOVE);
-                let filter = Doc::validate(delete.filter).unwrap();
-                let n = state.delete(&collection(delete.namespace), filter);
-                last = doc! { "ok": 1.0, "err": Value::Null, "n": n };
+                let name = collection(delete.namespace);
+                last = last_error(state.delete(&name, &validated(delete.filter)));
                 continue;
             }
         };
@@ -419,18 +424,12 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
     let (name, target) = command.first().unwrap();
     let collection = target.as_str().unwrap_or_default();
     *state.commands.entry(name.to_owned()).or_default() += 1;
-    if matches!(name, "insert" | "update" | "delete" | "createIndexes") {
-        assert!(
-            version.wire_version >= Some(2),
-            "a command that did not exist"
-        );
-    }
-    if matches!(name, "find" | "getMore") {
-        assert!(
-            version.wire_version >= Some(4),
-            "a command that did not exist"
-        );
-    }
+    let since = match name {
+        "insert" | "update" | "delete" | "createIndexes" => Some(2),
+        "find" | "getMore" => Some(4),
+        _ => None,
+    };
+    assert!(version.wire_version >= since, "{name} did not exist");
     let concern = command.get_doc("writeConcern").unwrap_or(command);
     state.journaled += usize::from(concern.get_bool("j") == Some(true));
     let list = |field: &str| -> Vec<DocBuf> {
@@ -657,7 +656,7 @@ impl Report {
         workload.get_doc(name).unwrap().to_owned()
     }
 
-    /// How the workload ended on a server, in the order of the command line.
+    /// The ending of the workload on a server, in the order of the command line.
     pub fn ending(&self, server: usize) -> String {
         let ended = self.part("ended");
         ended.get_str(&self.servers[server]).unwrap().to_owned()
