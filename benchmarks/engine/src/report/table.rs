@@ -38,7 +38,7 @@ resident_mib: MiB resident
 resident_max_mib: MiB resident, high-water mark
 cgroup_max_mib: MiB of the cgroup, peak";
 
-fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
     NAMES.lines().filter_map(|line| line.split_once(": "))
 }
 
@@ -73,7 +73,7 @@ const OVERVIEW: &[(&str, &str, bool)] = &[
 const AGEING: &[&str] = &["ops_per_s", "entries_per_s", "disk_mib"];
 
 fn title(name: &str) -> &str {
-    names()
+    titles()
         .find(|(known, _)| *known == name)
         .map_or(name, |(_, title)| title)
 }
@@ -121,11 +121,11 @@ pub fn of_group(group: &Group<'_>, engines: &[&str]) -> String {
         .flat_map(|record| record.values.keys().map(String::as_str))
         .filter(|name| !name.starts_with("engine:"))
         .collect();
-    let known = names().map(|(name, _)| name);
+    let known = titles().map(|(name, _)| name);
     let mut names: Vec<&str> = known.filter(|name| present.contains(name)).collect();
     let others = present
         .iter()
-        .filter(|name| names().all(|(known, _)| known != **name));
+        .filter(|name| titles().all(|(known, _)| known != **name));
     names.extend(others);
 
     let threads = match group.threads {
