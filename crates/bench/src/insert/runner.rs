@@ -93,7 +93,7 @@ impl<'a> InsertRunner<'a> {
         let documents = work.documents();
         let meter = Meter::start(documents, Arc::clone(&run.stop));
         meter.pause();
-        let finds = Meter::start(0, Arc::clone(&run.stop));
+        let finds = Meter::start(u64::MAX, Arc::clone(&run.stop));
         finds.pause();
         Ok(InsertRunner {
             progress: Progress::new(target.label(), documents, "documents", options.quiet),

@@ -203,7 +203,7 @@ impl Finds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frond_bson::{DocBuf, doc};
+    use frond_bson::{DocBuf, doc, extjson};
 
     /// The documents that a filter finds, as an array.
     fn find(filter: &Doc, projection: &Doc, skip: u64, limit: Option<u64>) -> Vec<DocBuf> {
@@ -223,71 +223,65 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn a_range_of_ids_finds_as_many_as_it_says() {
-        let long: Vec<i64> = (-5..995).collect();
-        let big = 1_i64 << 40;
-        for (filter, skip, limit, ids) in [
-            (
-                doc! {"_id": {"$gte": 5, "$lte": 8}},
-                0,
-                None,
-                &[5, 6, 7, 8][..],
-            ),
-            (doc! {"_id": {"$gt": 5_i64, "$lt": 8}}, 0, None, &[6, 7][..]),
-            (doc! {"_id": {"$gte": 5, "$lt": 8.0}}, 1, None, &[6, 7][..]),
-            (
-                doc! {"_id": {"$gte": 5, "$lt": 100}},
-                2,
-                Some(2),
-                &[7, 8][..],
-            ),
-            (doc! {"_id": {"$gte": 5}}, 1, Some(3), &[6, 7, 8][..]),
-            (doc! {"_id": {"$lte": 5}}, 0, Some(2), &[4, 5][..]),
-            (doc! {"_id": {"$gte": 5}}, 0, None, &[][..]),
-            (doc! {"_id": {"$gte": 8, "$lt": 5}}, 0, Some(4), &[][..]),
-            (doc! {"_id": {"$gte": 8, "$lt": 9}}, 7, None, &[][..]),
-            (
-                doc! {"_id": {"$gte": big, "$lt": big + 1}},
-                0,
-                None,
-                &[big][..],
-            ),
-            (doc! {"_id": {"$gte": (-5), "$lt": 995}}, 0, None, &long[..]),
-            (
-                doc! {"_id": {"$gte": i64::MAX - 1}},
-                0,
-                Some(9),
-                &[i64::MAX - 1][..],
-            ),
-            (doc! {"_id": {"$gte": "a", "$lt": "b"}}, 0, None, &[][..]),
-            (doc! {"_id": {"$gte": 1, "$ne": 2}}, 0, Some(5), &[][..]),
-        ] {
-            let found: Vec<i64> = find(&filter, Doc::empty(), skip, limit)
-                .iter()
-                .map(|document| document.get_i64("_id").unwrap())
-                .collect();
-            assert_eq!(found, ids, "{filter:?}");
-        }
-    }
+    /// Filters, what is skipped, the limit, and the `_id`s that are found.
+    const FOUND: &str = r#"
+{"_id": {"$gte": 5, "$lte": 8}} | 0 | null | [5, 6, 7, 8]
+{"_id": {"$gt": {"$numberLong": "5"}, "$lt": 8}} | 0 | null | [6, 7]
+{"_id": {"$gte": 5, "$lt": 8.0}} | 1 | null | [6, 7]
+{"_id": {"$gte": 5, "$lt": 100}} | 2 | 2 | [7, 8]
+{"_id": {"$gte": 5}} | 1 | 3 | [6, 7, 8]
+{"_id": {"$lte": 5}} | 0 | 2 | [4, 5]
+{"_id": {"$gte": 5}} | 0 | null | []
+{"_id": {"$gte": 8, "$lt": 5}} | 0 | 4 | []
+{"_id": {"$gte": 8, "$lt": 9}} | 7 | null | []
+{"_id": {"$gte": 1099511627776, "$lt": 1099511627777}} | 0 | null | [1099511627776]
+{"_id": {"$gte": 9223372036854775806}} | 0 | 9 | [9223372036854775806]
+{"_id": {"$gte": "a", "$lt": "b"}} | 0 | null | []
+{"_id": {"$gte": 1, "$ne": 2}} | 0 | 5 | []
+{"_id": 5} | 0 | 1 | [5]
+{"_id": 5} | 1 | null | []
+{"_id": {"$oid": "070707070707070707070707"}} | 0 | 1 | [{"$oid": "070707070707070707070707"}]
+{"_id": {"$eq": "x"}} | 0 | 1 | ["x"]
+{"_id": {"$in": [1, 2]}} | 0 | 1 | []
+{"name": "x"} | 0 | 1 | []
+{"_id": 5, "name": "x"} | 0 | 1 | []
+{} | 0 | 1 | []
+"#;
 
     #[test]
-    fn one_id_of_any_type_finds_one_document() {
-        let id = Value::ObjectId(frond_bson::ObjectId([7; 12]));
-        for (filter, expected) in [
-            (doc! {"_id": 5}, Some(Value::Int32(5))),
-            (doc! {"_id": id}, Some(id)),
-            (doc! {"_id": {"$eq": "x"}}, Some(Value::String("x"))),
-            (doc! {"_id": {"$in": [1, 2]}}, None),
-            (doc! {"name": "x"}, None),
-            (doc! {"_id": 5, "name": "x"}, None),
-            (doc! {}, None),
-        ] {
-            let found = find(&filter, &doc! {"c": 1}, 0, Some(1));
-            let ids: Vec<Value<'_>> = found.iter().filter_map(|found| found.get("_id")).collect();
-            assert_eq!(ids, Vec::from_iter(expected), "{filter:?}");
+    fn ids_and_ranges_of_them_find_as_many_as_they_say() {
+        for line in FOUND.trim().lines() {
+            let [filter, skip, limit, ids] = line.split(" | ").collect::<Vec<_>>()[..] else {
+                unreachable!("{line}");
+            };
+            let filter = extjson::parse(filter).unwrap();
+            let found = find(
+                &filter,
+                Doc::empty(),
+                skip.parse().unwrap(),
+                limit.parse().ok(),
+            );
+            let expected = extjson::parse(&format!("{{\"ids\": {ids}}}")).unwrap();
+            let expected = expected.get_array("ids").unwrap();
+            assert_eq!(found.len(), expected.count(), "{line}");
+            for (document, id) in found.iter().zip(expected.values()) {
+                let found = document.get("_id").unwrap();
+                // An integer may be of either type.
+                let number = found.as_i64_lossless().is_some();
+                assert!(
+                    found == id || (number && found.as_i64_lossless() == id.as_i64_lossless()),
+                    "{line}"
+                );
+            }
         }
-        assert!(find(&doc! {"_id": 5}, Doc::empty(), 1, None).is_empty());
+        let long = find(
+            &doc! {"_id": {"$gte": (-5), "$lt": 995}},
+            Doc::empty(),
+            0,
+            None,
+        );
+        let ids = long.iter().map(|document| document.get_i64("_id").unwrap());
+        assert!(ids.eq(-5..995));
     }
 
     #[test]

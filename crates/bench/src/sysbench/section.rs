@@ -55,6 +55,8 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     section
 }
 
+type PickSize = fn(&Sizes) -> Option<f64>;
+
 struct SectionBuilder<'a> {
     work: &'a Work,
     results: &'a [Results],
@@ -167,7 +169,7 @@ impl SectionBuilder<'_> {
                 if self.results.iter().all(|target| size(target).is_none()) {
                     continue;
                 }
-                let parts: [(&str, fn(&Sizes) -> Option<f64>); 4] = [
+                let parts: [(&str, PickSize); 4] = [
                     ("a document, logical", Sizes::logical),
                     ("a document on disk", Sizes::storage),
                     ("its index entries on disk", Sizes::indexes),
