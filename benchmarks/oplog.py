@@ -166,7 +166,7 @@ class Resident(threading.Thread):
         self.server, self.samples, self.stopping = server, [], threading.Event()
 
     def run(self):
-        while not self.stopping.wait(0.1):
+        while not self.samples or not self.stopping.wait(0.1):
             self.samples.append((self.server.resident_kib() or 0) / 1024)
 
 
