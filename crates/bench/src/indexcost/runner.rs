@@ -116,9 +116,7 @@ impl<'a> IndexcostRunner<'a> {
     fn insert(&mut self, batch: u32, which: usize) -> Result<Batch> {
         let time_left = self.run.time_left(self.own_time);
         let others: u64 = self.sides.iter().map(|side| side.meter.documents()).sum();
-        let Some(Side { collection, meter }) = self.sides.get(which) else {
-            return Ok(Batch::default());
-        };
+        let Side { collection, meter } = &self.sides[which];
         for session in &mut self.workers {
             session.insert_into(collection, self.concern)?;
         }
@@ -127,7 +125,7 @@ impl<'a> IndexcostRunner<'a> {
         let names = ["indexcost without", "indexcost with"];
         let mut sampler = Sampler {
             run: self.run,
-            name: names.get(which).copied().unwrap_or_default(),
+            name: names[which],
             target: self.target,
             watcher: self.watcher.as_mut(),
             progress: &mut self.progress,
@@ -152,9 +150,7 @@ impl<'a> IndexcostRunner<'a> {
         if self.target.is_null() {
             return Ok(());
         }
-        let Some(Side { collection, .. }) = self.sides.get(which) else {
-            return Ok(());
-        };
+        let collection = &self.sides[which].collection;
         let find = Find {
             field: "name",
             from: From::Equal(Value::String(WANTED)),
@@ -210,6 +206,7 @@ impl Runner for IndexcostRunner<'_> {
         } else {
             [1, 0]
         };
+        let at = self.results.batches.len();
         self.results.batches.push(Default::default());
         let mut whole = true;
         for which in order {
@@ -219,27 +216,17 @@ impl Runner for IndexcostRunner<'_> {
             }
             let batch = self.insert(number, which)?;
             whole &= batch.documents == size;
-            if let Some(kept) = self
-                .results
-                .batches
-                .last_mut()
-                .and_then(|b| b.get_mut(which))
-            {
-                *kept = batch;
-            }
+            self.results.batches[at][which] = batch;
             self.run.go_on()?;
         }
         if whole {
             let expected = self.source.wanted(numbers.end);
-            let mut batches = self.results.batches.pop().unwrap_or_default();
-            let looked = order
-                .into_iter()
-                .try_for_each(|which| match batches.get_mut(which) {
-                    Some(batch) => self.look(which, expected, batch),
-                    None => Ok(()),
-                });
-            self.results.batches.push(batches);
-            looked?;
+            for which in order {
+                let mut batch = std::mem::take(&mut self.results.batches[at][which]);
+                let looked = self.look(which, expected, &mut batch);
+                self.results.batches[at][which] = batch;
+                looked?;
+            }
         }
         let done = self.next == self.work.batches && whole;
         if !done && !self.run.time_left(self.own_time).is_zero() {

@@ -191,9 +191,7 @@ impl<'a> SysbenchRunner<'a> {
                 let session = self.target.connect(&self.run.stop)?;
                 self.loaders.push(session);
             }
-            if let Some(session) = self.loaders.get_mut(index) {
-                session.insert_into(collection, concern)?;
-            }
+            self.loaders[index].insert_into(collection, concern)?;
             loads.push(Load::new(source, documents.clone(), self.work.batch));
         }
         let time_left = self.run.time_left(self.own_time);
@@ -210,12 +208,10 @@ impl<'a> SysbenchRunner<'a> {
             others: 0,
             rows: None,
         };
-        let work = |index: usize, session: &mut Box<dyn Session>| match loads.get(index) {
-            Some(load) => load.insert(session.as_mut(), meter),
-            None => Ok(()),
-        };
-        let sessions = self.loaders.get_mut(..loads.len()).unwrap_or_default();
-        sampler.drive(sessions, meter, time_left, work)?;
+        let sessions = &mut self.loaders[..loads.len()];
+        sampler.drive(sessions, meter, time_left, |index, session| {
+            loads[index].insert(session.as_mut(), meter)
+        })?;
         self.run.go_on()
     }
 
@@ -288,7 +284,7 @@ impl<'a> SysbenchRunner<'a> {
             worked.fetch_add(nanos, Ordering::Relaxed);
             Ok(())
         };
-        let sessions = self.threads.get_mut(..count).unwrap_or_default();
+        let sessions = &mut self.threads[..count];
         let driven = sampler.drive(sessions, meter, Duration::MAX, work);
         let worked = Duration::from_nanos(worked.into_inner());
         tally.slice(worked / u32::from(threads.max(1)));
@@ -343,10 +339,7 @@ impl<'a> SysbenchRunner<'a> {
                 self.show_of((levels * self.work.seconds).ceil() as u64, SECONDS);
                 Ok(())
             }
-            Step::Run { level, slice } => match self.work.threads.get(level) {
-                Some(threads) => self.run(*threads, slice == 0),
-                None => Ok(()),
-            },
+            Step::Run { level, slice } => self.run(self.work.threads[level], slice == 0),
             Step::Ran => {
                 self.keep_level();
                 self.threads.clear();
