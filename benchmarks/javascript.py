@@ -11,19 +11,11 @@ function costs beyond the condition without one. Last come
 `--only '$expr'` they may be servers without JavaScript.
 """
 
-import argparse
-import os
 import random
 import statistics
-import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-from oplog import TICKS_PER_SECOND, ticks  # noqa: E402
-from transactions import Connection, message  # noqa: E402  (it also finds the harness)
-
-from harness.server import Server  # noqa: E402
+from common import Connection, Server, arguments, cpu_seconds, message
 
 BATCH = 2_000
 KEYS = 1_000
@@ -86,16 +78,14 @@ REQUESTS = [
 
 def load(connection, documents):
     source = random.Random(1)
-    for first in range(0, documents, BATCH):
-        batch = [document(source, number) for number in range(first, min(first + BATCH, documents))]
-        connection.run({"insert": COLLECTION, "documents": batch, "$db": "bench"})
+    connection.insert(COLLECTION, [document(source, number) for number in range(documents)], BATCH)
 
 
 def measure(server, connection, command):
-    before, began = ticks(server), time.perf_counter()
+    before, began = cpu_seconds(server.pid), time.perf_counter()
     reply = connection.run(command)
     seconds = time.perf_counter() - began
-    return seconds, (ticks(server) - before) / TICKS_PER_SECOND, reply
+    return seconds, cpu_seconds(server.pid) - before, reply
 
 
 def check(replies, documents):
@@ -108,12 +98,8 @@ def check(replies, documents):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", required=True, action="append")
-    parser.add_argument("--documents", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cache-gb", default="2")
-    parser.add_argument("--cpu", default="0", help="the processor of the server")
+    cpu = ("0", "the processor of the server")
+    parser = arguments(__doc__, "append", documents=1_000_000, rounds=3, cache_gb="2", cpu=cpu)
     parser.add_argument("--only", default="", help="requests whose name contains this")
     options = parser.parse_args()
     requests = [request for request in REQUESTS if options.only in request[0] or request[0] == PLAIN]

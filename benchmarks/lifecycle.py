@@ -8,20 +8,10 @@ one more index and drops it, stops the server and starts it. At last the collect
 the processor time of the server, and the bytes that it read from the device and wrote to it.
 """
 
-import argparse
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-from oplog import TICKS_PER_SECOND, ticks  # noqa: E402
-from transactions import Connection  # noqa: E402  (it also finds the harness)
-
-from harness.server import Server  # noqa: E402
+from common import Connection, Server, arguments, cpu_seconds, insertion
 
 COLLECTION = "w1"
 # Documents that are inserted right before a kill: less than a memtable of 64 MiB holds.
@@ -47,11 +37,11 @@ class Times:
 
     def measure(self, name, server, work):
         """Times what the server does, and notes its processor time and its use of the device."""
-        cpu, (read, written), began = ticks(server), device_bytes(server), time.perf_counter()
+        cpu, (read, written), began = cpu_seconds(server.pid), device_bytes(server), time.perf_counter()
         result = work()
         seconds = time.perf_counter() - began
         after = device_bytes(server)
-        cpu = (ticks(server) - cpu) / TICKS_PER_SECOND
+        cpu = cpu_seconds(server.pid) - cpu
         self.add(name, seconds, cpu, (after[0] - read) / 1e6, (after[1] - written) / 1e6)
         return result
 
@@ -59,7 +49,7 @@ class Times:
         """Times a start until the first reply."""
         seconds = server.start()
         read, written = device_bytes(server)
-        self.add(name, seconds, ticks(server) / TICKS_PER_SECOND, read / 1e6, written / 1e6)
+        self.add(name, seconds, cpu_seconds(server.pid), read / 1e6, written / 1e6)
 
     def rows(self):
         def median(values, digits):
@@ -71,20 +61,11 @@ class Times:
 
 
 def load(server, options, collection, documents):
-    with tempfile.TemporaryDirectory() as folder:
-        uri = f"mongodb://127.0.0.1:{server.port}/"
-        command = [options.server, "bench", "insert", "--uri", uri, "--documents", str(documents), "--collection", collection]
-        command += ["--drop", "--compaction-wait", "0", "--quiet", "--out", folder]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    insertion(options.server, server, documents, "--collection", collection, "--drop", "--compaction-wait", "0")
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--server", required=True)
-    parser.add_argument("--documents", type=int, required=True)
-    parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--cache-gb", type=float, required=True)
-    options = parser.parse_args()
+    options = arguments(__doc__, documents=10_000_000, rounds=3, cache_gb=0.25).parse_args()
     server = Server(options.server, ["--cacheSizeGB", str(options.cache_gb)])
     times = Times()
     try:

@@ -8,14 +8,11 @@ its processor time while nobody writes, and the speed of a writer beside them. L
 processor time of a server is a better measure than the clock where clients share its processors.
 """
 
-import argparse
 import json
 import multiprocessing
 import os
 import select
 import struct
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,41 +21,23 @@ import bson
 import bson.raw_bson
 from bson.int64 import Int64
 from bson.objectid import ObjectId
+from common import TICKS_PER_SECOND, Connection, Server, arguments, bench, compared, cpu_seconds, in_turns, message, ratios, report, row, uri
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-from transactions import Connection, message, row  # noqa: E402  (it also finds the harness)
-
-from harness.server import Server  # noqa: E402
-
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SECONDS_WRITING = 5
 BATCH = 100
 DAY_MS = 86_400_000
 
 
-def ticks(server):
-    """Processor time of a server so far, in ticks."""
-    with open(f"/proc/{server.pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def ratios(on, off):
-    return [a / b for a, b in zip(on, off)]
-
-
-def workload(name, figures, servers, options, arguments):
+def workload(name, figures, servers, options, size):
     """Runs a workload of `frond bench` on both servers, `rounds` times, with the order of the servers in turns."""
     values = {figure: ([], []) for figure in figures}
     times = ([], [])
     for turn in range(options.rounds):
-        order = [0, 1] if turn % 2 == 0 else [1, 0]
-        before = [ticks(server) for server in servers]
+        order = (0, 1) if turn % 2 == 0 else (1, 0)
+        before = [cpu_seconds(server.pid) for server in servers]
         with tempfile.TemporaryDirectory() as folder:
-            uris = [part for place in order for part in ("--uri", f"mongodb://127.0.0.1:{servers[place].port}/")]
-            command = [options.server, "bench", name, *uris, "--drop", "--compaction-wait", "2", "--quiet", "--out", folder]
-            subprocess.run([*command, *arguments], check=True, stdout=subprocess.DEVNULL)
+            uris = [part for place in order for part in ("--uri", uri(servers[place]))]
+            bench(options.server, name, *uris, "--drop", "--compaction-wait", "2", "--quiet", "--out", folder, *size)
             with open(os.path.join(folder, "summary.json"), encoding="utf-8") as file:
                 summary = json.load(file)
         found = summary["workloads"][name]["figures"]
@@ -66,16 +45,12 @@ def workload(name, figures, servers, options, arguments):
             for place, label in zip(order, summary["servers"]):
                 values[figure][place].append(found[figure][label])
         for place, server in enumerate(servers):
-            times[place].append((ticks(server) - before[place]) / TICKS_PER_SECOND)
+            times[place].append(cpu_seconds(server.pid) - before[place])
     title = {"insert": "W1", "sysbench": "W4"}[name]
     rows = []
     for figure, unit in figures.items():
-        off, on = values[figure]
-        rows += [
-            row(f"{title}, {figure}, without an oplog", off, unit, 0),
-            row(f"{title}, {figure}, with one", on, unit, 0),
-            row(f"{title}, {figure}, with / without", ratios(on, off), "", 2),
-        ]
+        names = ("without an oplog", "with one")
+        rows += compared(f"{title}, {figure}, ", names, values[figure], unit, ratio="with / without")
     if name == "insert":
         # The work is the same on both.
         rows.append(row(f"{title}, processor time of the server, with / without", ratios(times[1], times[0]), "", 2))
@@ -139,14 +114,14 @@ def write(server, name, documents, seconds):
     """Documents a second of one connection, and the server's processor time for each, in microseconds."""
     connection = Connection(server.port)
     rows = [{"a": n, "text": "x" * 200} for n in range(documents)]
-    before, began, count = ticks(server), time.perf_counter(), 0
+    before, began, count = cpu_seconds(server.pid), time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         sent = message({"insert": name, "documents": [{"_id": ObjectId(), **one} for one in rows], "$db": "bench"})
         connection.run_all([sent])
         count += documents
     took = time.perf_counter() - began
     connection.socket.close()
-    return count / took, (ticks(server) - before) / TICKS_PER_SECOND / count * 1e6
+    return count / took, (cpu_seconds(server.pid) - before) / count * 1e6
 
 
 def beside(server, options):
@@ -157,29 +132,26 @@ def beside(server, options):
         waiting = Waiting(server, count, "watched") if count else None
         used = []
         for _ in range(3):
-            before = ticks(server)
+            before = cpu_seconds(server.pid)
             time.sleep(10)
-            used.append(ticks(server) - before)
+            used.append((cpu_seconds(server.pid) - before) * TICKS_PER_SECOND)
         rows.append(row(f"processor ticks of 10 s with {count:,} waiting streams and no writer", used, "ticks", 0))
         if waiting:
             waiting.close()
     for documents in (1, BATCH):
         for name, what in (("elsewhere", "of another collection"), ("watched", "of the same collection")):
             speeds, costs, replies = ([], []), ([], []), []
-            for turn in range(max(options.rounds, 2)):
-                for place in (0, 1) if turn % 2 == 0 else (1, 0):
-                    waiting = Waiting(server, options.streams, "watched") if place else None
-                    speed, cost = write(server, name, documents, SECONDS_WRITING)
-                    speeds[place].append(speed)
-                    costs[place].append(cost)
-                    if waiting:
-                        replies.append(waiting.replies.value / SECONDS_WRITING)
-                        waiting.close()
+            for place in in_turns(max(options.rounds, 2), (0, 1)):
+                waiting = Waiting(server, options.streams, "watched") if place else None
+                speed, cost = write(server, name, documents, SECONDS_WRITING)
+                speeds[place].append(speed)
+                costs[place].append(cost)
+                if waiting:
+                    replies.append(waiting.replies.value / SECONDS_WRITING)
+                    waiting.close()
             title = f"inserts of {documents} beside {options.streams:,} streams {what}"
+            rows += compared(f"{title}: ", ("without them", "with them"), speeds, "documents/s", ratio="with / without")
             rows += [
-                row(f"{title}: without them", speeds[0], "documents/s", 0),
-                row(f"{title}: with them", speeds[1], "documents/s", 0),
-                row(f"{title}: with / without", ratios(speeds[1], speeds[0]), "", 2),
                 row(f"{title}: processor time of the server for a document, with / without", ratios(costs[1], costs[0]), "", 2),
                 row(f"{title}: replies to streams", replies, "replies/s", 0),
             ]
@@ -194,7 +166,7 @@ class Resident(threading.Thread):
         self.server, self.samples, self.stopping = server, [], threading.Event()
 
     def run(self):
-        while not self.stopping.wait(0.1):
+        while not self.samples or not self.stopping.wait(0.1):
             self.samples.append((self.server.resident_kib() or 0) / 1024)
 
 
@@ -202,9 +174,7 @@ def many_events(server, options):
     connection = Connection(server.port)
     cursor = open_stream(connection, "many")
     text = "x" * 200
-    for start in range(0, options.events, 1000):
-        docs = [{"_id": n, "text": text} for n in range(start, min(start + 1000, options.events))]
-        connection.run_all([message({"insert": "many", "documents": docs, "$db": "bench"})])
+    connection.insert("many", [{"_id": n, "text": text} for n in range(options.events)])
     resident, seen, began = Resident(server), 0, time.perf_counter()
     resident.start()
     reader = Connection(server.port)
@@ -230,19 +200,12 @@ def many_events(server, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", required=True)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--documents", type=int, default=2_000_000, help="of W1")
-    parser.add_argument("--seconds", type=int, default=20, help="of each level of W4")
-    parser.add_argument("--streams", type=int, default=1000)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--cache-gb", type=float, default=0.5)
+    sizes = {"documents": (2_000_000, "of W1"), "seconds": (20, "of each level of W4"), "streams": 1000, "events": 1_000_000}
+    parser = arguments(__doc__, rounds=3, **sizes, cache_gb=0.5)
     parser.add_argument("--only", help="w1, w4, streams, events; with commas")
     options = parser.parse_args()
     parts = (options.only or "w1,w4,streams,events").split(",")
     settings = ["--quiet", "--cacheSizeGB", str(options.cache_gb)]
-    version = subprocess.run([options.server, "--version"], check=True, capture_output=True, text=True).stdout.strip()
     rows = []
     if "w1" in parts or "w4" in parts:
         with Server(options.server, settings) as off, Server(options.server, [*settings, "--oplog"]) as on:
@@ -262,10 +225,7 @@ def main():
                 rows += beside(server, options)
             if "events" in parts:
                 rows += many_events(server, options)
-    print(f"{version}, {os.cpu_count()} cores that the client shares, cache {options.cache_gb} GiB, stand-alone servers with their "
-          f"journals, the oplog with `--oplog`.\n")
-    print("| measured | median | each round |\n| --- | --- | --- |")
-    print("\n".join(rows))
+    report(options, "stand-alone servers with their journals, the oplog with `--oplog`.", rows)
 
 
 if __name__ == "__main__":

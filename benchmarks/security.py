@@ -8,60 +8,24 @@ connections, for the server's processor time of each login, and all at once besi
 authorization take turns: this binary, and the older one, if there is one.
 """
 
-import argparse
 import os
-import re
-import subprocess
-import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-from oplog import TICKS_PER_SECOND, ticks  # noqa: E402
-from transactions import row  # noqa: E402  (it also finds the harness)
-
-from harness.certificates import Certificates  # noqa: E402
-from harness.server import Server, ServerError  # noqa: E402
+from common import Server, arguments, bench, compared, cpu_seconds, in_turns, report, row
+from harness.certificates import Certificates
+from harness.server import ServerError
 
 DOCUMENTS = 20_000
 USER, PASSWORD = "measured", "correct horse"
 
 
-def bench(options, *arguments):
-    """Runs a command of `frond bench`. Returns the lines that it prints, as figures by name."""
-    command = [options.server, "bench", *arguments]
-    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    figures = {}
-    for line in printed.splitlines():
-        found = re.fullmatch(r"(.+?)\s{2,}([\d.,]+)(?:/s| ms)?", line)
-        if found:
-            figures[found[1]] = float(found[2].replace(",", ""))
-    return figures
-
-
-def finds(options, uri, connections):
-    arguments = ["--uri", uri, "--threads", str(connections), "--seconds", str(options.seconds), "--rounds", "1"]
-    figures = bench(options, "roundtrip", *arguments, "--documents", str(DOCUMENTS))
-    return figures["find by _id, median"]
-
-
-def in_turns(options, sides, connections):
-    """Finds a second of each side, `rounds` times, with the order of the sides in turns."""
+def in_both(options, sides, connections):
+    """Finds a second of each side, `rounds` times."""
     rates = [[] for _ in sides]
-    for turn in range(options.rounds):
-        order = range(len(sides)) if turn % 2 == 0 else reversed(range(len(sides)))
-        for side in order:
-            rates[side].append(finds(options, sides[side], connections))
+    for side in in_turns(options.rounds, range(len(sides))):
+        words = ["--uri", sides[side], "--threads", connections, "--seconds", options.seconds, "--rounds", 1, "--documents", DOCUMENTS]
+        rates[side].append(bench(options.server, "roundtrip", *words)["find by _id, median"])
     return rates
-
-
-def compared(title, names, rates):
-    ratios = [b / a for a, b in zip(*rates)]
-    return [
-        row(f"{title}, {names[0]}", rates[0], "/s", 0),
-        row(f"{title}, {names[1]}", rates[1], "/s", 0),
-        row(f"{title}, {names[1]} / {names[0]}", ratios, "", 3),
-    ]
 
 
 def on_connections(count):
@@ -103,8 +67,8 @@ def tls(setup, options):
         server.start()
         sides = [setup.uri(server, False), setup.uri(server, True)]
         for connections in (1, options.connections):
-            rates = in_turns(options, sides, connections)
-            rows += compared(on_connections(connections), ("without TLS", "with TLS"), rates)
+            rates = in_both(options, sides, connections)
+            rows += compared(f"{on_connections(connections)}, ", ("without TLS", "with TLS"), rates, "/s", ratio_digits=3)
     return rows
 
 
@@ -136,18 +100,17 @@ def logins(setup, options):
         for name, uri in kinds.items():
             speeds, times = [], []
             for _ in range(options.rounds):
-                before = ticks(server)
-                figures = bench(options, "logins", "--uri", uri, "--logins", str(options.logins), "--seconds", "0")
+                before = cpu_seconds(server.pid)
+                figures = bench(options.server, "logins", "--uri", uri, "--logins", options.logins, "--seconds", 0)
                 speeds.append(figures["logins a second"])
-                times.append((ticks(server) - before) / TICKS_PER_SECOND / options.logins * 1e3)
+                times.append((cpu_seconds(server.pid) - before) / options.logins * 1e3)
             rows.append(row(f"logins by {name} on 16 connections", speeds, "/s", 0))
             rows.append(row(f"logins by {name}: processor time of the server for each", times, "ms", 2))
         for name in ("SCRAM-SHA-256", "SCRAM-SHA-256 over TLS", "MONGODB-X509"):
             shown = {}
             for _ in range(options.rounds):
-                count = str(options.logins)
-                arguments = ["--uri", kinds[name], "--logins", count, "--threads", count, "--seconds", str(options.seconds)]
-                for figure, value in bench(options, "logins", *arguments).items():
+                words = ["--uri", kinds[name], "--logins", options.logins, "--threads", options.logins, "--seconds", options.seconds]
+                for figure, value in bench(options.server, "logins", *words).items():
                     shown.setdefault(figure, []).append(value)
             title = f"{options.logins:,} logins at once by {name}"
             rows.append(row(f"{title}: until the last", shown["seconds"], "s", 2))
@@ -163,25 +126,18 @@ def older(setup, options):
         now.start()
         sides = [setup.uri(before, False), setup.uri(now, False)]
         for connections in (1, options.connections):
-            rates = in_turns(options, sides, connections)
-            title = f"{on_connections(connections)}, without authorization"
-            rows += compared(title, ("the older binary", "this one"), rates)
+            rates = in_both(options, sides, connections)
+            title = f"{on_connections(connections)}, without authorization, "
+            rows += compared(title, ("the older binary", "this one"), rates, "/s", ratio_digits=3)
     return rows
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", required=True)
+    parser = arguments(__doc__, rounds=5, seconds=(3, "of each kind of request in each round"), connections=16, logins=1000, cache_gb=0.5)
     parser.add_argument("--older", help="a binary of before, to compare servers without authorization")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=3, help="of each kind of request in each round")
-    parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--logins", type=int, default=1000)
-    parser.add_argument("--cache-gb", type=float, default=0.5)
     parser.add_argument("--only", help="tls, logins, older; with commas")
     options = parser.parse_args()
     parts = (options.only or "tls,logins,older").split(",")
-    version = subprocess.run([options.server, "--version"], check=True, capture_output=True, text=True).stdout.strip()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         setup = Setup(options, folder)
@@ -191,10 +147,7 @@ def main():
             rows += logins(setup, options)
         if "older" in parts and options.older:
             rows += older(setup, options)
-    print(f"{version}, {os.cpu_count()} cores that the client shares, cache {options.cache_gb} GiB, stand-alone servers with their "
-          f"journals; certificates with keys on P-256.\n")
-    print("| measured | median | each round |\n| --- | --- | --- |")
-    print("\n".join(rows))
+    report(options, "stand-alone servers with their journals; certificates with keys on P-256.", rows)
 
 
 if __name__ == "__main__":

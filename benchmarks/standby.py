@@ -1,19 +1,11 @@
 """The lag of a standby while W1 (`frond bench insert`) runs on its primary, both on this machine: sampled each 50 ms."""
 
-import argparse
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "tests", "clients"))
-
-from harness.server import Server  # noqa: E402
-from pymongo import MongoClient  # noqa: E402
+from common import Server, arguments, cpu_seconds, insertion
+from pymongo import MongoClient
 
 
 def connect(server):
@@ -38,20 +30,10 @@ class Sampler(threading.Thread):
             self.waiting.append(found["waitingEntries"])
 
 
-def seconds_of(server):
-    """Processor time of a server so far."""
-    with open(f"/proc/{server.pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--server", required=True)
-    arguments.add_argument("--documents", type=int, default=2_000_000)
-    arguments.add_argument("--cache-gb", default="0.5")
-    arguments.add_argument("--no-standby", action="store_true", help="the primary alone, to compare")
-    given = arguments.parse_args()
+    parser = arguments(__doc__, documents=2_000_000, cache_gb="0.5")
+    parser.add_argument("--no-standby", action="store_true", help="the primary alone, to compare")
+    given = parser.parse_args()
     options = ["--cacheSizeGB", given.cache_gb]
     with Server(given.server, options=options, replica_set="rs0") as primary, Server(given.server) as standby:
         primary.start()
@@ -63,15 +45,12 @@ def main():
             while ours.admin.command("serverStatus", metrics=0)["frond"]["standby"]["state"] != "following":
                 time.sleep(0.05)
             sampler.start()
-        before = [seconds_of(server) for server in (primary, standby) if server.process]
+        before = [cpu_seconds(server.pid) for server in (primary, standby) if server.process]
         began = time.monotonic()
-        with tempfile.TemporaryDirectory() as reports:
-            command = [given.server, "bench", "insert", "--uri", f"mongodb://127.0.0.1:{primary.port}"]
-            command += ["--documents", str(given.documents), "--out", os.path.join(reports, "insert")]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        insertion(given.server, primary, given.documents)
         inserted = time.monotonic() - began
         print(f"{given.documents} documents in {inserted:.1f} s: {given.documents / inserted:,.0f} per second")
-        used = [seconds_of(server) for server in (primary, standby) if server.process]
+        used = [cpu_seconds(server.pid) for server in (primary, standby) if server.process]
         print("processor seconds: " + ", ".join(
             f"{name} {after - start:.1f}" for name, start, after in zip(("primary", "standby"), before, used)))
         if given.no_standby:

@@ -18,23 +18,13 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tests", "cluster"))
+sys.path[:0] = [os.path.join(ROOT, "tests", "cluster"), os.path.join(ROOT, "benchmarks")]
 from cluster import Cluster, Running, Servers  # noqa: E402
+from common import cpu_seconds  # noqa: E402
 from pymongo import MongoClient  # noqa: E402
-from pymongo.monitoring import CommandListener  # noqa: E402, F401
 
 BATCH = 1_000
 INDEXES = ["a", "b", "c", "d"]
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def processor_seconds(pids):
-    total = 0
-    for pid in pids:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
 
 
 def document(source, key):
@@ -128,10 +118,10 @@ def measure(servers, nodes, which, clients, seconds, idle):
     start.wait()
     server_pids = [server.pid for server in servers.all]
     trips_before = round_trips(servers)
-    before, began = (processor_seconds(server_pids), processor_seconds(nodes)), time.monotonic()
+    before, began = (cpu_seconds(*server_pids), cpu_seconds(*nodes)), time.monotonic()
     results = [reports.get() for _ in processes]
     took = time.monotonic() - began
-    after = processor_seconds(server_pids), processor_seconds(nodes)
+    after = cpu_seconds(*server_pids), cpu_seconds(*nodes)
     trips = round_trips(servers) - trips_before - idle * took
     for process in processes:
         process.join()

@@ -58,7 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("backup", &["bson", "client", "files", "store"]),
-    ("bench", &["auth", "bson", "client", "tls", "wire"]),
+    ("bench", &["auth", "bson", "client", "error", "tls", "wire"]),
     ("transfer", &["auth", "bson", "client", "files"]),
     (
         "fuzz",

@@ -3,10 +3,8 @@
 use std::fmt::{self, Display};
 use std::io;
 
-/// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a measurement ended early.
 #[derive(Debug)]
 pub enum Error {
     /// An engine returned an error: the operation, and its text.
@@ -20,14 +18,20 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an engine's error.
-    pub fn engine<E: Display>(what: &'static str) -> impl FnOnce(E) -> Error {
-        move |error| Error::Engine(what, error.to_string())
-    }
-
     /// Wraps an error of the file system.
     pub fn file(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         move |error| Error::File(what.into(), error)
+    }
+}
+
+/// Names the operation of an engine in its error.
+pub trait During<T> {
+    fn during(self, what: &'static str) -> Result<T>;
+}
+
+impl<T, E: Display> During<T> for std::result::Result<T, E> {
+    fn during(self, what: &'static str) -> Result<T> {
+        self.map_err(|error| Error::Engine(what, error.to_string()))
     }
 }
 

@@ -123,6 +123,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// The name of a value in options and reports.
+fn value_name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 fn measure(options: &Measure) -> Result<()> {
     let positive = |seconds: f64, name| {
         Duration::try_from_secs_f64(seconds)
@@ -145,9 +151,9 @@ fn measure(options: &Measure) -> Result<()> {
         warm_up: !limited,
     };
     let template = Record {
-        engine: options.engine.name().to_owned(),
-        mode: if limited { "limited" } else { "memory" }.to_owned(),
-        scenario: options.scenario.name().to_owned(),
+        engine: value_name(&options.engine),
+        mode: value_name(&options.mode),
+        scenario: value_name(&options.scenario),
         round: options.round,
         ..Record::default()
     };

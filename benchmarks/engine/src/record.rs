@@ -8,12 +8,11 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{During, Error, Result};
 
 /// The measurements of one phase of one engine.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Record {
-    /// The engine's short name.
     pub engine: String,
     /// `limited` or `memory`.
     pub mode: String,
@@ -21,7 +20,6 @@ pub struct Record {
     pub scenario: String,
     /// The measured phase, such as `load`.
     pub phase: String,
-    /// Threads that worked.
     pub threads: usize,
     /// Which repetition of the whole.
     pub round: usize,
@@ -34,7 +32,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// Notes a figure.
     pub fn set(&mut self, name: &str, value: f64) {
         self.values.insert(name.to_owned(), value);
     }
@@ -50,7 +47,7 @@ impl Record {
 
     /// Appends this record to a file of JSON lines.
     pub fn append(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string(self).map_err(Error::engine("encoding a record"))?;
+        let text = serde_json::to_string(self).during("encoding a record")?;
         let failed = || Error::file(format!("writing {}", path.display()));
         let mut file = OpenOptions::new()
             .append(true)
@@ -60,7 +57,6 @@ impl Record {
         writeln!(file, "{text}").map_err(failed())
     }
 
-    /// Reads all records of a file.
     pub fn read_all(path: &Path) -> Result<Vec<Record>> {
         let failed = || Error::file(format!("reading {}", path.display()));
         let file = File::open(path).map_err(failed())?;
@@ -81,7 +77,6 @@ pub type Latencies = Histogram<u64>;
 /// An hour; longer latencies are counted as this.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
-/// An empty histogram.
 pub fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
         .expect("these bounds are within those of the library")
@@ -89,7 +84,6 @@ pub fn latencies() -> Latencies {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

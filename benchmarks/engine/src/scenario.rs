@@ -27,22 +27,6 @@ pub enum Scenario {
     RangeFresh,
 }
 
-impl Scenario {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scenario::Main => "main",
-            Scenario::Load => "load",
-            Scenario::Delete => "delete",
-            Scenario::DeleteFresh => "delete-fresh",
-            Scenario::Replace => "replace",
-            Scenario::ReplaceFresh => "replace-fresh",
-            Scenario::Range => "range",
-            Scenario::RangeFresh => "range-fresh",
-        }
-    }
-}
-
 /// Rounds of replacing everything.
 const REPLACEMENTS: u64 = 3;
 /// The secondary table of which 90% are deleted in one operation.
@@ -97,10 +81,10 @@ pub fn run(
         }
         Scenario::DeleteFresh => {
             fresh.deleted = Some(Done::new(delete_order(documents), documents / 2));
-            match load_fresh(bench, fresh)? {
-                true => all_reads(bench),
-                false => Ok(()),
+            if load_fresh(bench, fresh)? {
+                return all_reads(bench);
             }
+            Ok(())
         }
         Scenario::Replace => {
             if !load_all(bench, threads)? {
@@ -116,10 +100,10 @@ pub fn run(
             fresh.replaced = (0..REPLACEMENTS)
                 .map(|round| Done::new(replace_order(documents, round), documents))
                 .collect();
-            match load_fresh(bench, fresh)? {
-                true => all_reads(bench),
-                false => Ok(()),
+            if load_fresh(bench, fresh)? {
+                return all_reads(bench);
             }
+            Ok(())
         }
         Scenario::Range => {
             if !load_all(bench, threads)? {
@@ -133,10 +117,10 @@ pub fn run(
         }
         Scenario::RangeFresh => {
             fresh.cut = Some((CUT_TABLE, cut_bound()));
-            match load_fresh(bench, fresh)? {
-                true => cut_scans(bench),
-                false => Ok(()),
+            if load_fresh(bench, fresh)? {
+                return cut_scans(bench);
             }
+            Ok(())
         }
     }
 }

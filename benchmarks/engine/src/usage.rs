@@ -10,11 +10,9 @@ use rustix::time::{ClockId, clock_gettime};
 /// Counters at one moment, or their difference between two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Seconds.
     pub elapsed_s: f64,
     /// Processor time of all threads, in user and in kernel mode, in seconds.
     pub cpu_s: f64,
-    /// Read calls.
     pub read_calls: f64,
     /// Bytes fetched from the storage layer for this process.
     pub read_bytes: f64,
@@ -50,7 +48,6 @@ impl Meter {
         }
     }
 
-    /// The counters now.
     pub fn now(&self) -> Usage {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
@@ -72,7 +69,6 @@ impl Meter {
         }
     }
 
-    /// The usage since `before`.
     pub fn since(&self, before: Usage) -> Usage {
         let now = self.now();
         Usage {

@@ -8,7 +8,6 @@ pub const TABLES: usize = SECONDARIES + 1;
 /// The table whose keys are the documents' numbers and whose values are the documents.
 pub const PRIMARY: usize = 0;
 
-/// Bytes of a primary key.
 pub const PRIMARY_KEY_BYTES: usize = 12;
 /// Bytes of a secondary key: random ones, then the primary key.
 pub const SECONDARY_KEY_BYTES: usize = RANDOM_BYTES + PRIMARY_KEY_BYTES;
@@ -28,23 +27,19 @@ colour: green, state: ripe, next harvest: soon";
 pub struct Random(u64);
 
 impl Random {
-    /// Starts a sequence.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// The next number below a bound.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Fills bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(8) {
             let next = self.next().to_le_bytes();
@@ -136,7 +131,6 @@ impl Order {
         }
     }
 
-    /// How many numbers there are.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -146,7 +140,6 @@ impl Order {
             & ((1 << self.half_bits) - 1)
     }
 
-    /// The number at a position.
     pub fn at(&self, position: u64) -> u64 {
         let mut number = position;
         loop {
@@ -162,7 +155,6 @@ impl Order {
         }
     }
 
-    /// The position of a number.
     pub fn position(&self, number: u64) -> u64 {
         let mut position = number;
         loop {
@@ -202,7 +194,6 @@ impl Done {
 pub struct Content {
     /// Documents from 0 on were inserted.
     pub documents: u64,
-    /// Documents that were deleted.
     pub deleted: Option<Done>,
     /// Replacements, one element for each round.
     pub replaced: Vec<Done>,
@@ -211,12 +202,10 @@ pub struct Content {
 }
 
 impl Content {
-    /// Whether a document is there.
     pub fn has(&self, document: u64) -> bool {
         document < self.documents && !self.deleted.is_some_and(|done| done.has(document))
     }
 
-    /// How many documents are there.
     pub fn count(&self) -> u64 {
         self.documents - self.deleted.map_or(0, |done| done.count)
     }

@@ -38,7 +38,6 @@ const JSONB: u8 = 1;
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
-/// A connection to the server.
 pub struct Client {
     runtime: Runtime,
     client: Arc<tokio_postgres::Client>,
@@ -265,9 +264,7 @@ fn refusal(doing: &str, error: &tokio_postgres::Error) -> Error {
 /// The value of a statement's parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Param<'a> {
-    /// An `int4`.
     Int4(i32),
-    /// An `int8`.
     Int8(i64),
     /// A `text` or a `bytea`.
     Bytes(Cow<'a, [u8]>),
@@ -276,7 +273,6 @@ pub enum Param<'a> {
 }
 
 impl<'a> Param<'a> {
-    /// A `text`.
     pub fn text(text: &'a str) -> Param<'a> {
         Param::Bytes(Cow::Borrowed(text.as_bytes()))
     }

@@ -25,7 +25,6 @@ impl Serialize for Fields<'_> {
     }
 }
 
-/// A value.
 struct Json<'a>(Value<'a>);
 
 impl Serialize for Json<'_> {
@@ -61,7 +60,6 @@ pub fn append(doc: &Doc, out: &mut Vec<u8>) -> Result<()> {
     serde_json::to_writer(out, &fields).map_err(|error| Error::Settings(error.to_string()))
 }
 
-/// Appends a value.
 pub fn append_value(value: &Value<'_>, out: &mut Vec<u8>) -> Result<()> {
     serde_json::to_writer(out, &Json(*value)).map_err(|error| Error::Settings(error.to_string()))
 }
@@ -131,7 +129,6 @@ fn push(doc: &mut DocBuf, name: &str, value: &serde_json::Value) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::{ObjectId, doc};
 

@@ -58,7 +58,6 @@ impl Table {
         format!("{}.{}", self.schema, self.name)
     }
 
-    /// Drops it.
     pub fn drop(&self) -> String {
         format!("DROP TABLE IF EXISTS {}", self.full())
     }
@@ -116,7 +115,6 @@ pub fn literal(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -18,7 +18,6 @@ const USER: &str = "postgres";
 /// The address of a server, with the options of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
-    /// The options of the connection.
     pub config: Config,
     /// `pool`: connections at most that the threads of `sysbench` share.
     pub pool: usize,
@@ -64,7 +63,6 @@ impl Uri {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use tokio_postgres::config::Host;
 

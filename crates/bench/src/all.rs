@@ -1,6 +1,8 @@
 //! All workloads, one after the other, in one report.
 
-use clap::{Args, FromArgMatches};
+use clap::{Args, FromArgMatches, ValueEnum};
+
+use crate::format::value_name;
 
 use crate::groups;
 use crate::harness::{CommonOptions, Run, Workload, scale};
@@ -24,7 +26,7 @@ pub struct Options {
 
     /// Workloads to run, in this order
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_enum,
-          default_values_t = Name::ALL)]
+          default_values_t = Name::value_variants().iter().copied())]
     pub only: Vec<Name>,
 
     /// More options for a workload, such as --with "insert --journal --documents 5000000"
@@ -47,28 +49,6 @@ pub enum Name {
     Indexcost,
     /// W6
     Groups,
-}
-
-impl Name {
-    const ALL: [Name; 6] = [
-        Name::Insert,
-        Name::Multikey,
-        Name::Manykeys,
-        Name::Sysbench,
-        Name::Indexcost,
-        Name::Groups,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Name::Insert => "insert",
-            Name::Multikey => "multikey",
-            Name::Manykeys => manykeys::NAME,
-            Name::Sysbench => "sysbench",
-            Name::Indexcost => "indexcost",
-            Name::Groups => "groups",
-        }
-    }
 }
 
 /// Runs the workloads. The report is written after each of them. An error of one does not stop the
@@ -104,55 +84,50 @@ pub fn run(options: &Options, schemes: &[&dyn Scheme]) -> Result<()> {
 }
 
 impl Options {
-    /// The workloads with their options.
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>> {
         for with in &self.with {
             let name = with.split_whitespace().next().unwrap_or_default();
-            if !self.only.iter().any(|workload| workload.name() == name) {
+            if !self
+                .only
+                .iter()
+                .any(|workload| value_name(workload) == name)
+            {
                 return Err(Error::Settings(format!(
                     "--with {with:?} begins with no workload of this run"
                 )));
             }
         }
         let boxed = |name: &Name| -> Result<Box<dyn Workload>> {
-            Ok(match name {
-                Name::Insert => Box::new(self.insert()?),
-                Name::Multikey => Box::new(self.multikey()?),
-                Name::Manykeys => Box::new(self.prepared(self.parse::<manykeys::Work>(*name)?)?),
-                Name::Sysbench => Box::new(self.prepared(self.parse::<sysbench::Work>(*name)?)?),
-                Name::Indexcost => Box::new(self.prepared(self.parse::<indexcost::Work>(*name)?)?),
-                Name::Groups => Box::new(self.prepared(self.parse::<groups::Work>(*name)?)?),
-            })
+            let workload: Box<dyn Workload> = match name {
+                Name::Insert => Box::new(self.parse::<insert::Work>(*name)?),
+                Name::Multikey => Box::new(self.parse::<insert::MultikeyWork>(*name)?.into_work()),
+                Name::Manykeys => Box::new(self.parse::<manykeys::Work>(*name)?),
+                Name::Sysbench => Box::new(self.parse::<sysbench::Work>(*name)?),
+                Name::Indexcost => Box::new(self.parse::<indexcost::Work>(*name)?),
+                Name::Groups => Box::new(self.parse::<groups::Work>(*name)?),
+            };
+            workload.check()?;
+            Ok(workload)
         };
         self.only.iter().map(boxed).collect()
     }
 
-    fn insert(&self) -> Result<insert::Work> {
-        self.prepared(self.parse(Name::Insert)?)
-    }
-
-    fn multikey(&self) -> Result<insert::Work> {
-        let work: insert::MultikeyWork = self.parse(Name::Multikey)?;
-        self.prepared(work.into_work())
-    }
-
-    /// A workload of the size of this run, unless it has one of its own.
-    fn prepared<W: Workload>(&self, mut work: W) -> Result<W> {
-        work.set_default_scale(self.scale);
-        work.check()?;
-        Ok(work)
-    }
-
-    /// The options of a workload: its defaults, and those of `--with`.
+    /// The options of a workload: its defaults, those of `--with`, and the scale of this run, unless it has a size of its own.
     fn parse<T: Args + FromArgMatches>(&self, workload: Name) -> Result<T> {
-        let mut words = vec![workload.name()];
+        let name = value_name(&workload);
+        let mut words = vec![name.as_str()];
         for with in &self.with {
             let mut more = with.split_whitespace();
-            if more.next() == Some(workload.name()) {
+            if more.next() == Some(name.as_str()) {
                 words.extend(more);
             }
         }
-        let command = T::augment_args(clap::Command::new(workload.name()));
+        let scale = format!("--scale={}", self.scale);
+        let sized = |word: &&str| word.starts_with("--scale") || word.starts_with("--documents");
+        if !words.iter().any(sized) {
+            words.push(&scale);
+        }
+        let command = T::augment_args(clap::Command::new("workload"));
         command
             .try_get_matches_from(words)
             .and_then(|matches| T::from_arg_matches(&matches))
@@ -162,7 +137,6 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use clap::Parser;
 
@@ -194,7 +168,12 @@ mod tests {
         let workloads = options.workloads().unwrap();
         let names: Vec<&str> = workloads.iter().map(|workload| workload.name()).collect();
         assert_eq!(names, ["multikey", "insert"]);
-        let (multikey, insert) = (options.multikey().unwrap(), options.insert().unwrap());
+        let multikey: insert::MultikeyWork = options.parse(Name::Multikey).unwrap();
+        let (multikey, insert) = (
+            multikey.into_work(),
+            options.parse::<insert::Work>(Name::Insert),
+        );
+        let insert = insert.unwrap();
         assert_eq!((multikey.documents(), multikey.elements), (350_000, 9));
         assert_eq!((insert.documents(), insert.write.threads), (7, 3));
         assert!(insert.write.journal && !multikey.write.journal);
@@ -210,31 +189,72 @@ mod tests {
             "--with",
             "indexcost --documents 70",
         ]);
-        let sysbench: sysbench::Work = options
-            .prepared(options.parse(Name::Sysbench).unwrap())
-            .unwrap();
+        let sysbench: sysbench::Work = options.parse(Name::Sysbench).unwrap();
         assert_eq!(sysbench.documents(), 10_000);
         assert_eq!(sysbench.threads, [8, 64]);
-        let indexcost: indexcost::Work = options
-            .prepared(options.parse(Name::Indexcost).unwrap())
-            .unwrap();
+        let indexcost: indexcost::Work = options.parse(Name::Indexcost).unwrap();
         assert_eq!(indexcost.documents(), 70);
     }
 
     #[test]
-    fn options_of_a_workload_that_does_not_run_are_refused() {
-        for (args, part) in [
-            (
-                &["--only", "insert", "--with", "multikey --journal"][..],
-                "multikey",
-            ),
-            (&["--with", "insert --fast"][..], "--fast"),
-            (&["--with", "sysbench --run-each"][..], "--run-each"),
-            (&["--with", "indexcost --documents 3"][..], "--batches"),
-            (&["--with", ""][..], "no workload"),
+    fn settings_that_cannot_work_are_refused() {
+        for (workload, options, part) in [
+            ("insert", "--threads 1025", "threads"),
+            ("insert", "--threads 0", "threads"),
+            ("insert", "--batch 0", "batch"),
+            ("insert", "--documents 0", "documents"),
+            ("insert", "--scale 0", "scale"),
+            ("insert", "--scale 1 --documents 3", "--documents"),
+            ("insert", "--indexes 5", "indexes"),
+            ("insert", "--write-concern 2", "write-concern"),
+            ("insert", "--fast", "--fast"),
+            ("manykeys", "--documents 0", "documents"),
+            ("manykeys", "--keys 4", "keys"),
+            ("manykeys", "--schema hashed", "schema"),
+            ("manykeys", "--write-concern 2", "write-concern"),
+            ("manykeys", "--verify some", "verify"),
+            ("manykeys", "--connections 0", "connections"),
+            ("manykeys", "--scale 1 --documents 3", "--documents"),
+            ("manykeys", "--journal --write-concern 0", "--journal"),
+            ("sysbench", "--documents 0", "documents"),
+            ("sysbench", "--documents 3000000000", "documents"),
+            ("sysbench", "--collections 0", "collections"),
+            ("sysbench", "--threads 0", "threads"),
+            ("sysbench", "--threads 8,1025", "threads"),
+            ("sysbench", "--threads=", "threads"),
+            ("sysbench", "--seconds 0", "seconds"),
+            ("sysbench", "--scale 0", "scale"),
+            ("sysbench", "--documents 17 --scale 2", "--scale"),
+            ("sysbench", "--compression lzma", "compression"),
+            ("sysbench", "--compression zlib,zstd,zlib", "--compression"),
+            ("sysbench", "--run-each", "--run-each"),
+            ("sysbench", "--compression zlib --run-each", "--run-each"),
+            ("indexcost", "--documents 0", "documents"),
+            ("indexcost", "--documents 9 --batches 10", "--batches"),
+            ("indexcost", "--documents 3", "--batches"),
+            ("indexcost", "--batches 0", "batches"),
+            ("indexcost", "--scale 0", "scale"),
+            ("indexcost", "--threads 0", "threads"),
+            ("indexcost", "--write-concern 2", "write-concern"),
+            ("multikey", "--journal", "multikey"),
+            ("", "", "no workload"),
         ] {
-            let error = parse(args).workloads().err().unwrap().to_string();
-            assert!(error.contains(part), "{error}");
+            let with = format!("{workload} {options}");
+            let only = "insert,manykeys,sysbench,indexcost";
+            let options = parse(&["--only", only, "--with", &with]);
+            let error = options.workloads().err().unwrap().to_string();
+            assert!(error.contains(part), "{with}: {error}");
+        }
+        for (option, part) in [
+            ("--report-every=0", "report-every"),
+            ("--minutes=0", "minutes"),
+            ("--turns=0", "turns"),
+            ("--compaction-wait=-1", "compaction-wait"),
+            // Its former name, which kept runs have in their command lines.
+            ("--settle=-1", "compaction-wait"),
+        ] {
+            let error = Cli::try_parse_from(["bench", option]).err().unwrap();
+            assert!(error.to_string().contains(part), "{option}: {error}");
         }
     }
 }

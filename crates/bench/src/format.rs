@@ -1,7 +1,6 @@
 //! Numbers as text for people.
 
 /// A number without decimals, its thousands separated by commas.
-#[must_use]
 pub fn thousands(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
     let mut out = String::new();
@@ -19,7 +18,6 @@ pub fn thousands(number: f64) -> String {
 }
 
 /// A value with as many decimals as make sense, or a hyphen.
-#[must_use]
 pub fn show(value: Option<f64>) -> String {
     let Some(value) = value else {
         return "-".to_owned();
@@ -34,7 +32,6 @@ pub fn show(value: Option<f64>) -> String {
 }
 
 /// Formats a figure as [`show`] does, followed by its unit, which may be empty.
-#[must_use]
 pub fn show_with_unit(value: f64, unit: &str) -> String {
     format!("{} {unit}", show(Some(value)))
         .trim_end()
@@ -42,13 +39,18 @@ pub fn show_with_unit(value: f64, unit: &str) -> String {
 }
 
 /// A ratio with as many decimals as make sense.
-#[must_use]
 pub fn show_ratio(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 100.0 => thousands(ratio),
         ratio if ratio >= 10.0 => format!("{ratio:.1}"),
         ratio => format!("{ratio:.2}"),
     }
+}
+
+/// The name of a value on the command line.
+pub fn value_name(value: &impl clap::ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 #[cfg(test)]

@@ -5,8 +5,53 @@ use std::time::Instant;
 
 use crate::documents::Source;
 use crate::meter::Meter;
-use crate::system::{Batch, Session};
-use frond_client::Result;
+use crate::system::{Batch, Session, WriteConcern};
+use frond_client::{Collection, Result};
+
+/// Documents of one insert by [`fill`].
+pub const BATCH: u64 = 1000;
+
+/// Fills a collection, acknowledged.
+pub fn fill(
+    session: &mut dyn Session,
+    collection: &Collection,
+    source: &dyn Source,
+    documents: u64,
+) -> Result<()> {
+    session.insert_into(collection, WriteConcern::ACKNOWLEDGED)?;
+    let mut bytes = Vec::new();
+    for first in (0..documents).step_by(BATCH as usize) {
+        let numbers = first..(first + BATCH).min(documents);
+        insert(session, source, numbers, &mut bytes)?;
+    }
+    Ok(())
+}
+
+/// Inserts documents by one request. `insert_into` was called.
+pub fn insert(
+    session: &mut dyn Session,
+    source: &dyn Source,
+    numbers: std::ops::Range<u64>,
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    prepare(session, source, numbers, bytes)?;
+    session.send()?;
+    session.finish()
+}
+
+fn prepare(
+    session: &mut dyn Session,
+    source: &dyn Source,
+    numbers: std::ops::Range<u64>,
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    bytes.clear();
+    numbers.for_each(|number| source.append(number, bytes));
+    session.prepare(Batch {
+        bytes,
+        each: source.document_bytes(),
+    })
+}
 
 /// Documents to insert, shared by the connections that do it.
 pub struct Load<'a> {
@@ -18,7 +63,6 @@ pub struct Load<'a> {
 
 impl<'a> Load<'a> {
     /// The documents of a source whose numbers are in the range, in batches.
-    #[must_use]
     pub fn new(source: &'a dyn Source, numbers: std::ops::Range<u64>, batch: u32) -> Self {
         Load {
             source,
@@ -36,14 +80,7 @@ impl<'a> Load<'a> {
         if first >= end {
             return Ok(0);
         }
-        documents.clear();
-        for number in first..end {
-            self.source.append(number, documents);
-        }
-        session.prepare(Batch {
-            bytes: documents,
-            each: self.source.document_bytes(),
-        })?;
+        prepare(session, self.source, first..end, documents)?;
         Ok(end - first)
     }
 

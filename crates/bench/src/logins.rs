@@ -3,19 +3,17 @@
 //! A login is a new connection, its TLS handshake if there is one, the handshake of the protocol, and the conversation. The
 //! client derives its keys from the password once, so that its own work does not slow the server on the same machine.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use frond_bson::doc;
-use frond_client::{Client, Error, Result, first_of_batch, uri::Uri};
-use hdrhistogram::Histogram;
+use frond_client::{Client, Collection, Error, Result, first_of_batch, uri::Uri};
 
 use crate::format::thousands;
-
-/// Calls are shallow, and a thousand threads must take little memory.
-const STACK_BYTES: usize = 256 << 10;
+use crate::meter::{Latencies, latencies, record};
+use crate::threads::run_all;
 
 /// Command line of `frond bench logins`.
 #[derive(Clone, Debug, clap::Args)]
@@ -74,7 +72,8 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
             taken?
         }
     };
-    let seconds = taken.seconds;
+    let (times, elapsed) = taken;
+    let seconds = elapsed.as_secs_f64();
     let line = |what: &str, value: String| println!("{what:<38} {value}");
     line("logins", thousands(f64::from(options.logins)));
     line("clients at once", options.threads.to_string());
@@ -83,24 +82,14 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
         "logins a second",
         thousands(f64::from(options.logins) / seconds),
     );
-    shown.insert(0, ("login", taken.times));
+    shown.insert(0, ("login", times));
     for (what, times) in shown {
         for (name, quantile) in [("median", 0.5), ("99th percentile", 0.99), ("longest", 1.0)] {
-            let ms = times.value_at_quantile(quantile) as f64 / 1e6;
+            let ms = times.value_at_quantile(quantile) as f64 / 1e3;
             line(&format!("{what}, {name}"), format!("{ms:.3} ms"));
         }
     }
     Ok(())
-}
-
-type Times = Histogram<u64>;
-
-/// Longer times are recorded as this one.
-const LONGEST: Duration = Duration::from_secs(600);
-
-fn times() -> Result<Times> {
-    Histogram::new_with_bounds(1, nanos(LONGEST), 3)
-        .map_err(|error| Error::Settings(error.to_string()))
 }
 
 /// A client that finds one document again and again.
@@ -113,7 +102,7 @@ struct Finder<'a> {
 impl<'a> Finder<'a> {
     fn new(options: &'a Options, uri: &Uri, stop: &'a Arc<AtomicBool>) -> Result<Finder<'a>> {
         let mut client = Client::connect(uri, Arc::clone(stop))?;
-        let collection = frond_client::Collection::new(&options.db, &options.collection)?;
+        let collection = Collection::new(&options.db, &options.collection)?;
         client.drop_collection(&collection)?;
         let documents = doc! {
             "insert": &options.collection, "documents": [{"_id": 1, "text": "x".repeat(200)}],
@@ -126,9 +115,9 @@ impl<'a> Finder<'a> {
         })
     }
 
-    fn find_until(&mut self, is_over: impl Fn(&Instant) -> bool) -> Result<Times> {
+    fn find_until(&mut self, is_over: impl Fn(&Instant) -> bool) -> Result<Latencies> {
         let command = doc! {"find": &self.options.collection, "filter": {"_id": 1}, "limit": 1};
-        let mut times = times()?;
+        let mut times = latencies();
         let began = Instant::now();
         while !is_over(&began) {
             if self.stop.load(Ordering::Relaxed) {
@@ -138,7 +127,7 @@ impl<'a> Finder<'a> {
             if first_of_batch(&reply).is_none() {
                 return Err(Error::Wrong("the document is not found".to_owned()));
             }
-            times.saturating_record(nanos(took));
+            record(&mut times, took);
         }
         Ok(times)
     }
@@ -153,11 +142,6 @@ struct Logins<'a> {
     is_over: AtomicBool,
 }
 
-struct Taken {
-    seconds: f64,
-    times: Times,
-}
-
 impl<'a> Logins<'a> {
     fn new(options: &'a Options, uri: &'a Uri, stop: &'a Arc<AtomicBool>) -> Logins<'a> {
         Logins {
@@ -169,70 +153,32 @@ impl<'a> Logins<'a> {
         }
     }
 
-    fn run(&self) -> Result<Taken> {
-        let done = self.log_in();
+    /// The times of all logins, and the time until the last one.
+    fn run(&self) -> Result<(Latencies, Duration)> {
+        let mut clients = vec![(); usize::from(self.options.threads)];
+        let done = run_all(&mut clients, |()| self.client());
         // The client beside waits for it, however it ends.
         self.is_over.store(true, Ordering::Relaxed);
-        done
-    }
-
-    fn log_in(&self) -> Result<Taken> {
-        // The gate opens once all threads have started.
-        let gate = RwLock::new(());
-        thread::scope(|scope| {
-            let closed = gate.write();
-            let mut clients = Vec::new();
-            for _ in 0..self.options.threads {
-                let client =
-                    thread::Builder::new()
-                        .stack_size(STACK_BYTES)
-                        .spawn_scoped(scope, || {
-                            drop(gate.read());
-                            self.client()
-                        });
-                match client {
-                    Ok(client) => clients.push(client),
-                    Err(error) => {
-                        // Those that are there have nothing to do.
-                        let enough = u64::from(self.options.logins);
-                        self.begun.store(enough, Ordering::Relaxed);
-                        return Err(Error::Io("starting a thread".to_owned(), error));
-                    }
-                }
-            }
-            drop(closed);
-            let began = Instant::now();
-            let mut all = times()?;
-            for client in clients {
-                let of_client = client
-                    .join()
-                    .unwrap_or_else(|_| Err(Error::Protocol("a thread panicked".to_owned())))?;
-                all.add(of_client)
-                    .map_err(|error| Error::Settings(error.to_string()))?;
-            }
-            Ok(Taken {
-                seconds: began.elapsed().as_secs_f64(),
-                times: all,
-            })
-        })
+        let (times, elapsed) = done?;
+        let mut all = latencies();
+        for of_client in times {
+            all += of_client;
+        }
+        Ok((all, elapsed))
     }
 
     /// One client after the other, until there were enough of all.
-    fn client(&self) -> Result<Times> {
-        let mut times = times()?;
+    fn client(&self) -> Result<Latencies> {
+        let mut times = latencies();
         while self.begun.fetch_add(1, Ordering::Relaxed) < u64::from(self.options.logins) {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
             }
             let began = Instant::now();
             let client = Client::connect(self.uri, Arc::clone(self.stop))?;
-            times.saturating_record(nanos(began.elapsed()));
+            record(&mut times, began.elapsed());
             drop(client);
         }
         Ok(times)
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -15,7 +15,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    #[must_use]
     pub fn read() -> Machine {
         let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let memory_info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -48,7 +47,6 @@ fn memory_total(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -13,16 +13,33 @@ use frond_client::Error;
 pub type Latencies = Histogram<u64>;
 
 /// An empty histogram, which grows as needed.
-#[must_use]
 pub fn latencies() -> Latencies {
     Histogram::new(3).expect("three significant digits are within the library's bounds")
 }
 
 /// Adds a latency. The histogram grows to take it; only one that no histogram can hold is cut.
-pub fn record(latencies: &mut Latencies, micros: u64) {
+pub fn record(latencies: &mut Latencies, time: Duration) {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     if latencies.record(micros).is_err() {
         latencies.saturating_record(micros);
     }
+}
+
+/// The speed; `None` if nothing was done, or in no time.
+pub fn rate(count: u64, elapsed: Duration) -> Option<f64> {
+    let seconds = elapsed.as_secs_f64();
+    (seconds > 0.0 && count > 0).then(|| count as f64 / seconds)
+}
+
+/// The middle one, or the mean of the middle two.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values.get(low)? + values.get(high)?) / 2.0)
+}
+
+pub fn milliseconds(time: &Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// Shared by the threads of one run.
@@ -68,22 +85,17 @@ pub struct Interval {
     pub latencies: Latencies,
 }
 
-/// The outcome of a run.
 pub struct Outcome {
     /// From the first batch to the last answer.
     pub elapsed: Duration,
     /// Documents that the server took.
     pub documents: u64,
     pub timeline: Timeline,
-    /// Latencies of all batches.
     pub latencies: Latencies,
-    /// The error that ended the run early.
-    pub error: Option<Error>,
 }
 
 impl Meter {
     /// Starts the clock of a run of `total` documents. Setting `stop` ends the run.
-    #[must_use]
     pub fn start(total: u64, stop: Arc<AtomicBool>) -> Self {
         Meter {
             documents: AtomicU64::new(0),
@@ -121,21 +133,21 @@ impl Meter {
         };
     }
 
-    /// Lets the clock run again.
+    /// Lets the clock run again, and threads that [`Meter::stop`] ended.
     pub fn go_on(&self) {
+        self.ended.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.clock.since.get_or_insert_with(Instant::now);
     }
 
     /// Counts a batch that the server took.
     pub fn batch(&self, documents: u64, latency: Duration) {
-        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         let mut state = self.state();
         let total = self.documents.fetch_add(documents, Ordering::Relaxed) + documents;
         let elapsed = state.clock.elapsed();
         state.timeline.note(elapsed, total);
-        record(&mut state.interval, micros);
-        record(&mut state.whole, micros);
+        record(&mut state.interval, latency);
+        record(&mut state.whole, latency);
     }
 
     /// Ends the run with an error; the first one is kept.
@@ -153,25 +165,21 @@ impl Meter {
     }
 
     /// Whether the threads should end.
-    #[must_use]
     pub fn stopping(&self) -> bool {
         self.ended.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
 
     /// Since the start of the run, but for pauses.
-    #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.state().clock.elapsed()
     }
 
     /// Documents in so far.
-    #[must_use]
     pub fn documents(&self) -> u64 {
         self.documents.load(Ordering::Relaxed)
     }
 
     /// Takes the latencies since the last call.
-    #[must_use]
     pub fn take_interval(&self) -> Interval {
         let mut state = self.state();
         Interval {
@@ -182,7 +190,6 @@ impl Meter {
     }
 
     /// Speed over a part of the documents so far, in documents per second.
-    #[must_use]
     pub fn speed_of_part(&self, from: f64, to: f64) -> Option<f64> {
         self.state().timeline.speed_of_part(from, to)
     }
@@ -192,22 +199,18 @@ impl Meter {
         self.state().error.take()
     }
 
-    #[must_use]
-    pub fn end(self) -> Outcome {
-        let elapsed = self.elapsed();
+    /// The outcome so far. An error that was not taken is lost.
+    pub fn end(&self) -> Outcome {
         let documents = self.documents();
-        let state = self
-            .state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut timeline = state.timeline;
+        let state = self.state();
+        let elapsed = state.clock.elapsed();
+        let mut timeline = state.timeline.clone();
         timeline.end(elapsed, documents);
         Outcome {
             elapsed,
             documents,
             timeline,
-            latencies: state.whole,
-            error: state.error,
+            latencies: state.whole.clone(),
         }
     }
 
@@ -217,7 +220,6 @@ impl Meter {
     }
 }
 
-/// The percentiles of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentiles {
     /// Half were faster, in milliseconds.
@@ -231,9 +233,17 @@ pub struct Percentiles {
     pub max_ms: f64,
 }
 
+/// A percentile: its name, and how it is read.
+pub type Percentile = (&'static str, fn(&Percentiles) -> f64);
+
+pub const P50: Percentile = ("p50", |l| l.p50_ms);
+pub const P95: Percentile = ("p95", |l| l.p95_ms);
+pub const P99: Percentile = ("p99", |l| l.p99_ms);
+pub const P999: Percentile = ("p99.9", |l| l.p999_ms);
+pub const MAX: Percentile = ("max", |l| l.max_ms);
+
 impl Percentiles {
     /// Reads them off a histogram of microseconds; zeros if it is empty.
-    #[must_use]
     pub fn from_latencies(latencies: &Latencies) -> Self {
         let at = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
         Percentiles {
@@ -248,8 +258,23 @@ impl Percentiles {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn medians_and_rates() {
+        for (values, expected) in [
+            (vec![], None),
+            (vec![3.0], Some(3.0)),
+            (vec![4.0, 1.0], Some(2.5)),
+            (vec![9.0, 1.0, 2.0], Some(2.0)),
+            (vec![4.0, 1.0, 2.0, 3.0], Some(2.5)),
+        ] {
+            assert_eq!(median(values), expected);
+        }
+        let second = Duration::from_secs(1);
+        assert_eq!(rate(3, second / 2), Some(6.0));
+        assert_eq!((rate(0, second), rate(3, Duration::ZERO)), (None, None));
+    }
 
     #[test]
     fn percentiles_of_known_latencies() {
@@ -289,6 +314,7 @@ mod tests {
         meter.fail(Error::Settings("first".to_owned()));
         meter.fail(Error::Settings("second".to_owned()));
         assert!(meter.stopping());
+        assert_eq!(meter.take_error().unwrap().to_string(), "first");
         let outcome = meter.end();
         assert_eq!(outcome.documents, 100);
         assert_eq!(outcome.latencies.len(), 2);
@@ -301,7 +327,6 @@ mod tests {
             (3.99..4.01).contains(&percentiles.max_ms),
             "{percentiles:?}"
         );
-        assert_eq!(outcome.error.unwrap().to_string(), "first");
         assert!(outcome.timeline.speed_of_part(0.0, 1.0).unwrap() > 0.0);
     }
 

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -14,15 +13,14 @@ use frond_client::{Client, Collection, Error, Result, uri::Uri};
 use crate::documents::Source;
 use crate::documents::insertion::{Generator, INDEXED_FIELDS};
 use crate::documents::sysbench::{C_CHARACTERS, Documents, random_c};
-use crate::format::thousands;
+use crate::format::{thousands, value_name};
+use crate::harness::number;
+use crate::load::{BATCH, fill, insert};
 use crate::mongodb::MongoDb;
 use crate::random::SplitMix64;
-use crate::system::{Batch, Definition, Index, Scheme, Session, System, WriteConcern};
+use crate::system::{Definition, Index, Operation as Request, Scheme, Session, WriteConcern};
+use crate::threads::{goes_on, run_all};
 
-/// Documents of one large insert.
-const BATCH: u64 = 1000;
-
-/// Documents of a range.
 const RANGE: u32 = 100;
 
 /// Strings in the array of [`Operation::InsertArray`].
@@ -79,7 +77,7 @@ pub struct Options {
     pub threads: u16,
 
     /// Seconds of each kind
-    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = |text: &str| number(text, 0.0..=3600.0, " seconds"))]
     pub seconds: f64,
 
     /// Kinds to run, one or several [default: all]
@@ -87,45 +85,31 @@ pub struct Options {
     pub only: Vec<Operation>,
 }
 
-fn seconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it must be from 0 to 3600 seconds".to_owned()),
-    }
-}
-
 impl Operation {
-    /// Its name on the command line.
-    fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
     /// The collection of inserts, and its indexes.
     fn inserts(self, db: &str) -> Result<Option<(Collection, Definition)>> {
-        let index = |field: &'static &'static str, multikey| Index {
-            fields: std::slice::from_ref(field),
-            multikey,
-        };
         let [first, ..] = &INDEXED_FIELDS;
+        let index = |field| Index::on(std::slice::from_ref(field));
         let (name, indexes) = match self {
             Operation::InsertOne => ("operations_one", Vec::new()),
             Operation::InsertBatch => ("operations_batch", Vec::new()),
             Operation::InsertIndexes => (
                 "operations_indexes",
-                INDEXED_FIELDS
-                    .iter()
-                    .map(|field| index(field, false))
-                    .collect(),
+                INDEXED_FIELDS.iter().map(index).collect(),
             ),
-            Operation::InsertArray => ("operations_array", vec![index(first, true)]),
+            Operation::InsertArray => (
+                "operations_array",
+                vec![Index {
+                    multikey: true,
+                    ..index(first)
+                }],
+            ),
             _ => return Ok(None),
         };
-        let definition = Definition {
-            indexes,
-            compression: None,
-        };
-        Ok(Some((Collection::new(db, name)?, definition)))
+        Ok(Some((
+            Collection::new(db, name)?,
+            Definition::with_indexes(&indexes),
+        )))
     }
 }
 
@@ -135,7 +119,9 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
     let server = MongoDb.open(&options.uri)?;
     let collection = Collection::new(&options.db, "operations")?;
     let documents = Documents::new(1, 1, options.documents);
-    fill(server.as_ref(), options, &collection, &documents, stop)?;
+    let mut session = server.connect(stop)?;
+    let count = u64::from(options.documents);
+    make_ready(session.as_mut(), &collection, &documents, count)?;
     let all: &[Operation] = Operation::value_variants();
     let chosen = match options.only.as_slice() {
         [] => all,
@@ -145,7 +131,6 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
     for operation in chosen {
         let mut target = collection.clone();
         if let Some((collection, definition)) = operation.inserts(&options.db)? {
-            let mut session = server.connect(stop)?;
             session.drop_collection(&collection)?;
             session.create(&collection, &definition)?;
             target = collection;
@@ -166,7 +151,7 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
         let (requests, elapsed) = drive(&mut senders, options, stop)?;
         println!(
             "{},{requests},{:.3},{}",
-            operation.name(),
+            value_name(operation),
             elapsed.as_secs_f64(),
             thousands(requests as f64 / elapsed.as_secs_f64()).replace(',', "")
         );
@@ -175,58 +160,20 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
 }
 
 /// Inserts the documents of finds and updates, unless they are there.
-fn fill(
-    server: &dyn System,
-    options: &Options,
+fn make_ready(
+    session: &mut dyn Session,
     collection: &Collection,
     documents: &Documents,
-    stop: &Arc<AtomicBool>,
+    count: u64,
 ) -> Result<()> {
-    let mut session = server.connect(stop)?;
-    if session.count(collection)? == u64::from(options.documents) {
+    if session.count(collection)? == count {
         return Ok(());
     }
     session.drop_collection(collection)?;
-    let k = Index {
-        fields: &["k"],
-        multikey: false,
-    };
-    let definition = Definition {
-        indexes: vec![k],
-        compression: None,
-    };
-    session.create(collection, &definition)?;
-    session.insert_into(collection, WriteConcern::ACKNOWLEDGED)?;
-    let all = u64::from(options.documents);
-    let mut bytes = Vec::new();
-    for first in (0..all).step_by(BATCH as usize) {
-        insert(
-            session.as_mut(),
-            documents,
-            first..(first + BATCH).min(all),
-            &mut bytes,
-        )?;
-    }
-    Ok(())
+    session.create(collection, &Definition::with_indexes(&[Index::on(&["k"])]))?;
+    fill(session, collection, documents, count)
 }
 
-fn insert(
-    session: &mut dyn Session,
-    source: &dyn Source,
-    numbers: std::ops::Range<u64>,
-    bytes: &mut Vec<u8>,
-) -> Result<()> {
-    bytes.clear();
-    numbers.for_each(|number| source.append(number, bytes));
-    session.prepare(Batch {
-        bytes,
-        each: source.document_bytes(),
-    })?;
-    session.send()?;
-    session.finish()
-}
-
-/// One connection and what it sends.
 struct Sender<'a> {
     operation: Operation,
     session: Box<dyn Session>,
@@ -249,37 +196,16 @@ fn drive(
         _ => Generator::new(1, 0),
     };
     let next = AtomicU64::new(0);
-    let started = Instant::now();
-    let time = Duration::from_secs_f64(options.seconds);
-    let outcomes: Vec<Result<u64>> = thread::scope(|scope| {
-        let threads: Vec<_> = senders
-            .iter_mut()
-            .map(|sender| {
-                let (next, generator) = (&next, &generator);
-                scope.spawn(move || {
-                    let mut requests = 0;
-                    while started.elapsed() < time {
-                        if stop.load(Ordering::Relaxed) {
-                            return Err(Error::Stopped);
-                        }
-                        sender.send(generator, next)?;
-                        requests += 1;
-                    }
-                    Ok(requests)
-                })
-            })
-            .collect();
-        let panicked = || Err(Error::Protocol("a client's thread panicked".to_owned()));
-        let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
-        joined
-            .map(|outcome| outcome.unwrap_or_else(|_| panicked()))
-            .collect()
-    });
-    let mut requests = 0;
-    for outcome in outcomes {
-        requests += outcome?;
-    }
-    Ok((requests, started.elapsed()))
+    let end = Instant::now() + Duration::from_secs_f64(options.seconds);
+    let (requests, elapsed) = run_all(senders, |sender| {
+        let mut requests = 0;
+        while goes_on(end, stop)? {
+            sender.send(&generator, &next)?;
+            requests += 1;
+        }
+        Ok(requests)
+    })?;
+    Ok((requests.iter().sum(), elapsed))
 }
 
 impl Sender<'_> {
@@ -290,25 +216,22 @@ impl Sender<'_> {
         let last_start = self.documents - RANGE + 1;
         let first = 1 + self.random.below(u64::from(last_start)) as i32;
         let ids = first..=first + RANGE as i32 - 1;
-        let found = match self.operation {
+        let request = match self.operation {
             Operation::Ping => {
                 self.client.command("admin", &doc! {"ping": 1})?;
                 return Ok(());
             }
-            Operation::Find => session.point(target, id)?,
-            Operation::Range => session.range(target, ids)?,
-            Operation::Sum => u64::try_from(session.sum(target, ids)?).unwrap_or(0),
-            Operation::Ordered => session.ordered(target, ids)?,
-            Operation::Distinct => session.distinct(target, ids)?,
-            Operation::UpdatePlain => {
-                let c = random_c(&mut self.random, &mut self.c);
-                session.update_c(target, id, c)?
-            }
-            Operation::UpdateIndexed => session.update_k(target, id)?,
+            Operation::Find => Request::Point(id),
+            Operation::Range => Request::Range(ids),
+            Operation::Sum => Request::Sum(ids),
+            Operation::Ordered => Request::Ordered(ids),
+            Operation::Distinct => Request::Distinct(ids),
+            Operation::UpdatePlain => Request::UpdateC(id, random_c(&mut self.random, &mut self.c)),
+            Operation::UpdateIndexed => Request::UpdateK(id),
             Operation::InsertOne => {
                 self.bytes.clear();
                 generator.append(next.fetch_add(1, Ordering::Relaxed), &mut self.bytes);
-                session.insert(target, Doc::from_trusted(&self.bytes))?
+                Request::Insert(Doc::from_trusted(&self.bytes))
             }
             Operation::InsertBatch | Operation::InsertIndexes | Operation::InsertArray => {
                 session.insert_into(target, WriteConcern::ACKNOWLEDGED)?;
@@ -317,10 +240,10 @@ impl Sender<'_> {
                 return Ok(());
             }
         };
-        match found {
+        match session.operate(target, &request)? {
             0 => Err(Error::Wrong(format!(
                 "{}: nothing is found",
-                self.operation.name()
+                value_name(&self.operation)
             ))),
             _ => Ok(()),
         }
@@ -335,9 +258,9 @@ mod tests {
     fn every_operation_has_a_name_and_inserts_have_collections() {
         let mut collections = Vec::new();
         for operation in Operation::value_variants() {
-            assert!(!operation.name().is_empty());
+            assert!(!value_name(operation).is_empty());
             if let Ok(Some((collection, definition))) = operation.inserts("d") {
-                assert!(operation.name().starts_with("insert"));
+                assert!(value_name(operation).starts_with("insert"));
                 collections.push((collection.name, definition.indexes.len()));
             }
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::format::thousands;
+use crate::report::Row;
 
 /// A progress bar on a terminal, a line for every 5% elsewhere, nothing with `--quiet`.
 pub struct Progress {
@@ -15,7 +16,11 @@ pub struct Progress {
     label: String,
     lines: bool,
     next_line_at: u64,
+    from: Duration,
 }
+
+/// The unit of a run that takes a given time.
+pub const SECONDS: &str = "seconds";
 
 impl Progress {
     /// Starts to show a run of `total` units. The label names the server; it may be empty.
@@ -46,41 +51,43 @@ impl Progress {
             label,
             lines: !quiet && !terminal,
             next_line_at: total / 20,
+            from: Duration::ZERO,
         }
     }
 
-    /// Shows the latest figures: the speed now, on the whole, and over the last 5% so far.
-    pub fn show(&mut self, elapsed_s: f64, count: u64, now_per_s: f64, exit_speed: Option<f64>) {
-        let whole = count as f64 / elapsed_s.max(1e-9);
-        let text = format!(
-            "{}/s now, {}/s on average, {}/s in the last 5%",
-            thousands(now_per_s),
-            thousands(whole),
-            exit_speed.map_or_else(|| "-".to_owned(), thousands),
-        );
+    /// Starts when the server's own time is `from`, if seconds are shown.
+    pub fn from(mut self, from: Duration) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Shows the latest figures: the speed now, on the whole, and over the last 5% so far; of seconds, the speed and the
+    /// latency.
+    pub fn show(&mut self, row: &Row, others: u64, exit_speed: Option<f64>) {
+        let now = thousands(row.per_s);
+        let (count, text) = if self.unit == SECONDS {
+            let text = format!("{now} transactions/s, 99% within {:.1} ms", row.p99_ms);
+            ((row.elapsed_s - self.from.as_secs_f64()) as u64, text)
+        } else {
+            let count = row.count + others;
+            let whole = thousands(count as f64 / row.elapsed_s.max(1e-9));
+            let exit = exit_speed.map_or_else(|| "-".to_owned(), thousands);
+            let text = format!("{now}/s now, {whole}/s on average, {exit}/s in the last 5%");
+            (count, text)
+        };
         if self.lines && count >= self.next_line_at {
             let percent = count as f64 * 100.0 / self.total.max(1) as f64;
             eprintln!(
-                "{}{percent:5.1}%  {:>13} {}  {elapsed_s:8.1} s  {text}",
+                "{}{percent:5.1}%  {:>13} {}  {:8.1} s  {text}",
                 self.label,
                 thousands(count as f64),
                 self.unit,
+                row.elapsed_s,
             );
-            self.next_line_at = count + self.total / 20;
-        }
-        self.bar.set_position(count);
-        self.bar.set_message(text);
-    }
-
-    /// Shows the position and a text.
-    pub fn tell(&mut self, count: u64, text: &str) {
-        if self.lines && count >= self.next_line_at {
-            let percent = count as f64 * 100.0 / self.total.max(1) as f64;
-            eprintln!("{}{percent:5.1}%  {text}", self.label);
             self.next_line_at = count + (self.total / 20).max(1);
         }
         self.bar.set_position(count);
-        self.bar.set_message(text.to_owned());
+        self.bar.set_message(text);
     }
 
     pub fn finish(&self) {

@@ -10,7 +10,6 @@ pub struct SplitMix64(u64);
 
 impl SplitMix64 {
     /// The stream of random numbers that belongs to one document, or to one of anything else.
-    #[must_use]
     pub fn new(seed: u64, number: u64) -> Self {
         // Both go through the hash, so near seeds and near numbers share nothing.
         let mut of_seed = SplitMix64(seed);

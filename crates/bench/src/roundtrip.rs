@@ -5,19 +5,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, ObjectId, Value, doc};
 use frond_client::{Client, Collection, Error, Result, first_of_batch, uri::Uri};
 
-use crate::documents::Source;
 use crate::documents::insertion::Generator;
 use crate::format::thousands;
-use crate::system::WriteConcern;
-
-/// Documents in one insert while the collection is filled.
-const BATCH: u64 = 1000;
+use crate::load::fill;
+use crate::meter::median;
+use crate::mongodb::MongoDb;
+use crate::system::Scheme;
+use crate::threads::{goes_on, run_all};
 
 /// Command line of `frond bench roundtrip`.
 #[derive(Clone, Debug, clap::Args)]
@@ -59,49 +58,42 @@ pub struct Options {
 pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<()> {
     let uri: Uri = options.uri.parse()?;
     let generator = Generator::new(1, 0);
-    fill(options, &uri, &generator, stop)?;
-    let mut clients = Vec::new();
-    for _ in 0..options.threads {
-        clients.push(Client::connect(&uri, Arc::clone(stop))?);
-    }
+    let collection = Collection::new(&options.db, &options.collection)?;
+    let mut session = MongoDb.open(&options.uri)?.connect(stop)?;
+    session.drop_collection(&collection)?;
+    fill(session.as_mut(), &collection, &generator, options.documents)?;
+    let connect = |_| Client::connect(&uri, Arc::clone(stop));
+    let clients = (0..options.threads).map(connect).collect::<Result<_>>()?;
+    let mut asking = Asking {
+        clients,
+        time: Duration::from_secs(options.seconds),
+        stop,
+    };
     let ids = ids(&generator, options.documents);
     let (mut pings, mut finds) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
-        let ping = |_: u64| doc! {"ping": 1};
-        pings.push(rate(&mut clients, options, stop, "admin", &ping, &|_| {
-            true
-        })?);
+        pings.push(asking.rate("admin", &|_| doc! {"ping": 1}, &|_| true)?);
         let find = |n: u64| {
             let id = ids.get((n % options.documents) as usize);
-            let mut command = doc! {"find": &options.collection};
-            command.push_doc("filter", |filter| {
-                if let Some(id) = id {
-                    filter.push("_id", Value::ObjectId(frond_bson::ObjectId(*id)));
-                }
-            });
-            command.push("limit", 1);
-            command.push("singleBatch", true);
-            command
+            let id = Value::ObjectId(ObjectId(id.copied().unwrap_or_default()));
+            doc! {
+                "find": &options.collection, "filter": {"_id": id}, "limit": 1, "singleBatch": true,
+            }
         };
-        finds.push(rate(
-            &mut clients,
-            options,
-            stop,
-            &options.db,
-            &find,
-            &|reply| first_of_batch(reply).is_some(),
-        )?);
+        let found = |reply: &Doc| first_of_batch(reply).is_some();
+        finds.push(asking.rate(&options.db, &find, &found)?);
     }
-    let (ping, find) = (median(&mut pings), median(&mut finds));
-    println!("{:<30} {}", "threads", options.threads);
-    println!(
-        "{:<30} {}",
-        "documents",
-        thousands(options.documents as f64)
-    );
-    println!("{:<30} {}/s", "ping, median", thousands(ping));
-    println!("{:<30} {}/s", "find by _id, median", thousands(find));
-    println!("{:<30} {:.3}", "find / ping", find / ping);
+    let middle = |rates| median(rates).unwrap_or_default();
+    let (ping, find) = (middle(pings), middle(finds));
+    for (what, value) in [
+        ("threads", options.threads.to_string()),
+        ("documents", thousands(options.documents as f64)),
+        ("ping, median", format!("{}/s", thousands(ping))),
+        ("find by _id, median", format!("{}/s", thousands(find))),
+        ("find / ping", format!("{:.3}", find / ping)),
+    ] {
+        println!("{what:<30} {value}");
+    }
     Ok(())
 }
 
@@ -123,83 +115,32 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn fill(options: &Options, uri: &Uri, generator: &Generator, stop: &Arc<AtomicBool>) -> Result<()> {
-    let mut client = Client::connect(uri, Arc::clone(stop))?;
-    let collection = Collection::new(&options.db, &options.collection)?;
-    client.drop_collection(&collection)?;
-    let target = client.write_target(&collection, WriteConcern::ACKNOWLEDGED);
-    let (mut documents, mut message) = (Vec::new(), Vec::new());
-    let mut first = 0;
-    while first < options.documents {
-        let end = (first + BATCH).min(options.documents);
-        documents.clear();
-        for number in first..end {
-            generator.append(number, &mut documents);
-        }
-        let each = generator.document_bytes();
-        let id = client.build_insert(&target, &documents, each, &mut message)?;
-        client.send(&message)?;
-        client.insert_reply(&target, id, (end - first) as usize)?;
-        first = end;
-    }
-    Ok(())
+struct Asking<'a> {
+    clients: Vec<Client>,
+    time: Duration,
+    stop: &'a AtomicBool,
 }
 
-/// Requests a second that all clients together get answered. Every reply must pass `check`.
-fn rate(
-    clients: &mut [Client],
-    options: &Options,
-    stop: &Arc<AtomicBool>,
-    database: &str,
-    request: &(dyn Fn(u64) -> DocBuf + Sync),
-    check: &(dyn Fn(&Doc) -> bool + Sync),
-) -> Result<f64> {
-    let next = AtomicU64::new(0);
-    let started = Instant::now();
-    let end = started + Duration::from_secs(options.seconds);
-    let failures: Vec<Error> = thread::scope(|scope| {
-        let threads: Vec<_> = clients
-            .iter_mut()
-            .map(|client| {
-                let next = &next;
-                scope.spawn(move || -> Result<()> {
-                    while Instant::now() < end {
-                        if stop.load(Ordering::Relaxed) {
-                            return Err(Error::Stopped);
-                        }
-                        let n = next.fetch_add(1, Ordering::Relaxed);
-                        let reply = client.command(database, &request(n))?;
-                        if !check(&reply) {
-                            return Err(Error::Protocol(format!("request {n} found nothing")));
-                        }
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .filter_map(|thread| match thread.join() {
-                Ok(result) => result.err(),
-                Err(_) => Some(Error::Protocol("a client's thread panicked".to_owned())),
-            })
-            .collect()
-    });
-    match failures.into_iter().next() {
-        Some(error) => Err(error),
-        None => Ok(next.into_inner() as f64 / started.elapsed().as_secs_f64()),
-    }
-}
-
-/// The middle one, or the mean of the two in the middle.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
-    if values.len() % 2 == 1 {
-        at(middle)
-    } else {
-        (at(middle.saturating_sub(1)) + at(middle)) / 2.0
+impl Asking<'_> {
+    /// Requests a second that all clients together get answered. Every reply must pass `check`.
+    fn rate(
+        &mut self,
+        database: &str,
+        request: &(dyn Fn(u64) -> DocBuf + Sync),
+        check: &(dyn Fn(&Doc) -> bool + Sync),
+    ) -> Result<f64> {
+        let next = AtomicU64::new(0);
+        let (end, stop) = (Instant::now() + self.time, self.stop);
+        let (_, elapsed) = run_all(&mut self.clients, |client| {
+            while goes_on(end, stop)? {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if !check(&client.command(database, &request(n))?) {
+                    return Err(Error::Protocol(format!("request {n} found nothing")));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(next.into_inner() as f64 / elapsed.as_secs_f64())
     }
 }
 
@@ -215,17 +156,6 @@ mod tests {
             let ids = ids(&generator, documents);
             let distinct: HashSet<_> = ids.iter().collect();
             assert_eq!(distinct.len() as u64, documents, "{documents}");
-        }
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        for (values, expected) in [
-            (&mut [3.0, 1.0, 2.0][..], 2.0),
-            (&mut [4.0, 1.0, 2.0, 3.0][..], 2.5),
-            (&mut [7.0][..], 7.0),
-        ] {
-            assert!((median(values) - expected).abs() < 1e-9);
         }
     }
 }

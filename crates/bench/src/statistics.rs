@@ -1,15 +1,13 @@
 //! Statistics each second beside a run, as mongostat shows them, by a connection of their own.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::csv_file::CsvFile;
-use crate::system::Session;
-use crate::system::{OPERATIONS, Status};
+use crate::system::{OPERATIONS, Session, Status};
 use frond_client::{Error, Result};
 
 /// Lines between two heads on the terminal.
@@ -24,34 +22,44 @@ pub struct Row {
     pub phase: Arc<str>,
     /// Operations a second, in the order of [`OPERATIONS`].
     pub operations: [Option<f64>; 6],
-    /// Bytes written to the log, a second.
+    /// Bytes a second.
     pub log_bytes: Option<f64>,
-    /// Bytes written to data files, a second.
     pub data_bytes: Option<f64>,
-    /// Bytes received, a second.
     pub network_in: Option<f64>,
-    /// Bytes sent, a second.
     pub network_out: Option<f64>,
     /// The server's status at its end.
     pub now: Status,
 }
+
+/// A column behind those of the operations: its name in the file, that on the terminal if it is there, and its value.
+type Column = (&'static str, Option<&'static str>, fn(&Row) -> Option<f64>);
+
+const COLUMNS: [Column; 8] = [
+    ("log_bytes_per_s", Some("log"), |row| row.log_bytes),
+    ("data_file_bytes_per_s", Some("file"), |row| row.data_bytes),
+    ("network_in_bytes_per_s", Some("netIn"), |row| {
+        row.network_in
+    }),
+    ("network_out_bytes_per_s", Some("netOut"), |row| {
+        row.network_out
+    }),
+    ("resident_mib", Some("res"), |row| {
+        row.now.memory.resident_mib
+    }),
+    ("virtual_mib", None, |row| row.now.virtual_mib),
+    ("cache_mib", None, |row| row.now.memory.cache_mib),
+    ("connections", Some("conn"), |row| row.now.connections),
+];
 
 impl Row {
     fn between(before: &Status, now: Status, elapsed_s: f64, seconds: f64) -> Row {
         // A counter that went back belongs to a server that was started again.
         let rate =
             |before: Option<f64>, now: Option<f64>| Some((now? - before?).max(0.0) / seconds);
-        let mut operations = [None; 6];
-        for (to, (before, now)) in operations
-            .iter_mut()
-            .zip(before.operations.into_iter().zip(now.operations))
-        {
-            *to = rate(before, now);
-        }
         Row {
             elapsed_s,
             phase: Arc::default(),
-            operations,
+            operations: std::array::from_fn(|n| rate(before.operations[n], now.operations[n])),
             log_bytes: rate(before.log_bytes, now.log_bytes),
             data_bytes: rate(before.data_bytes, now.data_bytes),
             network_in: rate(before.network_in, now.network_in),
@@ -64,18 +72,7 @@ impl Row {
     fn columns() -> Vec<String> {
         let mut columns = vec!["elapsed_s".to_owned(), "phase".to_owned()];
         columns.extend(OPERATIONS.map(|name| format!("{name}_per_s")));
-        for name in [
-            "log_bytes_per_s",
-            "data_file_bytes_per_s",
-            "network_in_bytes_per_s",
-            "network_out_bytes_per_s",
-            "resident_mib",
-            "virtual_mib",
-            "cache_mib",
-            "connections",
-        ] {
-            columns.push(name.to_owned());
-        }
+        columns.extend(COLUMNS.map(|(name, ..)| name.to_owned()));
         columns
     }
 
@@ -84,52 +81,39 @@ impl Row {
         let number = |value: Option<f64>| value.map_or_else(String::new, |n| format!("{n:.0}"));
         let mut values = vec![format!("{:.3}", self.elapsed_s), self.phase.to_string()];
         values.extend(self.operations.map(number));
-        values.extend([
-            number(self.log_bytes),
-            number(self.data_bytes),
-            number(self.network_in),
-            number(self.network_out),
-            number(self.now.memory.resident_mib),
-            number(self.now.virtual_mib),
-            number(self.now.memory.cache_mib),
-            number(self.now.connections),
-        ]);
+        values.extend(COLUMNS.map(|(_, _, value)| number(value(self))));
         values
     }
 
-    /// A line for the terminal, and the head that belongs to it.
+    /// A line for the terminal.
     fn line(&self) -> String {
-        let mut line = format!("{:>8.1}", self.elapsed_s);
+        let mut cells = vec![format!("{:.1}", self.elapsed_s)];
         let short = |value: Option<f64>| value.map_or_else(String::new, short);
-        for value in self.operations {
-            // Writing to a string cannot fail.
-            let _ = write!(line, "{:>8}", short(value));
+        cells.extend(self.operations.map(short));
+        for (name, shown, value) in COLUMNS {
+            let unit = if name.ends_with("_mib") {
+                1_048_576.0
+            } else {
+                1.0
+            };
+            if shown.is_some() {
+                cells.push(short(value(self).map(|value| value * unit)));
+            }
         }
-        let mib = |value: Option<f64>| short(value.map(|mib| mib * 1024.0 * 1024.0));
-        for value in [
-            short(self.log_bytes),
-            short(self.data_bytes),
-            mib(self.now.memory.resident_mib),
-            short(self.network_in),
-            short(self.network_out),
-            short(self.now.connections),
-        ] {
-            let _ = write!(line, "{value:>8}");
-        }
-        let _ = write!(line, "  {}", self.phase);
-        line
+        aligned(&cells, &self.phase)
     }
 
     fn head() -> String {
-        let mut line = format!("{:>8}", "time");
-        for name in OPERATIONS {
-            let _ = write!(line, "{name:>8}");
-        }
-        for name in ["log", "file", "res", "netIn", "netOut", "conn"] {
-            let _ = write!(line, "{name:>8}");
-        }
-        line + "  phase"
+        let mut cells = vec!["time"];
+        cells.extend(OPERATIONS);
+        cells.extend(COLUMNS.iter().filter_map(|(_, shown, _)| *shown));
+        aligned(&cells, "phase")
     }
+}
+
+fn aligned(cells: &[impl AsRef<str>], phase: &str) -> String {
+    let cells = cells.iter().map(|cell| format!("{:>8}", cell.as_ref()));
+    cells.collect::<String>() + "  " + phase
 }
 
 /// A number in few letters: 950, 12.3k, 4.5m.
@@ -153,6 +137,12 @@ pub struct Statistics {
 struct Shared {
     end: AtomicBool,
     phase: Mutex<Arc<str>>,
+}
+
+impl Shared {
+    fn phase(&self) -> MutexGuard<'_, Arc<str>> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Statistics {
@@ -187,16 +177,10 @@ impl Statistics {
 
     /// Sets the phase of the run.
     pub fn phase(&self, name: &str) {
-        let mut phase = self
-            .shared
-            .phase
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *phase = Arc::from(name);
+        *self.shared.phase() = Arc::from(name);
     }
 
     /// Ends, and returns all rows.
-    #[must_use]
     pub fn end(mut self) -> Vec<Row> {
         self.shared.end.store(true, Ordering::Relaxed);
         let thread = self.thread.take();
@@ -239,7 +223,7 @@ impl Poller {
         let mut before_s = start.elapsed().as_secs_f64();
         let mut at = self.every;
         loop {
-            let phase = self.phase();
+            let phase = Arc::clone(&self.shared.phase());
             let last = self.wait(start, at, &phase);
             let now = self.session.status()?;
             let elapsed_s = start.elapsed().as_secs_f64();
@@ -262,15 +246,6 @@ impl Poller {
         }
     }
 
-    fn phase(&self) -> Arc<str> {
-        let phase = self
-            .shared
-            .phase
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&phase)
-    }
-
     /// Waits until a moment or the end of the phase. True at the end of the run.
     fn wait(&self, start: Instant, at: Duration, phase: &Arc<str>) -> bool {
         const NAP: Duration = Duration::from_millis(20);
@@ -279,7 +254,7 @@ impl Poller {
                 return true;
             }
             let left = at.saturating_sub(start.elapsed());
-            if left.is_zero() || !Arc::ptr_eq(phase, &self.phase()) {
+            if left.is_zero() || !Arc::ptr_eq(phase, &self.shared.phase()) {
                 return false;
             }
             std::thread::sleep(left.min(NAP));

@@ -1,11 +1,15 @@
 //! Connections that work at the same time, and one thread that samples them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::meter::Meter;
-use frond_client::Result;
+use frond_client::{Error, Result};
+
+/// Stack of a thread. It needs little, and there may be a thousand of them.
+const STACK_BYTES: usize = 512 * 1024;
 
 /// Runs `work` with each connection on a thread of its own, and `watch` on this one. `watch` gets a
 /// function that says whether all the others are done, and must not return before. Errors of `work`
@@ -21,14 +25,19 @@ pub fn with_each<C: Send>(
     thread::scope(|scope| {
         for (index, client) in clients.iter_mut().enumerate() {
             let (done, work) = (&done, &work);
-            scope.spawn(move || {
+            let body = move || {
                 let guard = CountOnDrop(done);
                 if let Err(error) = work(index, client) {
                     meter.fail(error);
                 }
                 meter.worked();
                 drop(guard);
-            });
+            };
+            let builder = thread::Builder::new().stack_size(STACK_BYTES);
+            if let Err(error) = builder.spawn_scoped(scope, body) {
+                meter.fail(Error::Io("starting a thread".to_owned(), error));
+                done.fetch_add(1, Ordering::Release);
+            }
         }
         let watched = watch(&|| done.load(Ordering::Acquire) == all);
         if watched.is_err() {
@@ -36,6 +45,59 @@ pub fn with_each<C: Send>(
         }
         watched
     })
+}
+
+/// Runs `work` with each client on a thread of its own, all of which begin when the last one has started. Returns the
+/// results and the time until the last one was done.
+pub fn run_all<C: Send, T: Send>(
+    clients: &mut [C],
+    work: impl Fn(&mut C) -> Result<T> + Sync,
+) -> Result<(Vec<T>, Duration)> {
+    let gate = RwLock::new(false);
+    thread::scope(|scope| {
+        let mut open = gate.write().unwrap_or_else(PoisonError::into_inner);
+        let (mut threads, mut failed) = (Vec::new(), None);
+        for client in clients {
+            let (gate, work) = (&gate, &work);
+            let body = move || {
+                let open = *gate.read().unwrap_or_else(PoisonError::into_inner);
+                if open {
+                    work(client)
+                } else {
+                    Err(Error::Stopped)
+                }
+            };
+            let builder = thread::Builder::new().stack_size(STACK_BYTES);
+            match builder.spawn_scoped(scope, body) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    failed = Some(Error::Io("starting a thread".to_owned(), error));
+                    break;
+                }
+            }
+        }
+        *open = failed.is_none();
+        drop(open);
+        let started = Instant::now();
+        let panicked = || Err(Error::Protocol("a client's thread panicked".to_owned()));
+        let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        let results: Vec<Result<T>> = joined
+            .map(|result| result.unwrap_or_else(|_| panicked()))
+            .collect();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let results: Result<Vec<T>> = results.into_iter().collect();
+        Ok((results?, started.elapsed()))
+    })
+}
+
+/// Ends what is repeated for some time, or until the user asks to stop.
+pub fn goes_on(until: Instant, stop: &AtomicBool) -> Result<bool> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Stopped);
+    }
+    Ok(Instant::now() < until)
 }
 
 /// Waits until a moment of the run, or until all threads are done. True in the second case.

@@ -15,7 +15,6 @@ pub struct Timeline {
 
 impl Timeline {
     /// For a run of `total` documents.
-    #[must_use]
     pub fn new(total: u64) -> Self {
         let step = total.div_ceil(POINTS).max(1);
         Timeline {
@@ -52,7 +51,6 @@ impl Timeline {
     }
 
     /// Seconds at which `documents` were in, by interpolation. `None` if they never were.
-    #[must_use]
     pub fn seconds_at(&self, documents: f64) -> Option<f64> {
         let after = self
             .points
@@ -68,14 +66,12 @@ impl Timeline {
 
     /// Documents a second between two counts of documents. `None` if the run did not get there
     /// or if it took no time that can be measured.
-    #[must_use]
     pub fn speed(&self, from: f64, to: f64) -> Option<f64> {
         let seconds = self.seconds_at(to)? - self.seconds_at(from)?;
         (seconds > 0.0 && to > from).then(|| (to - from) / seconds)
     }
 
     /// Speed over a part of what has been inserted so far, given as two fractions of it.
-    #[must_use]
     pub fn speed_of_part(&self, from: f64, to: f64) -> Option<f64> {
         let documents = self.last().1 as f64;
         self.speed(documents * from, documents * to)
@@ -84,7 +80,6 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn seconds(s: f64) -> Duration {

@@ -4,7 +4,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Sn
 
 use super::syncer::Syncer;
 use super::{Engine, Operation, Reader, Setup, Visit, locked_version, table_name};
-use crate::error::{Error, Result};
+use crate::error::{During, Result};
 use crate::workload::TABLES;
 
 /// A database of fjall, with a keyspace for each table.
@@ -17,7 +17,6 @@ pub struct Fjall {
 }
 
 impl Fjall {
-    /// Creates a database.
     pub fn open(setup: &Setup) -> Result<Fjall> {
         let buffers = setup.write_buffer_bytes();
         let memtable_bytes = buffers / TABLES as u64;
@@ -25,22 +24,18 @@ impl Fjall {
         let database = Database::builder(&setup.folder)
             .cache_size(cache_bytes)
             .open()
-            .map_err(Error::engine("opening"))?;
+            .during("opening")?;
         let mut tables = Vec::new();
         for table in 0..TABLES {
             let options = || KeyspaceCreateOptions::default().max_memtable_size(memtable_bytes);
             let keyspace = database
                 .keyspace(&table_name(table), options)
-                .map_err(Error::engine("creating tables"))?;
+                .during("creating tables")?;
             tables.push(keyspace);
         }
         let syncer = Syncer::start({
             let database = database.clone();
-            move || {
-                database
-                    .persist(PersistMode::SyncData)
-                    .map_err(Error::engine("syncing"))
-            }
+            move || database.persist(PersistMode::SyncData).during("syncing")
         });
         Ok(Fjall {
             syncer,
@@ -79,7 +74,7 @@ impl Engine for Fjall {
                 Operation::Delete(table, key) => set.remove(&self.tables[table], key),
             }
         }
-        set.commit().map_err(Error::engine("writing"))?;
+        set.commit().during("writing")?;
         self.syncer.note_write()
     }
 
@@ -90,13 +85,9 @@ impl Engine for Fjall {
         }))
     }
 
-    fn delete_range(&self, _table: usize, _lower: &[u8], _upper: &[u8]) -> Result<bool> {
-        Ok(false)
-    }
-
     fn flush(&self) -> Result<()> {
         for table in &self.tables {
-            table.rotate_memtable().map_err(Error::engine("flushing"))?;
+            table.rotate_memtable().during("flushing")?;
         }
         Ok(())
     }
@@ -127,7 +118,7 @@ impl Engine for Fjall {
         self.syncer.stop()?;
         self.database
             .persist(PersistMode::SyncAll)
-            .map_err(Error::engine("closing"))
+            .during("closing")
     }
 }
 
@@ -141,7 +132,7 @@ impl Reader for View<'_> {
         let found = self
             .snapshot
             .get(&self.tables[table], key)
-            .map_err(Error::engine("reading"))?;
+            .during("reading")?;
         if let Some(value) = &found {
             visit(value);
         }
@@ -150,7 +141,7 @@ impl Reader for View<'_> {
 
     fn scan(&mut self, table: usize, from: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         for entry in self.snapshot.range(&self.tables[table], from..) {
-            let (key, value) = entry.into_inner().map_err(Error::engine("scanning"))?;
+            let (key, value) = entry.into_inner().during("scanning")?;
             if !visit(&key, &value) {
                 break;
             }

@@ -10,7 +10,7 @@ use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithTl
 
 use super::syncer::Syncer;
 use super::{Engine, Operation, Reader, Setup, Visit, locked_version, table_name};
-use crate::error::{Error, Result};
+use crate::error::{During, Result};
 use crate::workload::TABLES;
 
 /// Addresses reserved for the map. The file grows only as it is written.
@@ -27,7 +27,6 @@ pub struct Lmdb {
 }
 
 impl Lmdb {
-    /// Creates an environment.
     pub fn open(setup: &Setup) -> Result<Lmdb> {
         // Its documentation asks for this when the data is larger than memory.
         let read_ahead = !setup.limited;
@@ -43,26 +42,24 @@ impl Lmdb {
         // SAFETY: the folder is new and this process's own. The flags give up durability at a
         // crash of the system, which no test here causes.
         let environment = unsafe { options.flags(flags).open(&setup.folder) };
-        let environment: Env = environment.map_err(Error::engine("opening"))?;
-        let transaction = environment
-            .write_txn()
-            .map_err(Error::engine("creating tables"))?;
+        let environment: Env = environment.during("opening")?;
+        let transaction = environment.write_txn().during("creating tables")?;
         let tables = environment
             .create_databases_and_commit(transaction, |opener, transaction| {
                 let names: [String; TABLES] = std::array::from_fn(table_name);
                 let tables = names
                     .map(|name| opener.create_database::<Bytes, Bytes>(transaction, Some(&name)));
-                Ok(CommitOrAbort::<_, ()>::Commit(tables))
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
             })
-            .map_err(|error: heed::Error| Error::engine("creating tables")(error))?
+            .during("creating tables")?
             .commit()
             .into_iter()
             .flatten()
             .collect::<heed::Result<Vec<Table>>>()
-            .map_err(Error::engine("creating tables"))?;
+            .during("creating tables")?;
         let syncer = Syncer::start({
             let environment = environment.clone();
-            move || environment.force_sync().map_err(Error::engine("syncing"))
+            move || environment.force_sync().during("syncing")
         });
         Ok(Lmdb {
             syncer,
@@ -112,33 +109,20 @@ impl Engine for Lmdb {
     }
 
     fn write(&self, batch: &[Operation<'_>]) -> Result<()> {
-        self.apply(batch).map_err(Error::engine("writing"))?;
+        self.apply(batch).during("writing")?;
         self.syncer.note_write()
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        let transaction = self
-            .environment
-            .read_txn()
-            .map_err(Error::engine("beginning to read"))?;
+        let transaction = self.environment.read_txn().during("beginning to read")?;
         Ok(Box::new(View {
             transaction,
             tables: &self.tables,
         }))
     }
 
-    fn delete_range(&self, _table: usize, _lower: &[u8], _upper: &[u8]) -> Result<bool> {
-        Ok(false)
-    }
-
     fn flush(&self) -> Result<()> {
-        self.environment
-            .force_sync()
-            .map_err(Error::engine("flushing"))
-    }
-
-    fn background(&self) -> Result<u64> {
-        Ok(0)
+        self.environment.force_sync().during("flushing")
     }
 
     fn figures(&self) -> Vec<(&'static str, f64)> {
@@ -161,7 +145,7 @@ impl Reader for View<'_> {
     fn get(&mut self, table: usize, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let found = self.tables[table]
             .get(&self.transaction, key)
-            .map_err(Error::engine("reading"))?;
+            .during("reading")?;
         if let Some(value) = found {
             visit(value);
         }
@@ -177,9 +161,9 @@ impl Reader for View<'_> {
         let range = (start, Bound::Unbounded);
         let entries = self.tables[table]
             .range(&self.transaction, &range)
-            .map_err(Error::engine("scanning"))?;
+            .during("scanning")?;
         for entry in entries {
-            let (key, value) = entry.map_err(Error::engine("scanning"))?;
+            let (key, value) = entry.during("scanning")?;
             if !visit(key, value) {
                 break;
             }

@@ -28,22 +28,7 @@ pub enum Kind {
     Redb,
 }
 
-impl Kind {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Tree => "tree",
-            Kind::Rocksdb => "rocksdb",
-            Kind::Lmdb => "lmdb",
-            Kind::Fjall => "fjall",
-            Kind::Redb => "redb",
-        }
-    }
-}
-
-/// How an engine is set up.
 pub struct Setup {
-    /// An empty folder for its files.
     pub folder: PathBuf,
     /// Memory for caches and write buffers together.
     pub cache_bytes: u64,
@@ -60,12 +45,10 @@ impl Setup {
     }
 }
 
-/// One operation of a batch.
 #[derive(Clone, Copy)]
 pub enum Operation<'a> {
     /// Sets the value of a key in a table.
     Put(usize, &'a [u8], &'a [u8]),
-    /// Removes a key from a table.
     Delete(usize, &'a [u8]),
 }
 
@@ -74,7 +57,6 @@ pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> bool + 'a;
 
 /// An open store with [`crate::workload::TABLES`] tables.
 pub trait Engine: Send + Sync {
-    /// The engine's version.
     fn version(&self) -> String;
     /// The settings that differ from the defaults, for the report.
     fn settings(&self) -> Vec<String>;
@@ -84,18 +66,22 @@ pub trait Engine: Send + Sync {
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
     /// Removes the keys of a table from `lower` on and below `upper` in one operation; false if the
     /// engine has none for that.
-    fn delete_range(&self, table: usize, lower: &[u8], upper: &[u8]) -> Result<bool>;
+    fn delete_range(&self, _table: usize, _lower: &[u8], _upper: &[u8]) -> Result<bool> {
+        Ok(false)
+    }
     /// Flushes write buffers, or starts to.
     fn flush(&self) -> Result<()>;
     /// Jobs that run or wait in the background.
-    fn background(&self) -> Result<u64>;
+    fn background(&self) -> Result<u64> {
+        Ok(0)
+    }
     /// The engine's own figures, by name.
-    fn figures(&self) -> Vec<(&'static str, f64)>;
-    /// Closes the store.
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// A consistent view of a store.
 pub trait Reader {
     /// Hands the value of a key to `visit`; returns whether the key was there.
     fn get(&mut self, table: usize, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool>;
@@ -103,7 +89,6 @@ pub trait Reader {
     fn scan(&mut self, table: usize, from: &[u8], visit: &mut Visit<'_>) -> Result<()>;
 }
 
-/// Creates a store.
 pub fn open(kind: Kind, setup: &Setup) -> Result<Box<dyn Engine>> {
     Ok(match kind {
         Kind::Tree => Box::new(tree::Tree::open(setup)?),

@@ -7,12 +7,11 @@ use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinitio
 
 use super::syncer::Syncer;
 use super::{Engine, Operation, Reader, Setup, Visit, locked_version, table_name};
-use crate::error::{Error, Result};
+use crate::error::{During, Result};
 use crate::workload::TABLES;
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
-/// A database of redb.
 pub struct Redb {
     syncer: Syncer,
     database: Arc<Database>,
@@ -22,35 +21,28 @@ pub struct Redb {
 
 /// An empty transaction that makes all earlier ones durable.
 fn sync(database: &Database) -> Result<()> {
-    let mut transaction = database
-        .begin_write()
-        .map_err(Error::engine("beginning to sync"))?;
+    let mut transaction = database.begin_write().during("beginning to sync")?;
     transaction
         .set_durability(Durability::Immediate)
-        .map_err(Error::engine("syncing"))?;
-    transaction.commit().map_err(Error::engine("syncing"))
+        .during("syncing")?;
+    transaction.commit().during("syncing")
 }
 
 impl Redb {
-    /// Creates a database.
     pub fn open(setup: &Setup) -> Result<Redb> {
         let database = Database::builder()
             .set_cache_size(setup.cache_bytes as usize)
             .create(setup.folder.join("data.redb"))
-            .map_err(Error::engine("opening"))?;
+            .during("opening")?;
         let database = Arc::new(database);
         let names: Vec<String> = (0..TABLES).map(table_name).collect();
-        let transaction = database
-            .begin_write()
-            .map_err(Error::engine("creating tables"))?;
+        let transaction = database.begin_write().during("creating tables")?;
         for name in &names {
             transaction
                 .open_table(Definition::new(name))
-                .map_err(Error::engine("creating tables"))?;
+                .during("creating tables")?;
         }
-        transaction
-            .commit()
-            .map_err(Error::engine("creating tables"))?;
+        transaction.commit().during("creating tables")?;
         let syncer = Syncer::start({
             let database = database.clone();
             move || sync(&database)
@@ -99,41 +91,26 @@ impl Engine for Redb {
     }
 
     fn write(&self, batch: &[Operation<'_>]) -> Result<()> {
-        self.apply(batch).map_err(Error::engine("writing"))?;
+        self.apply(batch).during("writing")?;
         self.syncer.note_write()
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        let transaction = self
-            .database
-            .begin_read()
-            .map_err(Error::engine("beginning to read"))?;
+        let transaction = self.database.begin_read().during("beginning to read")?;
         let mut tables = Vec::new();
         for name in &self.names {
             let table = transaction
                 .open_table(Definition::new(name))
-                .map_err(Error::engine("opening a table"))?;
+                .during("opening a table")?;
             tables.push(table);
         }
         Ok(Box::new(View { tables }))
-    }
-
-    fn delete_range(&self, _table: usize, _lower: &[u8], _upper: &[u8]) -> Result<bool> {
-        Ok(false)
     }
 
     fn flush(&self) -> Result<()> {
         // The second transaction gives back what the first one freed.
         sync(&self.database)?;
         sync(&self.database)
-    }
-
-    fn background(&self) -> Result<u64> {
-        Ok(0)
-    }
-
-    fn figures(&self) -> Vec<(&'static str, f64)> {
-        Vec::new()
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
@@ -148,9 +125,7 @@ struct View {
 
 impl Reader for View {
     fn get(&mut self, table: usize, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let found = self.tables[table]
-            .get(key)
-            .map_err(Error::engine("reading"))?;
+        let found = self.tables[table].get(key).during("reading")?;
         if let Some(value) = &found {
             visit(value.value());
         }
@@ -161,9 +136,9 @@ impl Reader for View {
         let range = (Bound::Included(from), Bound::Unbounded);
         let entries = self.tables[table]
             .range::<&[u8]>(range)
-            .map_err(Error::engine("scanning"))?;
+            .during("scanning")?;
         for entry in entries {
-            let (key, value) = entry.map_err(Error::engine("scanning"))?;
+            let (key, value) = entry.during("scanning")?;
             if !visit(key.value(), value.value()) {
                 break;
             }

@@ -24,7 +24,6 @@ struct Shared {
 }
 
 impl Syncer {
-    /// Starts the thread.
     pub fn start(mut sync: impl FnMut() -> Result<()> + Send + 'static) -> Syncer {
         let shared = Arc::new(Shared::default());
         let seen = shared.clone();
@@ -58,7 +57,6 @@ impl Syncer {
         Ok(())
     }
 
-    /// Stops the thread.
     pub fn stop(&mut self) -> Result<()> {
         self.shared.stop.store(true, Ordering::Release);
         match self.thread.take().map(JoinHandle::join) {

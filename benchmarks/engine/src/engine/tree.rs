@@ -5,21 +5,19 @@ use std::ops::Bound;
 use frond_tree::{Direction, Durability, Options, Snapshot, Store, TreeId, TreeOptions, WriteSet};
 
 use super::{Engine, Operation, Reader, Setup, Visit, locked_version};
-use crate::error::{Error, Result};
+use crate::error::{During, Result};
 use crate::workload::TABLES;
 
-/// A store of Frond's engine.
 pub struct Tree {
     store: Store,
     tables: Vec<TreeId>,
 }
 
 impl Tree {
-    /// Creates a store.
     pub fn open(setup: &Setup) -> Result<Tree> {
         let mut options = Options::new(&setup.folder);
         options.cache_bytes = setup.cache_bytes as usize;
-        let store = Store::open(options).map_err(Error::engine("opening"))?;
+        let store = Store::open(options).during("opening")?;
         let tables: Vec<TreeId> = (0..TABLES).map(|_| store.allocate_tree()).collect();
         let mut set = WriteSet::new();
         for table in &tables {
@@ -27,7 +25,7 @@ impl Tree {
         }
         store
             .commit(set, Durability::Synced)
-            .map_err(Error::engine("creating tables"))?;
+            .during("creating tables")?;
         Ok(Tree { store, tables })
     }
 }
@@ -63,7 +61,7 @@ impl Engine for Tree {
         self.store
             .commit(set, Durability::Logged)
             .map(|_| ())
-            .map_err(Error::engine("writing"))
+            .during("writing")
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
@@ -78,13 +76,13 @@ impl Engine for Tree {
         set.delete_range(self.tables[table], lower, Some(upper));
         self.store
             .commit(set, Durability::Logged)
-            .map_err(Error::engine("deleting a range"))?;
+            .during("deleting a range")?;
         Ok(true)
     }
 
     // Not `Store::compact`: idle compaction is measured.
     fn flush(&self) -> Result<()> {
-        self.store.checkpoint().map_err(Error::engine("flushing"))
+        self.store.checkpoint().during("flushing")
     }
 
     fn background(&self) -> Result<u64> {
@@ -115,7 +113,7 @@ impl Engine for Tree {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        self.store.close().map_err(Error::engine("closing"))
+        self.store.close().during("closing")
     }
 }
 
@@ -129,7 +127,7 @@ impl Reader for View<'_> {
         let found = self
             .snapshot
             .get(self.tables[table], key)
-            .map_err(Error::engine("reading"))?;
+            .during("reading")?;
         if let Some(value) = &found {
             visit(value);
         }
@@ -145,8 +143,8 @@ impl Reader for View<'_> {
                 Bound::Unbounded,
                 Direction::Forward,
             )
-            .map_err(Error::engine("scanning"))?;
-        while let Some((key, value)) = cursor.next().map_err(Error::engine("scanning"))? {
+            .during("scanning")?;
+        while let Some((key, value)) = cursor.next().during("scanning")? {
             if !visit(key, value) {
                 break;
             }

@@ -15,7 +15,8 @@ use frond_tree::{
     Direction, Durability, Options, Snapshot, Store, StoreStats, TreeId, TreeOptions, WriteSet,
 };
 
-use crate::error::{Error, Result};
+use crate::error::{During, Error, Result};
+use crate::phase::on_threads;
 use crate::usage::{Meter, Usage, disk_bytes};
 use crate::workload::Random;
 use segment::{FIELDS, SEGMENTS, segment_of};
@@ -61,13 +62,11 @@ pub struct Messages {
 /// Messages a second while reads are measured, so that idle compaction does not start.
 const TRICKLE: u64 = 2000;
 
-/// One of the stores.
 struct Subject {
     name: String,
     folder: PathBuf,
     store: Store,
     tree: TreeId,
-    /// Messages that were sent.
     sent: AtomicU64,
     meter: Meter,
 }
@@ -108,10 +107,7 @@ fn measure(options: &Messages, seconds: Duration) -> Result<()> {
     }
     for subject in &subjects {
         let start = subject.now();
-        subject
-            .store
-            .compact()
-            .map_err(Error::engine("compacting"))?;
+        subject.store.compact().during("compacting")?;
         subject.print("settled", "", 1, start);
         println!(
             "{:12} files of {} MiB",
@@ -121,19 +117,18 @@ fn measure(options: &Messages, seconds: Duration) -> Result<()> {
         subject.point_reads(options, "settled reads", seconds)?;
         subject.scans(options, "settled scans", seconds)?;
         subject.check(options)?;
-        subject.store.close().map_err(Error::engine("closing"))?;
+        subject.store.close().during("closing")?;
     }
     Ok(())
 }
 
 impl Subject {
-    /// A store with all segments.
     fn load(options: &Messages, page_kib: u32, folder: PathBuf) -> Result<Subject> {
         fs::create_dir(&folder).map_err(Error::file("making a folder"))?;
         let mut settings = Options::new(&folder);
         settings.cache_bytes = options.cache_mib << 20;
         settings.merge = Arc::new(segment::Adder);
-        let store = Store::open(settings).map_err(Error::engine("opening"))?;
+        let store = Store::open(settings).during("opening")?;
         let tree = store.allocate_tree();
         let tree_options = TreeOptions {
             page_bytes: page_kib << 10,
@@ -142,8 +137,9 @@ impl Subject {
         };
         let mut set = WriteSet::new();
         set.create_tree(tree, &tree_options);
-        let engine = Error::engine("creating the tree");
-        store.commit(set, Durability::Logged).map_err(engine)?;
+        store
+            .commit(set, Durability::Logged)
+            .during("creating the tree")?;
         let subject = Subject {
             name: format!("{page_kib} KiB pages"),
             meter: Meter::new(&folder),
@@ -159,39 +155,28 @@ impl Subject {
             for (segment, value) in values.iter().enumerate() {
                 set.put(tree, &segment::key(document, segment as u64), value);
             }
-            let engine = Error::engine("loading");
             subject
                 .store
                 .commit(set, Durability::Logged)
-                .map_err(engine)?;
+                .during("loading")?;
         }
-        let engine = Error::engine("checkpoint");
-        subject.store.checkpoint().map_err(engine)?;
+        subject.store.checkpoint().during("checkpoint")?;
         let segments = options.documents * SEGMENTS;
         subject.print("loaded", "segments", segments, start);
         Ok(subject)
     }
 
-    /// Sends messages from all threads.
     fn send(&self, options: &Messages, messages: u64, round: u64) -> Result<()> {
         let start = self.now();
         let each = messages / options.threads;
-        let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..options.threads)
-                .map(|thread| {
-                    scope.spawn(move || {
-                        let mut random = Random::new(round << 32 | thread << 16);
-                        let mut left = each;
-                        while left > 0 {
-                            left -= self.send_batch(options, &mut random, left)?;
-                        }
-                        Ok(())
-                    })
-                })
-                .collect();
-            threads.into_iter().map(join).collect()
-        });
-        outcomes.into_iter().collect::<Result<()>>()?;
+        on_threads(options.threads as usize, |thread| {
+            let mut random = Random::new(round << 32 | (thread as u64) << 16);
+            let mut left = each;
+            while left > 0 {
+                left -= self.send_batch(options, &mut random, left)?;
+            }
+            Ok(())
+        })?;
         self.print("messages", "messages", messages, start);
         Ok(())
     }
@@ -214,8 +199,9 @@ impl Subject {
             let key = segment::key(document, segment_of(field));
             set.merge(self.tree, &key, &delta);
         }
-        let engine = Error::engine("sending messages");
-        self.store.commit(set, Durability::Logged).map_err(engine)?;
+        self.store
+            .commit(set, Durability::Logged)
+            .during("sending messages")?;
         self.sent.fetch_add(count, Ordering::Relaxed);
         Ok(count)
     }
@@ -244,15 +230,12 @@ impl Subject {
         })
     }
 
-    /// Reads segments at random.
     fn point_reads(&self, options: &Messages, what: &str, time: Duration) -> Result<()> {
         let mut random = Random::new(77);
         self.timed(what, "segments", time, |snapshot| {
             let (document, segment) = (random.below(options.documents), random.below(SEGMENTS));
             let key = segment::key(document, segment);
-            let found = snapshot
-                .get(self.tree, &key)
-                .map_err(Error::engine("get"))?;
+            let found = snapshot.get(self.tree, &key).during("get")?;
             let Some(value) = found else {
                 return Err(Error::Wrong(format!("segment {segment} is missing")));
             };
@@ -264,14 +247,11 @@ impl Subject {
     fn hot_reads(&self, time: Duration) -> Result<()> {
         let key = segment::key(0, 0);
         self.timed("hot reads", "reads", time, |snapshot| {
-            let found = snapshot
-                .get(self.tree, &key)
-                .map_err(Error::engine("get"))?;
+            let found = snapshot.get(self.tree, &key).during("get")?;
             Ok(u64::from(found.is_some()))
         })
     }
 
-    /// Reads whole documents at random.
     fn scans(&self, options: &Messages, what: &str, time: Duration) -> Result<()> {
         let mut random = Random::new(78);
         self.timed(what, "documents", time, |snapshot| {
@@ -290,9 +270,9 @@ impl Subject {
         let (lower, upper) = (Bound::Included(&lower[..]), Bound::Excluded(&upper[..]));
         let mut cursor = snapshot
             .cursor(self.tree, lower, upper, Direction::Forward)
-            .map_err(Error::engine("cursor"))?;
+            .during("cursor")?;
         let (mut count, mut sum) = (0, 0);
-        while let Some((_, value)) = cursor.next().map_err(Error::engine("scan"))? {
+        while let Some((_, value)) = cursor.next().during("scan")? {
             count += 1;
             sum += segment::sum(value);
         }

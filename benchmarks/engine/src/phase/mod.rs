@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::usage::{Meter, Usage};
 use crate::workload::Content;
@@ -16,7 +16,6 @@ use crate::workload::Content;
 /// How long and how much.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Documents to load.
     pub documents: u64,
     /// Length of a timed phase.
     pub phase: Duration,
@@ -30,23 +29,36 @@ pub struct Limits {
     pub warm_up: bool,
 }
 
-/// One store under measurement.
+/// Runs `work` on threads, each with its number, until all are done.
+pub fn on_threads<T: Send>(
+    threads: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        let panicked = || Err(Error::Engine("a thread", "panicked".to_owned()));
+        let results: Vec<Result<T>> = started
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| panicked()))
+            .collect();
+        results.into_iter().collect()
+    })
+}
+
 pub struct Bench {
-    /// The store.
     pub engine: Box<dyn Engine>,
-    /// The expected content.
     pub content: Content,
     /// Bounds of the phases.
     pub limits: Limits,
-    /// Where its files are.
     pub folder: PathBuf,
-    /// Where the records go.
     pub records: PathBuf,
     /// The fields that all records of this process share.
     pub template: Record,
     /// Stands before the names of phases.
     pub stage: &'static str,
-    /// This process's counters.
     pub meter: Meter,
     /// Counters at the start of the newest phase that wrote, and the bytes of keys and values it
     /// has written.
@@ -76,7 +88,6 @@ impl Bench {
         }
     }
 
-    /// A record for a phase.
     fn record(&self, phase: &str, threads: usize) -> Record {
         Record {
             phase: format!("{}{phase}", self.stage),
@@ -121,7 +132,6 @@ impl Bench {
         self.keep(&record)
     }
 
-    /// Records versions and settings.
     pub fn describe(&self) -> Result<()> {
         let mut record = self.record("settings", 0);
         record

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::Bench;
+use super::{Bench, on_threads};
 use crate::engine::Reader;
-use crate::error::{Error, Result};
+use crate::error::{During, Error, Result};
 use crate::record::{Latencies, Record, latencies};
 use crate::usage::Usage;
 use crate::workload::{
@@ -71,26 +71,14 @@ impl Bench {
             }
             Ok(done)
         };
-        let results: Vec<Result<Done>> = std::thread::scope(|scope| {
-            let work = &work;
-            let readers: Vec<_> = (0..threads)
-                .map(|thread| scope.spawn(move || work(thread)))
-                .collect();
-            let panicked = || Err(Error::Engine("a reader", "panicked".to_owned()));
-            readers
-                .into_iter()
-                .map(|reader| reader.join().unwrap_or_else(|_| panicked()))
-                .collect()
-        });
         let mut sum = Done {
             latencies: latencies(),
             entries: 0,
         };
-        for done in results {
-            let done = done?;
+        for done in on_threads(threads, work)? {
             sum.latencies
                 .add(&done.latencies)
-                .map_err(Error::engine("adding latencies"))?;
+                .during("adding latencies")?;
             sum.entries += done.entries;
         }
         Ok(sum)
@@ -115,9 +103,11 @@ impl Bench {
     /// Random reads of keys that are not there, among keys that are.
     pub fn absent_reads(&self, threads: usize) -> Result<()> {
         let documents = self.content.documents;
-        let absent = |found: bool, document: u64| match found {
-            true => Err(Error::Wrong(format!("an absent key near {document}"))),
-            false => Ok(1),
+        let absent = |found: bool, document: u64| {
+            if found {
+                return Err(Error::Wrong(format!("an absent key near {document}")));
+            }
+            Ok(1)
         };
         self.read_phase("absent-primary", threads, |reader, random| {
             // Below the last one, so that it is within the range of the keys.

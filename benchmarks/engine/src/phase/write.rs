@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Bench;
+use super::{Bench, on_threads};
 use crate::engine::{Engine, Operation};
-use crate::error::{Error, Result};
+use crate::error::{During, Result};
 use crate::record::{Latencies, latencies};
 use crate::workload::{
     Content, DOCUMENT_BYTES, Done, Order, PRIMARY, PRIMARY_KEY_BYTES, SECONDARIES,
@@ -15,7 +15,6 @@ use crate::workload::{
 /// Slices of a second in which work is counted.
 const SLICES: u64 = 10;
 
-/// The results of one writer.
 struct Written {
     latencies: Latencies,
     /// Work done in each slice of the time.
@@ -37,7 +36,7 @@ impl Bench {
         let next = AtomicU64::new(0);
         let (start, limit) = (Instant::now(), self.limits.write);
         let engine = &*self.engine;
-        let work = || -> Result<Written> {
+        let work = |_| -> Result<Written> {
             let mut done = Written {
                 latencies: latencies(),
                 slices: Vec::new(),
@@ -61,21 +60,13 @@ impl Bench {
             }
             Ok(done)
         };
-        let results: Vec<Result<Written>> = std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            writers
-                .into_iter()
-                .map(|writer| writer.join().unwrap_or_else(|_| Err(panicked())))
-                .collect()
-        });
+        let results = on_threads(threads, work)?;
         let elapsed = start.elapsed();
         let done = next.into_inner().min(count);
 
         let (mut all, mut slices) = (latencies(), Vec::new());
         for written in results {
-            let written = written?;
-            all.add(&written.latencies)
-                .map_err(Error::engine("adding latencies"))?;
+            all.add(&written.latencies).during("adding latencies")?;
             slices.resize(written.slices.len().max(slices.len()), 0);
             for (sum, count) in slices.iter_mut().zip(&written.slices) {
                 *sum += count;
@@ -187,10 +178,6 @@ impl Bench {
         self.content.cut = Some((table, bound));
         Ok(true)
     }
-}
-
-fn panicked() -> Error {
-    Error::Engine("a thread", "panicked".to_owned())
 }
 
 fn slice_at(elapsed: Duration) -> usize {

@@ -196,7 +196,6 @@ fn settings(groups: &[Group<'_>], engines: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn record(engine: &str, scenario: &str, phase: &str, speed: f64) -> Record {

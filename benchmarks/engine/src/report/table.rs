@@ -6,53 +6,41 @@ use super::{BASE, Group};
 
 /// What figures are called, in the order of the tables. A figure that is not here comes last, under
 /// its own name.
-const NAMES: &[(&str, &str)] = &[
-    ("documents", "documents"),
-    ("documents_per_s", "documents/s"),
-    ("last_5_percent_per_s", "documents/s of the last 5%"),
-    ("median_second", "documents in the median second"),
-    ("worst_second", "documents in the worst second"),
-    ("ops_per_s", "operations/s"),
-    ("entries", "entries"),
-    ("entries_per_s", "entries/s"),
-    ("entries_per_op", "entries for an operation"),
-    ("seconds", "seconds"),
-    ("settle_s", "seconds until at rest"),
-    ("settle_cpu_s", "processor seconds until at rest"),
-    ("p50_us", "latency p50, µs"),
-    ("p99_us", "latency p99, µs"),
-    ("p999_us", "latency p99.9, µs"),
-    ("max_us", "latency max, µs"),
-    (
-        "cpu_s_per_million",
-        "processor seconds for a million documents",
-    ),
-    ("cpu_us_per_op", "processor µs for an operation"),
-    (
-        "written_per_logical",
-        "bytes written by the process for a byte of keys and values",
-    ),
-    (
-        "device_written_per_logical",
-        "bytes written to the whole device for a byte of keys and values",
-    ),
-    ("read_bytes_per_document", "bytes read for a document"),
-    ("read_bytes_per_op", "bytes read for an operation"),
-    ("read_calls_per_op", "read calls for an operation"),
-    ("major_faults_per_op", "major page faults for an operation"),
-    (
-        "device_reads_per_op",
-        "reads of the whole device for an operation",
-    ),
-    ("disk_mib", "MiB on disk"),
-    (
-        "disk_per_logical",
-        "bytes on disk for a byte of keys and values",
-    ),
-    ("resident_mib", "MiB resident"),
-    ("resident_max_mib", "MiB resident, high-water mark"),
-    ("cgroup_max_mib", "MiB of the cgroup, peak"),
-];
+const NAMES: &str = "\
+documents: documents
+documents_per_s: documents/s
+last_5_percent_per_s: documents/s of the last 5%
+median_second: documents in the median second
+worst_second: documents in the worst second
+ops_per_s: operations/s
+entries: entries
+entries_per_s: entries/s
+entries_per_op: entries for an operation
+seconds: seconds
+settle_s: seconds until at rest
+settle_cpu_s: processor seconds until at rest
+p50_us: latency p50, µs
+p99_us: latency p99, µs
+p999_us: latency p99.9, µs
+max_us: latency max, µs
+cpu_s_per_million: processor seconds for a million documents
+cpu_us_per_op: processor µs for an operation
+written_per_logical: bytes written by the process for a byte of keys and values
+device_written_per_logical: bytes written to the whole device for a byte of keys and values
+read_bytes_per_document: bytes read for a document
+read_bytes_per_op: bytes read for an operation
+read_calls_per_op: read calls for an operation
+major_faults_per_op: major page faults for an operation
+device_reads_per_op: reads of the whole device for an operation
+disk_mib: MiB on disk
+disk_per_logical: bytes on disk for a byte of keys and values
+resident_mib: MiB resident
+resident_max_mib: MiB resident, high-water mark
+cgroup_max_mib: MiB of the cgroup, peak";
+
+fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
+    NAMES.lines().filter_map(|line| line.split_once(": "))
+}
 
 /// The lines of an overview: the phase, the figure, and whether more of it is better.
 const OVERVIEW: &[(&str, &str, bool)] = &[
@@ -85,10 +73,9 @@ const OVERVIEW: &[(&str, &str, bool)] = &[
 const AGEING: &[&str] = &["ops_per_s", "entries_per_s", "disk_mib"];
 
 fn title(name: &str) -> &str {
-    NAMES
-        .iter()
+    titles()
         .find(|(known, _)| *known == name)
-        .map_or(name, |(_, title)| *title)
+        .map_or(name, |(_, title)| title)
 }
 
 /// A number with about three digits, or with commas if it is large.
@@ -121,7 +108,6 @@ fn head(first: &str, engines: &[&str]) -> String {
     )
 }
 
-/// The table of one phase.
 pub fn of_group(group: &Group<'_>, engines: &[&str]) -> String {
     let measured: Vec<&str> = engines
         .iter()
@@ -135,11 +121,11 @@ pub fn of_group(group: &Group<'_>, engines: &[&str]) -> String {
         .flat_map(|record| record.values.keys().map(String::as_str))
         .filter(|name| !name.starts_with("engine:"))
         .collect();
-    let known = NAMES.iter().map(|(name, _)| *name);
+    let known = titles().map(|(name, _)| name);
     let mut names: Vec<&str> = known.filter(|name| present.contains(name)).collect();
     let others = present
         .iter()
-        .filter(|name| NAMES.iter().all(|(known, _)| known != *name));
+        .filter(|name| titles().all(|(known, _)| known != **name));
     names.extend(others);
 
     let threads = match group.threads {

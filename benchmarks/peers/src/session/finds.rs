@@ -114,7 +114,6 @@ fn statement<'v>(table: &Table, find: &Find<'v>, multikey: bool) -> Result<(Stri
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

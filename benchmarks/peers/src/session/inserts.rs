@@ -68,7 +68,6 @@ impl Inserts for Connection {
     }
 }
 
-/// The data of a COPY.
 #[derive(Default)]
 struct Rows {
     bytes: BytesMut,
@@ -113,7 +112,6 @@ fn out_of_order() -> Error {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::doc;
 

@@ -60,7 +60,6 @@ impl System for Server {
     }
 }
 
-/// A session.
 struct Connection {
     uri: Uri,
     stop: Arc<AtomicBool>,

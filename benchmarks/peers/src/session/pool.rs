@@ -130,7 +130,6 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};

@@ -8,15 +8,15 @@ use crate::client::Client;
 use crate::table::{Table, literal};
 
 /// Settings that a report should say.
-const SETTINGS: &[(&str, &str)] = &[
-    ("shared_buffers", "shared_buffers"),
-    ("synchronous_commit", "synchronous_commit"),
-    ("wal_writer_delay", "wal_writer_delay"),
-    ("max_wal_size", "max_wal_size"),
-    ("full_page_writes", "full_page_writes"),
-    ("wal_compression", "wal_compression"),
-    ("default_toast_compression", "default_toast_compression"),
-    ("autovacuum", "autovacuum"),
+const SETTINGS: [&str; 8] = [
+    "shared_buffers",
+    "synchronous_commit",
+    "wal_writer_delay",
+    "max_wal_size",
+    "full_page_writes",
+    "wal_compression",
+    "default_toast_compression",
+    "autovacuum",
 ];
 
 impl Connection {
@@ -53,30 +53,29 @@ impl Setup for Connection {
             |client| client.version().to_owned(),
         );
         let short = version.split(' ').next().unwrap_or_default();
-        let mut facts = vec![
-            ("version", version.clone()),
+        let pool = format!("a pool of at most {}", self.uri.pool);
+        let mut facts: Vec<(&str, String)> = [
+            ("version", version.as_str()),
             (
                 "documents",
-                "jsonb, indexed by expressions; dates as milliseconds, ids as bytea or int4"
-                    .to_owned(),
+                "jsonb, indexed by expressions; dates as milliseconds, ids as bytea or int4",
             ),
             (
                 "inserts sent as",
-                "COPY of a batch in its binary format, one document as INSERT".to_owned(),
+                "COPY of a batch in its binary format, one document as INSERT",
             ),
             (
                 "without acknowledgement",
-                "pipelined: one batch or up to 64 updates before their answers are read".to_owned(),
+                "pipelined: one batch or up to 64 updates before their answers are read",
             ),
-        ];
-        facts.push((
-            "connections for transactions",
-            format!("a pool of at most {}", self.uri.pool),
-        ));
-        for (what, setting) in SETTINGS {
+            ("connections for transactions", pool.as_str()),
+        ]
+        .map(|(name, value)| (name, value.to_owned()))
+        .to_vec();
+        for setting in SETTINGS {
             let sql = format!("SELECT current_setting({}, true)", literal(setting));
             if let Ok(Some(value)) = self.text(&sql) {
-                facts.push((what, value));
+                facts.push((setting, value));
             }
         }
         Description {

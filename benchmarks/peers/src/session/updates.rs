@@ -30,7 +30,6 @@ const KEYS_AT: &str = "stats.eventnames.";
 pub struct EncodedUpdates {
     statement: Option<Statement>,
     acknowledged: bool,
-    /// The parameters of each.
     values: Vec<Vec<Param<'static>>>,
 }
 
@@ -162,7 +161,6 @@ fn sql(table: &str, keys: usize, depth: usize) -> String {
     format!("UPDATE {table} SET doc = {doc} WHERE {conditions}")
 }
 
-/// The parameters of an update.
 fn values(documents: &ManykeysDocuments, update: &ManykeysUpdate) -> Result<Vec<Param<'static>>> {
     let filter = update.filter(documents);
     let text = update.text(documents.seed);
@@ -191,7 +189,6 @@ fn values(documents: &ManykeysDocuments, update: &ManykeysUpdate) -> Result<Vec<
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -8,17 +8,15 @@ pub const KEYS: u64 = 1000;
 /// `v` is below this.
 pub const VALUES: u64 = 1_000_000;
 
-/// Totals over all groups by `k`.
+/// Totals over all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    /// The number of groups.
+pub struct Groups {
     pub groups: u64,
     pub documents: i64,
-    /// The sum of all `v`.
+    /// The sum of their sums.
     pub total: i64,
 }
 
-/// Makes the documents of one seed.
 #[derive(Clone, Debug)]
 pub struct Documents {
     seed: u64,
@@ -32,7 +30,6 @@ pub struct Documents {
 
 impl Documents {
     /// Documents `{_id, k, v, date, city}`: `k` and `v` are random integers, `city` is one of 26 by its last letter.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut template = Template::new();
         let id_at = template.field(0x07, "_id", &[0; 12]);
@@ -51,16 +48,14 @@ impl Documents {
         }
     }
 
-    /// `k` and `v` of a document.
     fn values(&self, number: u64) -> (i32, i32) {
         let mut random = SplitMix64::new(self.seed, number);
         (random.below(KEYS) as i32, random.below(VALUES) as i32)
     }
 
     /// The totals of the first `count` documents: of all of them, and of those with a `v` below `below`.
-    #[must_use]
-    pub fn expected(&self, count: u64, below: i32) -> [Sums; 2] {
-        let mut expected = [Sums::default(); 2];
+    pub fn expected(&self, count: u64, below: i32) -> [Groups; 2] {
+        let mut expected = [Groups::default(); 2];
         let mut seen = [[false; KEYS as usize]; 2];
         for number in 0..count {
             let (k, v) = self.values(number);
@@ -75,7 +70,6 @@ impl Documents {
     }
 
     /// The number of documents with this `k` among the first `count`.
-    #[must_use]
     pub fn with_key(&self, count: u64, key: i32) -> u64 {
         (0..count)
             .filter(|&number| self.values(number).0 == key)
@@ -105,25 +99,19 @@ impl Source for Documents {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use frond_bson::Doc;
+    use crate::documents::tests::document;
+    use std::collections::HashSet;
 
     #[test]
     fn expected_groups_are_those_of_the_documents() {
         let documents = Documents::new(7);
         let (count, below) = (5000, 250_000);
-        let mut found = [Sums::default(); 2];
-        let mut keys = [
-            std::collections::HashSet::new(),
-            std::collections::HashSet::new(),
-        ];
+        let mut found = [Groups::default(); 2];
+        let mut keys = [HashSet::new(), HashSet::new()];
         let mut with_key = 0;
         for number in 0..count {
-            let mut bytes = Vec::new();
-            documents.append(number, &mut bytes);
-            assert_eq!(bytes.len(), documents.document_bytes());
-            let doc = Doc::validate(&bytes).unwrap();
+            let doc = document(&documents, number);
             let (k, v) = (doc.get_i64("k").unwrap(), doc.get_i64("v").unwrap());
             assert!((0..1000).contains(&k) && (0..1_000_000).contains(&v));
             assert_eq!(doc.get_str("city").unwrap().len(), 11);

@@ -42,7 +42,6 @@ const DATE_FROM_MS: u64 = 315_532_800_000;
 /// Dates are spread over twenty years.
 const DATE_SPAN_MS: u64 = 20 * 365 * 24 * 3600 * 1000;
 
-/// Makes the documents of one seed.
 #[derive(Clone, Debug)]
 pub struct Documents {
     seed: u64,
@@ -55,7 +54,6 @@ pub struct Documents {
 
 impl Documents {
     /// Documents `{_id, name, someId1, str1, date1, bio}`.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut template = Template::new();
         let id_at = template.field(0x07, "_id", &[0; 12]);
@@ -87,7 +85,6 @@ impl Documents {
     }
 
     /// Documents among the first `count` whose name is the one that is looked for.
-    #[must_use]
     pub fn wanted(&self, count: u64) -> u64 {
         let whole = count / NAMES;
         let rest = (whole * NAMES..count).any(|number| self.name(number) == 0);
@@ -119,15 +116,13 @@ impl Source for Documents {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use frond_bson::{Doc, Value};
+    use crate::documents::tests::document;
+    use frond_bson::Value;
     use std::collections::HashSet;
 
     fn name_of(seed: u64, number: u64) -> String {
-        let mut bytes = Vec::new();
-        Documents::new(seed).append(number, &mut bytes);
-        let doc = Doc::validate(&bytes).unwrap();
+        let doc = document(&Documents::new(seed), number);
         doc.get_str("name").unwrap().to_owned()
     }
 
@@ -142,14 +137,8 @@ mod tests {
 
     #[test]
     fn a_document_is_that_of_the_seed() {
-        let mut bytes = Vec::new();
-        let documents = Documents::new(1);
-        documents.append(6, &mut bytes);
-        assert_eq!(bytes.len(), documents.document_bytes());
-        assert_eq!(bytes.len(), 2401);
-        let doc = Doc::validate(&bytes).unwrap();
-        let names: Vec<&str> = doc.iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["_id", "name", "someId1", "str1", "date1", "bio"]);
+        let doc = document(&Documents::new(1), 6);
+        assert_eq!(doc.len_bytes(), 2401);
         assert!(matches!(doc.get("_id"), Some(Value::ObjectId(_))));
         assert_eq!(doc.get("someId1"), Some(Value::Int64(1_000_006)));
         assert_eq!(doc.get_str("str1"), Some("U"));

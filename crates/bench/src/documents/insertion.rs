@@ -28,7 +28,6 @@ const URI: &str = "https://??????????.example/??????????/???????????????????????
 const NAME: &str = "????????? ??????????????";
 const ORIGIN: &str = "????????.??????.example";
 
-/// Makes the documents of one seed.
 #[derive(Clone, Debug)]
 pub struct Generator {
     seed: u64,
@@ -42,7 +41,6 @@ pub struct Generator {
 impl Generator {
     /// A generator of documents `{_id, URI, name, origin, creation, expiration}`. `URI` is a string
     /// if `elements` is 0, else an array of `elements` short strings.
-    #[must_use]
     pub fn new(seed: u64, elements: usize) -> Self {
         let mut template = Template::new();
         let mut letters_at = Vec::new();
@@ -71,8 +69,6 @@ impl Generator {
         }
     }
 
-    /// The `_id` of document `number`.
-    #[must_use]
     pub fn id(&self, number: u64) -> [u8; 12] {
         object_id(self.seed, number)
     }
@@ -110,30 +106,17 @@ fn string(template: &mut Template, name: &str, text: &str, letters_at: &mut Vec<
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use frond_bson::{Doc, Value};
+    use crate::documents::tests::document;
+    use frond_bson::Value;
     use std::collections::HashSet;
-
-    fn make(seed: u64, number: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        Generator::new(seed, 0).append(number, &mut out);
-        out
-    }
 
     #[test]
     fn a_document_is_valid_bson_with_the_fields_of_the_workload() {
         let generator = Generator::new(7, 0);
         assert!((190..=220).contains(&generator.document_bytes()));
         for number in [0, 1, 9_999, 10_000, 16_777_216, u64::from(u32::MAX) + 5] {
-            let bytes = make(7, number);
-            assert_eq!(bytes.len(), generator.document_bytes());
-            let doc = Doc::validate(&bytes).unwrap();
-            let names: Vec<&str> = doc.iter().map(|(name, _)| name).collect();
-            assert_eq!(
-                names,
-                ["_id", "URI", "name", "origin", "creation", "expiration"]
-            );
+            let doc = document(&generator, number);
             assert!(matches!(doc.get("_id"), Some(Value::ObjectId(_))));
             assert!(doc.get_str("URI").unwrap().starts_with("https://"));
             for name in ["URI", "name", "origin"] {
@@ -151,9 +134,7 @@ mod tests {
     #[test]
     fn an_array_has_strings_that_do_not_repeat() {
         let generator = Generator::new(7, 100);
-        let mut bytes = Vec::new();
-        generator.append(5, &mut bytes);
-        let doc = Doc::validate(&bytes).unwrap();
+        let doc = document(&generator, 5);
         let array = doc.get_array("URI").unwrap();
         let strings: HashSet<&str> = array.values().filter_map(|value| value.as_str()).collect();
         assert_eq!(strings.len(), 100);
@@ -167,20 +148,6 @@ mod tests {
     }
 
     #[test]
-    fn documents_depend_on_seed_and_number_only() {
-        assert_eq!(make(1, 5), make(1, 5));
-        assert_ne!(make(1, 5), make(2, 5));
-        assert_ne!(make(1, 5), make(1, 6));
-        let generator = Generator::new(1, 0);
-        let mut batch = Vec::new();
-        for number in 0..10 {
-            generator.append(number, &mut batch);
-        }
-        let at = generator.document_bytes() * 5;
-        assert_eq!(&batch[at..at + generator.document_bytes()], make(1, 5));
-    }
-
-    #[test]
     fn ids_are_unique_and_grow_and_strings_do_not_repeat() {
         let generator = Generator::new(3, 0);
         let mut last = [0; 12];
@@ -189,9 +156,7 @@ mod tests {
             let id = generator.id(number);
             assert!(id > last, "{number}");
             last = id;
-            let mut bytes = Vec::new();
-            generator.append(number, &mut bytes);
-            let doc = Doc::validate(&bytes).unwrap();
+            let doc = document(&generator, number);
             for field in ["URI", "name", "origin"] {
                 assert!(
                     seen.insert(doc.get_str(field).unwrap().to_owned()),

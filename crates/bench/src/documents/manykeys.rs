@@ -19,7 +19,6 @@ const PREFIXES: [&str; 3] = [
 /// Initial values are below this when they are random.
 const INITIAL_BELOW: u64 = 1_000_000;
 
-/// Letters of `random`.
 pub const RANDOM_LETTERS: usize = 13;
 
 /// Letters of a UUID.
@@ -42,7 +41,6 @@ pub enum Schema {
 
 impl Schema {
     /// Its name on the command line and in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Schema::Plain => "plain",
@@ -59,9 +57,7 @@ pub enum Purpose {
     FirstText,
     /// `random` that an update sets.
     Text,
-    /// Initial values of the keys.
     Value,
-    /// The keys of an update.
     Keys,
     Order,
     /// Which documents are read.
@@ -69,13 +65,11 @@ pub enum Purpose {
 }
 
 /// The stream of random numbers of one thing.
-#[must_use]
 pub fn stream(seed: u64, purpose: Purpose, number: u64) -> SplitMix64 {
     SplitMix64::new(seed ^ ((purpose as u64) << 56), number)
 }
 
 /// A string such as `uniqid()` makes: 13 hexadecimal digits.
-#[must_use]
 pub fn random_text(seed: u64, purpose: Purpose, number: u64) -> String {
     let digits = format!("{:016x}", stream(seed, purpose, number).next());
     digits.chars().take(RANDOM_LETTERS).collect()
@@ -107,9 +101,7 @@ pub struct Group {
 pub struct Documents {
     pub schema: Schema,
     pub seed: u64,
-    /// Names of the keys.
     pub names: Vec<String>,
-    /// The keys' paths in the document.
     pub paths: Vec<String>,
     /// The keys of `stats.eventnames`, in their layout.
     pub groups: Vec<Group>,
@@ -133,7 +125,6 @@ struct Places {
 
 impl Documents {
     /// Documents of `keys` keys. Their values are 0, or below a million.
-    #[must_use]
     pub fn new(schema: Schema, seed: u64, keys: u32, random_values: bool) -> Self {
         let names: Vec<String> = (0..keys).map(name_of).collect();
         let groups = group(schema, &names);
@@ -160,7 +151,6 @@ impl Documents {
         }
     }
 
-    #[must_use]
     pub fn identity(&self, number: u64) -> Identity {
         let mut random = stream(self.seed, Purpose::Identity, number);
         let mut below = |bound: u64| random.below(bound) as i64;
@@ -185,14 +175,11 @@ impl Documents {
         }
     }
 
-    /// The `_id` of document `number`.
-    #[must_use]
     pub fn id(&self, number: u64) -> [u8; 12] {
         object_id(self.seed, number)
     }
 
     /// Value of a key in the new document `number`.
-    #[must_use]
     pub fn initial_value(&self, number: u64, key: u32) -> i64 {
         if !self.random_values {
             return 0;
@@ -232,7 +219,6 @@ impl Source for Documents {
     }
 }
 
-/// Name of a key.
 fn name_of(key: u32) -> String {
     let prefix = PREFIXES[key as usize % PREFIXES.len()];
     format!("{prefix}{key}")
@@ -298,9 +284,9 @@ fn template(names: &[String], groups: &[Group]) -> (Template, Places) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use frond_bson::{Doc, Value};
+    use crate::documents::tests::document;
+    use frond_bson::Value;
     use std::collections::HashSet;
 
     #[test]
@@ -323,24 +309,7 @@ mod tests {
         for schema in [Schema::Plain, Schema::Bucketed] {
             let documents = Documents::new(schema, 7, 300, true);
             for number in [0, 1, 1999] {
-                let mut bytes = vec![9];
-                documents.append(number, &mut bytes);
-                assert_eq!(bytes.len(), documents.document_bytes() + 1);
-                let doc = Doc::validate(&bytes[1..]).unwrap();
-                let names: Vec<&str> = doc.iter().map(|(name, _)| name).collect();
-                assert_eq!(
-                    names,
-                    [
-                        "_id",
-                        "appver",
-                        "deploytype",
-                        "g",
-                        "guid",
-                        "timeslice",
-                        "random",
-                        "stats"
-                    ]
-                );
+                let doc = document(&documents, number);
                 let identity = documents.identity(number);
                 assert_eq!(doc.get("appver"), Some(Value::Int64(identity.appver)));
                 assert_eq!(doc.get("g"), Some(Value::Int64(identity.g)));
@@ -375,9 +344,7 @@ mod tests {
     #[test]
     fn values_are_zero_unless_asked_for() {
         let documents = Documents::new(Schema::Plain, 1, 20, false);
-        let mut bytes = Vec::new();
-        documents.append(3, &mut bytes);
-        let doc = Doc::validate(&bytes).unwrap();
+        let doc = document(&documents, 3);
         for path in &documents.paths {
             assert_eq!(doc.path(path), Some(Value::Int64(0)));
         }

@@ -18,17 +18,14 @@ const DOCUMENTS_PER_SECOND: u64 = 10_000;
 
 /// Documents by number, all of the same length.
 pub trait Source: Sync {
-    /// Bytes of every document.
     fn document_bytes(&self) -> usize;
 
-    /// Appends document `number` to `out`.
     fn append(&self, number: u64, out: &mut Vec<u8>);
 }
 
 /// An ObjectId as a driver would generate it: seconds, five bytes of the process, a counter. Ids
 /// grow with the number (but for the second in which the counter wraps), and no two numbers
 /// below 2^32 * 10,000 share one.
-#[must_use]
 pub fn object_id(seed: u64, number: u64) -> [u8; 12] {
     let seconds = EPOCH_S.wrapping_add((number / DOCUMENTS_PER_SECOND) as u32);
     let process = SplitMix64::new(seed, u64::MAX).next().to_be_bytes();
@@ -99,4 +96,80 @@ impl Template {
 /// Overwrites the bytes at an offset.
 fn put(document: &mut [u8], at: usize, bytes: &[u8]) {
     document[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use frond_bson::{Doc, DocBuf, Value};
+
+    /// Document `number` of a source.
+    pub fn document(source: &dyn Source, number: u64) -> DocBuf {
+        let mut bytes = vec![9];
+        source.append(number, &mut bytes);
+        assert_eq!(bytes.len(), source.document_bytes() + 1);
+        Doc::validate(&bytes[1..]).unwrap().to_owned()
+    }
+
+    #[test]
+    fn documents_are_valid_and_depend_on_seed_and_number_only() {
+        use manykeys::Schema::{Bucketed, Plain};
+        type Make = fn(u64) -> Box<dyn Source>;
+        let insertion = "_id URI name origin creation expiration";
+        let keys = "_id appver deploytype g guid timeslice random stats";
+        let sources: [(Make, &str); 7] = [
+            (
+                |seed| Box::new(insertion::Generator::new(seed, 0)),
+                insertion,
+            ),
+            (
+                |seed| Box::new(insertion::Generator::new(seed, 100)),
+                insertion,
+            ),
+            (
+                |seed| Box::new(groups::Documents::new(seed)),
+                "_id k v date city",
+            ),
+            (
+                |seed| Box::new(sysbench::Documents::new(seed, 3, 1000)),
+                "_id k c pad",
+            ),
+            (
+                |seed| Box::new(indexcost::Documents::new(seed)),
+                "_id name someId1 str1 date1 bio",
+            ),
+            (
+                |seed| Box::new(manykeys::Documents::new(Plain, seed, 30, true)),
+                keys,
+            ),
+            (
+                |seed| Box::new(manykeys::Documents::new(Bucketed, seed, 30, false)),
+                keys,
+            ),
+        ];
+        for (make, fields) in sources {
+            let (source, other) = (make(7), make(8));
+            let mut batch = Vec::new();
+            for number in 0..10 {
+                source.append(number, &mut batch);
+            }
+            let each = source.document_bytes();
+            for number in [0, 5, 998, 10_000, 16_777_216, u64::from(u32::MAX / 2)] {
+                let doc = document(source.as_ref(), number);
+                let names: Vec<&str> = doc.iter().map(|(name, _)| name).collect();
+                assert_eq!(names.join(" "), fields);
+                assert_eq!(doc, document(make(7).as_ref(), number), "{fields}");
+                assert_ne!(doc, document(other.as_ref(), number), "{fields}");
+                let next = document(source.as_ref(), number + 1);
+                // Behind the `_id` too.
+                assert_ne!(doc.as_bytes()[40..], next.as_bytes()[40..], "{fields}");
+                if number < 10 {
+                    let at = each * number as usize;
+                    assert_eq!(&batch[at..at + each], doc.as_bytes());
+                }
+                let id = doc.get("_id");
+                assert!(matches!(id, Some(Value::ObjectId(_) | Value::Int32(_))));
+            }
+        }
+    }
 }

@@ -4,7 +4,6 @@ use frond_bson::DocBuf;
 
 use super::manykeys::{DEPLOY_TYPE, Documents, Purpose, TIMESLICE, random_text, stream};
 
-/// Keys that each update increments.
 pub const KEYS: usize = 5;
 
 /// The change that one update makes to a document.
@@ -13,13 +12,11 @@ pub struct Update {
     /// Its number among all updates of a run.
     pub number: u64,
     pub document: u64,
-    /// The keys to increment, all different.
     pub keys: [u32; KEYS],
 }
 
 /// The updates of a round: `count` of them, spread evenly over `documents` documents in a shuffled
 /// order.
-#[must_use]
 pub fn round(seed: u64, round: u64, count: u64, documents: u64, keys: u32) -> Vec<Update> {
     let mut order: Vec<u64> = (0..count).map(|n| n % documents).collect();
     stream(seed, Purpose::Order, round).shuffle(&mut order);
@@ -51,13 +48,11 @@ fn keys_of(seed: u64, number: u64, keys: u32) -> [u32; KEYS] {
 
 impl Update {
     /// The string that it sets `random` to.
-    #[must_use]
     pub fn text(&self, seed: u64) -> String {
         random_text(seed, Purpose::Text, self.number)
     }
 
     /// The filter that finds its document.
-    #[must_use]
     pub fn filter(&self, documents: &Documents) -> DocBuf {
         let identity = documents.identity(self.document);
         let mut filter = DocBuf::new();
@@ -73,7 +68,6 @@ impl Update {
         filter
     }
 
-    #[must_use]
     pub fn change(&self, documents: &Documents) -> DocBuf {
         let mut change = DocBuf::new();
         change.push_doc("$set", |set| {
@@ -94,9 +88,9 @@ impl Update {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::Source;
     use crate::documents::manykeys::Schema;
-    use frond_bson::{Doc, Value, doc};
+    use crate::documents::tests::document;
+    use frond_bson::{Value, doc};
     use std::collections::{HashMap, HashSet};
 
     #[test]
@@ -146,11 +140,7 @@ mod tests {
             document: 6,
             keys: [0, 1, 2, 3, 39],
         };
-        let mut bytes = Vec::new();
-        documents.append(6, &mut bytes);
-        let Ok(whole) = Doc::validate(&bytes) else {
-            unreachable!("documents are valid");
-        };
+        let whole = document(&documents, 6);
         let filter = update.filter(&documents);
         assert_eq!(filter.count(), 5);
         for (name, value) in filter.iter() {
@@ -159,9 +149,7 @@ mod tests {
         let change = update.change(&documents);
         let set = doc! { "random": update.text(3).as_str() };
         assert_eq!(change.get_doc("$set"), Some(set.as_doc()));
-        let Some(inc) = change.get_doc("$inc") else {
-            unreachable!("it increments");
-        };
+        let inc = change.get_doc("$inc").unwrap();
         assert_eq!(inc.count(), KEYS + 1);
         assert_eq!(inc.get("stats.events"), Some(Value::Int64(5)));
         for (path, by) in inc.iter().take(KEYS) {

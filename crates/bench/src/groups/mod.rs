@@ -18,14 +18,11 @@ impl Workload for Work {
         "groups"
     }
 
-    fn set_default_scale(&mut self, scale: f64) {
-        self.scale.get_or_insert(scale);
-    }
-
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         let source = Documents::new(run.options.seed);
-        let (results, result) =
-            run.measure(|target| GroupsRunner::open(run, target, self, &source))?;
-        Ok((section::build(self, &results), result))
+        run.measure(
+            |target| GroupsRunner::open(run, target, self, &source),
+            |results| section::build(self, results),
+        )
     }
 }

@@ -34,15 +34,12 @@ pub struct Work {
 }
 
 impl Work {
-    /// Documents in the collection.
-    #[must_use]
     pub fn documents(&self) -> u64 {
         let scaled = (DOCUMENTS * self.scale.unwrap_or(SCALE)).round() as u64;
         self.documents.unwrap_or(scaled.max(1))
     }
 
     /// The settings as they go into the report.
-    #[must_use]
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         vec![
             ("documents", thousands(self.documents() as f64)),

@@ -7,22 +7,19 @@ use frond_bson::Value;
 use frond_client::{Collection, Error, Result};
 
 use super::options::Work;
-use crate::documents::Source;
-use crate::documents::groups::{Documents, Sums, VALUES};
-use crate::harness::{Ending, Run, Runner, Target, Turn};
+use crate::documents::groups::{Documents, VALUES};
+use crate::harness::{Run, Runner, Target, Turn};
 use crate::load::Load;
 use crate::meter::Meter;
 use crate::progress::Progress;
 use crate::sampler::Sampler;
 use crate::system::{Definition, Find, From, Group, Groups, Session, Sizes, WriteConcern};
-use crate::threads::with_each;
 
 /// The `k` that is looked for.
 const KEY: i32 = 77;
 /// A quarter of the documents have a `v` below this.
 const BELOW: i32 = (VALUES / 4) as i32;
 
-/// A query of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
     /// Groups by `k` of all documents.
@@ -37,8 +34,6 @@ impl Query {
     /// All of them, in the order in which they run.
     pub const ALL: [Query; 3] = [Query::All, Query::Some, Query::Find];
 
-    /// Its name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Query::All => "group all documents by k",
@@ -48,22 +43,9 @@ impl Query {
     }
 }
 
-/// The expected answer of a system.
-fn groups(sums: Sums) -> Groups {
-    Groups {
-        groups: sums.groups,
-        documents: sums.documents,
-        total: sums.total,
-    }
-}
-
-/// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    pub ending: Ending,
-    /// Documents that went in.
     pub documents: u64,
-    /// Duration of the load.
     pub load: Duration,
     /// The times of each query, in the order of [`Query::ALL`].
     pub times: [Vec<Duration>; 3],
@@ -71,7 +53,6 @@ pub struct Results {
     pub sizes: Sizes,
 }
 
-/// Connections, and the results so far.
 pub struct GroupsRunner<'a> {
     run: &'a Run,
     target: &'a Target,
@@ -100,19 +81,13 @@ impl<'a> GroupsRunner<'a> {
     ) -> Result<Self> {
         let options = &run.options;
         let concern = target.concern(&work.write, 1)?;
-        let mut watcher = target.connect(&run.stop)?;
-        watcher.check_batch(
-            concern.acknowledged,
-            work.write.batch,
-            source.document_bytes(),
-        )?;
-        let collection = target.collection(options.db.as_deref(), &work.collection)?;
-        target.make_empty(watcher.as_mut(), &collection, options, None)?;
+        let mut watcher = target.watcher(run, concern.acknowledged, work.write.batch, source)?;
+        let (collection, _) = target.collection(run, watcher.as_mut(), &work.collection, None)?;
         watcher.create(&collection, &Definition::default())?;
         let workers = target.connect_all(usize::from(work.write.threads), &run.stop)?;
         Ok(GroupsRunner {
             progress: Progress::new(target.label(), work.documents(), "documents", options.quiet),
-            expected: source.expected(work.documents(), BELOW).map(groups),
+            expected: source.expected(work.documents(), BELOW),
             found: source.with_key(work.documents(), KEY),
             run,
             target,
@@ -136,31 +111,23 @@ impl<'a> GroupsRunner<'a> {
             session.insert_into(&self.collection, self.concern)?;
         }
         let load = Load::new(self.source, 0..self.work.documents(), self.work.write.batch);
-        let mut watch = Sampler {
+        let time_left = self.run.time_left(self.own_time);
+        let mut sampler = Sampler {
             run: self.run,
             name: "groups",
-            label: self.target.label(),
+            target: self.target,
             watcher: self.watcher.as_mut(),
             progress: &mut self.progress,
-            own_time: self.own_time,
-            time_left: self.run.time_left(self.own_time),
+            own_time: &mut self.own_time,
             others: 0,
             rows: None,
         };
-        let watched = with_each(
-            &mut self.workers,
-            &meter,
-            |_, session| load.insert(session.as_mut(), &meter),
-            |all_done| watch.until(&meter, all_done),
-        );
-        meter.pause();
+        let driven = sampler.drive(&mut self.workers, &meter, time_left, |_, session| {
+            load.insert(session.as_mut(), &meter)
+        });
         self.results.load = meter.elapsed();
         self.results.documents = meter.documents();
-        self.own_time += meter.elapsed();
-        watched?;
-        if let Some(error) = meter.take_error() {
-            return Err(error);
-        }
+        driven?;
         if meter.documents() < self.work.documents() {
             return Ok(false);
         }
@@ -251,8 +218,7 @@ impl Runner for GroupsRunner<'_> {
         })
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.results.ending = ending;
+    fn ended(&mut self) {
         self.workers.clear();
         self.progress.finish();
         self.run

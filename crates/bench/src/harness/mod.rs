@@ -5,14 +5,16 @@ mod runner;
 
 #[cfg(test)]
 pub use options::parse_work;
-pub use options::{CommonOptions, Options, WriteOptions, scale};
-pub use runner::{Ending, Runner, Turn, alternate};
+pub use options::{CommonOptions, Options, WriteOptions, number, scale};
+use runner::alternate;
+pub use runner::{Runner, Turn};
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::documents::Source;
 use crate::machine::Machine;
 use crate::null::{self, NullServer};
 use crate::report::{Columns, Report, Section, Server, TraceFile, make_folder};
@@ -29,11 +31,7 @@ const DATABASE: &str = "frond_bench";
 
 /// A workload with its settings.
 pub trait Workload {
-    /// Its name on the command line.
     fn name(&self) -> &'static str;
-
-    /// Sets the scale unless the number of documents is given.
-    fn set_default_scale(&mut self, scale: f64);
 
     /// Refuses settings that contradict each other.
     fn check(&self) -> Result<()> {
@@ -44,7 +42,6 @@ pub trait Workload {
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)>;
 }
 
-/// A system that is measured.
 pub struct Target {
     /// The description of the server in reports.
     pub server: Server,
@@ -58,7 +55,6 @@ pub struct Run {
     pub options: CommonOptions,
     /// Set when the user asked to stop.
     pub stop: Arc<AtomicBool>,
-    /// The folder of the report.
     pub folder: PathBuf,
     /// The trace of all workloads.
     pub trace: TraceFile,
@@ -103,22 +99,17 @@ impl Run {
         })
     }
 
-    /// An empty report of this run.
-    #[must_use]
     pub fn report(&self) -> Report {
         let servers = self.targets.iter().map(|target| target.server.clone());
         Report::new(servers.collect(), self.started, &Machine::read())
     }
 
-    /// Turns that each server takes.
-    #[must_use]
     pub fn turns(&self) -> u32 {
         let default = if self.targets.len() > 1 { TURNS } else { 1 };
         self.options.turns.unwrap_or(default)
     }
 
     /// The longest that a workload may take on one server.
-    #[must_use]
     pub fn limit(&self) -> Option<Duration> {
         let minutes = self.options.minutes?;
         Some(Duration::from_secs_f64(minutes * 60.0))
@@ -150,7 +141,6 @@ impl Run {
     }
 
     /// Returns the time that a target may still run after it has run for `used`.
-    #[must_use]
     pub fn time_left(&self, used: Duration) -> Duration {
         self.limit().unwrap_or(Duration::MAX).saturating_sub(used)
     }
@@ -181,40 +171,28 @@ impl Run {
         wait_until_idle(session, Duration::from_secs_f64(seconds), &|| self.go_on())
     }
 
-    /// Opens a runner for each target and runs them in turns until all have ended. Returns the results
-    /// by target, and the first error of a runner.
+    /// Opens a runner for each target and runs them in turns until all have ended. `section` reports the
+    /// results by target. Returns it with the first error of a runner.
     pub fn measure<'r, R: Runner>(
         &'r self,
         open: impl Fn(&'r Target) -> Result<R>,
-    ) -> Result<(Vec<R::Results>, Result<()>)> {
+        section: impl FnOnce(&[R::Results]) -> Section,
+    ) -> Result<(Section, Result<()>)> {
         let mut runners: Vec<R> = self.targets.iter().map(open).collect::<Result<_>>()?;
-        let result = alternate(&mut runners, &self.stop);
-        let results = runners.into_iter().map(Runner::into_results);
-        Ok((results.collect(), result))
+        let (endings, result) = alternate(&mut runners, &self.stop);
+        let results: Vec<R::Results> = runners.into_iter().map(Runner::into_results).collect();
+        let mut section = section(&results);
+        section.endings = endings.iter().map(ToString::to_string).collect();
+        Ok((section, result))
     }
 
     /// The columns of tables: the targets.
-    #[must_use]
     pub fn columns(&self) -> Columns {
+        let servers = || self.targets.iter().map(|target| &target.server);
         Columns {
-            labels: self.labels(),
-            nulls: self.nulls(),
+            labels: servers().map(|server| server.label.clone()).collect(),
+            nulls: servers().map(|server| server.description.null).collect(),
         }
-    }
-
-    /// Labels of all targets, as reports show them.
-    #[must_use]
-    pub fn labels(&self) -> Vec<String> {
-        self.targets
-            .iter()
-            .map(|target| target.server.label.clone())
-            .collect()
-    }
-
-    /// Whether each of them is a null server.
-    #[must_use]
-    pub fn nulls(&self) -> Vec<bool> {
-        self.targets.iter().map(Target::is_null).collect()
     }
 }
 
@@ -234,13 +212,11 @@ impl Target {
     }
 
     /// The name in reports, with a number if another target has the same one.
-    #[must_use]
     pub fn label(&self) -> &str {
         &self.server.label
     }
 
     /// Whether it stores nothing.
-    #[must_use]
     pub fn is_null(&self) -> bool {
         self.server.description.null
     }
@@ -258,32 +234,26 @@ impl Target {
     }
 
     /// Returns the defaults that the connection string sets.
-    #[must_use]
     pub fn defaults(&self) -> Defaults {
         self.system.defaults()
     }
 
-    /// A collection: its database is that of the option `--db`, else that of the connection string,
-    /// else a default.
-    pub fn collection(&self, database: Option<&str>, name: &str) -> Result<Collection> {
-        let defaults = self.system.defaults();
-        let database = database.or(defaults.database.as_deref());
-        Collection::new(database.unwrap_or(DATABASE), name)
-    }
-
-    /// Drops a collection if `--drop` says so. One that still holds documents is an error, unless
-    /// `keep`. Returns how many it holds.
-    pub fn make_empty(
+    /// A collection, dropped if `--drop` says so: its database is that of the option `--db`, else that of the connection
+    /// string, else a default. One that still holds documents is an error, unless `keep`. Returns how many it holds.
+    pub fn collection(
         &self,
+        run: &Run,
         session: &mut dyn Session,
-        collection: &Collection,
-        options: &CommonOptions,
+        name: &str,
         keep: Option<bool>,
-    ) -> Result<u64> {
-        if options.drop {
-            session.drop_collection(collection)?;
+    ) -> Result<(Collection, u64)> {
+        let defaults = self.system.defaults();
+        let database = run.options.db.as_deref().or(defaults.database.as_deref());
+        let collection = Collection::new(database.unwrap_or(DATABASE), name)?;
+        if run.options.drop {
+            session.drop_collection(&collection)?;
         }
-        let already = session.count(collection)?;
+        let already = session.count(&collection)?;
         if already > 0 && keep != Some(true) {
             let hint = keep.map_or("", |_| ", --keep keeps them");
             return Err(Error::Settings(format!(
@@ -291,7 +261,20 @@ impl Target {
                 self.label()
             )));
         }
-        Ok(already)
+        Ok((collection, already))
+    }
+
+    /// A connection, after a look whether the server takes such batches.
+    pub fn watcher(
+        &self,
+        run: &Run,
+        acknowledged: bool,
+        batch: u32,
+        source: &dyn Source,
+    ) -> Result<Box<dyn Session>> {
+        let watcher = self.connect(&run.stop)?;
+        watcher.check_batch(acknowledged, batch, source.document_bytes())?;
+        Ok(watcher)
     }
 
     /// The write concern of the command line, else of the connection string, else `w`.

@@ -70,7 +70,7 @@ pub struct CommonOptions {
     pub turns: Option<u32>,
 
     /// End a workload on a server after this many minutes of its own time
-    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    #[arg(long, value_name = "MINUTES", value_parser = |text: &str| above_zero(text, 100_000.0, " minutes"))]
     pub minutes: Option<f64>,
 
     /// Database [default: the one in the URI, else frond_bench]
@@ -87,11 +87,11 @@ pub struct CommonOptions {
 
     /// Longest wait in seconds for idle compaction, which ends when a server has written nothing for
     /// two seconds, before sizes and bytes written are read [default: 10, manykeys 60]
-    #[arg(long, alias = "settle", value_name = "SECONDS", value_parser = compaction_wait)]
+    #[arg(long, alias = "settle", value_name = "SECONDS", value_parser = |text: &str| number(text, 0.0..=3600.0, " seconds"))]
     pub compaction_wait: Option<f64>,
 
     /// Seconds between two lines of the trace
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = report_every)]
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = |text: &str| number(text, 0.05..=3600.0, " seconds"))]
     pub report_every: f64,
 
     /// Folder for the report [default: frond-bench-WORKLOAD-DATE-TIME]
@@ -104,7 +104,6 @@ pub struct CommonOptions {
 }
 
 impl CommonOptions {
-    #[must_use]
     pub fn uris(&self) -> Vec<String> {
         if self.uri.is_empty() {
             return vec![LOCAL.to_owned()];
@@ -113,39 +112,31 @@ impl CommonOptions {
     }
 
     /// Between two lines of the trace.
-    #[must_use]
     pub fn every(&self) -> Duration {
         Duration::from_secs_f64(self.report_every)
     }
 }
 
+/// Reads a number of a range.
+pub fn number(
+    text: &str,
+    range: std::ops::RangeInclusive<f64>,
+    unit: &str,
+) -> std::result::Result<f64, String> {
+    let (low, high) = range.into_inner();
+    let read = text.parse::<f64>().ok();
+    read.filter(|number| (low..=high).contains(number))
+        .ok_or_else(|| format!("it must be from {low} to {high}{unit}"))
+}
+
+/// The same above 0.
+fn above_zero(text: &str, high: f64, unit: &str) -> std::result::Result<f64, String> {
+    let read = text.parse::<f64>().ok();
+    read.filter(|number| *number > 0.0 && *number <= high)
+        .ok_or_else(|| format!("it must be above 0 and at most {high}{unit}"))
+}
+
 /// Parses `--scale`.
 pub fn scale(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(scale) if scale > 0.0 && scale <= 100.0 => Ok(scale),
-        _ => Err("it must be above 0 and at most 100".to_owned()),
-    }
-}
-
-/// Parses `--minutes`.
-pub fn minutes(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(minutes) if minutes > 0.0 && minutes <= 100_000.0 => Ok(minutes),
-        _ => Err("it must be above 0 and at most 100000 minutes".to_owned()),
-    }
-}
-
-fn compaction_wait(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it must be from 0 to 3600 seconds".to_owned()),
-    }
-}
-
-/// Parses `--report-every`.
-fn report_every(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it must be from 0.05 to 3600 seconds".to_owned()),
-    }
+    above_zero(text, 100.0, "")
 }

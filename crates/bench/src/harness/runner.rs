@@ -13,13 +13,9 @@ pub enum Turn {
     TimeUp,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, PartialEq)]
 pub enum Ending {
-    /// It has not ended yet.
-    #[default]
-    Open,
     Complete,
-    /// Its time was up.
     TimeUp,
     /// The user asked to stop.
     Stopped,
@@ -29,7 +25,6 @@ pub enum Ending {
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ending::Open => f.write_str("not begun"),
             Ending::Complete => f.write_str("complete"),
             Ending::TimeUp => f.write_str("ended by --minutes"),
             Ending::Stopped => f.write_str("stopped"),
@@ -44,7 +39,7 @@ pub trait Runner {
     fn turn(&mut self) -> Result<Turn>;
 
     /// Called once, after the last turn.
-    fn ended(&mut self, ending: Ending);
+    fn ended(&mut self);
 
     type Results;
 
@@ -52,13 +47,13 @@ pub trait Runner {
 }
 
 /// Calls the runners in turns until all have ended. An error ends its runner; a stop by the user ends
-/// all. Returns the first error.
-pub fn alternate(runners: &mut [impl Runner], stop: &AtomicBool) -> Result<()> {
-    let mut open: Vec<bool> = vec![true; runners.len()];
+/// all. Returns how each ended, and the first error.
+pub fn alternate(runners: &mut [impl Runner], stop: &AtomicBool) -> (Vec<Ending>, Result<()>) {
+    let mut endings: Vec<Option<Ending>> = runners.iter().map(|_| None).collect();
     let mut first_error = None;
-    while open.contains(&true) {
-        for (runner, open) in runners.iter_mut().zip(&mut open) {
-            if !*open {
+    while endings.contains(&None) {
+        for (runner, ending) in runners.iter_mut().zip(&mut endings) {
+            if ending.is_some() {
                 continue;
             }
             let result = if stop.load(Ordering::Relaxed) {
@@ -66,7 +61,7 @@ pub fn alternate(runners: &mut [impl Runner], stop: &AtomicBool) -> Result<()> {
             } else {
                 runner.turn()
             };
-            let ending = match result {
+            *ending = Some(match result {
                 Ok(Turn::More) => continue,
                 Ok(Turn::Done) => Ending::Complete,
                 Ok(Turn::TimeUp) => Ending::TimeUp,
@@ -78,17 +73,16 @@ pub fn alternate(runners: &mut [impl Runner], stop: &AtomicBool) -> Result<()> {
                     first_error.get_or_insert(error);
                     ending
                 }
-            };
-            runner.ended(ending);
-            *open = false;
+            });
+            runner.ended();
         }
     }
-    first_error.map_or(Ok(()), Err)
+    let endings = endings.into_iter().flatten().collect();
+    (endings, first_error.map_or(Ok(()), Err))
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use std::cell::RefCell;
 
@@ -113,54 +107,62 @@ mod tests {
             self.turns.remove(0)
         }
 
-        fn ended(&mut self, ending: Ending) {
-            self.seen
-                .borrow_mut()
-                .push(format!("{}: {ending}", self.name));
+        fn ended(&mut self) {
+            self.seen.borrow_mut().push(format!("{} ends", self.name));
         }
     }
 
-    fn run(runners: Vec<(&'static str, Vec<Result<Turn>>)>) -> (String, Result<()>) {
-        let (seen, stop) = (RefCell::default(), AtomicBool::new(false));
-        let mut runners: Vec<Fake<'_>> = runners
-            .into_iter()
-            .map(|(name, turns)| Fake {
-                name,
-                turns,
-                seen: &seen,
-                stop: &stop,
-            })
-            .collect();
-        let result = alternate(&mut runners, &stop);
-        drop(runners);
-        (seen.into_inner().join(", "), result)
-    }
-
     #[test]
-    fn runners_alternate_until_each_is_done() {
-        let (seen, result) = run(vec![
-            ("a", vec![Ok(Turn::More), Ok(Turn::Done)]),
-            ("b", vec![Ok(Turn::More), Ok(Turn::More), Ok(Turn::TimeUp)]),
-        ]);
-        assert_eq!(seen, "a, b, a, a: complete, b, b, b: ended by --minutes");
-        assert!(result.is_ok());
-    }
-
-    #[test]
-    fn an_error_ends_its_runner_only() {
+    fn runners_alternate_until_each_is_done_and_an_error_ends_its_own() {
+        let more = || Ok(Turn::More);
         let wrong = || Err(Error::Wrong("five".to_owned()));
-        let (seen, result) = run(vec![
-            ("a", vec![wrong()]),
-            ("b", vec![Ok(Turn::More), Ok(Turn::Done)]),
-        ]);
-        assert_eq!(seen, "a, a: wrong result: five, b, b, b: complete");
-        assert!(matches!(result, Err(Error::Wrong(_))));
-    }
-
-    #[test]
-    fn the_users_wish_ends_all() {
-        let (seen, result) = run(vec![("a", vec![]), ("b", vec![Ok(Turn::More)])]);
-        assert_eq!(seen, "a, b: stopped, a: stopped");
-        assert!(matches!(result, Err(Error::Stopped)));
+        for (turns, order, ended, failed) in [
+            (
+                [
+                    vec![more(), Ok(Turn::Done)],
+                    vec![more(), more(), Ok(Turn::TimeUp)],
+                ],
+                "a, b, a, a ends, b, b, b ends",
+                "complete, ended by --minutes",
+                "",
+            ),
+            (
+                [vec![wrong()], vec![more(), Ok(Turn::Done)]],
+                "a, a ends, b, b, b ends",
+                "wrong result: five, complete",
+                "wrong result: five",
+            ),
+            // The first one has no more turns: then the user asks to stop, which ends all.
+            (
+                [vec![], vec![more()]],
+                "a, b ends, a ends",
+                "stopped, stopped",
+                "stopped",
+            ),
+        ] {
+            let (seen, stop) = (RefCell::default(), AtomicBool::new(false));
+            let mut runners: Vec<Fake<'_>> = ["a", "b"]
+                .into_iter()
+                .zip(turns)
+                .map(|(name, turns)| Fake {
+                    name,
+                    turns,
+                    seen: &seen,
+                    stop: &stop,
+                })
+                .collect();
+            let (endings, result) = alternate(&mut runners, &stop);
+            drop(runners);
+            assert_eq!(seen.into_inner().join(", "), order);
+            let endings: Vec<String> = endings.iter().map(Ending::to_string).collect();
+            assert_eq!(endings.join(", "), ended);
+            let error = result
+                .err()
+                .map_or_else(String::new, |error| error.to_string());
+            assert!(
+                error.contains(failed) && error.is_empty() == failed.is_empty(),
+                "{error}"
+            );
+        }
     }
 }

@@ -21,20 +21,15 @@ impl Workload for Work {
         "indexcost"
     }
 
-    fn set_default_scale(&mut self, scale: f64) {
-        if self.documents.is_none() {
-            self.scale.get_or_insert(scale);
-        }
-    }
-
     fn check(&self) -> Result<()> {
         self.check_settings()
     }
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         let source = Documents::new(run.options.seed);
-        let (results, result) =
-            run.measure(|target| IndexcostRunner::open(run, target, self, &source))?;
-        Ok((section::build(run, self, &results), result))
+        run.measure(
+            |target| IndexcostRunner::open(run, target, self, &source),
+            |results| section::build(run, self, results),
+        )
     }
 }

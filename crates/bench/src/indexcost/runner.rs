@@ -7,26 +7,20 @@ use frond_bson::Value;
 use frond_client::{Collection, Error, Result};
 
 use super::options::Work;
-use crate::documents::Source;
 use crate::documents::indexcost::{Documents, WANTED};
-use crate::harness::{Ending, Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, Target, Turn};
 use crate::load::Load;
-use crate::meter::Meter;
+use crate::meter::{Meter, rate};
 use crate::progress::Progress;
 use crate::sampler::Sampler;
 use crate::system::{Definition, Find, From, Index, Session, Sizes, WriteConcern};
-use crate::threads::with_each;
 
 /// The index of the original.
-const INDEX: Index = Index {
-    fields: &["name"],
-    multikey: false,
-};
+const INDEX: Index = Index::on(&["name"]);
 
 /// A batch in one of the two collections.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Documents that went in.
     pub documents: u64,
     /// Until the server had worked on all of them.
     pub elapsed: Duration,
@@ -39,18 +33,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    #[must_use]
     pub fn rate(&self) -> Option<f64> {
-        let seconds = self.elapsed.as_secs_f64();
-        (seconds > 0.0 && self.documents > 0).then(|| self.documents as f64 / seconds)
+        rate(self.documents, self.elapsed)
     }
 }
 
-/// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    pub ending: Ending,
-    /// Whether inserts were acknowledged.
     pub acknowledged: bool,
     /// Each batch without and with the index.
     pub batches: Vec<[Batch; 2]>,
@@ -64,7 +53,6 @@ struct Side {
     meter: Meter,
 }
 
-/// Connections, and the results so far.
 pub struct IndexcostRunner<'a> {
     run: &'a Run,
     target: &'a Target,
@@ -92,26 +80,16 @@ impl<'a> IndexcostRunner<'a> {
     ) -> Result<Self> {
         let options = &run.options;
         let concern = target.concern(&work.write, 0)?;
-        let mut watcher = target.connect(&run.stop)?;
-        watcher.check_batch(
-            concern.acknowledged,
-            work.write.batch,
-            source.document_bytes(),
-        )?;
-        let mut side = |name: &str, indexes: Vec<Index>| -> Result<Side> {
-            let collection = target.collection(options.db.as_deref(), name)?;
-            target.make_empty(watcher.as_mut(), &collection, options, None)?;
-            let definition = Definition {
-                indexes,
-                compression: None,
-            };
-            watcher.create(&collection, &definition)?;
+        let mut watcher = target.watcher(run, concern.acknowledged, work.write.batch, source)?;
+        let mut side = |name: &str, indexes: &[Index]| -> Result<Side> {
+            let (collection, _) = target.collection(run, watcher.as_mut(), name, None)?;
+            watcher.create(&collection, &Definition::with_indexes(indexes))?;
             let meter = Meter::start(work.documents(), Arc::clone(&run.stop));
             meter.pause();
             Ok(Side { collection, meter })
         };
         let [plain, indexed] = work.collections();
-        let sides = [side(&plain, Vec::new())?, side(&indexed, vec![INDEX])?];
+        let sides = [side(&plain, &[])?, side(&indexed, &[INDEX])?];
         let workers = target.connect_all(usize::from(work.write.threads), &run.stop)?;
         let (label, documents) = (target.label(), work.documents() * 2);
         Ok(IndexcostRunner {
@@ -138,46 +116,30 @@ impl<'a> IndexcostRunner<'a> {
     fn insert(&mut self, batch: u32, which: usize) -> Result<Batch> {
         let time_left = self.run.time_left(self.own_time);
         let others: u64 = self.sides.iter().map(|side| side.meter.documents()).sum();
-        let Some(Side { collection, meter }) = self.sides.get(which) else {
-            return Ok(Batch::default());
-        };
+        let Side { collection, meter } = &self.sides[which];
         for session in &mut self.workers {
             session.insert_into(collection, self.concern)?;
         }
         let load = Load::new(self.source, self.work.numbers(batch), self.work.write.batch);
-        let before = (meter.elapsed(), meter.documents());
-        let mut watch = Sampler {
+        let before = meter.documents();
+        let names = ["indexcost without", "indexcost with"];
+        let mut sampler = Sampler {
             run: self.run,
-            name: ["indexcost without", "indexcost with"]
-                .get(which)
-                .copied()
-                .unwrap_or_default(),
-            label: self.target.label(),
+            name: names[which],
+            target: self.target,
             watcher: self.watcher.as_mut(),
             progress: &mut self.progress,
-            own_time: self.own_time,
-            time_left,
-            others: others - before.1,
+            own_time: &mut self.own_time,
+            others: others - before,
             rows: None,
         };
-        meter.go_on();
-        let watched = with_each(
-            &mut self.workers,
-            meter,
-            |_, session| load.insert(session.as_mut(), meter),
-            |all_done| watch.until(meter, all_done),
-        );
-        meter.pause();
-        let elapsed = meter.elapsed().saturating_sub(before.0);
-        self.own_time += elapsed;
-        watched?;
-        if let Some(error) = meter.take_error() {
-            return Err(error);
-        }
+        let elapsed = sampler.drive(&mut self.workers, meter, time_left, |_, session| {
+            load.insert(session.as_mut(), meter)
+        })?;
         self.run
             .check_count(self.watcher.as_mut(), collection, meter.documents())?;
         Ok(Batch {
-            documents: meter.documents() - before.1,
+            documents: meter.documents() - before,
             elapsed,
             ..Batch::default()
         })
@@ -188,9 +150,7 @@ impl<'a> IndexcostRunner<'a> {
         if self.target.is_null() {
             return Ok(());
         }
-        let Some(Side { collection, .. }) = self.sides.get(which) else {
-            return Ok(());
-        };
+        let collection = &self.sides[which].collection;
         let find = Find {
             field: "name",
             from: From::Equal(Value::String(WANTED)),
@@ -246,6 +206,7 @@ impl Runner for IndexcostRunner<'_> {
         } else {
             [1, 0]
         };
+        let at = self.results.batches.len();
         self.results.batches.push(Default::default());
         let mut whole = true;
         for which in order {
@@ -255,27 +216,17 @@ impl Runner for IndexcostRunner<'_> {
             }
             let batch = self.insert(number, which)?;
             whole &= batch.documents == size;
-            if let Some(kept) = self
-                .results
-                .batches
-                .last_mut()
-                .and_then(|b| b.get_mut(which))
-            {
-                *kept = batch;
-            }
+            self.results.batches[at][which] = batch;
             self.run.go_on()?;
         }
         if whole {
             let expected = self.source.wanted(numbers.end);
-            let mut batches = self.results.batches.pop().unwrap_or_default();
-            let looked = order
-                .into_iter()
-                .try_for_each(|which| match batches.get_mut(which) {
-                    Some(batch) => self.look(which, expected, batch),
-                    None => Ok(()),
-                });
-            self.results.batches.push(batches);
-            looked?;
+            for which in order {
+                let mut batch = std::mem::take(&mut self.results.batches[at][which]);
+                let looked = self.look(which, expected, &mut batch);
+                self.results.batches[at][which] = batch;
+                looked?;
+            }
         }
         let done = self.next == self.work.batches && whole;
         if !done && !self.run.time_left(self.own_time).is_zero() {
@@ -285,8 +236,7 @@ impl Runner for IndexcostRunner<'_> {
         Ok(if done { Turn::Done } else { Turn::TimeUp })
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.results.ending = ending;
+    fn ended(&mut self) {
         // Connections are not needed any more, and the server can reuse their memory.
         self.workers.clear();
         self.progress.finish();

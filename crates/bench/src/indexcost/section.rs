@@ -5,8 +5,10 @@ use super::runner::{Batch, Results};
 use crate::documents::indexcost::{NAMES, WANTED};
 use crate::format::{show, thousands};
 use crate::harness::Run;
-use crate::report::plot::{self, Curve, Panel};
-use crate::report::{Axis, Chart, Columns, Figure, Section, Table};
+use crate::meter::milliseconds;
+use crate::report::plot::{self, Curve};
+use crate::report::section::Figure;
+use crate::report::{Chart, Columns, Figures, Higher, Lower, Neither, Panel, Section, Table};
 use crate::system::Sizes;
 
 /// Takes one of the sizes.
@@ -15,8 +17,6 @@ type PickBytes = fn(&Sizes) -> Option<u64>;
 /// The two collections, in their order.
 const SIDES: [&str; 2] = ["without the index", "with the index"];
 
-/// The section of a run.
-#[must_use]
 pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let about = format!(
         "Documents of 2,400 bytes go into a collection without a secondary index and into one with an \
@@ -27,9 +27,6 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let mut section = Section::new("indexcost", "W5: the cost of an index", about);
     let acknowledged: Vec<bool> = results.iter().map(|target| target.acknowledged).collect();
     section.settings = work.settings(&acknowledged);
-    for target in results {
-        section.ended(&target.ending);
-    }
     let columns = run.columns();
     let builder = SectionBuilder {
         work,
@@ -64,11 +61,6 @@ impl Results {
         sum.rate()
     }
 
-    /// The rate with the index for that without, of each batch that has both.
-    fn ratios(&self) -> impl Iterator<Item = f64> {
-        self.batches.iter().filter_map(ratio)
-    }
-
     /// The last batch with the finds behind it.
     fn last(&self, side: usize) -> Option<&Batch> {
         let batches = self
@@ -87,156 +79,96 @@ fn ratio([without, with]: &[Batch; 2]) -> Option<f64> {
 
 /// The mean time of a batch's finds, in milliseconds.
 fn find_ms(batch: &Batch) -> Option<f64> {
-    let sum: f64 = batch
-        .finds
-        .iter()
-        .map(|time| time.as_secs_f64() * 1e3)
-        .sum();
+    let sum: f64 = batch.finds.iter().map(milliseconds).sum();
     (!batch.finds.is_empty()).then(|| sum / batch.finds.len() as f64)
 }
 
-fn each(bytes: Option<u64>, sizes: &Sizes) -> Option<f64> {
-    let documents = sizes.documents.filter(|n| *n > 0)?;
-    Some(bytes? as f64 / documents as f64)
-}
-
 impl SectionBuilder<'_> {
-    fn each(&self, value: impl Fn(&Results) -> Option<f64>) -> Vec<Option<f64>> {
-        self.results.iter().map(value).collect()
-    }
-
     fn figures(&self) -> Vec<Figure> {
-        let rate = "documents/s";
-        let last = |target: &Results, side: usize| target.batches.last()?.get(side)?.rate();
-        let mut figures = Vec::new();
+        let mut figures = Figures::new(self.results);
         for (side, name) in SIDES.into_iter().enumerate() {
-            figures.push(Figure::higher(
-                format!("{name}, on average"),
-                rate,
-                self.each(|target| target.rate(side)),
-            ));
-            figures.push(Figure::higher(
-                format!("{name}, last batch"),
-                rate,
-                self.each(|target| last(target, side)),
-            ));
+            let rate = "documents/s";
+            figures.add(Higher, format!("{name}, on average"), rate, |t| {
+                t.rate(side)
+            });
+            figures.add(Higher, format!("{name}, last batch"), rate, |t| {
+                t.batches.last()?.get(side)?.rate()
+            });
         }
-        figures.extend([
-            Figure::neutral(
-                "with / without, on average",
-                "",
-                self.each(|target| Some(target.rate(1)? / target.rate(0)?)),
-            ),
-            Figure::neutral(
-                "with / without, worst batch",
-                "",
-                self.each(|target| target.ratios().min_by(f64::total_cmp)),
-            ),
-            Figure::neutral(
-                "with / without, last batch",
-                "",
-                self.each(|target| target.batches.last().and_then(ratio)),
-            ),
-        ]);
+        figures.add(Neither, "with / without, on average", "", |t| {
+            Some(t.rate(1)? / t.rate(0)?)
+        });
+        figures.add(Neither, "with / without, worst batch", "", |t| {
+            t.batches.iter().filter_map(ratio).min_by(f64::total_cmp)
+        });
+        figures.add(Neither, "with / without, last batch", "", |t| {
+            t.batches.last().and_then(ratio)
+        });
         if self.work.finds > 0 {
             for (side, name) in SIDES.into_iter().enumerate() {
-                figures.push(Figure::lower(
-                    format!("find by name {name}, after the last batch"),
-                    "ms",
-                    self.each(|target| find_ms(target.last(side)?)),
-                ));
+                let name = format!("find by name {name}, after the last batch");
+                figures.add(Lower, name, "ms", |t| find_ms(t.last(side)?));
             }
-            figures.push(Figure::neutral(
-                "documents that it finds",
-                "",
-                self.each(|target| Some(target.last(1)?.found as f64)),
-            ));
+            figures.add(Neither, "documents that it finds", "", |t| {
+                Some(t.last(1)?.found as f64)
+            });
         }
-        figures.extend(self.size_figures());
-        figures
-    }
-
-    fn size_figures(&self) -> Vec<Figure> {
-        let size = |side: usize, bytes: PickBytes| {
-            self.each(|target| {
-                let sizes = target.at_rest.as_ref()?.get(side)?;
-                each(bytes(sizes), sizes)
-            })
-        };
-        let mut figures = vec![Figure::neutral(
-            "logical size of a document",
-            "bytes",
-            size(0, |sizes| sizes.logical_bytes),
-        )];
+        let size = |target: &Results, side: usize| target.at_rest.as_ref()?.get(side).copied();
+        figures.add(Neither, "logical size of a document", "bytes", |t| {
+            size(t, 0)?.logical()
+        });
         for (side, name) in SIDES.into_iter().enumerate() {
-            figures.push(Figure::lower(
-                format!("a document on disk, {name}"),
-                "bytes",
-                size(side, |sizes| sizes.storage_bytes),
-            ));
-            figures.push(Figure::lower(
-                format!("its index entries on disk, {name}"),
-                "bytes",
-                size(side, |sizes| sizes.index_bytes),
-            ));
+            figures.add(Lower, format!("a document on disk, {name}"), "bytes", |t| {
+                size(t, side)?.storage()
+            });
+            let name = format!("its index entries on disk, {name}");
+            figures.add(Lower, name, "bytes", |t| size(t, side)?.indexes());
         }
-        figures
+        figures.list
     }
 
     /// Everything that tables show, for programs.
     fn details(&self) -> Vec<Figure> {
-        let mut details = Vec::new();
+        let mut details = Figures::new(self.results);
         for number in 0..self.work.batches as usize {
             let name = format!("batch {}", number + 1);
             for (side, words) in SIDES.into_iter().enumerate() {
+                let of = format!("{name} {words}");
                 let batch = |target: &Results| target.batches.get(number)?.get(side).cloned();
-                details.push(Figure::higher(
-                    format!("{name} {words}"),
-                    "documents/s",
-                    self.each(|target| batch(target)?.rate()),
-                ));
+                details.add(Higher, &of, "documents/s", |t| batch(t)?.rate());
                 for find in 0..self.work.finds as usize {
-                    details.push(Figure::lower(
-                        format!("{name} {words}: find {}", find + 1),
-                        "ms",
-                        self.each(|target| {
-                            Some(batch(target)?.finds.get(find)?.as_secs_f64() * 1e3)
-                        }),
-                    ));
+                    details.add(Lower, format!("{of}: find {}", find + 1), "ms", |t| {
+                        batch(t)?.finds.get(find).map(milliseconds)
+                    });
                 }
-                let parts: [(&str, PickBytes); 4] = [
-                    ("documents", |sizes| sizes.documents),
-                    ("size", |sizes| sizes.logical_bytes),
-                    ("storage size", |sizes| sizes.storage_bytes),
-                    ("index size", |sizes| sizes.index_bytes),
+                let parts: [(&str, &str, PickBytes); 4] = [
+                    ("documents", "", |sizes| sizes.documents),
+                    ("size", "bytes", |sizes| sizes.logical_bytes),
+                    ("storage size", "bytes", |sizes| sizes.storage_bytes),
+                    ("index size", "bytes", |sizes| sizes.index_bytes),
                 ];
-                for (what, pick) in parts {
-                    details.push(Figure::neutral(
-                        format!("{name} {words}: {what}"),
-                        if what == "documents" { "" } else { "bytes" },
-                        self.each(|target| Some(pick(&batch(target)?.sizes)? as f64)),
-                    ));
+                for (what, unit, pick) in parts {
+                    details.add(Neither, format!("{of}: {what}"), unit, |t| {
+                        Some(pick(&batch(t)?.sizes)? as f64)
+                    });
                 }
             }
-            details.push(Figure::neutral(
-                format!("{name}: with / without"),
-                "",
-                self.each(|target| target.batches.get(number).and_then(ratio)),
-            ));
+            details.add(Neither, format!("{name}: with / without"), "", |t| {
+                t.batches.get(number).and_then(ratio)
+            });
         }
-        details
+        details.list
     }
 
     /// A row for each batch of each server.
     fn table(
         &self,
         title: String,
-        head: &[&str],
+        head: &str,
         row: impl Fn(&[Batch; 2]) -> Option<Vec<String>>,
     ) -> Table {
-        let mut columns = vec!["batch"];
-        columns.extend(head);
-        self.columns.table(title, &columns, self.results, |target| {
+        let head = format!("batch|{head}");
+        self.columns.table(title, &head, self.results, |target| {
             let batches = (1_usize..).zip(&target.batches);
             batches
                 .filter_map(|(number, batch)| {
@@ -249,13 +181,9 @@ impl SectionBuilder<'_> {
     }
 
     fn batches(&self) -> Table {
-        let head = [
-            "documents",
-            "without the index, documents/s",
-            "with the index, documents/s",
-            "with / without",
-        ];
-        self.table("Batches".to_owned(), &head, |batch| {
+        let head =
+            "documents|without the index, documents/s|with the index, documents/s|with / without";
+        self.table("Batches".to_owned(), head, |batch| {
             let [without, with] = batch;
             let documents = without.documents.max(with.documents);
             Some(vec![
@@ -272,12 +200,11 @@ impl SectionBuilder<'_> {
         for side in SIDES {
             head.extend((1..=self.work.finds).map(|find| format!("{side}, find {find}, ms")));
         }
-        let head: Vec<&str> = head.iter().map(String::as_str).collect();
-        self.table(format!("Finds of {WANTED}"), &head, |batch| {
+        self.table(format!("Finds of {WANTED}"), &head.join("|"), |batch| {
             let [without, _] = batch;
             let mut row = vec![thousands(without.found as f64)];
             for batch in batch {
-                let times = batch.finds.iter().map(|time| time.as_secs_f64() * 1e3);
+                let times = batch.finds.iter().map(milliseconds);
                 row.extend(times.map(|ms| show(Some(ms))));
             }
             (row.len() == head.len()).then_some(row)
@@ -285,18 +212,11 @@ impl SectionBuilder<'_> {
     }
 
     fn sizes(&self) -> Table {
-        let head = [
-            "documents",
-            "size, MB",
-            "without the index: storage, MB",
-            "indexes, MB",
-            "with the index: storage, MB",
-            "indexes, MB",
-        ];
+        let head = "documents|size, MB|without the index: storage, MB|indexes, MB|with the index: storage, MB|indexes, MB";
         let mb = |bytes: Option<u64>| show(bytes.map(|bytes| bytes as f64 / 1e6));
         self.table(
             "What collStats tells after each batch".to_owned(),
-            &head,
+            head,
             |batch| {
                 let [without, with] = batch;
                 let documents = without.sizes.documents?;
@@ -327,44 +247,27 @@ impl SectionBuilder<'_> {
         curves
     }
 
+    /// The curves without the index, in a pale shade, and those with it.
+    fn both(&self, value: fn(&Batch) -> Option<f64>) -> Vec<Curve> {
+        let mut both = self.curves(", without", |[without, _]| value(without));
+        for curve in &mut both {
+            curve.color = plot::pale(curve.color);
+        }
+        both.extend(self.curves(", with", |[_, with]| value(with)));
+        both
+    }
+
     fn chart(&self) -> Chart {
-        let mut rates = self.curves(", without", |[without, _]| without.rate());
-        for curve in &mut rates {
-            curve.color = plot::pale(curve.color);
-        }
-        rates.extend(self.curves(", with", |[_, with]| with.rate()));
-        let mut finds = self.curves(", without", |[without, _]| find_ms(without));
-        for curve in &mut finds {
-            curve.color = plot::pale(curve.color);
-        }
-        finds.extend(self.curves(", with", |[_, with]| find_ms(with)));
+        let (rates, finds) = (self.both(Batch::rate), self.both(find_ms));
+        let ratios = self.curves("", ratio);
         let mut panels = vec![
-            Panel {
-                height: 400,
-                title: "Documents a second in each batch".to_owned(),
-                unit: "documents/s",
-                curves: rates,
-            },
-            Panel {
-                height: 230,
-                title: "Rate with the index / rate without".to_owned(),
-                unit: "",
-                curves: self.curves("", ratio),
-            },
+            Panel::tall("Documents a second in each batch", "documents/s", rates),
+            Panel::low("Rate with the index / rate without", "", ratios),
         ];
         if !finds.is_empty() {
-            panels.push(Panel {
-                height: 230,
-                title: "A find by name".to_owned(),
-                unit: "milliseconds",
-                curves: finds,
-            });
+            panels.push(Panel::low("A find by name", "milliseconds", finds));
         }
-        Chart {
-            panels,
-            x_max: (self.work.documents() as f64 / 1e6).max(1e-6),
-            x_unit: "million documents in each collection".to_owned(),
-            axis: Axis::Linear,
-        }
+        let x_max = (self.work.documents() as f64 / 1e6).max(1e-6);
+        Chart::new(panels, x_max, "million documents in each collection")
     }
 }

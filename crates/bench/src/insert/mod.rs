@@ -22,12 +22,6 @@ impl Workload for Work {
         }
     }
 
-    fn set_default_scale(&mut self, scale: f64) {
-        if self.documents.is_none() {
-            self.scale.get_or_insert(scale);
-        }
-    }
-
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
         if run.options.drop && self.keep {
             return Err(Error::Settings(
@@ -35,8 +29,9 @@ impl Workload for Work {
             ));
         }
         let source = Generator::new(run.options.seed, self.elements as usize);
-        let (results, result) =
-            run.measure(|target| InsertRunner::open(run, target, self, &source))?;
-        Ok((section::build(run, self, &results), result))
+        run.measure(
+            |target| InsertRunner::open(run, target, self, &source),
+            |results| section::build(run, self, results),
+        )
     }
 }

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Work;
 use super::reads::Reads;
-use crate::documents::Source;
 use crate::documents::insertion::Generator;
-use crate::harness::{Ending, Run, Runner, Target, Turn, Workload};
+use crate::harness::{Run, Runner, Target, Turn, Workload};
 use crate::load::Load;
 use crate::meter::{Meter, Outcome};
 use crate::progress::Progress;
@@ -16,13 +15,11 @@ use crate::report::Row;
 use crate::sampler::Sampler;
 use crate::system::Status;
 use crate::system::{Session, Sizes};
-use crate::threads::with_each;
 use frond_client::{Collection, Result};
 
 /// Keeps the random numbers of reads apart from those of documents.
 const READS: u64 = 0x5245_4144;
 
-/// Connections, and the results so far.
 pub struct InsertRunner<'a> {
     run: &'a Run,
     target: &'a Target,
@@ -38,12 +35,10 @@ pub struct InsertRunner<'a> {
     rows: Vec<Row>,
     /// Documents that were there before.
     already: u64,
-    /// The next document's number.
     next: u64,
     before: Status,
     after: Status,
     sizes: Sizes,
-    ending: Ending,
 }
 
 /// A connection, for inserts or for reads.
@@ -53,13 +48,10 @@ struct Worker {
     reads: Option<SplitMix64>,
 }
 
-/// The results of a target.
 pub struct Results {
-    pub ending: Ending,
     pub outcome: Outcome,
     pub finds: Outcome,
     pub rows: Vec<Row>,
-    /// Size of the collection.
     pub sizes: Sizes,
     /// Counters of the server before and after.
     pub status: [Status; 2],
@@ -74,15 +66,10 @@ impl<'a> InsertRunner<'a> {
         source: &'a Generator,
     ) -> Result<Self> {
         let options = &run.options;
-        let collection = target.collection(options.db.as_deref(), work.collection())?;
         let concern = target.concern(&work.write, 1)?;
-        let mut watcher = target.connect(&run.stop)?;
-        watcher.check_batch(
-            concern.acknowledged,
-            work.write.batch,
-            source.document_bytes(),
-        )?;
-        let already = target.make_empty(watcher.as_mut(), &collection, options, Some(work.keep))?;
+        let mut watcher = target.watcher(run, concern.acknowledged, work.write.batch, source)?;
+        let (collection, already) =
+            target.collection(run, watcher.as_mut(), work.collection(), Some(work.keep))?;
         watcher.create(&collection, &work.definition())?;
         let before = watcher.status()?;
         let mut workers = Vec::new();
@@ -106,7 +93,7 @@ impl<'a> InsertRunner<'a> {
         let documents = work.documents();
         let meter = Meter::start(documents, Arc::clone(&run.stop));
         meter.pause();
-        let finds = Meter::start(0, Arc::clone(&run.stop));
+        let finds = Meter::start(u64::MAX, Arc::clone(&run.stop));
         finds.pause();
         Ok(InsertRunner {
             progress: Progress::new(target.label(), documents, "documents", options.quiet),
@@ -125,7 +112,6 @@ impl<'a> InsertRunner<'a> {
             before,
             after: before,
             sizes: Sizes::default(),
-            ending: Ending::Open,
         })
     }
 
@@ -147,7 +133,6 @@ impl Runner for InsertRunner<'_> {
     fn into_results(self) -> Results {
         self.progress.finish();
         Results {
-            ending: self.ending,
             outcome: self.meter.end(),
             finds: self.finds.end(),
             rows: self.rows,
@@ -161,63 +146,40 @@ impl Runner for InsertRunner<'_> {
         let end = (self.next + documents.div_ceil(u64::from(self.run.turns()))).min(documents);
         let load = Load::new(self.source, self.next..end, self.work.write.batch);
         self.next = end;
-        let Self {
-            workers,
-            meter,
-            finds,
-            watcher,
-            run,
-            target,
-            work,
-            progress,
-            rows,
-            source,
-            collection,
-            ..
-        } = self;
-        let own_time = meter.elapsed();
-        let mut watch = Sampler {
-            run,
-            name: work.name(),
-            label: target.label(),
-            watcher: watcher.as_mut(),
-            progress,
-            own_time,
-            time_left: run.time_left(own_time),
-            others: 0,
-            rows: Some(rows),
-        };
-        let inserting = AtomicUsize::new(usize::from(work.write.threads));
-        let fields = work.indexed_fields();
+        let inserting = AtomicUsize::new(usize::from(self.work.write.threads));
+        let (meter, finds) = (&self.meter, &self.finds);
         let reads = Reads {
-            source,
-            collection,
-            fields,
+            source: self.source,
+            collection: &self.collection,
+            fields: self.work.indexed_fields(),
             inserts: meter,
             finds,
             inserting: &inserting,
         };
-        meter.go_on();
+        let mut own_time = meter.elapsed();
+        let time_left = self.run.time_left(own_time);
+        let mut sampler = Sampler {
+            run: self.run,
+            name: self.work.name(),
+            target: self.target,
+            watcher: self.watcher.as_mut(),
+            progress: &mut self.progress,
+            own_time: &mut own_time,
+            others: 0,
+            rows: Some(&mut self.rows),
+        };
         finds.go_on();
-        let watched = with_each(
-            workers,
-            meter,
-            |_, worker| match &mut worker.reads {
-                Some(random) => reads.run(worker.session.as_mut(), random),
-                None => {
-                    let result = load.insert(worker.session.as_mut(), meter);
-                    inserting.fetch_sub(1, Ordering::AcqRel);
-                    result
-                }
-            },
-            |all_done| watch.until(meter, all_done),
-        );
-        meter.pause();
+        let driven = sampler.drive(&mut self.workers, meter, time_left, |_, worker| {
+            let session = worker.session.as_mut();
+            if let Some(random) = &mut worker.reads {
+                return reads.run(session, random);
+            }
+            let result = load.insert(session, meter);
+            inserting.fetch_sub(1, Ordering::AcqRel);
+            result
+        });
         finds.pause();
-        watched?;
-        if let Some(error) = self.meter.take_error() {
-            return Err(error);
-        }
+        driven?;
         self.run.go_on()?;
         let done = self.next == documents;
         let time_is_up = self.run.time_left(self.meter.elapsed()).is_zero();
@@ -229,8 +191,7 @@ impl Runner for InsertRunner<'_> {
         Ok(if whole { Turn::Done } else { Turn::TimeUp })
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.ending = ending;
+    fn ended(&mut self) {
         // Connections are not needed any more, and the server can reuse their memory.
         self.workers.clear();
         self.run

@@ -16,6 +16,7 @@ pub use options::{Verify, Work};
 use crate::documents::manykeys::Documents;
 use crate::harness::{Run, Workload};
 use crate::report::Section;
+use crate::system::Defaults;
 use frond_client::{Error, Result};
 use runner::ManykeysRunner;
 
@@ -27,10 +28,8 @@ impl Workload for Work {
         NAME
     }
 
-    fn set_default_scale(&mut self, scale: f64) {
-        if self.documents.is_none() {
-            self.scale.get_or_insert(scale);
-        }
+    fn check(&self) -> Result<()> {
+        self.concerns(&Defaults::default()).map(drop)
     }
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
@@ -42,10 +41,14 @@ impl Workload for Work {
         let seed = run.options.seed;
         let documents = |schema| Documents::new(schema, seed, self.keys, self.random_values);
         let sources: Vec<Documents> = self.schemas().into_iter().map(documents).collect();
-        let (results, result) =
-            run.measure(|target| ManykeysRunner::open(run, target, self, &sources, &concerns))?;
-        let written = section::write_rounds(run, &results);
-        let section = section::build(run, self, &concerns, &results);
+        let mut written = Ok(());
+        let (section, result) = run.measure(
+            |target| ManykeysRunner::open(run, target, self, &sources, &concerns),
+            |results| {
+                written = section::write_rounds(run, results);
+                section::build(run, self, &concerns, results)
+            },
+        )?;
         Ok((section, result.and(written)))
     }
 }

@@ -28,7 +28,6 @@ struct Last {
 
 impl Model {
     /// Documents as they were loaded.
-    #[must_use]
     pub fn new(documents: u64) -> Self {
         Model {
             increments: vec![Vec::new(); documents as usize],
@@ -230,18 +229,15 @@ fn check_keys(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::documents::Source;
     use crate::documents::manykeys::Schema;
+    use crate::documents::tests::document;
     use crate::documents::updates::{KEYS, round};
 
     /// The document after the updates, computed by hand.
     fn updated(documents: &Documents, number: u64, updates: &[Update]) -> DocBuf {
-        let mut bytes = Vec::new();
-        documents.append(number, &mut bytes);
         let mine: Vec<&Update> = updates.iter().filter(|u| u.document == number).collect();
-        let whole = Doc::validate(&bytes).unwrap();
+        let whole = document(documents, number);
         let mut out = DocBuf::new();
         for (name, value) in whole.iter() {
             match name {

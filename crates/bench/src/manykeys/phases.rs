@@ -16,7 +16,6 @@ use crate::progress::Progress;
 use crate::sampler::Sampler;
 use crate::system::Status;
 use crate::system::{Session, WriteConcern};
-use crate::threads::with_each;
 use frond_client::{Collection, Error, Result};
 
 /// Default of `--compaction-wait`, in seconds.
@@ -35,7 +34,6 @@ pub struct Dataset<'a> {
 }
 
 impl Dataset<'_> {
-    #[must_use]
     pub fn schema(&self) -> Schema {
         self.documents.schema
     }
@@ -64,11 +62,10 @@ impl Phases<'_> {
         }
         let documents = self.work.documents();
         let load = Load::new(dataset.documents, 0..documents, self.work.batch);
-        let meter = self.meter(documents);
+        let meter = &self.meter(documents);
         let name = format!("{NAME} {} load", dataset.schema().name());
-        let insert = |_, session: &mut Box<dyn Session>| load.insert(session.as_mut(), &meter);
-        self.run(&name, &meter, insert, (documents, "documents"), allowed)?;
-        self.ended(meter)
+        let insert = |_, session: &mut Box<dyn Session>| load.insert(session.as_mut(), meter);
+        self.run(&name, meter, insert, (documents, "documents"), allowed)
     }
 
     /// One round of updates, as many of them as the time allows. They are made and encoded before the
@@ -93,21 +90,18 @@ impl Phases<'_> {
             let mut mine = updates.iter().skip(index).step_by(count);
             session.encode(&dataset.collection, concern, dataset.documents, &mut mine)?;
         }
-        let meter = self.meter(work.updates());
+        let meter = &self.meter(work.updates());
         let played: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
         let execute = |index: usize, session: &mut Box<dyn Session>| {
             session.execute(&mut |elapsed| {
                 meter.batch(1, elapsed);
-                if let Some(played) = played.get(index) {
-                    played.fetch_add(1, Ordering::Relaxed);
-                }
+                played[index].fetch_add(1, Ordering::Relaxed);
                 !meter.stopping()
             })
         };
         let w = u8::from(concern.acknowledged);
         let name = format!("{NAME} {} w:{w}", dataset.schema().name());
-        self.run(&name, &meter, execute, (work.updates(), "updates"), allowed)?;
-        let outcome = self.ended(meter)?;
+        let outcome = self.run(&name, meter, execute, (work.updates(), "updates"), allowed)?;
         let mut left: Vec<u64> = played.into_iter().map(AtomicU64::into_inner).collect();
         for (n, update) in updates.iter().enumerate() {
             if let Some(left @ 1..) = left.get_mut(n % count) {
@@ -137,7 +131,7 @@ impl Phases<'_> {
         Meter::start(total, Arc::clone(&self.run.stop))
     }
 
-    /// Runs the part of each worker on a thread of its own, and samples them.
+    /// Runs the part of each worker on a thread of its own. Returns the outcome, unless an error or the user ended it.
     fn run(
         &mut self,
         name: &str,
@@ -145,38 +139,26 @@ impl Phases<'_> {
         work: impl Fn(usize, &mut Box<dyn Session>) -> Result<()> + Sync,
         (total, unit): (u64, &'static str),
         allowed: Option<Duration>,
-    ) -> Result<()> {
+    ) -> Result<Outcome> {
         let quiet = self.run.options.quiet || self.work.verbose;
         let label = format!("{}, {name}", self.target.label());
         let mut progress = Progress::new(&label, total, unit, quiet);
-        let mut watch = Sampler {
+        let mut sampler = Sampler {
             run: self.run,
             name,
-            label: self.target.label(),
+            target: self.target,
             watcher: self.watcher.as_mut(),
             progress: &mut progress,
-            own_time: Duration::ZERO,
-            time_left: allowed.unwrap_or(Duration::MAX),
+            own_time: &mut Duration::default(),
             others: 0,
             rows: None,
         };
-        let result = with_each(&mut self.workers, meter, work, |all_done| {
-            watch.until(meter, all_done)
-        });
-        // The clock stops when the last connection is done.
-        meter.pause();
+        let time_left = allowed.unwrap_or(Duration::MAX);
+        let driven = sampler.drive(&mut self.workers, meter, time_left, work);
         progress.finish();
-        result
-    }
-
-    /// The outcome of a part, unless an error or the user ended it.
-    fn ended(&self, meter: Meter) -> Result<Outcome> {
-        let mut outcome = meter.end();
-        if let Some(error) = outcome.error.take() {
-            return Err(error);
-        }
+        driven?;
         self.run.go_on()?;
-        Ok(outcome)
+        Ok(meter.end())
     }
 
     /// Finds random documents by `_id`: whole, or one key of each.
@@ -199,10 +181,7 @@ impl Phases<'_> {
                 return Err(Error::Wrong(format!("document {number} has no {path}")));
             }
             bytes += found.len_bytes() as u64;
-            record(
-                &mut times,
-                u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-            );
+            record(&mut times, elapsed);
         }
         Ok(Read {
             schema: dataset.schema(),
@@ -242,7 +221,6 @@ impl Phases<'_> {
         Ok(numbers.len() as u64)
     }
 
-    /// Waits for idle compaction.
     pub fn wait_until_idle(&mut self) -> Result<Status> {
         self.run
             .wait_until_idle_or(self.watcher.as_mut(), COMPACTION_WAIT)

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::documents::manykeys::Schema;
-use crate::harness::Ending;
 use crate::meter::{Outcome, Percentiles};
 use crate::statistics::Row;
 use crate::system::Status;
@@ -17,7 +16,6 @@ pub struct Written {
 
 impl Written {
     /// Between two moments, for each of `count`.
-    #[must_use]
     pub fn between(before: &Status, after: &Status, count: u64) -> Written {
         let each = |before: Option<f64>, after: Option<f64>| {
             (count > 0).then_some((after? - before?) / count as f64)
@@ -32,7 +30,6 @@ impl Written {
 pub struct Loaded {
     pub schema: Schema,
     pub documents: u64,
-    /// Bytes of all of them.
     pub bytes: u64,
     /// From the first insert to the last answer.
     pub elapsed_s: f64,
@@ -44,7 +41,6 @@ pub struct Loaded {
 
 impl Loaded {
     /// From the outcome of a meter; `each` is the length of a document.
-    #[must_use]
     pub fn new(schema: Schema, outcome: &Outcome, each: usize) -> Self {
         Loaded {
             schema,
@@ -57,19 +53,16 @@ impl Loaded {
         }
     }
 
-    #[must_use]
     pub fn documents_per_s(&self) -> f64 {
         self.documents as f64 / self.elapsed_s.max(1e-9)
     }
 
     /// Millions of bytes of documents a second.
-    #[must_use]
     pub fn mb_per_s(&self) -> f64 {
         self.bytes as f64 / 1e6 / self.elapsed_s.max(1e-9)
     }
 }
 
-/// A round of updates.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// Updates that the server applied.
@@ -82,13 +75,13 @@ pub struct Round {
 }
 
 impl Round {
-    #[must_use]
     pub fn per_s(&self) -> f64 {
         self.updates as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 }
 
 /// All rounds of updates of a schema and write concern.
+#[derive(Clone)]
 pub struct Updated {
     pub schema: Schema,
     /// False is w: 0.
@@ -98,21 +91,17 @@ pub struct Updated {
 }
 
 impl Updated {
-    /// Updates of all rounds.
-    #[must_use]
     pub fn updates(&self) -> u64 {
         self.rounds.iter().map(|round| round.updates).sum()
     }
 
     /// Updates a second over all rounds; `None` if no round came to its end.
-    #[must_use]
     pub fn updates_per_s(&self) -> Option<f64> {
         let elapsed_s: f64 = self.rounds.iter().map(|r| r.elapsed.as_secs_f64()).sum();
         (self.updates() > 0).then(|| self.updates() as f64 / elapsed_s.max(1e-9))
     }
 
     /// The slowest and the fastest round, if there are several.
-    #[must_use]
     pub fn extremes(&self) -> Option<(f64, f64)> {
         let mut speeds: Vec<f64> = self.rounds.iter().map(Round::per_s).collect();
         speeds.sort_by(f64::total_cmp);
@@ -123,7 +112,6 @@ impl Updated {
     }
 
     /// The round in the middle by its median latency.
-    #[must_use]
     pub fn latency(&self) -> Option<Percentiles> {
         let mut all: Vec<Percentiles> = self.rounds.iter().filter_map(|r| r.latency).collect();
         all.sort_by(|a, b| a.p50_ms.total_cmp(&b.p50_ms));
@@ -147,7 +135,6 @@ pub struct Read {
 /// All results of a target.
 #[derive(Default)]
 pub struct Results {
-    pub ending: Ending,
     pub loads: Vec<Loaded>,
     /// By write concern and schema.
     pub updates: Vec<Updated>,
@@ -159,20 +146,17 @@ pub struct Results {
 }
 
 impl Results {
-    #[must_use]
     pub fn load(&self, schema: Schema) -> Option<&Loaded> {
         self.loads.iter().find(|loaded| loaded.schema == schema)
     }
 
     /// Updates of a schema and write concern.
-    #[must_use]
     pub fn updated(&self, schema: Schema, acknowledged: bool) -> Option<&Updated> {
         self.updates
             .iter()
             .find(|updated| updated.schema == schema && updated.acknowledged == acknowledged)
     }
 
-    #[must_use]
     pub fn read(&self, schema: Schema, when: &str, whole: bool) -> Option<&Read> {
         self.reads
             .iter()
@@ -180,7 +164,6 @@ impl Results {
     }
 
     /// Updates a second on the plain schema for each on the bucketed one.
-    #[must_use]
     pub fn ratio(&self, acknowledged: bool) -> Option<f64> {
         let speed = |schema| self.updated(schema, acknowledged)?.updates_per_s();
         Some(speed(Schema::Plain)? / speed(Schema::Bucketed)?)

@@ -11,17 +11,14 @@ use super::{NAME, Work};
 use crate::documents::Source;
 use crate::documents::manykeys::Documents;
 use crate::format::thousands;
-use crate::harness::{Ending, Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, Target, Turn};
 use crate::statistics::Statistics;
 use crate::system::Status;
 use crate::system::{Definition, Index, WriteConcern};
-use frond_client::{Error, Result};
+use frond_client::Result;
 
 /// The fields that updates find a document by.
-const INDEX: Index = Index {
-    fields: &["appver", "deploytype", "g", "guid", "timeslice"],
-    multikey: false,
-};
+const INDEX: Index = Index::on(&["appver", "deploytype", "g", "guid", "timeslice"]);
 
 /// When documents are read.
 pub const READS: [&str; 2] = ["after the load", "after the updates"];
@@ -77,7 +74,6 @@ fn steps(datasets: usize, concerns: &[bool], rounds: u64, reads: bool) -> VecDeq
     steps
 }
 
-/// Connections, and the results so far.
 pub struct ManykeysRunner<'a> {
     phases: Phases<'a>,
     datasets: Vec<Dataset<'a>>,
@@ -108,16 +104,12 @@ impl<'a> ManykeysRunner<'a> {
     ) -> Result<Self> {
         let options = &run.options;
         let mut watcher = target.connect(&run.stop)?;
-        let definition = Definition {
-            indexes: if work.no_index { vec![] } else { vec![INDEX] },
-            compression: None,
-        };
+        let indexes: &[Index] = if work.no_index { &[] } else { &[INDEX] };
         let mut datasets = Vec::new();
         for documents in sources {
             let name = work.collection(documents.schema);
-            let collection = target.collection(options.db.as_deref(), &name)?;
             watcher.check_batch(true, work.batch, documents.document_bytes())?;
-            target.make_empty(watcher.as_mut(), &collection, options, None)?;
+            let (collection, _) = target.collection(run, watcher.as_mut(), &name, None)?;
             datasets.push(Dataset {
                 collection,
                 documents,
@@ -125,7 +117,7 @@ impl<'a> ManykeysRunner<'a> {
             });
         }
         for dataset in &datasets {
-            watcher.create(&dataset.collection, &definition)?;
+            watcher.create(&dataset.collection, &Definition::with_indexes(indexes))?;
         }
         let workers = target.connect_all(usize::from(work.connections), &run.stop)?;
         let same = |other: &Target| std::ptr::eq(other, target);
@@ -192,17 +184,13 @@ impl<'a> ManykeysRunner<'a> {
         self.phases.wait_until_idle()
     }
 
-    fn dataset(&self, index: usize) -> Result<&Dataset<'a>> {
-        self.datasets.get(index).ok_or_else(no_subject)
-    }
-
     /// Loads a collection. False if the time was too short: then there is nothing to update.
     fn load(&mut self, index: usize) -> Result<bool> {
-        let name = self.dataset(index)?.schema().name();
+        let name = self.datasets[index].schema().name();
         let before = self.phases.watcher.status()?;
         self.begin(&format!("{name}: load"));
         let (concern, allowed) = (self.concern(true), self.time_left());
-        let dataset = self.datasets.get(index).ok_or_else(no_subject)?;
+        let dataset = &self.datasets[index];
         let outcome = self.phases.load(dataset, concern, allowed)?;
         self.spent += outcome.elapsed;
         let each = dataset.documents.document_bytes();
@@ -226,7 +214,7 @@ impl<'a> ManykeysRunner<'a> {
     /// The time left is divided among the rounds to come. A round without acknowledgement may exceed its
     /// share, since the server works on everything that was sent; the others keep theirs.
     fn round(&mut self, round: Rounds) -> Result<()> {
-        let schema = self.dataset(round.dataset)?.schema();
+        let schema = self.datasets[round.dataset].schema();
         let (name, w) = (schema.name(), u8::from(round.acknowledged));
         if round.first {
             self.before = self.wait_until_idle(name)?;
@@ -246,8 +234,7 @@ impl<'a> ManykeysRunner<'a> {
         } else {
             self.begin(&format!("{name}: updates w:{w}"));
             let concern = self.concern(round.acknowledged);
-            let dataset = self.datasets.get_mut(round.dataset);
-            let dataset = dataset.ok_or_else(no_subject)?;
+            let dataset = &mut self.datasets[round.dataset];
             let done = self
                 .phases
                 .update(dataset, concern, round.number, allowed)?;
@@ -273,7 +260,7 @@ impl<'a> ManykeysRunner<'a> {
     }
 
     fn read(&mut self, index: usize, when: &'static str) -> Result<()> {
-        let dataset = self.datasets.get(index).ok_or_else(no_subject)?;
+        let dataset = &self.datasets[index];
         self.begin(&format!("{}: reads", dataset.schema().name()));
         for whole in [true, false] {
             let read = self.phases.read(dataset, when, whole)?;
@@ -284,7 +271,7 @@ impl<'a> ManykeysRunner<'a> {
 
     /// Compares a collection with its model. A null server has nothing to compare.
     fn verify(&mut self, index: usize) -> Result<()> {
-        let dataset = self.datasets.get(index).ok_or_else(no_subject)?;
+        let dataset = &self.datasets[index];
         let schema = dataset.schema();
         self.begin(&format!("{}: verification", schema.name()));
         if !self.phases.target.is_null() {
@@ -295,10 +282,6 @@ impl<'a> ManykeysRunner<'a> {
         run.drop_collections(target, self.phases.watcher.as_mut(), [&dataset.collection]);
         Ok(())
     }
-}
-
-fn no_subject() -> Error {
-    Error::Settings("no schema to measure".to_owned())
 }
 
 impl Runner for ManykeysRunner<'_> {
@@ -328,8 +311,7 @@ impl Runner for ManykeysRunner<'_> {
         })
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.results.ending = ending;
+    fn ended(&mut self) {
         if let Some(statistics) = self.statistics.take() {
             self.results.statistics = statistics.end();
         }

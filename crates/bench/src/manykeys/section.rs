@@ -1,24 +1,19 @@
 //! The report of a run: figures, charts, `rounds.csv`.
 
 use super::Work;
-use super::results::{Loaded, Read, Results, Updated};
+use super::results::Results;
 use super::runner::READS;
 use crate::csv_file::CsvFile;
 use crate::documents::manykeys::Schema;
 use crate::harness::Run;
-use crate::meter::Percentiles;
-use crate::report::plot::Panel;
-use crate::report::{Axis, Chart, Columns, Figure, Section, Table};
+use crate::meter::{P50, P95, P99, Percentiles};
+use crate::report::{Chart, Columns, Figures, Higher, Lower, Neither, Panel, Section, Table};
 use crate::statistics::Row;
 use frond_client::Result;
-
-const PANEL_HEIGHT: u32 = 230;
 
 /// Where updates are in a [`Row`].
 const UPDATES: usize = 2;
 
-/// The section of a run.
-#[must_use]
 pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> Section {
     let mut section = Section::new(
         super::NAME,
@@ -32,12 +27,35 @@ pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> 
         ),
     );
     section.settings = work.settings();
-    for target in results {
-        section.ended(&target.ending);
-    }
     let schemas = work.schemas();
     let columns = run.columns();
-    section.figures = figures(work, &schemas, concerns, results, &columns.nulls);
+    let mut figures = Figures::new(results);
+    for acknowledged in concerns {
+        for schema in &schemas {
+            update_figures(*schema, *acknowledged, &mut figures);
+        }
+        if schemas.len() > 1 {
+            let name = format!("plain / bucketed, w: {}", u8::from(*acknowledged));
+            figures.add(Neither, name, "", |target| target.ratio(*acknowledged));
+        }
+    }
+    for schema in &schemas {
+        load_figures(*schema, &mut figures);
+    }
+    if work.reads > 0 {
+        for schema in &schemas {
+            read_figures(*schema, &mut figures);
+        }
+    }
+    for schema in &schemas {
+        let name = format!("{}: documents compared, all right", schema.name());
+        figures.add(Neither, name, "", |target| {
+            let mut verified = target.verified.iter();
+            let (_, count) = verified.find(|(of, _)| of == schema)?;
+            Some(*count as f64)
+        });
+    }
+    section.figures = figures.list;
     let servers = columns.labels.iter().zip(&columns.nulls);
     let not_compared: Vec<(&str, String)> = servers
         .filter(|(_, null)| **null)
@@ -52,162 +70,71 @@ pub fn build(run: &Run, work: &Work, concerns: &[bool], results: &[Results]) -> 
     section
 }
 
-fn figures(
-    work: &Work,
-    schemas: &[Schema],
-    concerns: &[bool],
-    results: &[Results],
-    nulls: &[bool],
-) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for acknowledged in concerns {
-        for schema in schemas {
-            update_figures(*schema, *acknowledged, results, &mut figures);
-        }
-        if schemas.len() > 1 {
-            figures.push(Figure::neutral(
-                format!("plain / bucketed, w: {}", u8::from(*acknowledged)),
-                "",
-                results
-                    .iter()
-                    .map(|target| target.ratio(*acknowledged))
-                    .collect(),
-            ));
-        }
-    }
-    for schema in schemas {
-        load_figures(*schema, results, &mut figures);
-    }
-    if work.reads > 0 {
-        for schema in schemas {
-            read_figures(*schema, results, &mut figures);
-        }
-    }
-    for schema in schemas {
-        let verified = results.iter().zip(nulls).map(|(target, null)| {
-            let found = target.verified.iter().find(|(of, _)| of == schema);
-            found.filter(|_| !null).map(|(_, count)| *count as f64)
-        });
-        figures.push(Figure::neutral(
-            format!("{}: documents compared, all right", schema.name()),
-            "",
-            verified.collect(),
-        ));
-    }
-    figures
-}
-
-fn update_figures(schema: Schema, acknowledged: bool, results: &[Results], out: &mut Vec<Figure>) {
+fn update_figures(schema: Schema, acknowledged: bool, out: &mut Figures<'_, Results>) {
     let of = format!("{}, w: {}", schema.name(), u8::from(acknowledged));
-    let each = |value: &dyn Fn(&Updated) -> Option<f64>| -> Vec<Option<f64>> {
-        let value = |target: &Results| value(target.updated(schema, acknowledged)?);
-        results.iter().map(value).collect()
-    };
+    let updated = |target: &Results| target.updated(schema, acknowledged).cloned();
     let unit = "updates/s";
-    out.push(Figure::higher(
-        of.clone(),
-        unit,
-        each(&Updated::updates_per_s),
-    ));
-    let slowest = each(&|updated| Some(updated.extremes()?.0));
-    if slowest.iter().any(Option::is_some) {
-        out.push(Figure::higher(
-            format!("{of}: slowest round"),
-            unit,
-            slowest,
-        ));
-        let fastest = each(&|updated| Some(updated.extremes()?.1));
-        out.push(Figure::higher(
-            format!("{of}: fastest round"),
-            unit,
-            fastest,
-        ));
-    }
+    out.add(Higher, &of, unit, |t| updated(t)?.updates_per_s());
+    out.add_known(Higher, format!("{of}: slowest round"), unit, |t| {
+        Some(updated(t)?.extremes()?.0)
+    });
+    out.add_known(Higher, format!("{of}: fastest round"), unit, |t| {
+        Some(updated(t)?.extremes()?.1)
+    });
     if acknowledged {
-        for (name, pick) in PERCENTILES {
-            let values = each(&|updated| Some(pick(&updated.latency()?)));
-            out.push(Figure::lower(format!("{of}: latency {name}"), "ms", values));
+        for (name, pick) in [P50, P99] {
+            out.add(Lower, format!("{of}: latency {name}"), "ms", |t| {
+                Some(pick(&updated(t)?.latency()?))
+            });
         }
     }
-    out.push(Figure::neutral(
-        format!("{of}: updates"),
-        "",
-        each(&|updated| Some(updated.updates() as f64)),
-    ));
-    out.push(Figure::lower(
-        format!("{of}: log bytes an update"),
-        "bytes",
-        each(&|updated| updated.written.log),
-    ));
-    out.push(Figure::lower(
-        format!("{of}: data file bytes an update"),
-        "bytes",
-        each(&|updated| updated.written.data),
-    ));
+    out.add(Neither, format!("{of}: updates"), "", |t| {
+        Some(updated(t)?.updates() as f64)
+    });
+    out.add(Lower, format!("{of}: log bytes an update"), "bytes", |t| {
+        updated(t)?.written.log
+    });
+    let name = format!("{of}: data file bytes an update");
+    out.add(Lower, name, "bytes", |t| updated(t)?.written.data);
 }
 
-type Pick = fn(&Percentiles) -> f64;
-
-/// The percentiles of latencies that are shown.
-const PERCENTILES: [(&str, Pick); 2] = [("p50", |l| l.p50_ms), ("p99", |l| l.p99_ms)];
-
-fn load_figures(schema: Schema, results: &[Results], out: &mut Vec<Figure>) {
+fn load_figures(schema: Schema, out: &mut Figures<'_, Results>) {
     let of = format!("{}: load", schema.name());
-    let each = |value: &dyn Fn(&Loaded) -> Option<f64>| -> Vec<Option<f64>> {
-        results
-            .iter()
-            .map(|target| value(target.load(schema)?))
-            .collect()
-    };
     let unit = "documents/s";
-    let speed = each(&|loaded| Some(loaded.documents_per_s()));
-    out.push(Figure::higher(of.clone(), unit, speed));
-    out.push(Figure::neutral(
-        format!("{of}, bytes of documents"),
-        "MB/s",
-        each(&|loaded| Some(loaded.mb_per_s())),
-    ));
-    let exit = each(&|loaded| loaded.exit_per_s);
-    out.push(Figure::higher(format!("{of}, last 5%"), unit, exit));
-    for (name, pick) in PERCENTILES {
-        let values = each(&|loaded| Some(pick(&loaded.latency)));
-        out.push(Figure::lower(format!("{of}, latency {name}"), "ms", values));
+    out.add(Higher, &of, unit, |t| {
+        Some(t.load(schema)?.documents_per_s())
+    });
+    let name = format!("{of}, bytes of documents");
+    out.add(Neither, name, "MB/s", |t| Some(t.load(schema)?.mb_per_s()));
+    let name = format!("{of}, last 5%");
+    out.add(Higher, name, unit, |t| t.load(schema)?.exit_per_s);
+    for (name, pick) in [P50, P99] {
+        out.add(Lower, format!("{of}, latency {name}"), "ms", |t| {
+            Some(pick(&t.load(schema)?.latency))
+        });
     }
-    out.push(Figure::neutral(
-        format!("{of}, size of a document"),
-        "bytes",
-        each(&|loaded| (loaded.documents > 0).then(|| (loaded.bytes / loaded.documents) as f64)),
-    ));
-    out.push(Figure::lower(
-        format!("{of}, log bytes a document"),
-        "bytes",
-        each(&|loaded| loaded.written.log),
-    ));
-    out.push(Figure::lower(
-        format!("{of}, data file bytes a document"),
-        "bytes",
-        each(&|loaded| loaded.written.data),
-    ));
+    out.add(Neither, format!("{of}, size of a document"), "bytes", |t| {
+        let loaded = t.load(schema)?;
+        Some(loaded.bytes.checked_div(loaded.documents)? as f64)
+    });
+    let name = format!("{of}, log bytes a document");
+    out.add(Lower, name, "bytes", |t| t.load(schema)?.written.log);
+    let name = format!("{of}, data file bytes a document");
+    out.add(Lower, name, "bytes", |t| t.load(schema)?.written.data);
 }
 
-fn read_figures(schema: Schema, results: &[Results], out: &mut Vec<Figure>) {
+fn read_figures(schema: Schema, out: &mut Figures<'_, Results>) {
     for when in READS {
         for (whole, what) in [(true, "whole document"), (false, "one key")] {
-            let each = |value: &dyn Fn(&Read) -> f64| -> Vec<Option<f64>> {
-                let value = |target: &Results| Some(value(target.read(schema, when, whole)?));
-                results.iter().map(value).collect()
-            };
             let of = format!("{}: {what} by _id {when}", schema.name());
-            for (name, pick) in [
-                ("p50", (|l| l.p50_ms) as Pick),
-                ("p95", |l| l.p95_ms),
-                ("p99", |l| l.p99_ms),
-            ] {
-                let values = each(&|read| pick(&read.latency));
-                out.push(Figure::lower(format!("{of}, {name}"), "ms", values));
+            for (name, pick) in [P50, P95, P99] {
+                out.add(Lower, format!("{of}, {name}"), "ms", |t| {
+                    Some(pick(&t.read(schema, when, whole)?.latency))
+                });
             }
-            let bytes = each(&|read| read.bytes as f64);
-            out.push(Figure::neutral(format!("{of}, found"), "bytes", bytes));
+            out.add(Neither, format!("{of}, found"), "bytes", |t| {
+                Some(t.read(schema, when, whole)?.bytes as f64)
+            });
         }
     }
 }
@@ -235,20 +162,15 @@ fn speeds(
                 }
                 points
             };
-            panels.push(Panel {
-                height: PANEL_HEIGHT,
-                title: format!("Updates: {}, w: {}", schema.name(), u8::from(*acknowledged)),
-                unit: "updates/s",
-                curves: columns.curves(results, of_target),
-            });
+            let title = format!("Updates: {}, w: {}", schema.name(), u8::from(*acknowledged));
+            panels.push(Panel::low(
+                title,
+                "updates/s",
+                columns.curves(results, of_target),
+            ));
         }
     }
-    Chart {
-        panels,
-        x_max: each * work.rounds as f64,
-        x_unit: "updates".to_owned(),
-        axis: Axis::Linear,
-    }
+    Chart::new(panels, each * work.rounds as f64, "updates")
 }
 
 /// Statistics that the servers reported, over the time of the run.
@@ -264,49 +186,29 @@ fn statistics(columns: &Columns, results: &[Results]) -> Option<Chart> {
             row.now.memory.resident_mib
         }),
     ];
-    let panels = values.map(|(title, unit, value)| Panel {
-        height: PANEL_HEIGHT,
-        title: title.to_owned(),
-        unit,
-        curves: columns.curves(results, |target| {
+    let panels = values.map(|(title, unit, value)| {
+        let curves = columns.curves(results, |target| {
             let rows = target.statistics.iter();
             rows.filter_map(|row| Some((row.elapsed_s, value(row)?)))
                 .collect()
-        }),
+        });
+        Panel::low(title, unit, curves)
     });
-    let panels: Vec<Panel> = panels
-        .into_iter()
-        .filter(|panel| !panel.curves.is_empty())
-        .collect();
+    let drawn = panels.into_iter().filter(|panel| !panel.curves.is_empty());
+    let panels: Vec<Panel> = drawn.collect();
     let ends = results.iter().filter_map(|target| target.statistics.last());
     let x_max = ends.map(|row| row.elapsed_s).fold(1e-3, f64::max);
-    (!panels.is_empty()).then(|| Chart {
-        panels,
-        x_max,
-        x_unit: "seconds".to_owned(),
-        axis: Axis::Linear,
-    })
+    (!panels.is_empty()).then(|| Chart::new(panels, x_max, "seconds"))
 }
 
 /// Writes `rounds.csv`: a line for each round of updates on each server.
 pub fn write_rounds(run: &Run, results: &[Results]) -> Result<()> {
-    let columns = [
-        "server",
-        "schema",
-        "w",
-        "round",
-        "updates",
-        "elapsed_s",
-        "updates_per_s",
-        "p50_ms",
-        "p99_ms",
-        "max_ms",
-    ];
-    let mut file = CsvFile::create(&run.folder.join("rounds.csv"), columns)?;
+    let columns = "server,schema,w,round,updates,elapsed_s,updates_per_s,p50_ms,p99_ms,max_ms";
+    let mut file = CsvFile::create(&run.folder.join("rounds.csv"), columns.split(','))?;
     for (target, result) in run.targets.iter().zip(results) {
         for updated in &result.updates {
             for (index, round) in updated.rounds.iter().enumerate() {
-                let ms = |pick: Pick| {
+                let ms = |pick: fn(&Percentiles) -> f64| {
                     let latency = round.latency.as_ref();
                     latency.map_or_else(String::new, |l| format!("{:.3}", pick(l)))
                 };

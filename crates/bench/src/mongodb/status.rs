@@ -60,7 +60,6 @@ fn number_at(doc: &Doc, path: &[&str]) -> Option<f64> {
 /// Name, version and engine of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
-    /// Its own name and version.
     pub name: String,
     pub null: bool,
     /// The version of MongoDB that it says it is, or is compatible with.
@@ -73,7 +72,6 @@ pub struct ServerFacts {
 
 impl ServerFacts {
     /// Asks the server; fields that it does not report stay empty.
-    #[must_use]
     pub fn ask(client: &mut Client) -> ServerFacts {
         let mut ask = |command: DocBuf| client.command("admin", &command).unwrap_or_default();
         let build = ask(doc! { "buildInfo": 1 });

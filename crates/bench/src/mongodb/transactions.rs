@@ -1,42 +1,61 @@
 //! The operations of a Sysbench transaction, as drivers of each time sent them.
 
-use std::ops::RangeInclusive;
-
 use frond_bson::{Doc, DocBuf, doc};
 use frond_client::{Collection, Error, Find, Result, check};
 use frond_wire::{Delete, Update};
 
-use super::Connection;
-use crate::system::Transactions;
+use super::{Connection, results};
+use crate::system::{Ids, Operation, Transactions};
 
 impl Transactions for Connection {
-    fn point(&mut self, collection: &Collection, id: i32) -> Result<u64> {
-        let find = Find {
-            filter: &|filter| filter.push("_id", id),
-            projection: Some(&only_c),
-            sort: None,
-            limit: 1,
-        };
-        self.client.find(collection, &find, &mut has_c)
+    fn operate(&mut self, collection: &Collection, operation: &Operation<'_>) -> Result<u64> {
+        match operation {
+            Operation::Point(id) => {
+                let find = Find {
+                    filter: &|filter| filter.push("_id", *id),
+                    projection: Some(&only_c),
+                    sort: None,
+                    limit: 1,
+                };
+                self.client.find(collection, &find, &mut has_c)
+            }
+            Operation::Range(ids) => {
+                let filter = |filter: &mut DocBuf| within(filter, ids);
+                self.client.find(collection, &range(&filter), &mut has_c)
+            }
+            Operation::Sum(ids) => self.sum(collection, ids),
+            Operation::Ordered(ids) => self.ordered(collection, ids),
+            Operation::Distinct(ids) => self.distinct(collection, ids),
+            Operation::UpdateK(id) => self.update_one(collection, *id, |change| {
+                change.push_doc("$inc", |inc| inc.push("k", 1));
+            }),
+            Operation::UpdateC(id, c) => self.update_one(collection, *id, |change| {
+                change.push_doc("$set", |set| set.push("c", *c));
+            }),
+            Operation::Delete(id) => self.delete(collection, *id),
+            Operation::Insert(document) => self.insert(collection, document),
+        }
     }
+}
 
-    fn range(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
-        let find = Find {
-            filter: &|filter| within(filter, &ids),
-            projection: Some(&only_c),
-            sort: None,
-            limit: 0,
-        };
-        self.client.find(collection, &find, &mut has_c)
+/// A find of `c` by a filter.
+fn range(filter: &dyn Fn(&mut DocBuf)) -> Find<'_> {
+    Find {
+        filter,
+        projection: Some(&only_c),
+        sort: None,
+        limit: 0,
     }
+}
 
-    fn sum(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<i64> {
+impl Connection {
+    fn sum(&mut self, collection: &Collection, ids: &Ids) -> Result<u64> {
         let cursors = self.client.has_aggregation_cursors();
         let reply = self.client.ask(&collection.database, |command| {
             command.push("aggregate", collection.name.as_str());
             command.push_array("pipeline", |stages| {
                 stages.push_doc(|stage| {
-                    stage.push_doc("$match", |filter| within(filter, &ids));
+                    stage.push_doc("$match", |filter| within(filter, ids));
                 });
                 stages.push(&doc! { "$project": { "k": 1, "_id": 0 } });
                 stages.push(
@@ -47,27 +66,22 @@ impl Transactions for Connection {
                 command.push_doc("cursor", |_| ());
             }
         })?;
-        let batch = match reply.get_doc("cursor") {
-            Some(cursor) => cursor.get_array("firstBatch"),
-            None => reply.get_array("result"),
-        };
         // Without a document there is no group.
-        let group = batch.and_then(|batch| batch.values().next());
+        let group = results(reply).and_then(|batch| batch.values().next());
         match group {
             None => Ok(0),
             Some(group) => group
                 .as_doc()
-                .and_then(|group| group.get_i64("sum"))
+                .and_then(|group| group.get_i64("sum")?.try_into().ok())
                 .ok_or_else(|| Error::Protocol("aggregate answered no sum".to_owned())),
         }
     }
 
-    fn ordered(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
+    fn ordered(&mut self, collection: &Collection, ids: &Ids) -> Result<u64> {
+        let filter = |filter: &mut DocBuf| within(filter, ids);
         let find = Find {
-            filter: &|filter| within(filter, &ids),
-            projection: Some(&only_c),
             sort: Some(&|sort| sort.push("c", 1)),
-            limit: 0,
+            ..range(&filter)
         };
         // An order that is not there would be an answer that cost less.
         let mut last = String::new();
@@ -83,28 +97,16 @@ impl Transactions for Connection {
         Ok(found)
     }
 
-    fn distinct(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
+    fn distinct(&mut self, collection: &Collection, ids: &Ids) -> Result<u64> {
         let reply = self.client.ask(&collection.database, |command| {
             command.push("distinct", collection.name.as_str());
             command.push("key", "c");
-            command.push_doc("query", |filter| within(filter, &ids));
+            command.push_doc("query", |filter| within(filter, ids));
         })?;
         let values = reply
             .get_array("values")
             .ok_or_else(|| Error::Protocol("distinct answered no values".to_owned()))?;
         Ok(values.count() as u64)
-    }
-
-    fn update_k(&mut self, collection: &Collection, id: i32) -> Result<u64> {
-        self.update_one(collection, id, |change| {
-            change.push_doc("$inc", |inc| inc.push("k", 1));
-        })
-    }
-
-    fn update_c(&mut self, collection: &Collection, id: i32, c: &str) -> Result<u64> {
-        self.update_one(collection, id, |change| {
-            change.push_doc("$set", |set| set.push("c", c));
-        })
     }
 
     fn delete(&mut self, collection: &Collection, id: i32) -> Result<u64> {
@@ -144,9 +146,7 @@ impl Transactions for Connection {
         })?;
         check::last_insert(reply)
     }
-}
 
-impl Connection {
     fn update_one(
         &mut self,
         collection: &Collection,
@@ -179,7 +179,7 @@ impl Connection {
     }
 }
 
-fn within(filter: &mut DocBuf, ids: &RangeInclusive<i32>) {
+fn within(filter: &mut DocBuf, ids: &Ids) {
     filter.push_doc("_id", |range| {
         range.push("$gte", *ids.start());
         range.push("$lte", *ids.end());

@@ -4,16 +4,14 @@ use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use frond_bson::{Doc, DocBuf, Value, doc, tag};
+use frond_error::{Error, ErrorCode};
 use frond_wire::{Compressor, DocIter, MAX_MESSAGE_BYTES};
 
-use super::counts::{COLLECTIONS_MAX, Counter};
+use super::counts::{COLLECTIONS_MAX, Counts};
 use super::documents::text;
-use super::failure::Failure;
 use super::find::{Finds, Selection};
-use super::shared::Shared;
 use super::{BUILD_INFO_FIELD, ENGINE, VERSION};
 
-/// Statements in one write.
 const BATCH_MAX: usize = 100_000;
 
 /// The newest wire version spoken, that of MongoDB 7.0; the oldest is 0.
@@ -51,9 +49,8 @@ pub struct LastWrite {
 
 /// State of a connection that outlives one message.
 pub struct Answers<'s> {
-    shared: &'s Shared,
+    counts: &'s Counts,
     connection: i32,
-    counter: Counter,
     finds: Finds,
     /// Small answers are built here.
     reply: DocBuf,
@@ -64,12 +61,10 @@ pub struct Answers<'s> {
 }
 
 impl<'s> Answers<'s> {
-    /// For a new connection.
-    pub fn new(shared: &'s Shared, connection: i32) -> Self {
+    pub fn new(counts: &'s Counts, connection: i32) -> Self {
         Answers {
-            shared,
+            counts,
             connection,
-            counter: Counter::default(),
             finds: Finds::default(),
             reply: DocBuf::new(),
             last: LastWrite::default(),
@@ -80,9 +75,13 @@ impl<'s> Answers<'s> {
     pub fn answer(&mut self, command: Command<'_>, out: &mut Vec<u8>) {
         let at = out.len();
         self.reply.clear();
-        if let Err(failure) = self.run(command, out) {
+        if let Err(error) = self.run(command, out) {
             out.truncate(at);
-            failure.write(&mut self.reply);
+            self.reply.clear();
+            self.reply.push("ok", 0.0);
+            self.reply.push("errmsg", error.message());
+            self.reply.push("code", error.code().code());
+            self.reply.push("codeName", error.code().name().as_ref());
         }
         if out.len() == at {
             out.extend_from_slice(self.reply.as_bytes());
@@ -90,7 +89,7 @@ impl<'s> Answers<'s> {
     }
 
     /// Appends a large answer to `out`, or leaves a small one in `self.reply`.
-    fn run(&mut self, command: Command<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+    fn run(&mut self, command: Command<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         let (name, value) = command.body.first().unwrap_or(("", Value::Null));
         let target = || target(command.database, name, value);
         match name {
@@ -117,13 +116,11 @@ impl<'s> Answers<'s> {
             }),
             "drop" => {
                 let to = target()?;
-                let shared = self.shared;
-                self.counter
-                    .take(&shared.counts, to.database, to.collection, None);
+                self.counts.take(to.database, to.collection, None);
             }
             "dropDatabase" => {
                 let database = command.database.ok_or_else(no_database)?;
-                self.shared.counts.drop_database(database);
+                self.counts.drop_database(database);
             }
             "createIndexes" => self.reply.push_all(&doc! {
                 "numIndexesBefore": 1, "numIndexesAfter": 2, "createdCollectionAutomatically": false,
@@ -147,19 +144,23 @@ impl<'s> Answers<'s> {
                 push_count(&mut self.reply, "n", self.last.n);
                 self.reply.push("err", Value::Null);
             }
-            _ => return Err(Failure::command_not_found(name)),
+            _ => {
+                let text = format!("no such command: '{name}'");
+                return Err(Error::new(ErrorCode::CommandNotFound, text));
+            }
         }
         self.reply.push("ok", 1.0);
         Ok(())
     }
 
-    pub fn inserted(&mut self, database: &str, collection: &str, n: usize) -> Result<(), Failure> {
-        let counts = &self.shared.counts;
-        if self.counter.add(counts, database, collection, n as u64) {
-            Ok(())
-        } else {
-            Err(Failure::too_many_collections(COLLECTIONS_MAX))
+    pub fn inserted(&mut self, database: &str, collection: &str, n: usize) -> Result<(), Error> {
+        if self.counts.add(database, collection, n as u64) {
+            return Ok(());
         }
+        let text = format!(
+            "the null server counts the documents of at most {COLLECTIONS_MAX} collections"
+        );
+        Err(Error::new(ErrorCode::OperationFailed, text))
     }
 
     /// Counts documents out: one, or all if that is what the filter says. For another filter with several
@@ -170,12 +171,11 @@ impl<'s> Answers<'s> {
             (false, true) => None,
             (false, false) => Some(0),
         };
-        let counts = &self.shared.counts;
-        let found = self.counter.take(counts, database, collection, n);
+        let found = self.counts.take(database, collection, n);
         if one { 1 } else { found }
     }
 
-    fn insert(&mut self, to: Target<'_>, command: Command<'_>) -> Result<(), Failure> {
+    fn insert(&mut self, to: Target<'_>, command: Command<'_>) -> Result<(), Error> {
         let count = statements(to.name, "documents", command, |_| Ok(()))?;
         self.inserted(to.database, to.collection, count)?;
         self.reply.push("n", count as i32);
@@ -183,12 +183,12 @@ impl<'s> Answers<'s> {
         Ok(())
     }
 
-    fn update(&mut self, to: Target<'_>, command: Command<'_>) -> Result<(), Failure> {
+    fn update(&mut self, to: Target<'_>, command: Command<'_>) -> Result<(), Error> {
         let count = statements(to.name, "updates", command, |statement| {
             if statement.contains_key("q") && statement.contains_key("u") {
                 Ok(())
             } else {
-                Err(Failure::missing("update.updates", "q"))
+                Err(missing("update.updates", "q"))
             }
         })?;
         self.reply.push("n", count as i32);
@@ -197,10 +197,10 @@ impl<'s> Answers<'s> {
         Ok(())
     }
 
-    fn delete(&mut self, to: Target<'_>, command: Command<'_>) -> Result<(), Failure> {
+    fn delete(&mut self, to: Target<'_>, command: Command<'_>) -> Result<(), Error> {
         let mut n = 0;
         statements(to.name, "deletes", command, |statement| {
-            let missing = |field| Failure::missing("delete.deletes", field);
+            let missing = |field| missing("delete.deletes", field);
             let filter = statement.get_doc("q").ok_or_else(|| missing("q"))?;
             let limit = statement.get_i64("limit").ok_or_else(|| missing("limit"))?;
             n += self.deleted(to.database, to.collection, filter, limit == 1);
@@ -211,25 +211,24 @@ impl<'s> Answers<'s> {
         Ok(())
     }
 
-    fn find(&mut self, to: Target<'_>, body: &Doc, out: &mut Vec<u8>) -> Result<(), Failure> {
+    fn find(&mut self, to: Target<'_>, body: &Doc, out: &mut Vec<u8>) -> Result<(), Error> {
         let document = |field: &str| match body.get(field) {
             None => Ok(Doc::empty()),
             Some(Value::Document(document)) => Ok(document),
-            Some(_) => Err(Failure::wrong_type("find", field, "object")),
+            Some(_) => Err(wrong_type("find", field, "object")),
         };
         let number = |field: &str| match body.get(field) {
             None => Ok(0),
             Some(value) => match value.as_i64_lossless() {
                 Some(n) => Ok(n.unsigned_abs()),
-                None => Err(Failure::wrong_type("find", field, "long")),
+                None => Err(wrong_type("find", field, "long")),
             },
         };
         let limit = Some(number("limit")?).filter(|limit| *limit > 0);
         let wanted = Selection::read(document("filter")?, number("skip")?, limit);
         let projection = document("projection")?;
         cursor(out, "firstBatch", (to.database, to.collection), |out| {
-            let prepared = &self.shared.prepared;
-            self.finds.append(prepared, wanted, projection, out);
+            self.finds.append(wanted, projection, out);
         });
         Ok(())
     }
@@ -242,15 +241,13 @@ impl<'s> Answers<'s> {
         let skip = u64::try_from(skip).unwrap_or(0);
         let wanted = Selection::read(filter.unwrap_or(query), skip, limit);
         let mut array = vec![0; 4];
-        let prepared = &self.shared.prepared;
-        self.finds.append(prepared, wanted, projection, &mut array);
+        self.finds.append(wanted, projection, &mut array);
         close(&mut array, 0);
         DocBuf::from_vec_trusted(array)
     }
 
     fn count(&mut self, of: Target<'_>) -> u64 {
-        let counts = &self.shared.counts;
-        self.counter.count(counts, of.database, of.collection)
+        self.counts.count(of.database, of.collection)
     }
 
     fn coll_stats(&mut self, of: Target<'_>) {
@@ -259,17 +256,10 @@ impl<'s> Answers<'s> {
         let reply = &mut self.reply;
         reply.push("ns", namespace.as_str());
         push_count(reply, "count", count);
-        for name in [
-            "size",
-            "avgObjSize",
-            "storageSize",
-            "totalIndexSize",
-            "totalSize",
-        ] {
-            reply.push(name, 0);
-        }
-        reply.push("nindexes", 1);
-        reply.push("indexSizes", doc! { "_id_": 0 }.as_doc());
+        reply.push_all(&doc! {
+            "size": 0, "avgObjSize": 0, "storageSize": 0, "totalIndexSize": 0, "totalSize": 0,
+            "nindexes": 1, "indexSizes": { "_id_": 0 },
+        });
     }
 
     fn hello(&mut self, name: &str, body: &Doc) {
@@ -279,21 +269,22 @@ impl<'s> Answers<'s> {
         if body.get_bool("helloOk") == Some(true) {
             reply.push("helloOk", true);
         }
-        let primary = if name == "hello" {
-            "isWritablePrimary"
-        } else {
-            "ismaster"
-        };
-        reply.push(primary, true);
-        reply.push("maxBsonObjectSize", frond_bson::MAX_DOCUMENT_BYTES as i32);
-        reply.push("maxMessageSizeBytes", MAX_MESSAGE_BYTES as i32);
-        reply.push("maxWriteBatchSize", BATCH_MAX as i32);
-        reply.push("localTime", Value::DateTime(now_ms));
-        reply.push("logicalSessionTimeoutMinutes", 30);
-        reply.push("connectionId", self.connection);
-        reply.push("minWireVersion", 0);
-        reply.push("maxWireVersion", WIRE_VERSION_MAX);
-        reply.push("readOnly", false);
+        let is_hello = name == "hello";
+        reply.push(
+            if is_hello {
+                "isWritablePrimary"
+            } else {
+                "ismaster"
+            },
+            true,
+        );
+        reply.push_all(&doc! {
+            "maxBsonObjectSize": (frond_bson::MAX_DOCUMENT_BYTES as i32),
+            "maxMessageSizeBytes": (MAX_MESSAGE_BYTES as i32),
+            "maxWriteBatchSize": (BATCH_MAX as i32), "localTime": (Value::DateTime(now_ms)),
+            "logicalSessionTimeoutMinutes": 30, "connectionId": self.connection,
+            "minWireVersion": 0, "maxWireVersion": WIRE_VERSION_MAX, "readOnly": false,
+        });
         let Some(offered) = body.get_array("compression") else {
             return;
         };
@@ -314,15 +305,27 @@ impl<'s> Answers<'s> {
     }
 }
 
-fn no_database() -> Failure {
-    Failure::missing("OP_MSG", "$db")
+/// A field that must be there.
+fn missing(command: &str, field: &str) -> Error {
+    let text = format!("BSON field '{command}.{field}' is missing but a required field");
+    Error::location(40414, text)
+}
+
+fn wrong_type(command: &str, field: &str, expected: &str) -> Error {
+    Error::type_mismatch(format!(
+        "BSON field '{command}.{field}' is the wrong type, expected type '{expected}'"
+    ))
+}
+
+fn no_database() -> Error {
+    missing("OP_MSG", "$db")
 }
 
 fn target<'a>(
     database: Option<&'a str>,
     name: &'a str,
     value: Value<'a>,
-) -> Result<Target<'a>, Failure> {
+) -> Result<Target<'a>, Error> {
     let database = database.ok_or_else(no_database)?;
     match value {
         Value::String(collection) if !collection.is_empty() => Ok(Target {
@@ -330,13 +333,14 @@ fn target<'a>(
             database,
             collection,
         }),
-        Value::String(_) => Err(Failure::namespace(format!(
-            "Invalid namespace specified '{database}.'"
-        ))),
-        other => Err(Failure::namespace(format!(
-            "collection name has invalid type {}",
-            other.type_name()
-        ))),
+        Value::String(_) => Err(Error::new(
+            ErrorCode::InvalidNamespace,
+            format!("Invalid namespace specified '{database}.'"),
+        )),
+        other => Err(Error::new(
+            ErrorCode::InvalidNamespace,
+            format!("collection name has invalid type {}", other.type_name()),
+        )),
     }
 }
 
@@ -345,8 +349,8 @@ fn statements(
     command: &str,
     field: &str,
     of: Command<'_>,
-    mut look: impl FnMut(&Doc) -> Result<(), Failure>,
-) -> Result<usize, Failure> {
+    mut look: impl FnMut(&Doc) -> Result<(), Error>,
+) -> Result<usize, Error> {
     let sequence = of.sequences.iter().find(|(name, _)| *name == field);
     let count = match (sequence, of.body.get_raw(field)) {
         (Some((_, documents)), _) => {
@@ -359,23 +363,22 @@ fn statements(
             let mut count = 0;
             for element in Doc::from_trusted(array.value_bytes()).iter_raw() {
                 if element.tag() != tag::DOCUMENT {
-                    return Err(Failure::wrong_type(
-                        command,
-                        &format!("{field}.{count}"),
-                        "object",
-                    ));
+                    return Err(wrong_type(command, &format!("{field}.{count}"), "object"));
                 }
                 look(Doc::from_trusted(element.value_bytes()))?;
                 count += 1;
             }
             count
         }
-        (None, Some(_)) => return Err(Failure::wrong_type(command, field, "array")),
-        (None, None) => return Err(Failure::missing(command, field)),
+        (None, Some(_)) => return Err(wrong_type(command, field, "array")),
+        (None, None) => return Err(missing(command, field)),
     };
     match count {
         1..=BATCH_MAX => Ok(count),
-        _ => Err(Failure::batch_size(count, BATCH_MAX)),
+        _ => Err(Error::new(
+            ErrorCode::InvalidLength,
+            format!("Write batch sizes must be between 1 and {BATCH_MAX}. Got {count} operations."),
+        )),
     }
 }
 
@@ -385,7 +388,7 @@ fn aggregate(
     name: &str,
     value: Value<'_>,
     out: &mut Vec<u8>,
-) -> Result<(), Failure> {
+) -> Result<(), Error> {
     // An aggregation of no collection has the number 1 there.
     let (database, collection) = match value {
         Value::String(_) => {

@@ -1,6 +1,7 @@
 //! One connection: messages in, messages out.
 
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 
 use frond_bson::{Doc, Value};
 use frond_wire::{
@@ -9,7 +10,7 @@ use frond_wire::{
 };
 
 use super::answer::{Answers, Command, LastWrite};
-use super::shared::{Shared, Socket};
+use super::counts::Counts;
 
 /// Answers wait for each other until the client has nothing more to say, or they are this many bytes.
 const FLUSH_BYTES: usize = 64 << 10;
@@ -45,17 +46,16 @@ pub struct Connection<'s> {
 }
 
 impl<'s> Connection<'s> {
-    /// For a client that just came.
-    pub fn new(shared: &'s Shared, id: i32) -> Self {
+    pub fn new(counts: &'s Counts, id: i32) -> Self {
         Connection {
-            answers: Answers::new(shared, id),
+            answers: Answers::new(counts, id),
             next_id: 0,
             out: Vec::new(),
         }
     }
 
     /// Answers until the client disconnects, or sends bytes that are not a message.
-    pub fn serve(&mut self, mut socket: &Socket) {
+    pub fn serve(&mut self, mut socket: &UnixStream) {
         let mut frames = Frames::new(MAX_MESSAGE_BYTES);
         let mut largest = 0;
         while let Ok(true) = frames.read_from(&mut socket, READ_BYTES) {
@@ -91,7 +91,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    fn flush(&mut self, mut socket: &Socket) -> bool {
+    fn flush(&mut self, mut socket: &UnixStream) -> bool {
         let sent = self.out.is_empty() || socket.write_all(&self.out).is_ok();
         if self.out.capacity() > KEPT_BYTES {
             self.out = Vec::new();

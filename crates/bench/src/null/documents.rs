@@ -82,7 +82,6 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use frond_bson::{doc, tag};
 

@@ -1,7 +1,7 @@
 //! Finds by `_id`: as many of the one document as were asked for.
 
+use std::io::Write;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use frond_bson::{Doc, MAX_DOCUMENT_BYTES, RawElement, Value, tag};
 
@@ -10,7 +10,7 @@ use super::documents::Shape;
 /// Documents of a batch that are prepared; of a longer one the rest is made when it is asked for.
 const PREPARED: u32 = 128;
 
-/// Projections that are prepared for, at most.
+/// Projections that a connection keeps batches for, at most.
 const SHAPES_MAX: usize = 16;
 
 /// Upper bound on the bytes around a batch in a reply.
@@ -102,19 +102,9 @@ fn id_bytes(tag: u8, id: &[u8; 8]) -> &[u8] {
     if tag == tag::INT32 { &id[..4] } else { id }
 }
 
-fn push_index(out: &mut Vec<u8>, mut index: u32) {
-    let at = out.len();
-    loop {
-        out.push(b'0' + (index % 10) as u8);
-        index /= 10;
-        if index == 0 {
-            break;
-        }
-    }
-    if let Some(digits) = out.get_mut(at..) {
-        digits.reverse();
-    }
-    out.push(0);
+fn push_index(out: &mut Vec<u8>, index: u32) {
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "{index}\0");
 }
 
 impl Batch {
@@ -168,70 +158,43 @@ impl Batch {
     }
 }
 
-/// Batches that connections share.
-#[derive(Default)]
-pub struct Prepared(Mutex<Vec<Arc<Batch>>>);
-
-impl Prepared {
-    fn find(&self, projection: &Doc, tag: u8) -> Arc<Batch> {
-        let mut batches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(batch) = batches.iter().find(|batch| batch.is_for(projection, tag)) {
-            return Arc::clone(batch);
-        }
-        let batch = Arc::new(Batch::new(projection, tag));
-        if batches.len() < SHAPES_MAX && projection.len_bytes() <= REPLY_ROOM {
-            batches.push(Arc::clone(&batch));
-        }
-        batch
-    }
-}
-
 impl Batch {
     fn is_for(&self, projection: &Doc, tag: u8) -> bool {
         self.tag == tag && self.projection == projection.as_bytes()
     }
 }
 
-/// The batches that one connection uses: finding one of them again takes no lock.
 #[derive(Default)]
 pub struct Finds {
-    recent: Vec<Arc<Batch>>,
+    recent: Vec<Batch>,
 }
 
 impl Finds {
-    fn batch(&mut self, prepared: &Prepared, projection: &Doc, tag: u8) -> Arc<Batch> {
-        if let Some(batch) = self
-            .recent
-            .iter()
-            .find(|batch| batch.is_for(projection, tag))
-        {
-            return Arc::clone(batch);
-        }
-        let batch = prepared.find(projection, tag);
-        if self.recent.len() == SHAPES_MAX {
-            self.recent.clear();
-        }
-        self.recent.push(Arc::clone(&batch));
-        batch
+    fn batch(&mut self, projection: &Doc, tag: u8) -> &Batch {
+        let mut recent = self.recent.iter();
+        let at = recent
+            .position(|batch| batch.is_for(projection, tag))
+            .unwrap_or_else(|| {
+                if self.recent.len() == SHAPES_MAX {
+                    self.recent.clear();
+                }
+                self.recent.push(Batch::new(projection, tag));
+                self.recent.len() - 1
+            });
+        &self.recent[at]
     }
 
     /// Appends the selected documents as the elements of an array.
-    pub fn append(
-        &mut self,
-        prepared: &Prepared,
-        wanted: Selection<'_>,
-        projection: &Doc,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn append(&mut self, wanted: Selection<'_>, projection: &Doc, out: &mut Vec<u8>) {
         match wanted {
             Selection::Nothing => {}
             Selection::One(id) => {
                 out.extend_from_slice(&[tag::DOCUMENT, b'0', 0]);
-                let batch = self.batch(prepared, projection, tag::INT32);
+                let batch = self.batch(projection, tag::INT32);
                 batch.shape.append((id.tag(), id.value_bytes()), out);
             }
             Selection::Range(tag, range) => {
-                self.batch(prepared, projection, tag).append(range, out);
+                self.batch(projection, tag).append(range, out);
             }
         }
     }
@@ -239,15 +202,14 @@ impl Finds {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use frond_bson::{DocBuf, doc};
+    use frond_bson::{DocBuf, doc, extjson};
 
     /// The documents that a filter finds, as an array.
     fn find(filter: &Doc, projection: &Doc, skip: u64, limit: Option<u64>) -> Vec<DocBuf> {
         let wanted = Selection::read(filter, skip, limit);
         let mut bytes = vec![0; 4];
-        Finds::default().append(&Prepared::default(), wanted, projection, &mut bytes);
+        Finds::default().append(wanted, projection, &mut bytes);
         bytes.push(0);
         let length = bytes.len() as u32;
         bytes[..4].copy_from_slice(&length.to_le_bytes());
@@ -261,71 +223,65 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn a_range_of_ids_finds_as_many_as_it_says() {
-        let long: Vec<i64> = (-5..995).collect();
-        let big = 1_i64 << 40;
-        for (filter, skip, limit, ids) in [
-            (
-                doc! {"_id": {"$gte": 5, "$lte": 8}},
-                0,
-                None,
-                &[5, 6, 7, 8][..],
-            ),
-            (doc! {"_id": {"$gt": 5_i64, "$lt": 8}}, 0, None, &[6, 7][..]),
-            (doc! {"_id": {"$gte": 5, "$lt": 8.0}}, 1, None, &[6, 7][..]),
-            (
-                doc! {"_id": {"$gte": 5, "$lt": 100}},
-                2,
-                Some(2),
-                &[7, 8][..],
-            ),
-            (doc! {"_id": {"$gte": 5}}, 1, Some(3), &[6, 7, 8][..]),
-            (doc! {"_id": {"$lte": 5}}, 0, Some(2), &[4, 5][..]),
-            (doc! {"_id": {"$gte": 5}}, 0, None, &[][..]),
-            (doc! {"_id": {"$gte": 8, "$lt": 5}}, 0, Some(4), &[][..]),
-            (doc! {"_id": {"$gte": 8, "$lt": 9}}, 7, None, &[][..]),
-            (
-                doc! {"_id": {"$gte": big, "$lt": big + 1}},
-                0,
-                None,
-                &[big][..],
-            ),
-            (doc! {"_id": {"$gte": (-5), "$lt": 995}}, 0, None, &long[..]),
-            (
-                doc! {"_id": {"$gte": i64::MAX - 1}},
-                0,
-                Some(9),
-                &[i64::MAX - 1][..],
-            ),
-            (doc! {"_id": {"$gte": "a", "$lt": "b"}}, 0, None, &[][..]),
-            (doc! {"_id": {"$gte": 1, "$ne": 2}}, 0, Some(5), &[][..]),
-        ] {
-            let found: Vec<i64> = find(&filter, Doc::empty(), skip, limit)
-                .iter()
-                .map(|document| document.get_i64("_id").unwrap())
-                .collect();
-            assert_eq!(found, ids, "{filter:?}");
-        }
-    }
+    /// Filters, what is skipped, the limit, and the `_id`s that are found.
+    const FOUND: &str = r#"
+{"_id": {"$gte": 5, "$lte": 8}} | 0 | null | [5, 6, 7, 8]
+{"_id": {"$gt": {"$numberLong": "5"}, "$lt": 8}} | 0 | null | [6, 7]
+{"_id": {"$gte": 5, "$lt": 8.0}} | 1 | null | [6, 7]
+{"_id": {"$gte": 5, "$lt": 100}} | 2 | 2 | [7, 8]
+{"_id": {"$gte": 5}} | 1 | 3 | [6, 7, 8]
+{"_id": {"$lte": 5}} | 0 | 2 | [4, 5]
+{"_id": {"$gte": 5}} | 0 | null | []
+{"_id": {"$gte": 8, "$lt": 5}} | 0 | 4 | []
+{"_id": {"$gte": 8, "$lt": 9}} | 7 | null | []
+{"_id": {"$gte": 1099511627776, "$lt": 1099511627777}} | 0 | null | [1099511627776]
+{"_id": {"$gte": 9223372036854775806}} | 0 | 9 | [9223372036854775806]
+{"_id": {"$gte": "a", "$lt": "b"}} | 0 | null | []
+{"_id": {"$gte": 1, "$ne": 2}} | 0 | 5 | []
+{"_id": 5} | 0 | 1 | [5]
+{"_id": 5} | 1 | null | []
+{"_id": {"$oid": "070707070707070707070707"}} | 0 | 1 | [{"$oid": "070707070707070707070707"}]
+{"_id": {"$eq": "x"}} | 0 | 1 | ["x"]
+{"_id": {"$in": [1, 2]}} | 0 | 1 | []
+{"name": "x"} | 0 | 1 | []
+{"_id": 5, "name": "x"} | 0 | 1 | []
+{} | 0 | 1 | []
+"#;
 
     #[test]
-    fn one_id_of_any_type_finds_one_document() {
-        let id = Value::ObjectId(frond_bson::ObjectId([7; 12]));
-        for (filter, expected) in [
-            (doc! {"_id": 5}, Some(Value::Int32(5))),
-            (doc! {"_id": id}, Some(id)),
-            (doc! {"_id": {"$eq": "x"}}, Some(Value::String("x"))),
-            (doc! {"_id": {"$in": [1, 2]}}, None),
-            (doc! {"name": "x"}, None),
-            (doc! {"_id": 5, "name": "x"}, None),
-            (doc! {}, None),
-        ] {
-            let found = find(&filter, &doc! {"c": 1}, 0, Some(1));
-            let ids: Vec<Value<'_>> = found.iter().filter_map(|found| found.get("_id")).collect();
-            assert_eq!(ids, Vec::from_iter(expected), "{filter:?}");
+    fn ids_and_ranges_of_them_find_as_many_as_they_say() {
+        for line in FOUND.trim().lines() {
+            let [filter, skip, limit, ids] = line.split(" | ").collect::<Vec<_>>()[..] else {
+                unreachable!("{line}");
+            };
+            let filter = extjson::parse(filter).unwrap();
+            let found = find(
+                &filter,
+                Doc::empty(),
+                skip.parse().unwrap(),
+                limit.parse().ok(),
+            );
+            let expected = extjson::parse(&format!("{{\"ids\": {ids}}}")).unwrap();
+            let expected = expected.get_array("ids").unwrap();
+            assert_eq!(found.len(), expected.count(), "{line}");
+            for (document, id) in found.iter().zip(expected.values()) {
+                let found = document.get("_id").unwrap();
+                // An integer may be of either type.
+                let number = found.as_i64_lossless().is_some();
+                assert!(
+                    found == id || (number && found.as_i64_lossless() == id.as_i64_lossless()),
+                    "{line}"
+                );
+            }
         }
-        assert!(find(&doc! {"_id": 5}, Doc::empty(), 1, None).is_empty());
+        let long = find(
+            &doc! {"_id": {"$gte": (-5), "$lt": 995}},
+            Doc::empty(),
+            0,
+            None,
+        );
+        let ids = long.iter().map(|document| document.get_i64("_id").unwrap());
+        assert!(ids.eq(-5..995));
     }
 
     #[test]
@@ -349,7 +305,7 @@ mod tests {
         for projection in [doc! {}, doc! {"_id": 0, "none": 1}] {
             let mut out = Vec::new();
             let wanted = Selection::read(&filter, 0, None);
-            Finds::default().append(&Prepared::default(), wanted, &projection, &mut out);
+            Finds::default().append(wanted, &projection, &mut out);
             assert!(out.len() + REPLY_ROOM <= MAX_DOCUMENT_BYTES);
             assert!(out.len() > MAX_DOCUMENT_BYTES / 2, "{}", out.len());
         }

@@ -1,17 +1,19 @@
 //! Accepting connections, each on a thread of its own, and ending them all.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::shared::{Shared, Socket};
+use super::counts::Counts;
 use crate::descriptors;
 use frond_client::{Error, Result, uri::Address};
 
@@ -43,14 +45,15 @@ impl Listener {
         }
     }
 
-    fn accept(&self) -> io::Result<Socket> {
+    /// Accepts a connection. A TCP socket is handled as a Unix one: reading, writing and shutting down are the same.
+    fn accept(&self) -> io::Result<UnixStream> {
         match self {
             Listener::Tcp(listener) => {
                 let (socket, _) = listener.accept()?;
                 socket.set_nodelay(true)?;
-                Ok(Socket::Tcp(socket))
+                Ok(UnixStream::from(OwnedFd::from(socket)))
             }
-            Listener::Unix(listener) => Ok(Socket::Unix(listener.accept()?.0)),
+            Listener::Unix(listener) => Ok(listener.accept()?.0),
         }
     }
 }
@@ -62,6 +65,26 @@ fn remove_left_behind(path: &Path) {
         // If this fails, binding says why.
         let _ = std::fs::remove_file(path);
     }
+}
+
+#[derive(Default)]
+struct Shared {
+    counts: Counts,
+    stop: AtomicBool,
+    /// By the number of the connection, so that the server can end them all.
+    connections: Mutex<HashMap<i32, Arc<UnixStream>>>,
+}
+
+impl Shared {
+    fn connections(&self) -> MutexGuard<'_, HashMap<i32, Arc<UnixStream>>> {
+        let connections = self.connections.lock();
+        connections.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shut_down(socket: &UnixStream) {
+    // It may be closed already.
+    let _ = socket.shutdown(Shutdown::Both);
 }
 
 /// A server that runs until this is dropped.
@@ -90,13 +113,11 @@ pub fn start(address: &Address) -> Result<NullServer> {
 }
 
 impl NullServer {
-    #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
     /// Where it listens, as clients write it.
-    #[must_use]
     pub fn uri(&self) -> String {
         format!("mongodb://{}/", self.address.in_uri())
     }
@@ -117,7 +138,7 @@ impl Drop for NullServer {
             let _ = acceptor.join();
         }
         for socket in self.shared.connections().values() {
-            socket.shut_down();
+            shut_down(socket);
         }
         if let Address::Unix(path) = &self.address {
             let _ = std::fs::remove_file(path);
@@ -151,7 +172,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let _end = End(&of_thread, id);
-                Connection::new(&of_thread, id).serve(&socket);
+                Connection::new(&of_thread.counts, id).serve(&socket);
             });
         if spawned.is_err() {
             shared.connections().remove(&id);
@@ -165,7 +186,7 @@ struct End<'a>(&'a Shared, i32);
 impl Drop for End<'_> {
     fn drop(&mut self) {
         if let Some(socket) = self.0.connections().remove(&self.1) {
-            socket.shut_down();
+            shut_down(&socket);
         }
     }
 }

@@ -9,10 +9,8 @@ mod answer;
 mod connection;
 mod counts;
 mod documents;
-mod failure;
 mod find;
 mod listen;
-mod shared;
 
 pub use listen::{NullServer, start};
 
@@ -65,7 +63,6 @@ impl Options {
 }
 
 /// A free port of the loopback interface, for [`start`].
-#[must_use]
 pub fn any_port() -> Address {
     Address::Tcp("127.0.0.1".to_owned(), 0)
 }
@@ -83,7 +80,6 @@ pub fn run(options: &Options) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -1,32 +1,23 @@
 //! The chart of a workload: speed, latency and memory over the operations done, a curve for each server.
 
-use super::plot::{Curve, Panel, pale};
-use super::{Axis, Chart, Columns, Row};
-
-const SPEED_HEIGHT: u32 = 400;
-const PANEL_HEIGHT: u32 = 230;
+use super::plot::{Curve, pale};
+use super::{Chart, Columns, Panel, Row};
 
 /// Points drawn for a curve, at most; a longer run is averaged.
 const POINTS_MAX: usize = 1000;
 
 /// The data of a chart of traces.
 pub struct Traces<'a> {
-    pub title: String,
+    pub title: &'static str,
     /// The counted things, such as "documents".
     pub unit: &'static str,
     pub columns: &'a Columns,
-    /// The rows of each server.
     pub rows: Vec<&'a [Row]>,
 }
 
 /// Draws the traces over millions of operations.
-#[must_use]
 pub fn over_count(traces: &Traces<'_>) -> Chart {
     let x = |row: &Row| row.count as f64 / 1e6;
-    panels(traces, &x, format!("million {}", traces.unit))
-}
-
-fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart {
     let thinned: Vec<Vec<Row>> = traces.rows.iter().map(|rows| thin(rows)).collect();
     let of_all = |value: &dyn Fn(&Row) -> Option<f64>| -> Vec<Curve> {
         traces.columns.curves(&thinned, |rows| {
@@ -34,41 +25,22 @@ fn panels(traces: &Traces<'_>, x: &dyn Fn(&Row) -> f64, x_unit: String) -> Chart
             points.collect()
         })
     };
-    let mut panels = vec![Panel {
-        height: SPEED_HEIGHT,
-        title: traces.title.clone(),
-        unit: "a second",
-        curves: speed_curves(of_all(&|row| Some(row.per_s))),
-    }];
-    for (title, unit, curves) in [
-        (
-            "99th percentile of the latency",
-            "milliseconds",
-            of_all(&|row| (row.p99_ms > 0.0).then_some(row.p99_ms)),
-        ),
-        (
-            "Resident memory, reported by the servers",
-            "MiB",
-            of_all(&|row| row.memory.resident_mib),
-        ),
+    let speeds = speed_curves(of_all(&|row| Some(row.per_s)));
+    let mut panels = vec![Panel::tall(traces.title, "a second", speeds)];
+    let latency = of_all(&|row| (row.p99_ms > 0.0).then_some(row.p99_ms));
+    let memory = of_all(&|row| row.memory.resident_mib);
+    for panel in [
+        Panel::low("99th percentile of the latency", "milliseconds", latency),
+        Panel::low("Resident memory, reported by the servers", "MiB", memory),
     ] {
-        if !curves.is_empty() {
-            panels.push(Panel {
-                height: PANEL_HEIGHT,
-                title: title.to_owned(),
-                unit,
-                curves,
-            });
+        if !panel.curves.is_empty() {
+            panels.push(panel);
         }
     }
     // A run too short for one interval still gets its axis.
     let last = thinned.iter().filter_map(|rows| rows.last()).map(x);
-    Chart {
-        panels,
-        x_max: last.fold(1e-6, f64::max),
-        x_unit,
-        axis: Axis::Linear,
-    }
+    let x_max = last.fold(1e-6, f64::max);
+    Chart::new(panels, x_max, format!("million {}", traces.unit))
 }
 
 /// Each curve twice: raw in a pale shade, and smoothed in its colour.
@@ -130,7 +102,6 @@ fn thin(rows: &[Row]) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn rows(count: u64) -> Vec<Row> {

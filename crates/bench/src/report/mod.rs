@@ -5,13 +5,14 @@ pub mod chart;
 mod output;
 mod page;
 pub mod plot;
-mod section;
+pub mod section;
 mod trace;
 
 pub use output::{Report, Server};
 pub use page::Table;
-pub use plot::Axis;
-pub use section::{Chart, Columns, Figure, Section};
+pub use plot::{Axis, Panel};
+pub use section::Better::{Higher, Lower, Neither};
+pub use section::{Chart, Columns, Figures, Section};
 pub use trace::{Row, TraceFile, resident_max_mib};
 
 use std::fs;

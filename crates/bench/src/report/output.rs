@@ -22,7 +22,6 @@ pub struct Server {
     pub description: Description,
 }
 
-/// The report of a run.
 pub struct Report {
     columns: Columns,
     started: jiff::Timestamp,
@@ -34,7 +33,6 @@ pub struct Report {
 
 impl Report {
     /// A report without sections.
-    #[must_use]
     pub fn new(servers: Vec<Server>, started: jiff::Timestamp, machine: &Machine) -> Report {
         let row = |name: &str, value: &dyn Fn(&Server) -> String| {
             let mut row = vec![name.to_owned()];
@@ -134,7 +132,6 @@ impl Report {
     }
 
     /// As Markdown, with links to the charts.
-    #[must_use]
     fn to_markdown(&self, svgs: &[Vec<(String, String)>]) -> String {
         let mut out = format!(
             "# {}\n\n{}, measured on {}.\n",
@@ -166,7 +163,6 @@ impl Report {
     }
 
     /// As one HTML page that needs nothing else.
-    #[must_use]
     fn to_html(&self, svgs: &[Vec<(String, String)>]) -> String {
         let mut body = page::open_section("summary", "Summary", "");
         body.push_str(&page::list(&self.summary()));
@@ -214,7 +210,6 @@ impl Report {
     }
 
     /// For programs: plain numbers, in the unit that stands beside them.
-    #[must_use]
     pub fn to_json(&self) -> String {
         let mut doc = DocBuf::new();
         doc.push("started", self.started.to_string().as_str());
@@ -287,7 +282,6 @@ impl Report {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    #[must_use]
     pub fn to_text(&self, folder: &Path) -> String {
         let mut out = String::new();
         for section in &self.sections {

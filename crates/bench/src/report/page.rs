@@ -14,7 +14,6 @@ pub struct Table {
 
 impl Table {
     /// A table without bold cells.
-    #[must_use]
     pub fn new(title: impl Into<String>, rows: Vec<Vec<String>>) -> Table {
         Table {
             title: title.into(),
@@ -23,8 +22,6 @@ impl Table {
         }
     }
 
-    /// A table of names and values.
-    #[must_use]
     pub fn of_pairs(title: &str, pairs: &[(&str, String)]) -> Table {
         let mut rows = vec![vec!["what".to_owned(), "value".to_owned()]];
         rows.extend(
@@ -36,7 +33,6 @@ impl Table {
     }
 
     /// As columns of text.
-    #[must_use]
     pub fn to_text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
@@ -59,7 +55,6 @@ impl Table {
 
 impl Table {
     /// As Markdown, under a heading of this level.
-    #[must_use]
     pub fn to_markdown(&self, level: usize) -> String {
         let mut out = format!("\n{} {}\n\n", "#".repeat(level), self.title);
         for (index, row) in self.rows.iter().enumerate() {
@@ -81,7 +76,6 @@ impl Table {
         out
     }
 
-    #[must_use]
     pub fn to_html(&self) -> String {
         let mut out = format!(
             "<h3>{}</h3>\n<div class=\"wide\"><table>\n",
@@ -111,7 +105,6 @@ impl Table {
 }
 
 /// The beginning of a section; `</section>` ends it.
-#[must_use]
 pub fn open_section(id: &str, title: &str, about: &str) -> String {
     let mut out = format!(
         "<section id=\"{}\">\n<h2>{}</h2>\n",
@@ -124,7 +117,6 @@ pub fn open_section(id: &str, title: &str, about: &str) -> String {
     out
 }
 
-#[must_use]
 pub fn list(items: &[String]) -> String {
     let mut out = String::from("<ul>\n");
     for item in items {
@@ -133,19 +125,16 @@ pub fn list(items: &[String]) -> String {
     out + "</ul>\n"
 }
 
-#[must_use]
 pub fn figure(svg: &str) -> String {
     format!("<figure>{svg}</figure>\n")
 }
 
 /// A command to type.
-#[must_use]
 pub fn command(text: &str) -> String {
     format!("<h3>How to repeat</h3>\n<pre>{}</pre>\n", escape(text))
 }
 
 /// A page around its body. Chapters are (id, title).
-#[must_use]
 pub fn whole(title: &str, under: &str, sections: &[(&str, &str)], body: &str) -> String {
     let mut links = String::new();
     for (id, title) in sections {

@@ -6,7 +6,6 @@ use plotters::prelude::*;
 use crate::format::thousands;
 use frond_client::{Error, Result};
 
-/// Width of a chart.
 const WIDTH: u32 = 1000;
 
 /// Colours of curves, distinguishable for the colour-blind too (after Okabe and Ito).
@@ -25,13 +24,11 @@ pub const SECOND: RGBColor = RGBColor(196, 92, 22);
 const TEXT: RGBColor = RGBColor(60, 60, 60);
 
 /// The colour of the n-th server.
-#[must_use]
 pub fn color(index: usize) -> RGBColor {
     COLORS.get(index % COLORS.len()).copied().unwrap_or(FIRST)
 }
 
 /// A paler shade of a colour, for raw values behind a smoothed curve.
-#[must_use]
 pub fn pale(color: RGBColor) -> RGBColor {
     let mix = |part: u8| (u16::from(part) * 9 / 20 + 255 * 11 / 20) as u8;
     RGBColor(mix(color.0), mix(color.1), mix(color.2))
@@ -54,10 +51,28 @@ pub struct Curve {
 pub struct Panel {
     pub height: u32,
     pub title: String,
-    /// Unit of the vertical axis.
     pub unit: &'static str,
     /// The curves, drawn in this order.
     pub curves: Vec<Curve>,
+}
+
+impl Panel {
+    /// The main panel of a chart.
+    pub fn tall(title: impl Into<String>, unit: &'static str, curves: Vec<Curve>) -> Panel {
+        Panel {
+            height: 400,
+            title: title.into(),
+            unit,
+            curves,
+        }
+    }
+
+    pub fn low(title: impl Into<String>, unit: &'static str, curves: Vec<Curve>) -> Panel {
+        Panel {
+            height: 230,
+            ..Panel::tall(title, unit, curves)
+        }
+    }
 }
 
 /// The scale of the horizontal axis.
@@ -260,7 +275,6 @@ fn drawing(error: impl std::fmt::Display) -> Error {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -303,12 +317,7 @@ mod tests {
             points: vec![(0.0, y), (1.0, y)],
         };
         let draw = |curves: Vec<Curve>| {
-            let panel = Panel {
-                height: 230,
-                title: "t".to_owned(),
-                unit: "u",
-                curves,
-            };
+            let panel = Panel::low("t", "u", curves);
             svg(&[panel], 1.0, "x", Axis::Linear).unwrap()
         };
         let both = draw(vec![curve(false, 10.0), curve(true, 1e6)]);

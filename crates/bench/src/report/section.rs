@@ -26,40 +26,21 @@ pub struct Figure {
 }
 
 impl Figure {
-    #[must_use]
-    pub fn higher(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Figure {
-        Figure {
-            name: name.into(),
-            unit,
-            better: Better::Higher,
-            values,
-        }
-    }
-
-    /// A time or a size.
-    #[must_use]
-    pub fn lower(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Figure {
-        Figure {
-            better: Better::Lower,
-            ..Figure::higher(name, unit, values)
-        }
-    }
-
-    /// A number that is neither good nor bad.
-    #[must_use]
-    pub fn neutral(
+    pub fn new(
+        better: Better,
         name: impl Into<String>,
         unit: &'static str,
         values: Vec<Option<f64>>,
     ) -> Figure {
         Figure {
-            better: Better::Neither,
-            ..Figure::higher(name, unit, values)
+            name: name.into(),
+            unit,
+            better,
+            values,
         }
     }
 
     /// Ratio by which one server is better than another one.
-    #[must_use]
     pub fn times_better(&self, server: usize, than: usize) -> Option<f64> {
         let (one, other) = ((*self.values.get(server)?)?, (*self.values.get(than)?)?);
         let ratio = match self.better {
@@ -71,7 +52,6 @@ impl Figure {
     }
 
     /// The server with the best value among at least two, if no other one has the same.
-    #[must_use]
     pub fn winner(&self, servers: &[usize]) -> Option<usize> {
         let mut measured = servers.iter().copied().filter(|server| {
             let value = self.values.get(*server).copied().flatten();
@@ -93,7 +73,6 @@ impl Figure {
     }
 
     /// A server's value as a share of the null server's.
-    #[must_use]
     pub fn share(&self, server: usize, null: usize) -> Option<f64> {
         if self.better != Better::Higher || server == null {
             return None;
@@ -103,19 +82,64 @@ impl Figure {
     }
 }
 
-/// A drawing: panels over one axis.
+/// Collects figures of results, of which there is one for each server.
+pub struct Figures<'a, R> {
+    pub results: &'a [R],
+    pub list: Vec<Figure>,
+}
+
+impl<'a, R> Figures<'a, R> {
+    pub fn new(results: &'a [R]) -> Figures<'a, R> {
+        Figures {
+            results,
+            list: Vec::new(),
+        }
+    }
+
+    pub fn add(
+        &mut self,
+        better: Better,
+        name: impl Into<String>,
+        unit: &'static str,
+        value: impl Fn(&R) -> Option<f64>,
+    ) {
+        let values = self.results.iter().map(value).collect();
+        self.list.push(Figure::new(better, name, unit, values));
+    }
+
+    /// A figure that only some runs have.
+    pub fn add_known(
+        &mut self,
+        better: Better,
+        name: impl Into<String>,
+        unit: &'static str,
+        value: impl Fn(&R) -> Option<f64>,
+    ) {
+        self.add(better, name, unit, value);
+        let unknown = |figure: &mut Figure| figure.values.iter().all(Option::is_none);
+        self.list.pop_if(unknown);
+    }
+}
+
 #[derive(Clone)]
 pub struct Chart {
     pub panels: Vec<Panel>,
-    /// The axis ends here.
     pub x_max: f64,
-    /// Unit of the horizontal axis.
     pub x_unit: String,
-    /// Scale of the horizontal axis.
     pub axis: Axis,
 }
 
-/// One workload's part of a report.
+impl Chart {
+    pub fn new(panels: Vec<Panel>, x_max: f64, x_unit: impl Into<String>) -> Chart {
+        Chart {
+            panels,
+            x_max,
+            x_unit: x_unit.into(),
+            axis: Axis::Linear,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct Section {
     /// Name on the command line.
@@ -146,13 +170,11 @@ pub struct Columns {
 
 impl Columns {
     /// The null server's column.
-    #[must_use]
     pub fn null(&self) -> Option<usize> {
         self.nulls.iter().position(|null| *null)
     }
 
     /// The columns of real servers.
-    #[must_use]
     pub fn real(&self) -> Vec<usize> {
         let columns = self.nulls.iter().enumerate();
         columns
@@ -181,15 +203,16 @@ impl Columns {
             .collect()
     }
 
-    /// A table of the rows of all servers, each with the server's name first if there are several.
+    /// A table of the rows of all servers, each with the server's name first if there are several. The names of its columns are
+    /// divided by `|`.
     pub fn table<T>(
         &self,
         title: impl Into<String>,
-        head: &[&str],
+        head: &str,
         results: &[T],
         rows: impl Fn(&T) -> Vec<Vec<String>>,
     ) -> Table {
-        let mut first: Vec<String> = head.iter().map(|name| (*name).to_owned()).collect();
+        let mut first: Vec<String> = head.split('|').map(str::to_owned).collect();
         let several = self.labels.len() > 1;
         if several {
             first.insert(0, "server".to_owned());
@@ -208,7 +231,6 @@ impl Columns {
 }
 
 impl Section {
-    #[must_use]
     pub fn new(
         workload: &'static str,
         title: impl Into<String>,
@@ -228,15 +250,9 @@ impl Section {
         }
     }
 
-    /// Notes how a server's part ended.
-    pub fn ended(&mut self, ending: &impl std::fmt::Display) {
-        self.endings.push(ending.to_string());
-    }
-
     /// The figures as a table: a row for each with its unit, a column for each server, and how many
     /// times better the first one is than each other one; with a null server, the first one's share
     /// of it. The best server of each row is bold.
-    #[must_use]
     pub fn result(&self, columns: &Columns) -> Table {
         let mut head = vec!["figure".to_owned(), "unit".to_owned()];
         let first_server = head.len();
@@ -276,7 +292,6 @@ impl Section {
 
     /// One line: which server is best at the headline figure, and how many times better it is than
     /// each other one.
-    #[must_use]
     pub fn summary(&self, columns: &Columns) -> String {
         let real = columns.real();
         let named = |figure: &&Figure| figure.name == self.headline;
@@ -315,6 +330,7 @@ impl Section {
 
 #[cfg(test)]
 mod tests {
+    use super::Better::{Higher, Lower, Neither};
     use super::*;
 
     #[test]
@@ -326,10 +342,20 @@ mod tests {
         let mut section = Section::new("insert", "W1", "");
         section.endings = vec!["complete".to_owned(); 3];
         section.figures = vec![
-            Figure::higher("speed", "/s", vec![Some(300.0), Some(20.0), Some(600.0)]),
-            Figure::lower("time", "s", vec![Some(2.0), Some(500.0), None]),
-            Figure::neutral("threads", "", vec![Some(1.0), Some(1.0), Some(1.0)]),
-            Figure::higher("none", "", vec![Some(1.0), None, Some(0.0)]),
+            Figure::new(
+                Higher,
+                "speed",
+                "/s",
+                vec![Some(300.0), Some(20.0), Some(600.0)],
+            ),
+            Figure::new(Lower, "time", "s", vec![Some(2.0), Some(500.0), None]),
+            Figure::new(
+                Neither,
+                "threads",
+                "",
+                vec![Some(1.0), Some(1.0), Some(1.0)],
+            ),
+            Figure::new(Higher, "none", "", vec![Some(1.0), None, Some(0.0)]),
         ];
         let table = section.result(&columns);
         let text: Vec<String> = table.rows.iter().map(|row| row.join("|")).collect();
@@ -358,11 +384,11 @@ mod tests {
         assert_eq!(section.summary(&columns), "W1: no figures");
         let values = |values: [f64; 4]| values.map(Some).to_vec();
         section.figures = vec![
-            Figure::neutral("documents", "", values([5.0; 4])),
-            Figure::higher("speed", "/s", values([20.0, 300.0, 100.0, 600.0])),
-            Figure::lower("time", "s", vec![Some(2.0), Some(3.0), None, None]),
-            Figure::higher("even", "", values([7.0, 7.0, 1.0, 9.0])),
-            Figure::higher("one", "", vec![None, Some(7.0), None, Some(9.0)]),
+            Figure::new(Neither, "documents", "", values([5.0; 4])),
+            Figure::new(Higher, "speed", "/s", values([20.0, 300.0, 100.0, 600.0])),
+            Figure::new(Lower, "time", "s", vec![Some(2.0), Some(3.0), None, None]),
+            Figure::new(Higher, "even", "", values([7.0, 7.0, 1.0, 9.0])),
+            Figure::new(Higher, "one", "", vec![None, Some(7.0), None, Some(9.0)]),
         ];
         for (headline, line) in [
             (

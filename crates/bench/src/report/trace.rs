@@ -25,26 +25,13 @@ pub struct Row {
 }
 
 /// Names of the columns.
-const COLUMNS: [&str; 10] = [
-    "workload",
-    "server",
-    "elapsed_s",
-    "count",
-    "per_s",
-    "p50_ms",
-    "p99_ms",
-    "max_ms",
-    "server_resident_mib",
-    "server_cache_mib",
-];
+const COLUMNS: &str = "workload,server,elapsed_s,count,per_s,p50_ms,p99_ms,max_ms,server_resident_mib,server_cache_mib";
 
-/// The file `trace.csv`.
 pub struct TraceFile(Mutex<CsvFile>);
 
 impl TraceFile {
-    /// Creates the file in the folder.
     pub fn create(folder: &Path) -> Result<TraceFile> {
-        let file = CsvFile::create(&folder.join("trace.csv"), COLUMNS)?;
+        let file = CsvFile::create(&folder.join("trace.csv"), COLUMNS.split(','))?;
         Ok(TraceFile(Mutex::new(file)))
     }
 
@@ -68,7 +55,6 @@ impl TraceFile {
 }
 
 /// The most memory that the server said it had resident, in MiB.
-#[must_use]
 pub fn resident_max_mib(rows: &[Row]) -> Option<f64> {
     rows.iter()
         .filter_map(|row| row.memory.resident_mib)
@@ -77,7 +63,6 @@ pub fn resident_max_mib(rows: &[Row]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -101,7 +86,7 @@ mod tests {
         let text = std::fs::read_to_string(folder.path().join("trace.csv")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
-        assert_eq!(lines[0], COLUMNS.join(","));
+        assert_eq!(lines[0], COLUMNS);
         assert_eq!(
             lines[1],
             "insert,\"A, B\",1.000,2000,2000.0,0.000,1.500,0.000,,"

@@ -1,10 +1,11 @@
 //! The nine kinds of operation of a Sysbench transaction.
 
+use crate::system::Operation;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One document by `_id`.
     Point,
-    /// `c` of 100 documents.
     Range,
     /// The sum of `k` of 100 documents.
     Sum,
@@ -41,8 +42,6 @@ pub const POINTS: usize = 10;
 pub const OPERATIONS: usize = POINTS + KINDS.len() - 1;
 
 impl Kind {
-    /// Its name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Kind::Point => "point lookup",
@@ -58,9 +57,32 @@ impl Kind {
     }
 
     /// Its place in [`KINDS`].
-    #[must_use]
     pub fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether it works on a range of documents.
+    pub fn is_range(self) -> bool {
+        matches!(
+            self,
+            Kind::Range | Kind::Sum | Kind::Ordered | Kind::Distinct
+        )
+    }
+}
+
+impl From<&Operation<'_>> for Kind {
+    fn from(operation: &Operation<'_>) -> Kind {
+        match operation {
+            Operation::Point(_) => Kind::Point,
+            Operation::Range(_) => Kind::Range,
+            Operation::Sum(_) => Kind::Sum,
+            Operation::Ordered(_) => Kind::Ordered,
+            Operation::Distinct(_) => Kind::Distinct,
+            Operation::UpdateK(_) => Kind::UpdateK,
+            Operation::UpdateC(..) => Kind::UpdateC,
+            Operation::Delete(_) => Kind::Delete,
+            Operation::Insert(_) => Kind::Insert,
+        }
     }
 }
 

@@ -3,13 +3,10 @@
 //!
 //! The workload of the Tokutek blog of 2013, after Sysbench for MySQL.
 
-mod charts;
-mod drive;
 mod kind;
 mod options;
 mod runner;
 mod section;
-mod tables;
 mod tally;
 mod transaction;
 
@@ -25,18 +22,14 @@ impl Workload for Work {
         "sysbench"
     }
 
-    fn set_default_scale(&mut self, scale: f64) {
-        if self.documents.is_none() {
-            self.scale.get_or_insert(scale);
-        }
-    }
-
     fn check(&self) -> Result<()> {
         self.check_settings()
     }
 
     fn measure(&self, run: &Run) -> Result<(Section, Result<()>)> {
-        let (results, result) = run.measure(|target| SysbenchRunner::open(run, target, self))?;
-        Ok((section::build(run, self, &results), result))
+        run.measure(
+            |target| SysbenchRunner::open(run, target, self),
+            |results| section::build(run, self, results),
+        )
     }
 }

@@ -1,30 +1,26 @@
 //! One target's part of a run of Sysbench: load, transactions at each thread level, sizes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use super::drive::Slice;
 use super::options::Work;
 use super::tally::{Level, Tally};
-use super::transaction::Dataset;
+use super::transaction::{Dataset, Worker};
 use crate::documents::Source;
 use crate::documents::sysbench::Documents;
-use crate::format::thousands;
-use crate::harness::{Ending, Run, Runner, Target, Turn};
+use crate::harness::{Run, Runner, Target, Turn};
 use crate::load::Load;
 use crate::meter::{Meter, Percentiles};
-use crate::progress::Progress;
+use crate::progress::{Progress, SECONDS};
+use crate::random::SplitMix64;
 use crate::report::Row;
 use crate::sampler::Sampler;
 use crate::system::{Compression, Definition, Index, Session, Sizes, WriteConcern};
-use crate::threads::with_each;
 use frond_client::Result;
 
 /// The index of the original.
-const INDEX: Index = Index {
-    fields: &["k"],
-    multikey: false,
-};
+const INDEX: Index = Index::on(&["k"]);
 
 /// A part of the work, done in one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +28,14 @@ enum Step {
     Create,
     /// Loads some of them, from this one on.
     Load(usize),
-    /// Takes sizes after the load.
     Loaded,
-    /// Runs transactions at a thread level.
     Run {
         level: usize,
         slice: u32,
     },
-    /// Takes sizes after the run.
     Ran,
 }
 
-/// All steps, each with its compression.
 fn steps(work: &Work, turns: u32) -> Vec<(usize, Step)> {
     let (slices, _) = work.slices(turns);
     let mut steps = Vec::new();
@@ -73,7 +65,6 @@ pub struct Size {
     pub compression: Option<Compression>,
     /// After the run, or after the load.
     pub after_run: bool,
-    /// Sizes that the server reports.
     pub sizes: Sizes,
 }
 
@@ -81,34 +72,21 @@ pub struct Size {
 pub struct Loaded {
     /// The compression that was asked for.
     pub compression: Option<Compression>,
-    /// Documents that went in.
     pub documents: u64,
     pub elapsed: Duration,
     pub latency: Percentiles,
 }
 
-#[derive(Clone, Debug)]
-pub struct Ran {
-    /// The compression that was asked for.
-    pub compression: Option<Compression>,
-    pub threads: u16,
-    pub level: Level,
-}
-
-/// The results of a target.
 #[derive(Default)]
 pub struct Results {
-    pub ending: Ending,
     pub loads: Vec<Loaded>,
-    /// Thread levels, by compression.
-    pub levels: Vec<Ran>,
+    pub levels: Vec<Level>,
     /// Sizes, in the order in which they were taken.
     pub sizes: Vec<Size>,
     /// The trace of transactions, of all levels one after the other.
     pub rows: Vec<Row>,
 }
 
-/// Connections, and the results so far.
 pub struct SysbenchRunner<'a> {
     run: &'a Run,
     target: &'a Target,
@@ -120,14 +98,11 @@ pub struct SysbenchRunner<'a> {
     threads: Vec<Box<dyn Session>>,
     steps: std::vec::IntoIter<(usize, Step)>,
     meter: Option<Meter>,
-    tally: Option<(u16, Tally)>,
+    tally: Option<Tally>,
     /// The compression at hand.
     compression: Option<Compression>,
-    /// Of load and transactions.
     own_time: Duration,
     run_time: Duration,
-    /// `run_time` when the progress bar started.
-    shown_from: Duration,
     slices: u64,
     progress: Option<Progress>,
     results: Results,
@@ -142,8 +117,7 @@ impl<'a> SysbenchRunner<'a> {
         let mut collections = Vec::new();
         for number in 1..=work.collections {
             let name = format!("sbtest{number}");
-            let collection = target.collection(options.db.as_deref(), &name)?;
-            target.make_empty(watcher.as_mut(), &collection, options, None)?;
+            let (collection, _) = target.collection(run, watcher.as_mut(), &name, None)?;
             collections.push((collection, Documents::new(options.seed, number, documents)));
         }
         if let Some((_, documents)) = collections.first() {
@@ -167,7 +141,6 @@ impl<'a> SysbenchRunner<'a> {
             compression: None,
             own_time: Duration::ZERO,
             run_time: Duration::ZERO,
-            shown_from: Duration::ZERO,
             slices: 0,
             progress: None,
             results: Results::default(),
@@ -203,10 +176,10 @@ impl<'a> SysbenchRunner<'a> {
             progress.finish();
         }
         let quiet = self.run.options.quiet;
-        self.progress = Some(Progress::new(self.target.label(), total, unit, quiet));
+        let progress = Progress::new(self.target.label(), total, unit, quiet);
+        self.progress = Some(progress.from(self.own_time));
     }
 
-    /// Loads collections, a thread for each.
     fn load(&mut self, first: usize) -> Result<()> {
         let concern = WriteConcern::ACKNOWLEDGED;
         let together = usize::from(self.work.load_threads);
@@ -218,41 +191,28 @@ impl<'a> SysbenchRunner<'a> {
                 let session = self.target.connect(&self.run.stop)?;
                 self.loaders.push(session);
             }
-            if let Some(session) = self.loaders.get_mut(index) {
-                session.insert_into(collection, concern)?;
-            }
+            self.loaders[index].insert_into(collection, concern)?;
             loads.push(Load::new(source, documents.clone(), self.work.batch));
         }
         let time_left = self.run.time_left(self.own_time);
         let (Some(meter), Some(progress)) = (&self.meter, &mut self.progress) else {
             return Ok(());
         };
-        let mut watch = Sampler {
+        let mut sampler = Sampler {
             run: self.run,
             name: "sysbench load",
-            label: self.target.label(),
+            target: self.target,
             watcher: self.watcher.as_mut(),
             progress,
-            own_time: self.own_time,
-            time_left,
+            own_time: &mut self.own_time,
             others: 0,
             rows: None,
         };
-        let started = meter.elapsed();
-        let work = |index: usize, session: &mut Box<dyn Session>| match loads.get(index) {
-            Some(load) => load.insert(session.as_mut(), meter),
-            None => Ok(()),
-        };
-        meter.go_on();
-        let sessions = self.loaders.get_mut(..loads.len()).unwrap_or_default();
-        let watched = with_each(sessions, meter, work, |done| watch.until(meter, done));
-        meter.pause();
-        self.own_time += meter.elapsed().saturating_sub(started);
-        watched?;
-        match meter.take_error() {
-            Some(error) => Err(error),
-            None => self.run.go_on(),
-        }
+        let sessions = &mut self.loaders[..loads.len()];
+        sampler.drive(sessions, meter, time_left, |index, session| {
+            loads[index].insert(session.as_mut(), meter)
+        })?;
+        self.run.go_on()
     }
 
     /// Adds the load, complete or not, to the results.
@@ -269,21 +229,17 @@ impl<'a> SysbenchRunner<'a> {
         });
     }
 
-    /// The same with the thread level.
     fn keep_level(&mut self) {
-        if let Some((threads, tally)) = self.tally.take() {
-            self.results.levels.push(Ran {
-                compression: self.compression,
-                threads,
-                level: tally.level(),
-            });
-        }
+        let tally = self.tally.take();
+        self.results.levels.extend(tally.map(|tally| tally.level()));
     }
 
+    /// Runs transactions, a thread for each session, until the time is up. A transaction that has
+    /// begun is done to its end, so that no document stays deleted.
     fn run(&mut self, threads: u16, first: bool) -> Result<()> {
         if first {
             self.keep_level();
-            self.tally = Some((threads, Tally::new()));
+            self.tally = Some(Tally::new(self.compression, threads, &self.run.stop));
         }
         let count = usize::from(threads);
         while self.threads.len() < count {
@@ -298,59 +254,52 @@ impl<'a> SysbenchRunner<'a> {
         let (_, time) = self.work.slices(self.run.turns());
         let time = time.min(self.run.time_left(self.own_time));
         self.slices += 1;
-        let (Some((_, tally)), Some(progress)) = (&self.tally, &mut self.progress) else {
+        let (Some(tally), Some(progress)) = (&self.tally, &mut self.progress) else {
             return Ok(());
         };
-        let slice = Slice {
-            dataset: &self.dataset,
-            tally,
-            time,
-            seed: self.run.options.seed,
-            number: self.slices,
-            stop: &self.run.stop,
+        let name = format!("sysbench {}", threads_name(threads));
+        let own_before = self.own_time;
+        let mut rows = Vec::new();
+        let mut sampler = Sampler {
+            run: self.run,
+            name: &name,
+            target: self.target,
+            watcher: self.watcher.as_mut(),
+            progress,
+            own_time: &mut self.own_time,
+            others: 0,
+            rows: Some(&mut rows),
         };
-        let name = match threads {
-            1 => "sysbench 1 thread".to_owned(),
-            threads => format!("sysbench {threads} threads"),
+        let (started, worked) = (Instant::now(), AtomicU64::new(0));
+        let (dataset, meter) = (&self.dataset, &tally.meter);
+        let (seed, slice) = (self.run.options.seed, self.slices);
+        let work = |index: usize, session: &mut Box<dyn Session>| -> Result<()> {
+            // A thread's numbers are its own, however many threads a slice has.
+            let stream = (slice << 16) | index as u64;
+            let mut worker = Worker::new(dataset, SplitMix64::new(seed, stream));
+            while started.elapsed() < time && !meter.stopping() {
+                tally.count(&worker.transaction(session.as_mut())?);
+            }
+            let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            worked.fetch_add(nanos, Ordering::Relaxed);
+            Ok(())
         };
-        let (own_before, run_before) = (self.own_time, self.run_time);
-        let shown_from = self.shown_from;
-        let mut last = Duration::ZERO;
-        let sessions = self.threads.get_mut(..count).unwrap_or_default();
-        let result = slice.run(sessions, self.run.options.every(), |elapsed| {
-            let interval = tally.take_interval();
-            let seconds = elapsed.saturating_sub(last).as_secs_f64();
-            let per_s = interval.transactions as f64 / seconds.max(1e-9);
-            last = elapsed;
-            let memory = self.watcher.status().map(|status| status.memory);
-            let row = Row {
-                elapsed_s: (own_before + elapsed).as_secs_f64(),
-                count: tally.transactions(),
-                per_s,
-                p50_ms: interval.latency.p50_ms,
-                p99_ms: interval.latency.p99_ms,
-                max_ms: interval.latency.max_ms,
-                memory: memory.unwrap_or_default(),
-            };
-            self.run.trace.add(&name, self.target.label(), &row)?;
+        let sessions = &mut self.threads[..count];
+        let driven = sampler.drive(sessions, meter, Duration::MAX, work);
+        let worked = Duration::from_nanos(worked.into_inner());
+        tally.slice(worked / u32::from(threads.max(1)));
+        let own_before = own_before.as_secs_f64();
+        let shift = self.run_time.as_secs_f64() - own_before;
+        let mut last = own_before;
+        for row in rows {
             // The rest of an interval after all threads are done says little about speed.
+            let seconds = row.elapsed_s - std::mem::replace(&mut last, row.elapsed_s);
             if seconds > self.run.options.report_every / 2.0 {
-                let elapsed_s = (run_before + elapsed).as_secs_f64();
+                let elapsed_s = row.elapsed_s + shift;
                 self.results.rows.push(Row { elapsed_s, ..row });
             }
-            progress.tell(
-                (run_before + elapsed).saturating_sub(shown_from).as_secs(),
-                &format!(
-                    "threads: {threads}, {} transactions/s, 99% within {:.1} ms",
-                    thousands(per_s),
-                    interval.latency.p99_ms
-                ),
-            );
-            Ok(())
-        });
-        self.own_time += last;
-        self.run_time += last;
-        result?;
+        }
+        self.run_time += driven?;
         self.run.go_on()
     }
 
@@ -387,14 +336,10 @@ impl<'a> SysbenchRunner<'a> {
                 self.loaders.clear();
                 self.take_sizes(false)?;
                 let levels = self.work.threads.len() as f64;
-                self.shown_from = self.run_time;
-                self.show_of((levels * self.work.seconds).ceil() as u64, "seconds");
+                self.show_of((levels * self.work.seconds).ceil() as u64, SECONDS);
                 Ok(())
             }
-            Step::Run { level, slice } => match self.work.threads.get(level) {
-                Some(threads) => self.run(*threads, slice == 0),
-                None => Ok(()),
-            },
+            Step::Run { level, slice } => self.run(self.work.threads[level], slice == 0),
             Step::Ran => {
                 self.keep_level();
                 self.threads.clear();
@@ -434,8 +379,7 @@ impl Runner for SysbenchRunner<'_> {
         Ok(Turn::TimeUp)
     }
 
-    fn ended(&mut self, ending: Ending) {
-        self.results.ending = ending;
+    fn ended(&mut self) {
         // Connections are not needed any more, and the server can reuse their memory.
         self.loaders.clear();
         self.threads.clear();
@@ -445,6 +389,13 @@ impl Runner for SysbenchRunner<'_> {
         let collections = self.dataset.collections.iter().map(|(name, _)| name);
         self.run
             .drop_collections(self.target, self.watcher.as_mut(), collections);
+    }
+}
+
+pub fn threads_name(threads: u16) -> String {
+    match threads {
+        1 => "1 thread".to_owned(),
+        threads => format!("{threads} threads"),
     }
 }
 

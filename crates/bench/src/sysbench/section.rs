@@ -1,12 +1,18 @@
 //! The section of a run of Sysbench.
 
-use super::kind::KINDS;
+use super::kind::{KINDS, OPERATIONS};
 use super::options::{Work, compression_name};
-use super::runner::{Ran, Results, Size};
+use super::runner::{Loaded, Results, Size, threads_name};
+use super::tally::Level;
+use super::transaction::Races;
+use crate::format::{show, thousands};
 use crate::harness::Run;
-use crate::meter::Percentiles;
-use crate::report::{Columns, Figure, Section};
-use crate::system::Compression;
+use crate::meter::{MAX, P50, P95, P99, Percentile, Percentiles, rate};
+use crate::report::section::Figure;
+use crate::report::{
+    Axis, Chart, Columns, Figures, Higher, Lower, Neither, Panel, Row, Section, Table,
+};
+use crate::system::{Compression, Sizes};
 
 const ABOUT: &str = "Sysbench for MongoDB of 2013. Each thread chooses a collection at random for \
     each transaction: 10 point lookups of c, then over 100 documents each a range of c, a sum of k, \
@@ -16,25 +22,15 @@ const ABOUT: &str = "Sysbench for MongoDB of 2013. Each thread chooses a collect
 /// The figure of the summary, where there are several thread levels.
 const BEST: &str = "best thread level";
 
-/// Takes a number out of something.
-type Pick<T, N> = fn(&T) -> N;
-
 /// The percentiles of reports.
-pub(super) const PERCENTILES: [(&str, Pick<Percentiles, f64>); 4] = [
-    ("p50", |l| l.p50_ms),
-    ("p95", |l| l.p95_ms),
-    ("p99", |l| l.p99_ms),
-    ("max", |l| l.max_ms),
-];
+const PERCENTILES: [Percentile; 4] = [P50, P95, P99, MAX];
 
-/// The section of a run.
-#[must_use]
+/// The moments at which sizes are taken.
+const WHEN: [(bool, &str); 2] = [(false, "after the load"), (true, "after the run")];
+
 pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     let mut section = Section::new("sysbench", "W4: Sysbench", ABOUT);
     section.settings = work.settings(run.turns());
-    for target in results {
-        section.ended(&target.ending);
-    }
     let columns = run.columns();
     let builder = SectionBuilder {
         work,
@@ -42,11 +38,10 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
         columns: &columns,
     };
     section.figures = builder.figures();
-    if builder.runs().len() > 1 {
-        section.headline = BEST.to_owned();
-    } else if let Some((_, _, name)) = builder.runs().first() {
-        section.headline.clone_from(name);
-    }
+    section.headline = match builder.runs().as_slice() {
+        [(_, _, only)] => only.clone(),
+        _ => BEST.to_owned(),
+    };
     section.details = builder.details();
     section.tables = vec![builder.levels(), builder.kinds(), builder.sizes()];
     let losses = builder.losses();
@@ -60,18 +55,15 @@ pub fn build(run: &Run, work: &Work, results: &[Results]) -> Section {
     section
 }
 
-/// The data of the section.
-pub(super) struct SectionBuilder<'a> {
-    pub(super) work: &'a Work,
-    pub(super) results: &'a [Results],
-    pub(super) columns: &'a Columns,
+type PickSize = fn(&Sizes) -> Option<f64>;
+
+struct SectionBuilder<'a> {
+    work: &'a Work,
+    results: &'a [Results],
+    columns: &'a Columns,
 }
 
 impl SectionBuilder<'_> {
-    fn each(&self, value: impl Fn(&Results) -> Option<f64>) -> Vec<Option<f64>> {
-        self.results.iter().map(value).collect()
-    }
-
     /// Levels of the run by their numbers, each with a label that distinguishes it.
     fn runs(&self) -> Vec<(Option<Compression>, u16, String)> {
         let mut compressions = self.work.compressions();
@@ -82,10 +74,7 @@ impl SectionBuilder<'_> {
         let mut runs = Vec::new();
         for compression in compressions {
             for threads in &self.work.threads {
-                let mut name = match threads {
-                    1 => "1 thread".to_owned(),
-                    threads => format!("{threads} threads"),
-                };
+                let mut name = threads_name(*threads);
                 if several {
                     name = format!("{name}, {}", compression_name(compression));
                 }
@@ -96,217 +85,273 @@ impl SectionBuilder<'_> {
     }
 
     fn figures(&self) -> Vec<Figure> {
+        let unit = "transactions/s";
         let first = self.work.compressions().first().copied().flatten();
-        let mut figures = vec![Figure::higher(
-            "load",
-            "documents/s",
-            self.each(|target| {
-                let load = target.loads.iter().find(|load| load.compression == first)?;
-                rate(load.documents, load.elapsed)
-            }),
-        )];
-        let (runs, ran) = (self.runs(), Results::ran);
+        let mut figures = Figures::new(self.results);
+        figures.add(Higher, "load", "documents/s", |t| t.load(first)?.rate());
+        let runs = self.runs();
         for (compression, threads, name) in &runs {
-            figures.push(Figure::higher(
-                name.as_str(),
-                "transactions/s",
-                self.each(|target| {
-                    ran(target, *compression, *threads)?
-                        .level
-                        .transactions_per_s()
-                }),
-            ));
+            figures.add(Higher, name, unit, |t| {
+                t.level(*compression, *threads)?.transactions_per_s()
+            });
         }
         if runs.len() > 1 {
-            let rates = |target: &Results| {
-                let rates = target
-                    .levels
-                    .iter()
-                    .filter_map(|ran| ran.level.transactions_per_s());
+            let best = |target: &Results| {
+                let rates = target.levels.iter().filter_map(Level::transactions_per_s);
                 rates.max_by(f64::total_cmp)
             };
-            figures.push(Figure::higher(BEST, "transactions/s", self.each(rates)));
+            figures.add(Higher, BEST, unit, best);
             let most = self.work.threads.iter().max().copied().unwrap_or(1);
-            figures.push(Figure::neutral(
-                format!("{most} threads / best"),
-                "",
-                self.each(|target| {
-                    Some(ran(target, first, most)?.level.transactions_per_s()? / rates(target)?)
-                }),
-            ));
+            figures.add(Neither, format!("{most} threads / best"), "", |t| {
+                Some(t.level(first, most)?.transactions_per_s()? / best(t)?)
+            });
         }
         for (compression, threads, name) in &runs {
-            figures.push(Figure::lower(
-                format!("{name}: 95% of transactions within"),
-                "ms",
-                self.each(|target| Some(ran(target, *compression, *threads)?.level.whole.p95_ms)),
-            ));
+            let name = format!("{name}: 95% of transactions within");
+            figures.add(Lower, name, "ms", |t| {
+                Some(t.level(*compression, *threads)?.whole.p95_ms)
+            });
         }
-        figures.extend(self.size_figures());
-        figures
-    }
-
-    fn size_figures(&self) -> Vec<Figure> {
-        let mut figures = Vec::new();
         let several = self.work.compressions().len() > 1;
         for compression in self.work.compressions() {
-            for (after_run, when) in [(false, "after the load"), (true, "after the run")] {
-                let size =
-                    |target: &Results| target.size(compression, after_run).map(PerDocument::new);
+            for (after_run, when) in WHEN {
+                let size = |target: &Results| target.size(compression, after_run);
                 if self.results.iter().all(|target| size(target).is_none()) {
                     continue;
                 }
-                let name = if several {
-                    format!("{} {when}", compression_name(compression))
-                } else {
-                    when.to_owned()
-                };
-                if !after_run && !figures.iter().any(|f: &Figure| f.unit == "logical bytes") {
-                    figures.push(Figure::neutral(
-                        "a document",
-                        "logical bytes",
-                        self.each(|target| size(target)?.logical),
-                    ));
+                let mut name = when.to_owned();
+                if several {
+                    name = format!("{} {when}", compression_name(compression));
                 }
-                figures.push(Figure::lower(
-                    format!("a document and its index entries on disk, {name}"),
-                    "bytes",
-                    self.each(|target| size(target)?.on_disk()),
-                ));
+                if !after_run && figures.list.iter().all(|f| f.unit != "logical bytes") {
+                    figures.add(Neither, "a document", "logical bytes", |t| {
+                        size(t)?.logical()
+                    });
+                }
+                let name = format!("a document and its index entries on disk, {name}");
+                figures.add(Lower, name, "bytes", |t| size(t)?.on_disk());
             }
         }
-        figures
+        figures.list
     }
 
     /// Everything that tables show, for programs.
     fn details(&self) -> Vec<Figure> {
-        let mut details = Vec::new();
+        let mut details = Figures::new(self.results);
         for (compression, threads, name) in self.runs() {
-            let ran = |target: &Results| target.ran(compression, threads).cloned();
-            details.push(Figure::neutral(
-                format!("{name}: transactions"),
-                "",
-                self.each(|target| Some(ran(target)?.level.transactions as f64)),
-            ));
-            details.push(Figure::higher(
-                format!("{name}: operations"),
-                "operations/s",
-                self.each(|target| ran(target)?.level.operations_per_s()),
-            ));
+            let level = |target: &Results| target.level(compression, threads).cloned();
+            details.add(Neither, format!("{name}: transactions"), "", |t| {
+                Some(level(t)?.transactions as f64)
+            });
+            let operations = format!("{name}: operations");
+            details.add(Higher, operations, "operations/s", |t| {
+                level(t)?.operations_per_s()
+            });
             for (percentile, pick) in PERCENTILES {
-                details.push(Figure::lower(
-                    format!("{name}: transaction {percentile}"),
-                    "ms",
-                    self.each(|target| Some(pick(&ran(target)?.level.whole))),
-                ));
+                let name = format!("{name}: transaction {percentile}");
+                details.add(Lower, name, "ms", |t| Some(pick(&level(t)?.whole)));
             }
             for kind in KINDS {
                 for (percentile, pick) in PERCENTILES {
-                    details.push(Figure::lower(
-                        format!("{name}: {} {percentile}", kind.name()),
-                        "ms",
-                        self.each(|target| Some(pick(&ran(target)?.level.kind(kind)))),
-                    ));
+                    let name = format!("{name}: {} {percentile}", kind.name());
+                    details.add(Lower, name, "ms", |t| Some(pick(&level(t)?.kind(kind))));
                 }
             }
-            for index in 0..5 {
-                let pair = |target: &Results| ran(target)?.level.races.pairs().get(index).copied();
-                let what = self
-                    .results
-                    .iter()
-                    .find_map(pair)
-                    .map_or("", |(what, _)| what);
-                details.push(Figure::neutral(
-                    format!("{name}: {what} lost to other threads"),
-                    "",
-                    self.each(|target| Some(pair(target)?.1 as f64)),
-                ));
+            for (index, what) in Races::NAMES.into_iter().enumerate() {
+                let name = format!("{name}: {what} lost to other threads");
+                details.add(Neither, name, "", |t| Some(level(t)?.races.0[index] as f64));
             }
         }
         for compression in self.work.compressions() {
-            for (after_run, when) in [(false, "after the load"), (true, "after the run")] {
-                let size =
-                    |target: &Results| target.size(compression, after_run).map(PerDocument::new);
+            let name = compression_name(compression);
+            for (after_run, when) in WHEN {
+                let size = |target: &Results| target.size(compression, after_run);
                 if self.results.iter().all(|target| size(target).is_none()) {
                     continue;
                 }
-                let name = compression_name(compression);
-                for (what, pick) in PerDocument::PARTS {
-                    details.push(Figure::lower(
-                        format!("{name} {when}: {what}"),
-                        "bytes",
-                        self.each(|target| pick(&size(target)?)),
-                    ));
+                let parts: [(&str, PickSize); 4] = [
+                    ("a document, logical", Sizes::logical),
+                    ("a document on disk", Sizes::storage),
+                    ("its index entries on disk", Sizes::indexes),
+                    ("both on disk", Sizes::on_disk),
+                ];
+                for (what, pick) in parts {
+                    let name = format!("{name} {when}: {what}");
+                    details.add(Lower, name, "bytes", |t| pick(&size(t)?));
                 }
             }
-            let load = |target: &Results| {
-                let mut loads = target.loads.iter();
-                loads.find(|load| load.compression == compression).cloned()
-            };
-            let name = compression_name(compression);
-            details.push(Figure::higher(
-                format!("load, {name}"),
-                "documents/s",
-                self.each(|target| {
-                    let load = load(target)?;
-                    rate(load.documents, load.elapsed)
-                }),
-            ));
+            details.add(Higher, format!("load, {name}"), "documents/s", |t| {
+                t.load(compression)?.rate()
+            });
             for (percentile, pick) in PERCENTILES {
-                details.push(Figure::lower(
-                    format!("load, {name}: insert {percentile}"),
-                    "ms",
-                    self.each(|target| Some(pick(&load(target)?.latency))),
-                ));
+                let name = format!("load, {name}: insert {percentile}");
+                details.add(Lower, name, "ms", |t| {
+                    Some(pick(&t.load(compression)?.latency))
+                });
             }
         }
-        details
+        details.list
+    }
+
+    /// A table of rows of each level: its compression, its threads and then what `rows` makes.
+    fn of_levels(
+        &self,
+        title: &str,
+        head: &str,
+        rows: impl Fn(&Level) -> Vec<Vec<String>>,
+    ) -> Table {
+        let head = format!("compression|threads|{head}");
+        self.columns.table(title, &head, self.results, |target| {
+            let mut all = Vec::new();
+            for level in &target.levels {
+                for row in rows(level) {
+                    let compression = compression_name(level.compression).to_owned();
+                    let first = vec![compression, level.threads.to_string()];
+                    all.push([first, row].concat());
+                }
+            }
+            all
+        })
+    }
+
+    /// Rates and latencies at each thread level.
+    fn levels(&self) -> Table {
+        let head =
+            "transactions|transactions/s|operations/s|p50 ms|p95 ms|p99 ms|max ms|lost races";
+        self.of_levels("Transactions", head, |level| {
+            let mut row = vec![
+                thousands(level.transactions as f64),
+                show(level.transactions_per_s()),
+                show(level.operations_per_s()),
+            ];
+            row.extend(milliseconds(&level.whole));
+            row.push(thousands(level.races.total() as f64));
+            vec![row]
+        })
+    }
+
+    fn kinds(&self) -> Table {
+        let head = "operation|p50 ms|p95 ms|p99 ms|max ms";
+        let title = format!("Each of the {OPERATIONS} operations of a transaction, by kind");
+        self.of_levels(&title, head, |level| {
+            let rows = KINDS.map(|kind| {
+                let mut row = vec![kind.name().to_owned()];
+                row.extend(milliseconds(&level.kind(kind)));
+                row
+            });
+            rows.to_vec()
+        })
+    }
+
+    fn sizes(&self) -> Table {
+        let head = "compression|when|documents|logical bytes a document|on disk|index entries on disk|together|on disk / logical";
+        self.columns.table("Sizes", head, self.results, |target| {
+            let row = |size: &Size| {
+                let sizes = size.sizes;
+                let disk = sizes.on_disk().zip(sizes.logical());
+                vec![
+                    compression_name(size.compression).to_owned(),
+                    WHEN[usize::from(size.after_run)].1.to_owned(),
+                    show(sizes.documents.map(|n| n as f64)),
+                    show(sizes.logical()),
+                    show(sizes.storage()),
+                    show(sizes.indexes()),
+                    show(sizes.on_disk()),
+                    show(disk.map(|(disk, logical)| disk / logical)),
+                ]
+            };
+            target.sizes.iter().map(row).collect()
+        })
+    }
+
+    /// Conflicts between threads, where there were any.
+    fn losses(&self) -> Table {
+        let title = "Documents that another thread was replacing at the moment";
+        self.of_levels(title, "what found nothing|times", |level| {
+            let races = Races::NAMES.into_iter().zip(level.races.0);
+            races
+                .filter(|(_, count)| *count > 0)
+                .map(|(what, count)| vec![what.to_owned(), thousands(count as f64)])
+                .collect()
+        })
+    }
+
+    /// Rate and latency over the number of threads.
+    fn by_threads(&self) -> Chart {
+        let first = self.work.compressions().first().copied().flatten();
+        let curves = |value: fn(&Level) -> Option<f64>| {
+            self.columns.curves(self.results, |target| {
+                let levels = target.levels.iter().filter(|l| l.compression == first);
+                let mut points: Vec<(f64, f64)> = levels
+                    .filter_map(|level| Some((f64::from(level.threads).log2(), value(level)?)))
+                    .collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                points
+            })
+        };
+        let (rates, latencies) = (
+            curves(Level::transactions_per_s),
+            curves(|level| Some(level.whole.p95_ms)),
+        );
+        let panels = vec![
+            Panel::tall("Transactions a second by threads", "transactions/s", rates),
+            Panel::low("95% of transactions within", "milliseconds", latencies),
+        ];
+        let most = self.work.threads.iter().max().copied().unwrap_or(1);
+        Chart {
+            axis: Axis::Log2,
+            ..Chart::new(panels, f64::from(most).log2().max(1.0), "threads")
+        }
+    }
+
+    fn over_time(&self) -> Chart {
+        let end = |target: &Results| target.rows.last().map_or(0.0, |row| row.elapsed_s);
+        let levels: Vec<String> = self.work.threads.iter().map(u16::to_string).collect();
+        let title = format!(
+            "Transactions a second over time, with {} threads",
+            levels.join(", ")
+        );
+        let over = |value: fn(&Row) -> f64| {
+            self.columns.curves(self.results, |target| {
+                let rows = target.rows.iter();
+                rows.map(|row| (row.elapsed_s, value(row))).collect()
+            })
+        };
+        let latencies = over(|row| row.p99_ms);
+        let panels = vec![
+            Panel::tall(title, "transactions/s", over(|row| row.per_s)),
+            Panel::low("99% of transactions within", "milliseconds", latencies),
+        ];
+        let x_max = self.results.iter().map(end).fold(1.0, f64::max);
+        Chart::new(panels, x_max, "seconds of transactions")
     }
 }
 
 impl Results {
-    fn ran(&self, compression: Option<Compression>, threads: u16) -> Option<&Ran> {
-        let of = |ran: &&Ran| ran.compression == compression && ran.threads == threads;
-        self.levels.iter().find(of)
+    fn load(&self, compression: Option<Compression>) -> Option<&Loaded> {
+        let mut loads = self.loads.iter();
+        loads.find(|load| load.compression == compression)
     }
 
-    fn size(&self, compression: Option<Compression>, after_run: bool) -> Option<&Size> {
-        let of = |size: &&Size| size.compression == compression && size.after_run == after_run;
-        self.sizes.iter().find(of)
-    }
-}
-
-/// Bytes of a document.
-pub(super) struct PerDocument {
-    pub(super) logical: Option<f64>,
-    pub(super) storage: Option<f64>,
-    pub(super) indexes: Option<f64>,
-}
-
-impl PerDocument {
-    const PARTS: [(&str, Pick<PerDocument, Option<f64>>); 4] = [
-        ("a document, logical", |each| each.logical),
-        ("a document on disk", |each| each.storage),
-        ("its index entries on disk", |each| each.indexes),
-        ("both on disk", PerDocument::on_disk),
-    ];
-
-    pub(super) fn new(size: &Size) -> PerDocument {
-        let documents = size.sizes.documents.filter(|n| *n > 0);
-        let each = |bytes: Option<u64>| Some(bytes? as f64 / documents? as f64);
-        PerDocument {
-            logical: each(size.sizes.logical_bytes),
-            storage: each(size.sizes.storage_bytes),
-            indexes: each(size.sizes.index_bytes),
-        }
+    fn level(&self, compression: Option<Compression>, threads: u16) -> Option<&Level> {
+        let mut levels = self.levels.iter();
+        levels.find(|level| level.compression == compression && level.threads == threads)
     }
 
-    pub(super) fn on_disk(&self) -> Option<f64> {
-        Some(self.storage? + self.indexes?)
+    fn size(&self, compression: Option<Compression>, after_run: bool) -> Option<Sizes> {
+        let mut sizes = self.sizes.iter();
+        let size =
+            sizes.find(|size| size.compression == compression && size.after_run == after_run);
+        size.map(|size| size.sizes)
     }
 }
 
-fn rate(documents: u64, elapsed: std::time::Duration) -> Option<f64> {
-    let seconds = elapsed.as_secs_f64();
-    (seconds > 0.0 && documents > 0).then(|| documents as f64 / seconds)
+impl Loaded {
+    fn rate(&self) -> Option<f64> {
+        rate(self.documents, self.elapsed)
+    }
+}
+
+fn milliseconds(latency: &Percentiles) -> [String; PERCENTILES.len()] {
+    PERCENTILES.map(|(_, pick)| format!("{:.3}", pick(latency)))
 }

@@ -2,18 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use super::kind::{KINDS, Kind, OPERATIONS, POINTS};
+use super::kind::{Kind, OPERATIONS, POINTS};
 use crate::documents::sysbench::{C_CHARACTERS, Documents, random_c};
 use crate::random::SplitMix64;
-use crate::system::Transactions;
+use crate::system::{Ids, Operation, Transactions};
+use frond_bson::Doc;
 use frond_client::{Collection, Error, Result};
 
-/// Documents of a range.
 pub const RANGE: u32 = 100;
 
 /// The collections that transactions run on.
 pub struct Dataset {
-    /// The collections and their documents.
     pub collections: Vec<(Collection, Documents)>,
     /// Documents of each: their ids are 1 to this.
     pub documents: u32,
@@ -27,57 +26,71 @@ impl Dataset {
     fn range(&self) -> u32 {
         RANGE.min(self.documents)
     }
+
+    /// Documents that an operation missed, if that is allowed.
+    fn missing(&self, kind: Kind, found: u64) -> Result<u64> {
+        let Some(allowed) = self.missing_allowed else {
+            return Ok(0);
+        };
+        let range = u64::from(self.range());
+        let (expected, found, allowed) = match kind {
+            // A `k` is 1 or more, so that the sum says something about how many there were.
+            Kind::Sum => (range, found.min(range), allowed),
+            kind if kind.is_range() => (range, found, allowed),
+            // Lost to another thread, which a thread that is alone cannot have.
+            _ => (1, found, allowed.min(1)),
+        };
+        match expected.checked_sub(found) {
+            Some(missing) if missing <= allowed => Ok(missing),
+            _ => Err(Error::Wrong(format!(
+                "{}: {found} documents instead of {expected}",
+                kind.name()
+            ))),
+        }
+    }
 }
 
-/// Documents that another thread had deleted and not inserted again yet.
+/// Documents that were not found, since another thread was replacing them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Races {
-    /// Point lookups that found nothing.
-    pub lookups: u64,
-    /// Documents that ranges did not find.
-    pub range_documents: u64,
-    /// Updates that found nothing.
-    pub updates: u64,
-    /// Deletes that found nothing.
-    pub deletes: u64,
-    /// Inserts of an `_id` that another thread had inserted.
-    pub inserts: u64,
-}
+pub struct Races(pub [u64; 5]);
 
 impl Races {
-    #[must_use]
-    pub fn pairs(&self) -> [(&'static str, u64); 5] {
-        [
-            ("lookups", self.lookups),
-            ("documents of ranges", self.range_documents),
-            ("updates", self.updates),
-            ("deletes", self.deletes),
-            ("inserts", self.inserts),
-        ]
+    pub const NAMES: [&str; 5] = [
+        "lookups",
+        "documents of ranges",
+        "updates",
+        "deletes",
+        "inserts",
+    ];
+
+    fn count(&mut self, kind: Kind, documents: u64) {
+        let name = match kind {
+            Kind::Point => 0,
+            kind if kind.is_range() => 1,
+            Kind::UpdateK | Kind::UpdateC => 2,
+            Kind::Delete => 3,
+            _ => 4,
+        };
+        self.0[name] += documents;
     }
 
-    /// Adds those of others.
     pub fn add(&mut self, other: &Races) {
-        self.lookups += other.lookups;
-        self.range_documents += other.range_documents;
-        self.updates += other.updates;
-        self.deletes += other.deletes;
-        self.inserts += other.inserts;
+        for (sum, count) in self.0.iter_mut().zip(other.0) {
+            *sum += count;
+        }
     }
 
-    #[must_use]
     pub fn total(&self) -> u64 {
-        self.pairs().iter().map(|(_, count)| count).sum()
+        self.0.iter().sum()
     }
 }
 
-/// Durations of a transaction and its operations, in microseconds.
+/// Durations of a transaction and its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
-    pub operations: [(Kind, u64); OPERATIONS],
+    pub operations: [(Kind, Duration); OPERATIONS],
     /// From the first byte sent to the last one received.
-    pub whole: u64,
-    /// Conflicts with other threads.
+    pub whole: Duration,
     pub races: Races,
 }
 
@@ -90,7 +103,6 @@ pub struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     /// A thread with random numbers of its own.
-    #[must_use]
     pub fn new(dataset: &'a Dataset, random: SplitMix64) -> Self {
         Worker {
             dataset,
@@ -106,65 +118,54 @@ impl<'a> Worker<'a> {
         let Some((collection, documents)) = dataset.collections.get(chosen) else {
             return Err(Error::Settings("no collection to work on".to_owned()));
         };
-        let mut clock = Clock::start();
-        let mut races = Races::default();
-
+        let mut timings = Timings {
+            operations: [(Kind::Point, Duration::ZERO); OPERATIONS],
+            whole: Duration::ZERO,
+            races: Races::default(),
+        };
+        let (started, mut done) = (Instant::now(), 0);
+        let mut run = |operation: Operation<'_>| -> Result<()> {
+            let kind = Kind::from(&operation);
+            let began = Instant::now();
+            let found = session.operate(collection, &operation)?;
+            let now = Instant::now();
+            if let Some(slot) = timings.operations.get_mut(done) {
+                *slot = (kind, now - began);
+            }
+            done += 1;
+            timings.whole = now - started;
+            timings.races.count(kind, dataset.missing(kind, found)?);
+            Ok(())
+        };
         for _ in 0..POINTS {
-            let id = self.id();
-            let found = session.point(collection, id)?;
-            races.lookups += one(dataset, Kind::Point, found)?;
-            clock.done(Kind::Point);
+            run(Operation::Point(self.id()))?;
         }
-        for kind in [Kind::Range, Kind::Sum, Kind::Ordered, Kind::Distinct] {
-            let ids = self.ids();
-            clock.begin();
-            let found = match kind {
-                Kind::Range => session.range(collection, ids)?,
-                // A `k` is 1 or more, so that the sum says something about how many there were.
-                Kind::Sum => {
-                    let most = u64::from(dataset.range());
-                    u64::try_from(session.sum(collection, ids)?).map_or(0, |sum| sum.min(most))
-                }
-                Kind::Ordered => session.ordered(collection, ids)?,
-                _ => session.distinct(collection, ids)?,
-            };
-            clock.done(kind);
-            races.range_documents += missing(dataset, kind, u64::from(dataset.range()), found)?;
+        for range in [
+            Operation::Range,
+            Operation::Sum,
+            Operation::Ordered,
+            Operation::Distinct,
+        ] {
+            run(range(self.ids()))?;
         }
-
-        let id = self.id();
-        clock.begin();
-        let found = session.update_k(collection, id)?;
-        clock.done(Kind::UpdateK);
-        races.updates += one(dataset, Kind::UpdateK, found)?;
-
+        run(Operation::UpdateK(self.id()))?;
         let id = self.id();
         let c = random_c(&mut self.random, &mut self.c);
-        clock.begin();
-        let found = session.update_c(collection, id, c)?;
-        clock.done(Kind::UpdateC);
-        races.updates += one(dataset, Kind::UpdateC, found)?;
-
+        run(Operation::UpdateC(id, c))?;
         let id = self.id();
         self.document.clear();
         documents.append_random(id, &mut self.random, &mut self.document);
-        clock.begin();
-        let found = session.delete(collection, id)?;
-        clock.done(Kind::Delete);
-        let inserted = session.insert(collection, frond_bson::Doc::from_trusted(&self.document))?;
-        clock.done(Kind::Insert);
-        races.deletes += one(dataset, Kind::Delete, found)?;
-        races.inserts += one(dataset, Kind::Insert, inserted)?;
-        Ok(clock.end(races))
+        run(Operation::Delete(id))?;
+        run(Operation::Insert(Doc::from_trusted(&self.document)))?;
+        Ok(timings)
     }
 
-    /// A random `_id`.
     fn id(&mut self) -> i32 {
         1 + self.random.below(u64::from(self.dataset.documents)) as i32
     }
 
     /// The ids of a random range.
-    fn ids(&mut self) -> std::ops::RangeInclusive<i32> {
+    fn ids(&mut self) -> Ids {
         let range = self.dataset.range();
         let last_start = self.dataset.documents - range + 1;
         let first = 1 + self.random.below(u64::from(last_start)) as i32;
@@ -172,94 +173,19 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Number of missing documents where one was expected.
-fn one(dataset: &Dataset, kind: Kind, found: u64) -> Result<u64> {
-    match dataset.missing_allowed {
-        None => Ok(0),
-        // Lost to another thread, which a thread that is alone cannot have.
-        Some(allowed) => missing_of(kind, 1, found, allowed.min(1)),
-    }
-}
-
-/// Number of missing documents of a range.
-fn missing(dataset: &Dataset, kind: Kind, expected: u64, found: u64) -> Result<u64> {
-    match dataset.missing_allowed {
-        None => Ok(0),
-        Some(allowed) => missing_of(kind, expected, found, allowed),
-    }
-}
-
-fn missing_of(kind: Kind, expected: u64, found: u64, allowed: u64) -> Result<u64> {
-    match expected.checked_sub(found) {
-        Some(missing) if missing <= allowed => Ok(missing),
-        _ => Err(Error::Wrong(format!(
-            "{}: {found} documents instead of {expected}",
-            kind.name()
-        ))),
-    }
-}
-
-/// Times operations one after the other.
-struct Clock {
-    started: Instant,
-    began: Instant,
-    operations: [(Kind, u64); OPERATIONS],
-    done: usize,
-}
-
-impl Clock {
-    fn start() -> Clock {
-        let now = Instant::now();
-        Clock {
-            started: now,
-            began: now,
-            operations: [(KINDS[0], 0); OPERATIONS],
-            done: 0,
-        }
-    }
-
-    /// An operation begins now, and not when the last one was done.
-    fn begin(&mut self) {
-        self.began = Instant::now();
-    }
-
-    fn done(&mut self, kind: Kind) {
-        let now = Instant::now();
-        if let Some(slot) = self.operations.get_mut(self.done) {
-            *slot = (kind, micros(now - self.began));
-        }
-        self.done += 1;
-        self.began = now;
-    }
-
-    fn end(self, races: Races) -> Timings {
-        Timings {
-            operations: self.operations,
-            whole: micros(self.began - self.started),
-            races,
-        }
-    }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use frond_bson::{Doc, DocBuf};
+    use crate::documents::tests::document;
+    use crate::sysbench::kind::KINDS;
+    use frond_bson::DocBuf;
     use std::collections::{BTreeMap, BTreeSet};
-    use std::ops::RangeInclusive;
-
-    use crate::documents::Source;
 
     /// A server in a map.
     #[derive(Default)]
     struct FakeServer {
         documents: BTreeMap<(String, i32), DocBuf>,
-        calls: Vec<&'static str>,
+        calls: Vec<Kind>,
         collections: BTreeSet<String>,
         /// Documents missing from the result of each range.
         hides: u64,
@@ -270,89 +196,43 @@ mod tests {
             let mut played = FakeServer::default();
             for (collection, documents) in &dataset.collections {
                 for number in 0..u64::from(dataset.documents) {
-                    let mut bytes = Vec::new();
-                    documents.append(number, &mut bytes);
-                    let doc = Doc::validate(&bytes).unwrap().to_owned();
                     let key = (collection.name.clone(), number as i32 + 1);
-                    played.documents.insert(key, doc);
+                    played.documents.insert(key, document(documents, number));
                 }
             }
             played
         }
-
-        fn call(&mut self, name: &'static str, collection: &Collection) {
-            self.calls.push(name);
-            self.collections.insert(collection.name.clone());
-        }
-
-        fn found(&self, collection: &Collection, ids: RangeInclusive<i32>) -> u64 {
-            let name = &collection.name;
-            let range = (name.clone(), *ids.start())..=(name.clone(), *ids.end());
-            (self.documents.range(range).count() as u64).saturating_sub(self.hides)
-        }
-
-        fn change(&mut self, collection: &Collection, id: i32, c: Option<&str>) -> u64 {
-            let Some(old) = self.documents.get_mut(&(collection.name.clone(), id)) else {
-                return 0;
-            };
-            let mut new = DocBuf::new();
-            new.push("_id", id);
-            new.push("k", old.get_i32("k").unwrap() + i32::from(c.is_none()));
-            new.push("c", c.unwrap_or(old.get_str("c").unwrap()));
-            *old = new;
-            1
-        }
     }
 
     impl Transactions for FakeServer {
-        fn point(&mut self, collection: &Collection, id: i32) -> Result<u64> {
-            self.call("point", collection);
-            Ok(self.found(collection, id..=id))
-        }
-
-        fn range(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
-            self.call("range", collection);
-            Ok(self.found(collection, ids))
-        }
-
-        fn sum(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<i64> {
-            self.call("sum", collection);
-            Ok(self.found(collection, ids) as i64 * 7)
-        }
-
-        fn ordered(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
-            self.call("ordered", collection);
-            Ok(self.found(collection, ids))
-        }
-
-        fn distinct(&mut self, collection: &Collection, ids: RangeInclusive<i32>) -> Result<u64> {
-            self.call("distinct", collection);
-            Ok(self.found(collection, ids))
-        }
-
-        fn update_k(&mut self, collection: &Collection, id: i32) -> Result<u64> {
-            self.call("update_k", collection);
-            Ok(self.change(collection, id, None))
-        }
-
-        fn update_c(&mut self, collection: &Collection, id: i32, c: &str) -> Result<u64> {
-            self.call("update_c", collection);
-            assert_eq!(c.len(), C_CHARACTERS);
-            Ok(self.change(collection, id, Some(c)))
-        }
-
-        fn delete(&mut self, collection: &Collection, id: i32) -> Result<u64> {
-            self.call("delete", collection);
-            let gone = self.documents.remove(&(collection.name.clone(), id));
-            Ok(u64::from(gone.is_some()))
-        }
-
-        fn insert(&mut self, collection: &Collection, document: &Doc) -> Result<u64> {
-            self.call("insert", collection);
-            let document = Doc::validate(document.as_bytes()).unwrap();
-            let key = (collection.name.clone(), document.get_i32("_id").unwrap());
-            let there = self.documents.insert(key, document.to_owned());
-            Ok(u64::from(there.is_none()))
+        fn operate(&mut self, collection: &Collection, operation: &Operation<'_>) -> Result<u64> {
+            self.calls.push(Kind::from(operation));
+            let name = &collection.name;
+            self.collections.insert(name.clone());
+            let key = |id: &i32| (name.clone(), *id);
+            let found = |ids: &Ids| {
+                let found = self.documents.range(key(ids.start())..=key(ids.end()));
+                (found.count() as u64).saturating_sub(self.hides)
+            };
+            let changes = match operation {
+                Operation::Point(id) => return Ok(found(&(*id..=*id))),
+                Operation::Range(ids) | Operation::Ordered(ids) | Operation::Distinct(ids) => {
+                    return Ok(found(ids));
+                }
+                Operation::Sum(ids) => return Ok(found(ids) * 7),
+                Operation::UpdateK(id) => self.documents.contains_key(&key(id)),
+                Operation::UpdateC(id, c) => {
+                    assert_eq!(c.len(), C_CHARACTERS);
+                    self.documents.contains_key(&key(id))
+                }
+                Operation::Delete(id) => self.documents.remove(&key(id)).is_some(),
+                Operation::Insert(doc) => {
+                    let doc = Doc::validate(doc.as_bytes()).unwrap();
+                    let key = key(&doc.get_i32("_id").unwrap());
+                    self.documents.insert(key, doc.to_owned()).is_none()
+                }
+            };
+            Ok(u64::from(changes))
         }
     }
 
@@ -379,17 +259,15 @@ mod tests {
             let mut seen = BTreeSet::new();
             for _ in 0..30 {
                 let timings = worker.transaction(&mut played).unwrap();
-                let mut expected = vec!["point"; 10];
-                expected.extend(["range", "sum", "ordered", "distinct"]);
-                expected.extend(["update_k", "update_c", "delete", "insert"]);
+                let mut expected = vec![Kind::Point; 10];
+                expected.extend(&KINDS[1..]);
                 assert_eq!(played.calls, expected);
                 assert_eq!(played.collections.len(), 1, "one collection each");
                 seen.extend(std::mem::take(&mut played.collections));
                 played.calls.clear();
                 let kinds: Vec<Kind> = timings.operations.iter().map(|(kind, _)| *kind).collect();
-                assert!(kinds[..10].iter().all(|kind| *kind == Kind::Point));
-                assert_eq!(kinds[10..], KINDS[1..]);
-                let sum: u64 = timings.operations.iter().map(|(_, micros)| micros).sum();
+                assert_eq!(kinds, expected);
+                let sum: Duration = timings.operations.iter().map(|(_, time)| time).sum();
                 assert!(sum <= timings.whole, "{timings:?}");
                 assert_eq!(timings.races.total(), 0);
             }
@@ -428,8 +306,7 @@ mod tests {
         let mut played = FakeServer::default();
         let mut worker = Worker::new(&dataset, SplitMix64::new(1, 1));
         let first = worker.transaction(&mut played).unwrap().races;
-        let pairs: Vec<u64> = first.pairs().iter().map(|(_, count)| *count).collect();
-        assert_eq!(pairs, [10, 4, 2, 1, 0]);
+        assert_eq!(first.0, [10, 4, 2, 1, 0]);
         let mut sum = first;
         sum.add(&first);
         assert_eq!(sum.total(), 2 * first.total());

@@ -1,19 +1,17 @@
 //! The null server as a client sees it: answers, counting, bad bytes, and the workloads against it.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::ExitCode;
 
-use clap::Parser;
 use frond_bench::null::{NullServer, start};
 use frond_bench::uri::Address;
-use frond_bench::{Command, run};
-use frond_bson::{Doc, DocBuf, Value, doc};
+use frond_bson::{Doc, DocBuf, doc};
 use frond_wire::{
     Compressor, Delete, Flags, MAX_MESSAGE_BYTES, MsgBuilder, OpReply, Query, Reply, Update,
 };
+
+use crate::store::{bench_at, run_command};
 
 fn server() -> NullServer {
     start(&Address::Tcp("127.0.0.1".to_owned(), 0)).unwrap()
@@ -97,133 +95,77 @@ fn insert(flags: Flags, count: i32) -> Vec<u8> {
     message
 }
 
+/// Commands in the database `d`, and the fields that their answers must have.
+const ANSWERS: &str = r#"
+{"hello": 1} → {"isWritablePrimary": true, "maxWireVersion": 21}
+{"isMaster": 1} → {"ismaster": true, "minWireVersion": 0}
+{"hello": 1, "helloOk": true, "compression": ["lz4", "zlib"]} → {"helloOk": true, "maxBsonObjectSize": 16777216, "maxWriteBatchSize": 100000, "maxMessageSizeBytes": 48000000, "compression": ["zlib"]}
+{"buildInfo": 1} → {"version": "7.0.0", "nullServer": true}
+{"serverStatus": 1} → {"storageEngine": {"name": "null"}}
+{"ping": 1} → {"ok": 1.0}
+{"insert": "c", "documents": [{"_id": 1}, {}]} → {"n": 2}
+{"count": "c"} → {"n": 2}
+{"collStats": "c"} → {"ns": "d.c", "count": 2, "size": 0}
+{"update": "c", "updates": [{"q": {"_id": 1}, "u": {}}, {"q": {}, "u": {"$set": {"a": 1}}}, {"q": {}, "u": {}}]} → {"n": 3, "nModified": 3}
+{"delete": "c", "deletes": [{"q": {"_id": 5}, "limit": 1}]} → {"n": 1}
+{"count": "c"} → {"n": 1}
+{"delete": "c", "deletes": [{"q": {"a": 5}, "limit": 0}, {"q": {}, "limit": 0}]} → {"n": 1}
+{"count": "c"} → {"n": 0}
+{"drop": "c"} → {"ok": 1.0}
+{"create": "c"} → {"ok": 1.0}
+{"createIndexes": "c", "indexes": []} → {"numIndexesAfter": 2}
+{"find": "c", "filter": {"x": 1}} → {"cursor": {"firstBatch": [], "id": {"$numberLong": "0"}, "ns": "d.c"}}
+{"find": "c", "filter": {"_id": {"$gte": 4, "$lt": 9}}, "limit": 2, "projection": {"k": 1}} → {"cursor": {"firstBatch": [{"_id": 4, "k": 5000000}, {"_id": 5, "k": 5000000}], "id": {"$numberLong": "0"}, "ns": "d.c"}}
+{"aggregate": "c", "pipeline": [], "cursor": {}} → {"cursor": {"firstBatch": [{"_id": null, "sum": 0}], "id": {"$numberLong": "0"}, "ns": "d.c"}}
+{"getMore": {"$numberLong": "5"}, "collection": "c"} → {"cursor": {"nextBatch": [], "id": {"$numberLong": "0"}, "ns": "d.c"}}
+{"killCursors": "c"} → {"cursorsKilled": []}
+{"endSessions": []} → {"ok": 1.0}
+{"fsync": 1} → {"ok": 1.0}
+{"getLastError": 1} → {"err": null, "n": 0}
+"#;
+
+/// Commands, and the codes of their errors.
+const ERRORS: &str = r#"
+{"findAndModify": "c", "$db": "d"} → {"code": 59}
+{"$db": "d"} → {"code": 59}
+{"insert": "c", "documents": [{}]} → {"code": 40414}
+{"insert": 5, "$db": "d"} → {"code": 73}
+{"find": "", "$db": "d"} → {"code": 73}
+{"insert": "c", "$db": "d"} → {"code": 40414}
+{"insert": "c", "documents": {}, "$db": "d"} → {"code": 14}
+{"insert": "c", "documents": [1], "$db": "d"} → {"code": 14}
+{"insert": "c", "documents": [{}, 1], "$db": "d"} → {"code": 14}
+{"insert": "c", "documents": [], "$db": "d"} → {"code": 16}
+{"update": "c", "updates": [{"q": {}}], "$db": "d"} → {"code": 40414}
+{"delete": "c", "deletes": [{"q": {}}], "$db": "d"} → {"code": 40414}
+{"find": "c", "filter": 5, "$db": "d"} → {"code": 14}
+{"find": "c", "limit": "x", "$db": "d"} → {"code": 14}
+"#;
+
 #[test]
-fn commands_are_answered_plausibly() {
+fn commands_are_answered_plausibly_and_unknown_ones_by_an_error() {
     let server = server();
     let mut client = Client::connect(&server);
-    let update = doc! {"q": {"_id": 1}, "u": {"$set": {"a": 1}}};
-    for (command, expected) in [
-        (
-            doc! {"hello": 1},
-            doc! {"isWritablePrimary": true, "maxWireVersion": 21},
-        ),
-        (
-            doc! {"isMaster": 1},
-            doc! {"ismaster": true, "minWireVersion": 0},
-        ),
-        (
-            doc! {"hello": 1, "helloOk": true, "compression": ["lz4", "zlib"]},
-            doc! {"helloOk": true, "maxBsonObjectSize": 16_777_216, "maxWriteBatchSize": 100_000,
-            "maxMessageSizeBytes": 48_000_000, "compression": ["zlib"]},
-        ),
-        (
-            doc! {"buildInfo": 1},
-            doc! {"version": "7.0.0", "nullServer": true},
-        ),
-        (
-            doc! {"serverStatus": 1},
-            doc! {"storageEngine": {"name": "null"}},
-        ),
-        (doc! {"ping": 1}, doc! {"ok": 1.0}),
-        (
-            doc! {"insert": "c", "documents": [{"_id": 1}, {}]},
-            doc! {"n": 2},
-        ),
-        (doc! {"count": "c"}, doc! {"n": 2}),
-        (
-            doc! {"collStats": "c"},
-            doc! {"ns": "d.c", "count": 2, "size": 0},
-        ),
-        (
-            doc! {"update": "c", "updates": [(&update), (&update), (&update)]},
-            doc! {"n": 3, "nModified": 3},
-        ),
-        (
-            doc! {"delete": "c", "deletes": [{"q": {"_id": 5}, "limit": 1}]},
-            doc! {"n": 1},
-        ),
-        (doc! {"count": "c"}, doc! {"n": 1}),
-        (
-            doc! {"delete": "c", "deletes": [{"q": {"a": 5}, "limit": 0}, {"q": {}, "limit": 0}]},
-            doc! {"n": 1},
-        ),
-        (doc! {"count": "c"}, doc! {"n": 0}),
-        (doc! {"drop": "c"}, doc! {"ok": 1.0}),
-        (doc! {"create": "c"}, doc! {"ok": 1.0}),
-        (
-            doc! {"createIndexes": "c", "indexes": []},
-            doc! {"numIndexesAfter": 2},
-        ),
-        (
-            doc! {"find": "c", "filter": {"x": 1}},
-            doc! {"cursor": {"firstBatch": [], "id": 0_i64, "ns": "d.c"}},
-        ),
-        (
-            doc! {"find": "c", "filter": {"_id": {"$gte": 4, "$lt": 9}}, "limit": 2, "projection": {"k": 1}},
-            doc! {"cursor": {"firstBatch": [{"_id": 4, "k": 5_000_000}, {"_id": 5, "k": 5_000_000}],
-            "id": 0_i64, "ns": "d.c"}},
-        ),
-        (
-            doc! {"aggregate": "c", "pipeline": [], "cursor": {}},
-            doc! {"cursor": {"firstBatch": [{"_id": (Value::Null), "sum": 0}], "id": 0_i64, "ns": "d.c"}},
-        ),
-        (
-            doc! {"getMore": 5_i64, "collection": "c"},
-            doc! {"cursor": {"nextBatch": [], "id": 0_i64, "ns": "d.c"}},
-        ),
-        (doc! {"killCursors": "c"}, doc! {"cursorsKilled": []}),
-        (doc! {"endSessions": []}, doc! {"ok": 1.0}),
-        (doc! {"fsync": 1}, doc! {"ok": 1.0}),
-        (
-            doc! {"getLastError": 1},
-            doc! {"err": (Value::Null), "n": 0},
-        ),
-    ] {
-        let mut command = command;
-        command.push("$db", "d");
-        let reply = client.command(&command);
-        assert_eq!(reply.get_f64("ok"), Some(1.0), "{command:?}: {reply:?}");
-        for (name, value) in expected.iter() {
-            assert_eq!(reply.get(name), Some(value), "{command:?}: {reply:?}");
+    let parse = |text: &str| frond_bson::extjson::parse(text).unwrap();
+    for (table, ok) in [(ANSWERS, 1.0), (ERRORS, 0.0)] {
+        for line in table.trim().lines() {
+            let (command, expected) = line.split_once(" → ").unwrap();
+            let mut command = parse(command);
+            if ok == 1.0 {
+                command.push("$db", "d");
+            }
+            let reply = client.command(&command);
+            assert_eq!(reply.get_f64("ok"), Some(ok), "{line}: {reply:?}");
+            assert_eq!(reply.get_str("codeName").is_some(), ok == 0.0, "{line}");
+            for (name, value) in parse(expected).iter() {
+                assert_eq!(reply.get(name), Some(value), "{line}: {reply:?}");
+            }
         }
+        // A failed insert is not counted.
+        assert_eq!(client.count("c"), Some(0));
     }
     let distinct = client.command(&doc! {"distinct": "c", "key": "c", "$db": "d"});
     assert_eq!(distinct.get_array("values").unwrap().count(), 100);
-}
-
-#[test]
-fn what_it_does_not_know_is_an_error_that_says_so() {
-    let server = server();
-    let mut client = Client::connect(&server);
-    for (command, code) in [
-        (doc! {"findAndModify": "c", "$db": "d"}, 59),
-        (doc! {"$db": "d"}, 59),
-        (doc! {"insert": "c", "documents": [{}]}, 40414),
-        (doc! {"insert": 5, "$db": "d"}, 73),
-        (doc! {"find": "", "$db": "d"}, 73),
-        (doc! {"insert": "c", "$db": "d"}, 40414),
-        (doc! {"insert": "c", "documents": {}, "$db": "d"}, 14),
-        (doc! {"insert": "c", "documents": [1], "$db": "d"}, 14),
-        (doc! {"insert": "c", "documents": [{}, 1], "$db": "d"}, 14),
-        (doc! {"insert": "c", "documents": [], "$db": "d"}, 16),
-        (
-            doc! {"update": "c", "updates": [{"q": {}}], "$db": "d"},
-            40414,
-        ),
-        (
-            doc! {"delete": "c", "deletes": [{"q": {}}], "$db": "d"},
-            40414,
-        ),
-        (doc! {"find": "c", "filter": 5, "$db": "d"}, 14),
-        (doc! {"find": "c", "limit": "x", "$db": "d"}, 14),
-    ] {
-        let reply = client.command(&command);
-        assert_eq!(reply.get_f64("ok"), Some(0.0), "{command:?}");
-        assert_eq!(reply.get_i64("code"), Some(code), "{command:?}: {reply:?}");
-        assert!(reply.get_str("codeName").is_some(), "{command:?}");
-    }
-    // A failed insert is not counted.
-    assert_eq!(client.count("c"), Some(0));
 }
 
 #[test]
@@ -375,53 +317,28 @@ fn its_end_is_the_end_of_its_connections() {
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
 }
 
-#[derive(Parser)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[test]
 fn the_insertion_workload_runs_against_it() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("null.sock");
     let unix = start(&Address::Unix(socket.clone())).unwrap();
     let tcp = server();
+    let size = ["--documents=2500", "--batch=100"];
     for (uri, more) in [
         (tcp.uri(), &[][..]),
-        (tcp.uri() + "?compressors=zstd", &["--drop"][..]),
-        (unix.uri(), &["--write-concern", "0", "--threads", "3"][..]),
+        (tcp.uri() + "?compressors=zstd", &["--drop"]),
+        (unix.uri(), &["--write-concern=0", "--threads=3"]),
     ] {
-        let out = folder.path().join("report");
-        let mut args = vec!["bench", "insert", "--quiet", "--documents", "2500"];
-        args.extend(["--batch", "100", "--uri", &uri]);
-        args.extend(["--out", out.to_str().unwrap()]);
-        args.extend(more);
-        assert_eq!(
-            run(Cli::parse_from(args).command),
-            ExitCode::SUCCESS,
-            "{uri}"
-        );
+        let args = [&size[..], &["--uri", &uri], more].concat();
+        bench_at("insert", &args).assert_complete(&uri);
     }
     // Ratios are of the server asked for, and its share is that of the one beside it.
-    let out = folder.path().join("beside");
     let uri = tcp.uri() + "other";
-    let mut args = vec![
-        "bench",
-        "insert",
-        "--quiet",
-        "--documents",
-        "2500",
-        "--null",
-    ];
-    args.extend(["--uri", &uri, "--out", out.to_str().unwrap()]);
-    assert_eq!(run(Cli::parse_from(args).command), ExitCode::SUCCESS);
-    let results = std::fs::read_to_string(out.join("results.csv")).unwrap();
-    for line in [
-        "insert,null server #1,documents,,2500",
-        "insert,null server #2,documents,,2500",
-    ] {
-        assert!(results.contains(line), "{results}");
+    let report = bench_at("insert", &[&size[..], &["--null", "--uri", &uri]].concat());
+    report.assert_complete("beside");
+    assert_eq!(report.servers, ["null server #1", "null server #2"]);
+    for server in 0..2 {
+        assert_eq!(report.figure(server, "documents"), Some(2500.0));
     }
     drop(unix);
     assert!(!socket.exists());
@@ -432,34 +349,41 @@ fn the_insertion_workload_runs_against_it() {
 
 #[test]
 fn connections_read_while_others_insert() {
-    let (server, folder) = (server(), tempfile::tempdir().unwrap());
-    let (uri, out) = (server.uri(), folder.path().to_str().unwrap());
-    let code = run(Cli::parse_from([
-        "bench",
-        "insert",
-        "--quiet",
-        "--uri",
-        &uri,
-        "--out",
-        out,
-        "--documents",
-        "20000",
-        "--batch",
-        "100",
-        "--readers",
-        "2",
-        "--turns",
-        "3",
-    ])
-    .command);
-    assert_eq!(code, ExitCode::SUCCESS);
-    let results = std::fs::read_to_string(folder.path().join("results.csv")).unwrap();
-    let line = results
-        .lines()
-        .find(|line| line.starts_with("insert,null server,finds beside the inserts,finds/s,"))
-        .unwrap();
-    assert!(
-        line.rsplit(',').next().unwrap().parse::<f64>().unwrap() > 0.0,
-        "{line}"
-    );
+    let server = server();
+    let uri = format!("--uri={}", server.uri());
+    let size = [
+        "--documents=20000",
+        "--batch=100",
+        "--readers=2",
+        "--turns=3",
+    ];
+    let report = bench_at("insert", &[&size[..], &[&uri]].concat());
+    report.assert_complete("readers");
+    assert!(report.figure(0, "finds beside the inserts") > Some(0.0));
+}
+
+#[test]
+fn commands_without_a_report_run_against_it() {
+    let server = server();
+    let uri = format!("--uri={}", server.uri());
+    for args in [
+        // It knows no sums.
+        &[
+            "operations",
+            "--documents=200",
+            "--seconds=0.01",
+            "--only=ping,find,range,ordered,distinct,update-plain,update-indexed",
+        ][..],
+        &[
+            "operations",
+            "--documents=200",
+            "--seconds=0.01",
+            "--only=insert-one,insert-batch,insert-indexes,insert-array",
+        ],
+        &["logins", "--logins=20", "--threads=4", "--seconds=1"],
+        &["roundtrip", "--documents=200", "--seconds=1", "--rounds=1"],
+    ] {
+        let code = run_command(&[args, &[&uri]].concat());
+        assert_eq!(code, ExitCode::SUCCESS, "{args:?}");
+    }
 }

@@ -124,17 +124,11 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// How a database is opened.
 pub struct Settings {
-    /// Size of the block cache.
     pub cache_bytes: usize,
-    /// Size of all write buffers together.
     pub write_buffers_bytes: usize,
-    /// Size of one write buffer.
     pub write_buffer_bytes: usize,
-    /// Uncompressed size of a block.
     pub block_bytes: usize,
-    /// Threads for flushes and compactions.
     pub background_jobs: i32,
     /// Whether table files are read and written past the kernel's page cache.
     pub direct_io: bool,
@@ -272,13 +266,11 @@ impl Database {
         })
     }
 
-    /// Applies a batch.
     pub fn write(&self, batch: &Batch<'_>) -> Result<()> {
         // SAFETY: all three objects are alive.
         checked(|error| unsafe { rocksdb_write(self.database, self.write, batch.batch, error) })
     }
 
-    /// Deletes a range of keys.
     pub fn delete_range(&self, family: usize, lower: &[u8], upper: &[u8]) -> Result<()> {
         let family = self.families[family];
         // SAFETY: the objects are alive, and so are the keys until the call returns.
@@ -296,7 +288,6 @@ impl Database {
         })
     }
 
-    /// Makes the log durable.
     pub fn sync_log(&self) -> Result<()> {
         // SAFETY: the database is alive.
         checked(|error| unsafe { rocksdb_flush_wal(self.database, 1, error) })
@@ -394,21 +385,18 @@ impl Drop for Database {
     }
 }
 
-/// Operations that are applied together.
 pub struct Batch<'a> {
     batch: Object,
     database: &'a Database,
 }
 
 impl<'a> Batch<'a> {
-    /// An empty batch.
     pub fn new(database: &'a Database) -> Batch<'a> {
         // SAFETY: the call only makes an object.
         let batch = unsafe { rocksdb_writebatch_create() };
         Batch { batch, database }
     }
 
-    /// Sets the value of a key.
     pub fn put(&mut self, family: usize, key: &[u8], value: &[u8]) {
         let family = self.database.families[family];
         // SAFETY: the objects are alive; the batch copies the key and the value.
@@ -424,7 +412,6 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Removes a key.
     pub fn delete(&mut self, family: usize, key: &[u8]) {
         let family = self.database.families[family];
         // SAFETY: the objects are alive; the batch copies the key.

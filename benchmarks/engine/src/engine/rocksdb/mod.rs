@@ -9,7 +9,7 @@ use std::sync::Arc;
 use self::library::{Batch, Database, Settings};
 use super::syncer::Syncer;
 use super::{Engine, Operation, Reader, Setup, Visit, table_name};
-use crate::error::{Error, Result};
+use crate::error::{During, Result};
 use crate::workload::TABLES;
 
 /// A database of RocksDB, with a column family for each table.
@@ -20,7 +20,6 @@ pub struct Rocksdb {
 }
 
 impl Rocksdb {
-    /// Creates a database.
     pub fn open(setup: &Setup) -> Result<Rocksdb> {
         let buffers = setup.write_buffer_bytes();
         let settings = Settings {
@@ -37,12 +36,11 @@ impl Rocksdb {
         let mut names: Vec<String> = (0..TABLES).map(table_name).collect();
         names[0] = "default".to_owned();
         let path = setup.folder.to_string_lossy();
-        let database =
-            Database::open(&path, &names, &settings).map_err(Error::engine("opening"))?;
+        let database = Database::open(&path, &names, &settings).during("opening")?;
         let database = Arc::new(database);
         let syncer = Syncer::start({
             let database = database.clone();
-            move || database.sync_log().map_err(Error::engine("syncing"))
+            move || database.sync_log().during("syncing")
         });
         Ok(Rocksdb {
             syncer,
@@ -107,9 +105,7 @@ impl Engine for Rocksdb {
                 Operation::Delete(table, key) => set.delete(table, key),
             }
         }
-        self.database
-            .write(&set)
-            .map_err(Error::engine("writing"))?;
+        self.database.write(&set).during("writing")?;
         self.syncer.note_write()
     }
 
@@ -120,13 +116,13 @@ impl Engine for Rocksdb {
     fn delete_range(&self, table: usize, lower: &[u8], upper: &[u8]) -> Result<bool> {
         self.database
             .delete_range(table, lower, upper)
-            .map_err(Error::engine("deleting a range"))?;
+            .during("deleting a range")?;
         self.syncer.note_write()?;
         Ok(true)
     }
 
     fn flush(&self) -> Result<()> {
-        self.database.flush().map_err(Error::engine("flushing"))
+        self.database.flush().during("flushing")
     }
 
     fn background(&self) -> Result<u64> {
@@ -160,7 +156,7 @@ impl Engine for Rocksdb {
 
     fn close(mut self: Box<Self>) -> Result<()> {
         self.syncer.stop()?;
-        self.database.sync_log().map_err(Error::engine("closing"))
+        self.database.sync_log().during("closing")
     }
 }
 
@@ -171,12 +167,12 @@ impl Reader for View<'_> {
     fn get(&mut self, table: usize, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.0
             .get(table, key, |value| visit(value))
-            .map_err(Error::engine("reading"))
+            .during("reading")
     }
 
     fn scan(&mut self, table: usize, from: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         self.0
             .scan(table, from, |key, value| visit(key, value))
-            .map_err(Error::engine("scanning"))
+            .during("scanning")
     }
 }

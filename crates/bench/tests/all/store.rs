@@ -1,20 +1,17 @@
 //! A small server for tests: keeps documents, finds and changes them, and answers as servers of its
 //! version did.
 
-#![allow(clippy::unwrap_used, dead_code)]
-
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use clap::Parser;
 use frond_bench::{Command, run};
-use frond_bson::{Doc, DocBuf, Value, compare, doc};
-use frond_wire::{Flags, MAX_MESSAGE_BYTES, Msg, OpCode, Request};
+use frond_bson::{Doc, DocBuf, OwnedValue, Value, compare, doc};
+use frond_wire::{Compressor, Flags, Header, MAX_MESSAGE_BYTES, Msg, OpCode, Request};
 
 /// Faults of a fake server.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -29,20 +26,40 @@ pub enum Flaw {
     Loses(usize),
     /// Every insert of a single document says that its `_id` is taken.
     Refuses,
+    /// Documents of a collection are refused from this number on.
+    FailsFrom(usize),
+    /// One of this many increments is lost.
+    LosesIncrements(usize),
+    /// Updates say that they changed nothing.
+    ChangesNothing,
 }
 
 /// Behaviour of a fake server.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Version {
     /// `None` leaves the field out, as servers before 2.6 did.
     pub wire_version: Option<i32>,
     /// Documents in a batch of a cursor.
     pub batch: usize,
     pub toku: bool,
-    /// Takes documents without a look whether their `_id` is there, which takes time.
-    pub unchecked_ids: bool,
     pub flaw: Flaw,
 }
+
+pub const MODERN: Version = Version::wire(Some(21));
+
+impl Version {
+    pub const fn wire(wire_version: Option<i32>) -> Version {
+        Version {
+            wire_version,
+            batch: 101,
+            toku: false,
+            flaw: Flaw::None,
+        }
+    }
+}
+
+/// The name of a fake server in reports.
+pub const NAME: &str = "MongoDB 9.9.9";
 
 /// Documents of a fake server, and the requests it has seen.
 #[derive(Default)]
@@ -56,9 +73,14 @@ pub struct State {
     pub dropped: HashSet<String>,
     pub journaled: usize,
     pub unanswered: usize,
+    /// Updates by commands and by opcodes.
+    pub updates: usize,
+    pub compressed: bool,
     /// Open ones, with the documents that they still have.
     pub cursors: BTreeMap<i64, Vec<DocBuf>>,
     inserts: usize,
+    increments: usize,
+    ids: HashSet<(String, Vec<u8>)>,
 }
 
 impl State {
@@ -92,8 +114,8 @@ impl State {
         let loses = matches!(version.flaw, Flaw::Loses(n) if self.inserts.is_multiple_of(n));
         let held = self.collections.entry(name.to_owned()).or_default();
         for (index, document) in documents.iter().enumerate() {
-            let id = document.get("_id");
-            if !version.unchecked_ids && held.iter().any(|other| other.get("_id") == id) {
+            let fails = matches!(version.flaw, Flaw::FailsFrom(n) if held.len() >= n);
+            if fails || !self.ids.insert((name.to_owned(), id_of(document))) {
                 return Some((index, "E11000 duplicate key".to_owned()));
             }
             if !loses || index > 0 {
@@ -111,21 +133,29 @@ impl State {
     }
 
     /// Changes the first document that matches; how many there were.
-    fn update(&mut self, name: &str, filter: &Doc, update: &Doc) -> i32 {
+    fn update(&mut self, name: &str, filter: &Doc, update: &Doc, version: Version) -> i32 {
+        self.updates += 1;
         let held = self.collections.entry(name.to_owned()).or_default();
         let Some(document) = held.iter_mut().find(|doc| matches(doc, filter)) else {
             return 0;
         };
-        let mut changed = DocBuf::new();
-        for (field, old) in document.iter() {
-            let inc = update.get_doc("$inc").and_then(|inc| inc.get_i32(field));
-            match update.get_doc("$set").and_then(|set| set.get(field)) {
-                Some(new) => changed.push(field, new),
-                None => match inc {
-                    Some(by) => changed.push(field, document.get_i32(field).unwrap() + by),
-                    None => changed.push(field, old),
-                },
+        let mut changed = document.clone();
+        for (path, value) in update.get_doc("$set").unwrap_or(Doc::empty()) {
+            changed = with(&changed, path, &value.to_owned());
+        }
+        for (path, by) in update.get_doc("$inc").unwrap_or(Doc::empty()) {
+            self.increments += 1;
+            if matches!(version.flaw, Flaw::LosesIncrements(n) if self.increments.is_multiple_of(n))
+            {
+                continue;
             }
+            let sum = match (document.path(path).unwrap(), by) {
+                (Value::Int32(now), Value::Int32(by)) => Value::Int32(now + by),
+                (now, by) => {
+                    Value::Int64(now.as_i64_lossless().unwrap() + by.as_i64_lossless().unwrap())
+                }
+            };
+            changed = with(&changed, path, &sum.to_owned());
         }
         *document = changed;
         1
@@ -135,7 +165,8 @@ impl State {
         let held = self.collections.entry(name.to_owned()).or_default();
         match held.iter().position(|doc| matches(doc, filter)) {
             Some(at) => {
-                held.remove(at);
+                let gone = held.remove(at);
+                self.ids.remove(&(name.to_owned(), id_of(&gone)));
                 1
             }
             None => 0,
@@ -154,13 +185,36 @@ impl State {
     }
 }
 
+fn id_of(document: &Doc) -> Vec<u8> {
+    document.get_raw("_id").unwrap().value_bytes().to_vec()
+}
+
+/// A copy with another value at a path that is there.
+fn with(document: &Doc, path: &str, value: &OwnedValue) -> DocBuf {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let mut out = DocBuf::new();
+    for (name, old) in document.iter() {
+        match old {
+            _ if name != first => out.push(name, old),
+            Value::Document(inner) if !rest.is_empty() => out.push(name, &with(inner, rest, value)),
+            _ => out.push(name, value.as_value()),
+        }
+    }
+    out
+}
+
 fn matches(document: &Doc, filter: &Doc) -> bool {
     filter.iter().all(|(field, wanted)| {
         let Some(value) = document.get(field) else {
             return false;
         };
-        let Value::Document(range) = wanted else {
-            return value == wanted;
+        let range = match wanted {
+            Value::Document(range)
+                if range.first().is_some_and(|(name, _)| name.starts_with('$')) =>
+            {
+                range
+            }
+            _ => return value == wanted,
         };
         range.iter().all(|(operator, bound)| match operator {
             "$gte" => compare(&value, &bound).is_ge(),
@@ -191,10 +245,15 @@ fn shape(
     };
     let mut wanted = projection.iter().filter(|(_, on)| on.truthy());
     let (field, _) = wanted.next().unwrap();
+    // One path, wrapped as often as it has dots.
     let only = |document: DocBuf| {
+        let mut names: Vec<&str> = field.split('.').collect();
         let mut out = DocBuf::new();
-        out.push(field, document.get(field).unwrap());
-        out
+        out.push(names.pop().unwrap(), document.path(field).unwrap());
+        names
+            .into_iter()
+            .rev()
+            .fold(out, |out, name| out.into_field(name))
     };
     documents.into_iter().map(only).collect()
 }
@@ -203,26 +262,19 @@ fn shape(
 pub fn start(version: Version) -> (u16, Arc<Mutex<State>>) {
     let state = Arc::new(Mutex::new(State::default()));
     let shared = Arc::clone(&state);
-    let port = listen(move |socket| serve(socket, version, &shared));
-    (port, state)
-}
-
-/// Listens on a free port, which is returned, and serves each connection on a thread of its own. The
-/// threads end with the test's process.
-pub fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for socket in listener.incoming() {
-            let serve = serve.clone();
-            thread::spawn(move || serve(socket.unwrap()));
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || serve(socket.unwrap(), version, &shared));
         }
     });
-    port
+    (port, state)
 }
 
 /// The command of an OP_MSG, its document sequences as arrays.
-pub fn command_of(msg: Msg<'_>) -> DocBuf {
+fn command_of(msg: Msg<'_>) -> DocBuf {
     let mut command = Doc::validate(msg.body).unwrap().to_owned();
     for (name, documents) in msg.sequences {
         command.push_array(name, |array| {
@@ -234,12 +286,33 @@ pub fn command_of(msg: Msg<'_>) -> DocBuf {
     command
 }
 
+fn validated(bytes: &[u8]) -> DocBuf {
+    Doc::validate(bytes).unwrap().to_owned()
+}
+
+fn last_error(n: i32) -> DocBuf {
+    doc! { "ok": 1.0, "err": Value::Null, "n": n }
+}
+
+/// Sends a batch of a cursor by an OP_REPLY.
+fn op_reply(id: i32, (batch, cursor): (Vec<DocBuf>, i64)) -> Vec<u8> {
+    let batch = batch.iter().map(|document| document.as_bytes());
+    frond_wire::op_reply(1, id, 0, cursor, 0, batch)
+}
+
 fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
     // `getLastError` reports the last write of this connection.
-    let mut last = doc! { "ok": 1.0, "err": Value::Null, "n": 0 };
-    while let Ok(Some(message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
+    let mut last = last_error(0);
+    while let Ok(Some(mut message)) = frond_wire::read_message(&mut socket, MAX_MESSAGE_BYTES) {
+        let compressed = Header::parse(&message).unwrap().op() == Ok(OpCode::Compressed);
+        if compressed {
+            message = frond_wire::decompress(&message, MAX_MESSAGE_BYTES)
+                .unwrap()
+                .0;
+        }
         let (header, request) = Request::parse(&message).unwrap();
         let mut state = state.lock().unwrap();
+        state.compressed |= compressed;
         state.opcodes.insert(header.opcode);
         let id = header.request_id;
         let collection = |namespace: &str| namespace.split_once('.').unwrap().1.to_owned();
@@ -283,9 +356,7 @@ fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
                     0 | 1 => version.batch,
                     count => version.batch.min(count.unsigned_abs() as usize),
                 };
-                let (batch, cursor) = state.batch(found, most);
-                let batch = batch.iter().map(|document| document.as_bytes());
-                frond_wire::op_reply(1, id, 0, cursor, 0, batch)
+                op_reply(id, state.batch(found, most))
             }
             Request::GetMore(more) => {
                 let rest = state.cursors.remove(&more.cursor_id).unwrap();
@@ -293,9 +364,7 @@ fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
                     0 => version.batch,
                     count => version.batch.min(count.unsigned_abs() as usize),
                 };
-                let (batch, cursor) = state.batch(rest, most);
-                let batch = batch.iter().map(|document| document.as_bytes());
-                frond_wire::op_reply(1, id, 0, cursor, 0, batch)
+                op_reply(id, state.batch(rest, most))
             }
             Request::KillCursors(kill) => {
                 for id in kill.ids() {
@@ -305,12 +374,9 @@ fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
             }
             Request::Insert(insert) => {
                 let name = collection(insert.namespace);
-                let documents: Vec<DocBuf> = insert
-                    .documents
-                    .map(|bytes| Doc::validate(bytes).unwrap().to_owned())
-                    .collect();
+                let documents: Vec<DocBuf> = insert.documents.map(validated).collect();
                 last = match state.insert(&name, &documents, version) {
-                    None => doc! { "ok": 1.0, "err": Value::Null, "n": 0 },
+                    None => last_error(0),
                     Some((_, text)) => {
                         doc! { "ok": 1.0, "err": text.as_str(), "code": 11000, "n": 0 }
                     }
@@ -318,21 +384,24 @@ fn serve(mut socket: TcpStream, version: Version, state: &Mutex<State>) {
                 continue;
             }
             Request::Update(update) => {
-                let filter = Doc::validate(update.filter).unwrap();
-                let change = Doc::validate(update.update).unwrap();
-                let n = state.update(&collection(update.namespace), filter, change);
-                last = doc! { "ok": 1.0, "err": Value::Null, "n": n };
+                let (filter, change) = (validated(update.filter), validated(update.update));
+                let name = collection(update.namespace);
+                last = last_error(state.update(&name, &filter, &change, version));
                 continue;
             }
             Request::Delete(delete) => {
                 assert_eq!(delete.flags, frond_wire::Delete::SINGLE_REMOVE);
-                let filter = Doc::validate(delete.filter).unwrap();
-                let n = state.delete(&collection(delete.namespace), filter);
-                last = doc! { "ok": 1.0, "err": Value::Null, "n": n };
+                let name = collection(delete.namespace);
+                last = last_error(state.delete(&name, &validated(delete.filter)));
                 continue;
             }
         };
         drop(state);
+        let reply = if compressed {
+            frond_wire::compress(&reply, Compressor::Snappy).unwrap()
+        } else {
+            reply
+        };
         // The other side may be gone after an error.
         let _ = socket.write_all(&reply);
     }
@@ -355,20 +424,14 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
     let (name, target) = command.first().unwrap();
     let collection = target.as_str().unwrap_or_default();
     *state.commands.entry(name.to_owned()).or_default() += 1;
-    if matches!(name, "insert" | "update" | "delete" | "createIndexes") {
-        assert!(
-            version.wire_version >= Some(2),
-            "a command that did not exist"
-        );
-    }
-    if matches!(name, "find" | "getMore") {
-        assert!(
-            version.wire_version >= Some(4),
-            "a command that did not exist"
-        );
-    }
-    let concern = command.get_doc("writeConcern");
-    state.journaled += usize::from(concern.is_some_and(|c| c.get_bool("j") == Some(true)));
+    let since = match name {
+        "insert" | "update" | "delete" | "createIndexes" => Some(2),
+        "find" | "getMore" => Some(4),
+        _ => None,
+    };
+    assert!(version.wire_version >= since, "{name} did not exist");
+    let concern = command.get_doc("writeConcern").unwrap_or(command);
+    state.journaled += usize::from(concern.get_bool("j") == Some(true));
     let list = |field: &str| -> Vec<DocBuf> {
         let values = command.get_array(field).unwrap().values();
         values
@@ -376,11 +439,13 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
             .collect()
     };
     match name {
-        "isMaster" | "hello" => {
+        // Modern servers are asked by the new name only, and others know only the old one.
+        "isMaster" | "hello" if (name == "hello") == (version.wire_version >= Some(6)) => {
             let mut reply = doc! { "ismaster": true, "maxBsonObjectSize": 16_777_216 };
             if let Some(version) = version.wire_version {
                 reply.push("maxWireVersion", version);
             }
+            reply.push_array("compression", |names| names.push("snappy"));
             reply.push("ok", 1.0);
             reply
         }
@@ -400,10 +465,14 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
         }
         "drop" => {
             state.dropped.insert(collection.to_owned());
+            state.ids.retain(|(of, _)| of != collection);
             match state.collections.remove(collection) {
                 Some(_) => doc! { "ok": 1.0 },
                 None => doc! { "ok": 0.0, "errmsg": "ns not found", "code": 26 },
             }
+        }
+        "count" if version.wire_version.is_none() && state.documents(collection).is_empty() => {
+            doc! { "errmsg": "ns missing", "ok": 0.0 }
         }
         "count" => doc! { "n": state.documents(collection).len() as i32, "ok": 1.0 },
         "collStats" => {
@@ -427,8 +496,13 @@ fn answer(command: &Doc, version: Version, state: &mut State) -> DocBuf {
             let updates = list("updates");
             assert_eq!(updates.len(), 1);
             let (q, u) = (updates[0].get_doc("q"), updates[0].get_doc("u"));
-            let n = state.update(collection, q.unwrap(), u.unwrap());
-            doc! { "n": n, "nModified": n, "ok": 1.0 }
+            let n = state.update(collection, q.unwrap(), u.unwrap(), version);
+            let modified = if version.flaw == Flaw::ChangesNothing {
+                0
+            } else {
+                n
+            };
+            doc! { "n": n, "nModified": modified, "ok": 1.0 }
         }
         "delete" => {
             let deletes = list("deletes");
@@ -518,43 +592,106 @@ struct Cli {
     command: Command,
 }
 
-/// Runs a workload against servers at these ports.
-pub fn bench(workload: &str, ports: &[u16], folder: &Path, more: &[&str]) -> ExitCode {
-    let mut args = vec![
-        "bench".to_owned(),
-        workload.to_owned(),
-        "--quiet".to_owned(),
-    ];
-    for port in ports {
-        args.push(format!("--uri=mongodb://127.0.0.1:{port}/test"));
-    }
-    args.push(format!("--out={}", folder.to_str().unwrap()));
-    args.extend(["--compaction-wait=0", "--report-every=0.05"].map(str::to_owned));
-    args.extend(more.iter().map(|arg| (*arg).to_owned()));
+/// Runs a command of `frond bench`.
+pub fn run_command(args: &[&str]) -> ExitCode {
+    let args = ["bench"].iter().chain(args);
     run(Cli::parse_from(args).command)
 }
 
-/// The part of a workload in `summary.json`.
-pub fn summary(folder: &Path, workload: &str) -> DocBuf {
-    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
-    let summary = frond_bson::extjson::parse(&text).unwrap();
-    let workloads = summary.get_doc("workloads").unwrap();
-    workloads.get_doc(workload).unwrap().to_owned()
+/// The report of a run.
+pub struct Report {
+    folder: tempfile::TempDir,
+    workload: String,
+    pub code: ExitCode,
+    pub servers: Vec<String>,
 }
 
-/// A figure of the only or first server.
-pub fn figure(summary: &Doc, server: &str, name: &str) -> Option<f64> {
-    let figure = summary.get_doc("figures").unwrap().get_doc(name);
-    figure
-        .unwrap_or_else(|| panic!("no figure {name:?}"))
-        .get(server)?
-        .as_f64()
+/// Runs a workload against servers at these ports, each of which may have options behind it.
+pub fn bench(workload: &str, ports: &[u16], args: &[&str]) -> Report {
+    let uris: Vec<String> = ports
+        .iter()
+        .map(|port| format!("--uri=mongodb://127.0.0.1:{port}/test"))
+        .collect();
+    let uris = uris.iter().map(String::as_str);
+    bench_at(
+        workload,
+        &uris.chain(args.iter().copied()).collect::<Vec<_>>(),
+    )
 }
 
-/// The ending of the workload on a server.
-pub fn ending(summary: &Doc, server: &str) -> String {
-    let endings = summary.get_doc("ended").unwrap();
-    endings.get_str(server).unwrap().to_owned()
+/// Runs a workload with these options, of which a later one wins.
+pub fn bench_at(workload: &str, args: &[&str]) -> Report {
+    let folder = tempfile::tempdir().unwrap();
+    let out = format!("--out={}", folder.path().to_str().unwrap());
+    let mut all = vec![workload, "--quiet", &out, "--compaction-wait=0"];
+    all.push("--report-every=0.05");
+    all.extend(args);
+    let code = run_command(&all);
+    let mut report = Report {
+        folder,
+        workload: workload.to_owned(),
+        code,
+        servers: Vec::new(),
+    };
+    if report.path("summary.json").exists() {
+        let ended = report.part("ended");
+        report.servers = ended.iter().map(|(name, _)| name.to_owned()).collect();
+    }
+    report
+}
+
+impl Report {
+    pub fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn part(&self, name: &str) -> DocBuf {
+        let summary = frond_bson::extjson::parse(&self.read("summary.json")).unwrap();
+        let workloads = summary.get_doc("workloads").unwrap();
+        let workload = workloads.get_doc(&self.workload).unwrap();
+        workload.get_doc(name).unwrap().to_owned()
+    }
+
+    /// The ending of the workload on a server, in the order of the command line.
+    pub fn ending(&self, server: usize) -> String {
+        let ended = self.part("ended");
+        ended.get_str(&self.servers[server]).unwrap().to_owned()
+    }
+
+    pub fn figure_names(&self) -> Vec<String> {
+        let figures = self.part("figures");
+        figures.iter().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// A figure of a server; `None` if it has none.
+    pub fn figure(&self, server: usize, name: &str) -> Option<f64> {
+        let figures = self.part("figures");
+        let figure = figures
+            .get_doc(name)
+            .unwrap_or_else(|| panic!("no figure {name:?}"));
+        figure.get(&self.servers[server])?.as_f64()
+    }
+
+    /// Everything was done on all servers.
+    #[track_caller]
+    pub fn assert_complete(&self, case: &str) {
+        assert_eq!(self.code, ExitCode::SUCCESS, "{case}");
+        for server in 0..self.servers.len() {
+            assert_eq!(self.ending(server), "complete", "{case}");
+        }
+    }
+
+    /// The last server failed with such an error.
+    #[track_caller]
+    pub fn assert_failed(&self, part: &str) {
+        assert_eq!(self.code, ExitCode::FAILURE, "{part}");
+        let ending = self.ending(self.servers.len() - 1);
+        assert!(ending.contains(part), "{ending} instead of {part}");
+    }
 }
 
 /// The numbers of opcodes.
