@@ -1,12 +1,10 @@
 //! The background thread: it flushes sealed memtables, and compacts while the store is idle.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frond_kv::PANICKED;
-
 use crate::engine::Engine;
+use crate::fail_stop::contain;
 use crate::idle_compaction::{IDLE_CHECK, IdleWatch};
 use crate::low_space::Considered;
 use crate::{Error, Result};
@@ -104,7 +102,7 @@ fn run(engine: &Engine) {
         }
         // A panic interrupts only work that is not published yet, so it is a failure like others. Committers must not
         // wait for it.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let outcome = contain(|| {
             let has_work = signal.work || pause.is_some();
             if has_upkeep && !has_work {
                 engine.do_upkeep();
@@ -124,12 +122,10 @@ fn run(engine: &Engine) {
                 false if compacted => Ok(true),
                 false => engine.compact_when_idle(&mut watch),
             }
-        }));
-        let outcome = outcome.unwrap_or_else(|_| {
-            let failed = Err(Error::Internal(PANICKED));
-            engine.note_outcome(&failed);
-            failed.map(|()| false)
         });
+        if let Err(Error::Internal(reason)) = &outcome {
+            engine.note_outcome(&Err(Error::Internal(reason)));
+        }
         pause = match outcome {
             Ok(done) => {
                 compacted = done;

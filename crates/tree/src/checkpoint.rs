@@ -45,8 +45,9 @@ pub(crate) struct Checkpointer {
     store: Arc<RunStore>,
     /// The name of the store's history.
     store_id: [u8; 16],
+    /// K1: the number of the durable superblock. The next one has the next number, and with that the other slot.
     generation: u64,
-    /// What the durable superblock refers to.
+    /// The blocks that the durable superblock refers to. K2: nothing is written there while they are referred to.
     durable: Option<Arc<Written>>,
     /// Its trees, if they are in memory still, and its position; `None` if it was not written by this process.
     newest: Option<(Weak<Trees>, Position)>,
@@ -95,6 +96,7 @@ impl Checkpointer {
         position: Position,
         is_alone: impl Fn() -> bool,
     ) -> Result<()> {
+        self.check_position(&position);
         let writer = NodeWriter { store: &self.store };
         let mut pages = Vec::with_capacity(trees.pages().len());
         for page in trees.pages() {
@@ -106,11 +108,16 @@ impl Checkpointer {
                     }
                     let stored = StoredTwice::write_new(&self.store, &encode_page(page))?;
                     let copies = stored.copies();
-                    // There is one checkpoint at a time, so nobody else sets this.
-                    let _ = page.stored.set(stored);
+                    let is_first = page.stored.set(stored).is_ok();
+                    assert!(is_first, "K7: two checkpoints are written at a time");
                     copies
                 }
             };
+            let last = pages.last();
+            assert!(
+                last.is_none_or(|last: &PageRef| last.number < page.number()),
+                "K6: the pages of a manifest do not ascend"
+            );
             pages.push(PageRef {
                 number: page.number(),
                 copies,
@@ -126,11 +133,16 @@ impl Checkpointer {
             lost: trees.lost_pages().iter().map(lost_ref).collect(),
         };
         let written = self.write_manifest(manifest, is_alone)?;
+        self.check_apart(&written)?;
         let data = &self.store.data;
         data.sync()?;
 
         // Counted only after a success: a retry must not overwrite the last durable superblock.
         let generation = self.generation + 1;
+        assert!(
+            generation % 2 != self.generation % 2,
+            "K1: a superblock is written over the durable one"
+        );
         let superblock = encode_superblock(generation, &written.manifest.copies());
         // If the write fails, its superblock may still be found after a crash.
         self.unconfirmed.push(written);
@@ -141,6 +153,10 @@ impl Checkpointer {
         if durable.is_ok() {
             self.generation = generation;
             self.durable = self.unconfirmed.pop().map(Arc::new);
+            assert!(
+                self.durable.is_some(),
+                "K2: a durable superblock refers to nothing"
+            );
             self.newest = Some((Arc::downgrade(trees), position));
             self.unconfirmed.clear();
             data.space.checkpoint_durable(generation);
@@ -153,6 +169,48 @@ impl Checkpointer {
         durable?;
         self.store.nodes.make_room(&self.store.budget);
         data.cut()
+    }
+
+    /// Checks a position beside that of the checkpoint before.
+    fn check_position(&self, position: &Position) {
+        assert!(
+            position.complete_at >= position.log_start,
+            "K4: a checkpoint is complete before its log"
+        );
+        let Some((_, before)) = &self.newest else {
+            return;
+        };
+        assert!(
+            position.log_start >= before.log_start,
+            "K3: a checkpoint needs log that the one before did not need"
+        );
+        assert!(
+            position.sequence >= before.sequence,
+            "K3: a checkpoint has fewer commits than the one before"
+        );
+        assert!(
+            position.next_tree >= before.next_tree,
+            "K3: a checkpoint gives ids of trees out again"
+        );
+        assert!(
+            position.last_stamp >= before.last_stamp,
+            "K3: a checkpoint has a lower stamp than the one before"
+        );
+    }
+
+    /// Fails if new blocks are where those of other superblocks are, which may be found after a crash: damaged metadata has
+    /// referred to that place twice.
+    fn check_apart(&self, written: &Written) -> Result<()> {
+        let extents = |written: &Written| {
+            [written.manifest.copies(), written.map.copies()].map(|copies| copies.at)
+        };
+        let new = extents(written);
+        let others = self.durable.as_deref().into_iter().chain(&self.unconfirmed);
+        let mut others = others.flat_map(extents).flatten();
+        match others.find(|other| new.as_flattened().contains(other)) {
+            Some(at) => Err(corrupt(at, "a block of a checkpoint was in use twice")),
+            None => Ok(()),
+        }
     }
 
     /// Captures the free space, and writes it and the manifest. Extents that cannot be written are replaced.
@@ -212,6 +270,10 @@ impl Checkpointer {
             // The old blocks must not be reused before the new superblock is durable. So they are released only
             // later, after the releases that wait for this checkpoint were collected.
             let mut map = space.checkpoint_captured(&old).encode();
+            assert!(
+                room.is_multiple_of(ALIGNMENT) && room > BLOCK_HEADER_BYTES,
+                "K5: the room of a map is not one of an extent"
+            );
             if map.len() + BLOCK_HEADER_BYTES <= room {
                 map.resize(room - BLOCK_HEADER_BYTES, 0);
                 return (written, map);
@@ -280,6 +342,9 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
         }
         return Ok(opened);
     };
+    if newest.generation >= u64::MAX / 2 {
+        return Err(corrupt(0, "the number of a checkpoint is impossible"));
+    }
     opened.checkpointer.generation = newest.generation;
     // The first checkpoint leaves one empty.
     if is_one_damaged && newest.generation > 1 {

@@ -207,9 +207,17 @@ impl Engine {
         let fail_stop = FailStop::begin("committing");
         step("a commit has reserved its room");
         let first = state.next_sequence;
+        assert!(
+            first > self.publisher.visible() && first > state.awaited,
+            "C1: a number is given out twice"
+        );
         // A write set with only guards takes a number too, so that it is ordered among the commits.
         let last = first + ops.max(1) - 1;
         let version = self.version.load();
+        assert!(
+            first > version.active.sequence_before,
+            "V1: a memtable gets numbers of an older one"
+        );
         let logged = match state.conflict_of(set, held) {
             Some(conflict) => Err(conflict),
             None => self.log_frame(&state, set, checksum, first, last),
@@ -225,8 +233,20 @@ impl Engine {
             }
         };
         step("a commit is in the log");
+        assert!(
+            self.log.get().is_none() || position > version.active.log_start,
+            "L1: a frame is before the log of its memtable"
+        );
         state.next_sequence = last + 1;
         if let Some(stamped) = stamped {
+            assert!(
+                stamped.first > state.last_stamp && stamped.last >= stamped.first,
+                "C2: the stamps of a commit are not above those before it"
+            );
+            assert!(
+                stamped.sequence == last,
+                "C2: stamps belong to another commit"
+            );
             state.last_stamp = stamped.last;
         }
         state.record(set, last);
@@ -236,6 +256,10 @@ impl Engine {
             state.awaited = last;
         }
         let awaited = state.awaited;
+        assert!(
+            awaited < state.next_sequence,
+            "C4: a commit waits for a number that was not given out"
+        );
         version.active.note_last_sequence(last);
         if set.changes_trees() {
             version.active.note_tree_changes();
@@ -332,6 +356,7 @@ impl Engine {
     /// Lets the next large commit begin, if this is one.
     fn end_large(&self, state: &mut CommitState, set: &WriteSet) {
         if Memtable::set_bytes_max(set) > LARGE_BYTES {
+            assert!(state.large_is_under_way, "C3: a large commit ends twice");
             state.large_is_under_way = false;
             self.flushed.notify_all();
         }
@@ -418,6 +443,10 @@ impl Engine {
             let is_due =
                 is_slow || is_large || version.active.bytes() > self.disk_space.seal_bytes();
             if !is_due && version.active.reserve(bytes) {
+                assert!(
+                    bytes <= LARGE_BYTES || !state.large_is_under_way,
+                    "C3: two large commits are under way"
+                );
                 state.large_is_under_way |= bytes > LARGE_BYTES;
                 return Ok(state);
             }

@@ -128,6 +128,8 @@ struct State {
     is_settled: bool,
     times_low: u64,
     /// Attempts to make room that have begun, and that have ended; the last one that was of use.
+    ///
+    /// X1: an attempt ends after it has begun, and is of use when it ends.
     begun: u64,
     ended: u64,
     useful: u64,
@@ -249,10 +251,18 @@ impl SpaceWatch {
     /// Ends it: all was done to make room. It was of use if memtables were `flushed`, or if there is more room now.
     pub(crate) fn end_attempt(&self, attempt: &Attempt, flushed: bool) {
         let mut state = self.state.lock();
+        assert!(
+            attempt.number <= state.begun,
+            "X1: an attempt ends that has not begun"
+        );
         state.ended = attempt.number;
         if flushed || state.low_since.is_none() || state.room() >= attempt.room + USEFUL_BYTES {
             state.useful = attempt.number;
         }
+        assert!(
+            state.useful <= state.begun,
+            "X1: an attempt was of use that has not begun"
+        );
         state.is_settled = true;
         self.settled.notify_all();
     }

@@ -31,16 +31,23 @@ use crate::{Error, Options, Result, TreeId, WriteSet};
 
 /// What the commit lock protects.
 pub(crate) struct CommitState {
+    /// C1: the numbers below were given out, each to one operation of one commit; it only grows, and is above what is visible.
     pub(crate) next_sequence: u64,
     /// The last stamp of the commits so far, as far as it is known; 0 before the first one.
+    ///
+    /// C2: the stamps of a commit are above those of the commits before it.
     pub(crate) last_stamp: u64,
     pub(crate) recent: RecentCommits,
     /// The keys that open transactions hold.
     pub(crate) intents: Intents,
     pub(crate) throttle: WriteThrottle,
     /// Whether a large commit has its room, and is not visible yet.
+    ///
+    /// C3: there is at most one.
     pub(crate) large_is_under_way: bool,
     /// The last number of the newest commit that later ones wait for, because it may take long.
+    ///
+    /// C4: it was given out, and only grows.
     pub(crate) awaited: u64,
 }
 
@@ -182,6 +189,10 @@ impl Engine {
     pub(crate) fn seal(&self, state: &CommitState, bytes: usize) {
         let guard = FailStop::begin("sealing a memtable");
         let version = self.version.load();
+        assert!(
+            version.active.last_sequence() < state.next_sequence,
+            "C1: a memtable has numbers that were not given out"
+        );
         let size = self.new_memtable_size().max(bytes + 4096);
         self.spare_blocks.keep_fitting(size);
         let log_start = self
@@ -191,7 +202,11 @@ impl Engine {
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
         let active = Memtable::new(size, log_start, &self.spare_blocks);
-        self.version.store(Arc::new(Version {
+        assert!(
+            active.capacity() >= bytes.min(u32::MAX as usize / 2),
+            "M4: a new memtable has no room for what it is made for"
+        );
+        self.set_version(Version {
             active: Arc::new(active.after(
                 &version.active,
                 state.next_sequence - 1,
@@ -199,7 +214,7 @@ impl Engine {
             )),
             sealed,
             ..Version::clone(&version)
-        }));
+        });
         step("a memtable is sealed");
         self.runs.cache.share();
         self.flusher.wake();
@@ -227,6 +242,10 @@ impl Engine {
                     trees.insert(id, Tree::new(options, state, last));
                 }
                 Op::DropTree(id) => {
+                    assert!(
+                        last >= trees.dropped_at,
+                        "V5: trees are dropped in another order than that of the commits"
+                    );
                     trees.dropped_at = last;
                     if let Some(tree) = trees.get(id) {
                         tree.root.clone().abandon(&self.runs);
@@ -237,23 +256,31 @@ impl Engine {
             }
         }
         step("a commit changes trees");
-        self.version.store(Arc::new(Version {
+        self.set_version(Version {
             trees: Arc::new(trees),
             ..version.clone()
-        }));
+        });
     }
 
     /// Publishes new roots.
     pub(crate) fn publish_roots(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>) {
-        self.publish(roots, false);
+        self.publish(roots, None);
     }
 
     /// Publishes the roots that hold all of the oldest sealed memtable, and drops that memtable.
-    pub(crate) fn publish_flushed(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>) {
-        self.publish(roots, true);
+    pub(crate) fn publish_flushed(
+        &self,
+        roots: impl IntoIterator<Item = (TreeId, Subtree)>,
+        memtable: &Arc<Memtable>,
+    ) {
+        self.publish(roots, Some(memtable));
     }
 
-    fn publish(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>, flushed: bool) {
+    fn publish(
+        &self,
+        roots: impl IntoIterator<Item = (TreeId, Subtree)>,
+        flushed: Option<&Arc<Memtable>>,
+    ) {
         let _state = self.commit_lock.lock();
         let guard = FailStop::begin("publishing what it has flushed");
         let version = self.version.load_full();
@@ -263,16 +290,51 @@ impl Engine {
             trees.set_root(id, root);
         }
         let mut sealed = version.sealed.clone();
-        if flushed {
-            sealed.pop();
+        if let Some(flushed) = flushed {
+            let oldest = sealed.pop();
+            assert!(
+                oldest.is_some_and(|oldest| Arc::ptr_eq(&oldest, flushed)),
+                "F1: the memtable that was flushed is not the oldest one"
+            );
+            assert!(
+                flushed.has_no_writers(),
+                "F2: a memtable that is written to is dropped"
+            );
+            assert!(
+                flushed.last_sequence() <= self.publisher.visible(),
+                "F3: trees get commits that are not visible"
+            );
         }
-        self.version.store(Arc::new(Version {
+        self.set_version(Version {
             sealed,
             trees: Arc::new(trees),
             ..Version::clone(&version)
-        }));
+        });
         step("a version is published");
         guard.finish();
+    }
+
+    /// Replaces the version. The caller holds the commit lock, or nothing else runs yet.
+    pub(crate) fn set_version(&self, version: Version) {
+        version.check_order();
+        let before = self.version.load();
+        assert!(
+            version.active.sequence_before >= before.active.sequence_before,
+            "V1: an older memtable becomes the active one"
+        );
+        assert!(
+            version.log_start() >= before.log_start(),
+            "V2: a version needs log that the one before did not need"
+        );
+        assert!(
+            version.sequence_in_trees() >= before.sequence_in_trees(),
+            "V3: the trees of a version have fewer commits than those before"
+        );
+        assert!(
+            version.trees.dropped_at >= before.trees.dropped_at,
+            "V5: a version forgets that trees were dropped"
+        );
+        self.version.store(Arc::new(version));
     }
 
     pub(crate) fn builder(&self, id: TreeId, tree: &Tree) -> Builder {

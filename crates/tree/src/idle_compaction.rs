@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
+use crate::fail_stop::watch;
 use crate::{Result, TreeId, buffers};
 
 /// How often the flusher checks whether the store is idle.
@@ -135,8 +136,9 @@ impl Engine {
             return Ok(false);
         };
         let (_, _, before) = self.runs.data.io_stats();
-        let root = self.builder(id, &tree).compact_step(&tree.root)?;
+        let root = watch(|| self.builder(id, &tree).compact_step(&tree.root))?;
         let (_, _, after) = self.runs.data.io_stats();
+        assert!(after >= before, "Z1: fewer bytes were written than before");
         let spend = |credit: u64| Some(credit.saturating_sub(after - before));
         let _ = (self.flusher.compaction_credit).fetch_update(
             Ordering::Relaxed,

@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 use crate::checkpoint::Pinned;
 use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
+use crate::fail_stop::watch;
 use crate::flusher::Stall;
+use crate::log::Log;
 use crate::manifest::Position;
 use crate::memtable::Memtable;
 use crate::node::{Builder, Subtree};
@@ -24,6 +26,11 @@ const COMPACTION_CREDIT: u64 = 3;
 const ORPHANS_PER_FLUSH: usize = 64;
 
 /// The flush of one memtable. One thread leads, and the others of the pool help.
+///
+/// F1: it is the oldest sealed one, so the trees get the commits in their order.
+/// F2: nothing is inserted into it any more.
+/// F3: all of its commits are visible, so no snapshot is older than what the trees have and newer than what it sees.
+/// F4: there is a new root for each tree that has messages in it, or an error.
 struct MemtableFlush {
     team: Arc<Team>,
     /// The trees, until a thread takes them and leads.
@@ -200,12 +207,29 @@ impl Engine {
 
     /// Flushes the oldest sealed memtable to all its trees and publishes the new roots.
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
+        watch(|| self.flush_oldest(memtable))
+    }
+
+    fn flush_oldest(&self, memtable: &Arc<Memtable>) -> Result<()> {
         // No insert begins in a sealed memtable. Those that have begun are finished when the memtable's last
         // commit is visible, or were cancelled.
         while !memtable.has_no_writers() {
             std::thread::yield_now();
         }
         self.publisher.wait(memtable.last_sequence());
+        let oldest = self.version.load().sealed.last().cloned();
+        assert!(
+            oldest.is_some_and(|oldest| Arc::ptr_eq(&oldest, memtable)),
+            "F1: the memtable that is flushed is not the oldest one"
+        );
+        assert!(
+            memtable.has_no_writers(),
+            "F2: a writer has entered a sealed memtable"
+        );
+        assert!(
+            memtable.last_sequence() <= self.publisher.visible(),
+            "F3: a memtable is flushed before its commits are visible"
+        );
         let trees = self.trees();
         let mut parts: Vec<Part> = memtable
             .trees()
@@ -221,6 +245,7 @@ impl Engine {
                 })
             })
             .collect();
+        let count = parts.len();
         // While all trees are flushed in parallel, each may only take its share of the room.
         let spare = self.disk_space.spare_bytes() / parts.len().max(1) as u64;
         // Without threads the order depends on the commits alone.
@@ -249,7 +274,15 @@ impl Engine {
         }
 
         let flushed = std::mem::take(&mut *flush.flushed.lock());
-        self.publish_flushed(flushed);
+        assert!(
+            flushed.len() == count,
+            "F4: a tree has no root after a flush without an error"
+        );
+        assert!(
+            memtable.has_no_writers(),
+            "F2: a writer has entered during a flush"
+        );
+        self.publish_flushed(flushed, memtable);
         // Before the checkpoint that follows, so that it knows what they free.
         self.release_orphans(ORPHANS_PER_FLUSH);
         self.flushed.notify_all();
@@ -264,6 +297,10 @@ impl Engine {
     /// The checkpoint is pinned while its trees are in memory for certain: a commit that creates or drops a tree replaces
     /// them at any moment, and the store does not keep the old ones.
     fn write_checkpoint(&self) -> Result<Option<Pinned>> {
+        watch(|| self.write_checkpoint_of_trees())
+    }
+
+    fn write_checkpoint_of_trees(&self) -> Result<Option<Pinned>> {
         let (version, position, unflushed) = {
             let state = self.commit_lock.lock();
             let version = self.version.load_full();
@@ -287,6 +324,19 @@ impl Engine {
                 },
                 last_stamp: version.stamp_in_trees(),
             };
+            assert!(
+                position.sequence < state.next_sequence,
+                "K3: a checkpoint has numbers that were not given out"
+            );
+            assert!(
+                position.sequence <= self.publisher.visible(),
+                "F3: a checkpoint has commits that are not visible"
+            );
+            let end = self.log.get().map_or(u64::MAX, Log::end);
+            assert!(
+                position.log_start <= end,
+                "K4: a checkpoint needs log that does not exist"
+            );
             let log = self.log.get().filter(|_| changes_trees);
             (version, position, log.map(|log| (log, log.end())))
         };
@@ -322,6 +372,10 @@ impl Engine {
                 .flusher
                 .last_log_start
                 .swap(position.log_start, Ordering::Relaxed);
+            assert!(
+                before <= position.log_start,
+                "K3: log was released that a checkpoint needs"
+            );
             let is_low = self.disk_space.is_low();
             if is_low {
                 log.end_holds();

@@ -24,7 +24,7 @@ pub(crate) struct Orphans {
     waiting: Mutex<Vec<Box<dyn Orphan>>>,
     /// Those that snapshots still refer to.
     shared: Mutex<Vec<Box<dyn Orphan>>>,
-    /// All that wait, and those that are being released.
+    /// O1: all that wait, and those that are being released.
     count: AtomicUsize,
     is_closed: AtomicBool,
 }
@@ -100,7 +100,8 @@ struct Released<'a>(&'a AtomicUsize);
 
 impl Drop for Released<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let count = self.0.fetch_sub(1, Ordering::AcqRel);
+        assert!(count > 0, "O1: an orphan is released that was not counted");
     }
 }
 

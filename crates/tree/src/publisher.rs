@@ -16,10 +16,11 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// has it. So a small commit leaves the wait to the next snapshot, which seldom has to wait. With many committers on few
 /// processors, one that is interrupted in its middle would stop all others, and each of them would have to be woken.
 pub(crate) struct Publisher {
+    /// P1: it only grows, over numbers that are all in the memtables.
     visible: AtomicU64,
     /// Snapshots must have the commits up to here: their committers have returned.
     acknowledged: AtomicU64,
-    /// The last stamp that is durable and visible.
+    /// P4: the last stamp that is durable and visible; it only grows.
     durable_stamp: AtomicU64,
     pending: Mutex<Pending>,
     published: Condvar,
@@ -28,8 +29,12 @@ pub(crate) struct Publisher {
 #[derive(Default)]
 struct Pending {
     /// Finished commits, first to last number, that wait for earlier ones.
+    ///
+    /// P2: they share no numbers, and the one after the visible ones is not among them.
     finished: BTreeMap<u64, u64>,
     /// The last numbers and the last stamps of stamped commits that are durable and not visible yet, oldest first: one for each sync.
+    ///
+    /// P3: numbers and stamps ascend.
     synced: VecDeque<(u64, u64)>,
     /// Threads that wait for earlier commits.
     #[cfg(test)]
@@ -66,16 +71,26 @@ impl Publisher {
     /// Called when the operations `first..=last` are in the memtable; returns when all commits up to `awaited` are, too.
     /// Snapshots taken from then on have this commit. True if that has raised the durable stamp.
     pub(crate) fn publish(&self, first: u64, last: u64, awaited: u64) -> bool {
+        assert!(first <= last, "P2: a commit is published without a number");
+        assert!(awaited <= last, "P2: a commit waits for a later one");
         let mut pending = self.pending.lock();
         let mut visible = self.visible();
+        assert!(first > visible, "P1: numbers become visible twice");
         if first == visible + 1 {
             visible = last;
         } else {
-            pending.finished.insert(first, last);
+            let before = pending.finished.insert(first, last);
+            assert!(before.is_none(), "P2: two commits have one number");
         }
         while let Some(end) = pending.finished.remove(&(visible + 1)) {
+            assert!(end > visible, "P1: fewer numbers become visible");
             visible = end;
         }
+        let next = pending.finished.first_key_value();
+        assert!(
+            next.is_none_or(|(next, _)| *next > visible + 1),
+            "P2: a finished commit has numbers that are visible"
+        );
         self.visible.store(visible, Ordering::Release);
         let are_visible = |(sequence, _): &&(u64, u64)| *sequence <= visible;
         let count = pending.synced.iter().take_while(are_visible).count();
@@ -88,7 +103,9 @@ impl Publisher {
         self.published.notify_all();
         self.wait_with(&mut pending, awaited);
         drop(pending);
-        if self.visible() < last {
+        let visible = self.visible();
+        assert!(visible >= awaited, "P1: an awaited commit is not visible");
+        if visible < last {
             self.acknowledged.fetch_max(last, Ordering::AcqRel);
         }
         stamp.is_some()
@@ -98,6 +115,11 @@ impl Publisher {
     /// come in the order of the commits.
     pub(crate) fn note_synced(&self, sequence: u64, stamp: u64) {
         let mut pending = self.pending.lock();
+        let newest = pending.synced.back();
+        assert!(
+            newest.is_none_or(|newest| newest.0 < sequence && newest.1 < stamp),
+            "P3: syncs are noted in another order than that of the commits"
+        );
         if sequence <= self.visible() {
             pending.synced.clear();
             self.raise_durable_stamp(stamp);
@@ -128,6 +150,10 @@ impl Publisher {
 
     /// Sets the number while nothing else runs.
     pub(crate) fn reset(&self, visible: u64) {
+        assert!(
+            visible >= self.visible(),
+            "P1: a replay makes fewer numbers visible"
+        );
         self.visible.store(visible, Ordering::Release);
     }
 
@@ -199,13 +225,12 @@ mod tests {
         assert_eq!(publisher.for_snapshot(), 6);
     }
 
-    /// The numbers of a log whose end was lost begin again below that of the checkpoint.
     #[test]
     fn a_snapshot_after_a_replay_waits_for_nothing() {
         let publisher = Publisher::new(10);
         assert_eq!(publisher.for_snapshot(), 10);
-        publisher.reset(5);
-        assert_eq!(publisher.for_snapshot(), 5);
+        publisher.reset(15);
+        assert_eq!(publisher.for_snapshot(), 15);
     }
 
     #[test]

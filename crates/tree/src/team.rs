@@ -1,12 +1,12 @@
 //! Divides the work of one flush among the threads of the pool. A piece of work may be divided further while it runs.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use frond_kv::PANICKED;
 use parking_lot::{Condvar, Mutex};
 
+use crate::fail_stop::contain;
 use crate::{Error, Result};
 
 /// A piece of work.
@@ -107,8 +107,8 @@ struct Batch<T> {
 
 struct Progress<T> {
     waiting: VecDeque<(usize, Piece<T>)>,
+    /// W3: each task runs once, so these are as many as `left` of which there is none yet.
     results: Vec<Option<Result<T>>>,
-    /// Pieces without a result.
     left: usize,
 }
 
@@ -156,10 +156,10 @@ impl<T: Send + 'static> Pieces for Batch<T> {
         let Some((index, piece)) = next else {
             return false;
         };
-        let result = catch_unwind(AssertUnwindSafe(piece));
-        let result = result.unwrap_or_else(|_| Err(Error::Internal(PANICKED)));
+        let result = contain(piece);
         let mut state = self.state.lock();
-        state.results[index] = Some(result);
+        let before = state.results[index].replace(result);
+        assert!(before.is_none() && state.left > 0, "W3: a task ran twice");
         state.left -= 1;
         if state.left == 0 {
             self.finished.notify_all();

@@ -18,6 +18,7 @@ use frond_kv::{Direction, MemoryUse, PANICKED, Reservation, operation};
 
 use crate::disk_space::SpaceWatch;
 use crate::engine::Engine;
+use crate::fail_stop::watch;
 use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
@@ -80,7 +81,7 @@ pub type Watcher<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 pub struct BulkLoader {
     store: Store,
     loads: Vec<Load>,
-    /// Memory for chunks in bytes, and how much of it is used.
+    /// Memory for chunks in bytes, and the part of it that is used. B1: that is what the chunks of all loads take.
     memory: Reservation,
     used: usize,
     spare: Vec<Vec<u8>>,
@@ -99,7 +100,7 @@ struct Load {
     chunk: Chunk,
     /// The run that is being written, as long as the keys come in order.
     open: Option<OpenRun>,
-    /// Sorted runs, oldest first.
+    /// Sorted runs, oldest first. B2: none is leaves but the only one of a finished merge, or the first.
     done: Vec<Sorted>,
 }
 
@@ -109,7 +110,7 @@ struct OpenRun {
     is_leaves: bool,
 }
 
-/// A sorted run in parts that follow each other.
+/// A sorted run. B3: its parts follow each other.
 struct Sorted {
     parts: Vec<Arc<Run>>,
     /// Whether the parts can be leaves of the tree.
@@ -117,6 +118,16 @@ struct Sorted {
 }
 
 impl Sorted {
+    fn new(parts: Vec<Arc<Run>>, is_leaves: bool) -> Sorted {
+        for pair in parts.windows(2) {
+            assert!(
+                pair[0].info.max_key < pair[1].info.min_key,
+                "B3: the parts of a sorted run do not ascend"
+            );
+        }
+        Sorted { parts, is_leaves }
+    }
+
     fn entries(&self) -> u64 {
         self.parts.iter().map(|part| part.info.entries).sum()
     }
@@ -227,6 +238,10 @@ impl BulkLoader {
             let written = largest.write_chunk(&mut self.spare);
             written.inspect_err(|error| engine.note_if_full(error))?;
             let after = largest.chunk.bytes();
+            assert!(
+                after <= before && self.used >= before - after,
+                "B1: a chunk has taken more memory than was counted"
+            );
             self.used -= before - after;
             if after >= before {
                 break;
@@ -301,13 +316,17 @@ impl BulkLoader {
         }
         self.merge(&|_, _| true)?;
         let leaves = self.loads.drain(..).map(|mut load| {
+            assert!(
+                load.done.len() <= 1 && load.open.is_none() && load.chunk.is_empty(),
+                "B2: a load ends before it was merged"
+            );
             let leaves = load.done.pop().map_or_else(Vec::new, |run| run.parts);
             (load.tree, leaves)
         });
         let leaves = leaves.collect();
         // What is left belongs to the trees.
         self.alive = None;
-        self.store.engine().install(leaves)
+        watch(|| self.store.engine().install(leaves))
     }
 }
 
@@ -363,10 +382,12 @@ impl Load {
 
     fn close_run(&mut self) -> Result<()> {
         if let Some(open) = self.open.take() {
-            self.done.push(Sorted {
-                parts: open.writer.finish()?,
-                is_leaves: open.is_leaves,
-            });
+            let parts = open.writer.finish()?;
+            assert!(
+                !open.is_leaves || self.done.is_empty(),
+                "B2: leaves are not the first run of a load"
+            );
+            self.done.push(Sorted::new(parts, open.is_leaves));
         }
         Ok(())
     }
@@ -415,6 +436,10 @@ impl Load {
         }
         let runs = std::mem::take(&mut self.done);
         let leaves = self.merge_runs(runs, true, progress)?;
+        assert!(
+            self.done.is_empty(),
+            "B2: a merge leaves runs beside the leaves"
+        );
         self.done.push(leaves);
         Ok(())
     }
@@ -465,10 +490,7 @@ impl Load {
             }
         }
         progress.add(since_watched);
-        Ok(Sorted {
-            parts: writer.finish()?,
-            is_leaves,
-        })
+        Ok(Sorted::new(writer.finish()?, is_leaves))
     }
 }
 
@@ -496,15 +518,17 @@ impl Engine {
             let _state = self.commit_lock.lock();
             let version = self.version.load_full();
             let mut trees = (*version.trees).clone();
+            let count = trees.len();
             for (id, root) in roots {
                 if !trees.set_loaded(id, root) {
                     return Err(Error::UnknownTree(id));
                 }
             }
-            self.version.store(Arc::new(Version {
+            assert!(trees.len() == count, "B4: a load adds or drops trees");
+            self.set_version(Version {
                 trees: Arc::new(trees),
                 ..(*version).clone()
-            }));
+            });
             self.loaded_at
                 .fetch_max(end.unwrap_or(0), Ordering::Relaxed);
         }

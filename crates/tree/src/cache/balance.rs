@@ -57,7 +57,7 @@ pub(super) struct Miss {
 
 /// Divides the memory of the cache between pages and compressed blocks.
 pub(super) struct Balance {
-    /// What compressed blocks may have while pages need the memory too, in parts of [`WHOLE`].
+    /// H5: the part of the memory for compressed blocks while pages need it too, in parts of [`WHOLE`], at most [`SHARE_MAX`].
     share: AtomicU64,
     /// The memory of both tiers in bytes.
     all: AtomicU64,
@@ -89,6 +89,7 @@ struct Ghosts {
     order: VecDeque<(u64, u32)>,
     /// The number of the first in `order`.
     first: u64,
+    /// H6: the bytes of those in `order`.
     bytes: u64,
 }
 
@@ -194,6 +195,10 @@ impl Balance {
             true => (share + step(blocks, pages)).min(SHARE_MAX),
             false => share.saturating_sub(step(pages, blocks)),
         };
+        assert!(
+            share <= SHARE_MAX,
+            "H5: compressed blocks get more than their largest part"
+        );
         self.share.store(share, Ordering::Relaxed);
         // Later rounds count more.
         state.saved_by_pages -= state.saved_by_pages / MEMORY;
@@ -220,6 +225,10 @@ impl Ghosts {
         while self.bytes > limit
             && let Some((hash, bytes)) = self.order.pop_front()
         {
+            assert!(
+                self.bytes >= u64::from(bytes),
+                "H6: more ghosts leave than there are"
+            );
             self.bytes -= u64::from(bytes);
             if self.numbers.get(&hash) == Some(&self.first) {
                 self.numbers.remove(&hash);

@@ -387,6 +387,10 @@ impl PageCache {
         let all = wanted.max(before.saturating_sub(step));
         self.budget.note_cache(all);
         let for_blocks = self.balance.for_blocks(all).min(self.blocks.bytes());
+        assert!(
+            for_blocks <= all,
+            "H5: compressed blocks get more than the cache"
+        );
         let (now, before) = (all - for_blocks, self.bytes.load(Ordering::Relaxed));
         if now.abs_diff(before) > self.budget.bytes() / STEPS / 2
             && self

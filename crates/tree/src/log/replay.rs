@@ -103,11 +103,16 @@ pub(crate) fn replay_giving_room(
         writer.resume(file, start, len);
     }
     let unwritten = move_to_segment(disk, writer, &frames, give_room)?;
-    let mut end = walk.position;
+    let walked = walk.position;
+    let mut end = walked;
     for (position, sequence, payload) in frames {
         end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
         visit(position, sequence, payload)?;
     }
+    assert!(
+        end >= from && end >= walked,
+        "R3: a replay ends before it begins"
+    );
     Ok(Recovered {
         from,
         end,
@@ -150,6 +155,10 @@ fn move_to_segment(
             Err(failure) => return Err(failure.into_error()),
         };
     }
+    assert!(
+        groups.is_empty(),
+        "R5: frames of the buffer are in no segment"
+    );
     // The segment is left. On a full disk the next one needs what was allocated for this one.
     writer.trim();
     if !frames.is_empty() {
@@ -321,9 +330,9 @@ enum Step {
 
 struct Walk<'a, F> {
     from: u64,
-    /// Position of the next group.
+    /// R3: position of the next group: the end of the one before.
     position: u64,
-    /// The next sequence number, once one was seen.
+    /// R4: the next sequence number, once one was seen. Another one in the log is damage.
     sequence: Option<u64>,
     /// Checksum of the payload of the frame before `position`, if that one was read.
     last: Option<u64>,
@@ -367,6 +376,11 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
                 sequence += numbers_of(payload);
             }
         }
+        assert!(
+            self.position == header.end(),
+            "R3: the frames of a group do not fill it"
+        );
+        assert!(end <= segment.len, "R3: a group ends behind its segment");
         (self.sequence, self.last) = (Some(sequence), last);
         Ok(Step::To(end))
     }

@@ -114,7 +114,8 @@ impl Builder {
         let mut pieces = match &last.subtree {
             Subtree::Internal(below) => {
                 // The pieces share what was pending for the one child.
-                let mut pieces = self.append_to_node(&*below.load()?, new)?;
+                let mut pieces =
+                    self.append_to_node(&*below.load_within(&last.pivot, None)?, new)?;
                 for piece in &mut pieces {
                     piece.pending_from = last.pending_from;
                 }

@@ -357,7 +357,7 @@ impl Builder {
         let sources = pending_sources(node, child, bound.as_deref())?;
         let ranges = RangeSet::union(sources.iter().map(|source| &source.ranges));
         let mut messages = Merger::new(sources, Direction::Forward)?;
-        let mut below = below.load()?.edit();
+        let mut below = below.load_within(&child.pivot, bound.as_deref())?.edit();
         self.push_run(&mut below, &mut messages, &ranges, bound.as_deref())?;
         // Their read-ahead must not stay in memory while the levels below are flushed.
         drop(messages);
@@ -443,6 +443,11 @@ impl Builder {
         }
         let parts = writer.finish()?;
         if !parts.is_empty() || !waiting.is_empty() {
+            let last = node.runs.last();
+            assert!(
+                last.is_none_or(|last| last.number < node.next_number),
+                "N4: two runs of a node have one number"
+            );
             node.runs.push(BufferRun {
                 number: node.next_number,
                 ranges: waiting,
@@ -537,6 +542,7 @@ impl Builder {
 
     /// Splits a node with too many children.
     pub(super) fn split(&self, node: Internal) -> Vec<Child> {
+        node.check();
         let (count, most) = (node.children.len(), self.fanout * 2);
         let pieces = if count > most {
             count.div_ceil(self.fanout + self.fanout / 2)
@@ -548,7 +554,7 @@ impl Builder {
         let mut rest = node.children;
         let mut made = Vec::with_capacity(pieces);
         for piece in (0..pieces).rev() {
-            let mut children = rest.split_off(count * piece / pieces);
+            let children = rest.split_off(count * piece / pieces);
             let Some(pivot) = children.first().map(|child| child.pivot.clone()) else {
                 continue;
             };
@@ -558,13 +564,12 @@ impl Builder {
                 run.clip(&pivot, upper.as_deref());
             }
             runs.retain(|run| !run.is_empty());
-            for child in &mut children {
-                child.pending_from = child.pending_from.min(node.next_number);
-            }
             let mut new = Internal::new(children);
             (new.runs, new.next_number) = (runs, node.next_number);
+            new.check_bounds(&pivot, upper.as_deref());
             made.push(Child::new(&pivot, Subtree::internal(new), 0));
         }
+        assert!(rest.is_empty(), "N1: a split loses children");
         made.reverse();
         made
     }
@@ -695,6 +700,16 @@ impl Internal {
         pieces: &mut Vec<Child>,
     ) {
         let pivot = self.children[range.start].pivot.clone();
+        assert!(
+            until <= self.next_number,
+            "N3: a child receives runs that do not exist"
+        );
+        for child in &self.children[range.clone()] {
+            assert!(
+                child.pending_from <= until,
+                "N3: a child has received a run before"
+            );
+        }
         if pieces.is_empty() {
             pieces.push(Child::new(&pivot, Subtree::Empty, 0));
         }

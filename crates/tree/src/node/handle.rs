@@ -137,12 +137,10 @@ impl Node {
 
     /// Notes where the node was written; its content is in memory.
     pub(super) fn set_stored(self: &Arc<Node>, stored: Stored) {
-        // There is one checkpoint at a time, so nobody else sets this.
-        if self.stored.set(stored).is_ok()
-            && let Some(content) = self.in_memory()
-        {
-            self.charge(&content);
-        }
+        let is_first = self.stored.set(stored).is_ok();
+        assert!(is_first, "K7: two checkpoints write a node at a time");
+        let content = self.in_memory().expect("it was written from memory");
+        self.charge(&content);
     }
 }
 
@@ -173,6 +171,9 @@ impl Stored {
         let node = node.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
         if !node.pivots_ascend() {
             return Err(corrupt(offset, "the pivots of a node are out of order"));
+        }
+        if !node.numbers_ascend() {
+            return Err(corrupt(offset, "the runs of a node are out of order"));
         }
         let mut runs = KnownRuns::new(&self.store, offset);
         for run in &self.carried {

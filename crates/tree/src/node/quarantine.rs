@@ -156,6 +156,10 @@ impl Builder {
             self.push_messages(&mut merged, &mut messages, &ranges, ranges.clone(), upper)
         });
         if self.unless_damaged(pushed)?.is_some() {
+            assert!(
+                merged.runs.len() <= node.runs.len(),
+                "Q1: a merge of runs makes more of them"
+            );
             // The messages were counted when they came.
             merged.children[0].pending_bytes = node.children[0].pending_bytes;
             *node = merged;
@@ -189,6 +193,7 @@ impl Internal {
         let pivot = child.pivot.clone();
         let mut apart = Internal::new(vec![child]);
         (apart.runs, apart.next_number) = (runs, self.next_number);
+        apart.check();
         let apart = Child::new(&pivot, Subtree::internal(apart), 0);
         self.received(index..index + 1, &mut vec![apart]);
     }
