@@ -69,9 +69,10 @@ pub use figures::{Figures, PlanHashes, ShownPlan, UsedPlan, note, watch, watch_p
 pub use find::{CountRequest, FindRequest};
 pub use follow::{Applied, Follower};
 pub use keyspace::{
-    ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace, DiskSpace, Durability,
-    Engine, EngineOptions, EngineStats, EventListener, FlushPause, Interrupt, LogCut, LogRecovery,
-    MemoryBudget, MemoryUse, NoListener, Reservation, Waits, default_disk_reserve, disk,
+    Activity, ActivityEvent, ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace,
+    DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener, FlushPause,
+    Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, Waits,
+    default_disk_reserve, disk,
 };
 pub use merge::merge_operator;
 pub use namespace::{Namespace, check_database_name};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -97,12 +97,56 @@ pub struct LogCut {
     pub set_aside: Vec<String>,
 }
 
+/// Background work, or a condition of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// A memtable is flushed to the trees.
+    Flush,
+    /// Pending messages are moved to the leaves.
+    Compaction,
+    /// The trees are made durable.
+    Checkpoint,
+    /// Flushes fail for now, and commits that need room for a memtable are refused.
+    Stall,
+    /// The disk is nearly full, and commits that do not free space are refused.
+    LowDisk,
+}
+
+impl Activity {
+    /// The name for logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activity::Flush => "flush",
+            Activity::Compaction => "compaction",
+            Activity::Checkpoint => "checkpoint",
+            Activity::Stall => "stall",
+            Activity::LowDisk => "lowDisk",
+        }
+    }
+}
+
+/// The beginning or the end of an activity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivityEvent {
+    /// Which one.
+    pub activity: Activity,
+    /// The time that it took; `None` at its beginning.
+    pub took: Option<Duration>,
+    /// Bytes of the memtable at the beginning of a flush, of pending messages at that of a compaction, and of the room on a disk
+    /// that is nearly full. At the end of work, the bytes written to the data file meanwhile. Otherwise 0.
+    pub bytes: u64,
+    /// The reason of a stall, and the error of work that failed.
+    pub error: Option<String>,
+}
+
 /// Is told about events in a store. The methods are called by the thread that meets the event, so they must be quick.
 pub trait EventListener: Send + Sync {
     /// A damaged block or key was met for the first time since the store was opened, or its tree became known.
     fn damage_found(&self, _damage: &Damage) {}
     /// A damaged log was cut when the store was opened.
     fn log_cut(&self, _cut: &LogCut) {}
+    /// An activity begins or ends. Locks of the store may be held: the listener must not call it.
+    fn activity(&self, _event: &ActivityEvent) {}
 }
 
 /// A listener that ignores all events.

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use frond_kv::operation::Op;
 use parking_lot::{Condvar, Mutex};
 
+use crate::activity::Conditions;
 use crate::checkpoint::Checkpointer;
 use crate::conflicts::RecentCommits;
 use crate::detached::DetachedBytes;
@@ -94,6 +95,7 @@ pub(crate) struct Engine {
     /// The search for used space that nothing refers to, after a crash.
     pub(crate) sweep: Mutex<Option<Sweep>>,
     pub(crate) counters: Counters,
+    pub(crate) conditions: Conditions,
     pub(crate) failure: OnceLock<String>,
     pub(crate) is_closed: Mutex<bool>,
     /// Whether parts of a damaged log are set aside; set when the store is opened.

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::damage::Activity;
 use crate::engine::Engine;
 use crate::fail_stop::watch;
 use crate::{Result, TreeId, buffers};
@@ -104,10 +105,32 @@ impl Engine {
 
     /// Flushes until nothing is pending, or until `is_wanted` says no; then the answer is false.
     fn compact_all(&self, is_wanted: impl Fn() -> bool) -> Result<bool> {
+        let trees = self.pending_trees();
+        if trees.is_empty() {
+            return Ok(true);
+        }
+        let bytes = self.pending_bytes(&trees);
+        self.report(Activity::Compaction, bytes, || {
+            self.compact_trees_while(trees, is_wanted)
+        })
+    }
+
+    /// The bytes of messages that are pending in some trees, by estimate.
+    pub(crate) fn pending_bytes(&self, trees: &[TreeId]) -> u64 {
+        let version = self.version.load_full();
+        let roots = trees.iter().filter_map(|tree| version.trees.get(*tree));
+        roots.map(|tree| tree.root.stats().pending_bytes).sum()
+    }
+
+    fn compact_trees_while(
+        &self,
+        trees: Vec<TreeId>,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<bool> {
         let (_, _, mut saved) = self.runs.data.io_stats();
         let mut changed = false;
         let mut wanted = true;
-        for id in self.pending_trees() {
+        for id in trees {
             wanted = is_wanted();
             while wanted && self.compact_tree_once(id)? {
                 changed = true;

@@ -308,7 +308,8 @@ impl<'a> Inspector<'a> {
         let info = &run.info;
         let (at, len) = (info.index_at as usize, info.index_len as usize);
         let offset = run.offset + u64::from(info.index_at);
-        let block = bytes.get(at..at + len).unwrap_or_default();
+        let block = bytes.get(at..at + len);
+        let block = self.parsed(offset, block, "the index of a run is outside of its extent")?;
         let decode = |payload: &[u8]| RunIndex::decode(payload, info.pages, info.index_at);
         let index = match decode_block(block, offset, decode) {
             Ok(index) => self.parsed(offset, index, "the index of a run is malformed")?,

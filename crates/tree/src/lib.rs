@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod activity;
 mod background;
 mod backup;
 mod block_check;
@@ -105,7 +106,7 @@ pub use backup::BackupReport;
 pub use bulk::{BulkLoader, Duplicates, Watcher};
 pub use copy::{CheckpointCopy, ExtentId};
 pub use cursor::Cursor;
-pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
+pub use damage::{Activity, ActivityEvent, Damage, DamagePlace, EventListener, LogCut, NoListener};
 pub use data_file::DATA_FILE;
 pub use disk_space::{DiskSpaceStats, default_reserve};
 #[doc(hidden)]

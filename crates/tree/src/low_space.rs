@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use frond_kv::{Interrupt, Wait, WaitFor};
 
+use crate::damage::Activity;
 use crate::engine::Engine;
 use crate::{Error, Result, TreeId};
 
@@ -72,6 +73,7 @@ impl Engine {
         if was_low != self.disk_space.is_low() {
             self.flusher.wake();
         }
+        self.report_low_disk();
         if was_low && let Some(log) = self.log.get() {
             log.retry_now();
         }
@@ -99,7 +101,13 @@ impl Engine {
     pub(crate) fn note_if_full(&self, error: &Error) {
         if error.is_disk_full() && self.disk_space.note_full() {
             self.flusher.wake();
+            self.report_low_disk();
         }
+    }
+
+    fn report_low_disk(&self) {
+        let (is_low, room) = (self.disk_space.is_low(), self.disk_space.room());
+        self.report_condition(Activity::LowDisk, is_low, room, None);
     }
 
     /// Whether [`Engine::make_space`] could free something now that it could not free the last time.
@@ -218,7 +226,13 @@ impl Engine {
             if !self.pending_trees().is_empty() {
                 self.disk_space.use_reserve();
             }
-            let compacted = self.compact_some(saved);
+            let trees = self.pending_trees();
+            let compacted = match trees.is_empty() {
+                true => Ok(false),
+                false => self.report(Activity::Compaction, self.pending_bytes(&trees), || {
+                    self.compact_some(saved)
+                }),
+            };
             if self.written_bytes() > saved {
                 unused = self.return_space()?;
                 if self.used_bytes() > used && !self.disk_space.has_room_for_flushes() {

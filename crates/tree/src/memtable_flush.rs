@@ -7,6 +7,7 @@ use frond_kv::PANICKED;
 use parking_lot::Mutex;
 
 use crate::checkpoint::Pinned;
+use crate::damage::Activity;
 use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
 use crate::fail_stop::watch;
@@ -175,6 +176,7 @@ impl Engine {
         };
         let is_stalled = stall.is_some();
         self.flusher.set_stall(stall);
+        self.report_condition(Activity::Stall, is_stalled, 0, result.as_ref().err());
         if is_stalled {
             // Under the lock, so that no committer misses it between its check and its wait.
             let _state = self.commit_lock.lock();
@@ -207,7 +209,10 @@ impl Engine {
 
     /// Flushes the oldest sealed memtable to all its trees and publishes the new roots.
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
-        watch(|| self.flush_oldest(memtable))
+        let bytes = memtable.bytes() as u64;
+        self.report(Activity::Flush, bytes, || {
+            watch(|| self.flush_oldest(memtable))
+        })
     }
 
     fn flush_oldest(&self, memtable: &Arc<Memtable>) -> Result<()> {
@@ -297,7 +302,9 @@ impl Engine {
     /// The checkpoint is pinned while its trees are in memory for certain: a commit that creates or drops a tree replaces
     /// them at any moment, and the store does not keep the old ones.
     fn write_checkpoint(&self) -> Result<Option<Pinned>> {
-        watch(|| self.write_checkpoint_of_trees())
+        self.report(Activity::Checkpoint, 0, || {
+            watch(|| self.write_checkpoint_of_trees())
+        })
     }
 
     fn write_checkpoint_of_trees(&self) -> Result<Option<Pinned>> {

@@ -194,7 +194,8 @@ impl RangeSet {
             Some(upper) => self.0.partition_point(|range| *range.lower < *upper),
             None => self.0.len(),
         };
-        self.0.get(start..end).unwrap_or_default()
+        // A client may give bounds of which the lower one is above the upper one: nothing is between them.
+        &self.0[start.min(end)..end]
     }
 
     /// The set, clipped to `lower..upper`.

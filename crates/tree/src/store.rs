@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::TreeStats;
 use crate::WriteSet;
+use crate::activity::Conditions;
 use crate::background;
 use crate::cache::PageCache;
 use crate::checkpoint;
@@ -183,6 +184,7 @@ impl Store {
             loaded_at: AtomicU64::new(0),
             sweep: Mutex::new(opened.sweep),
             counters: Counters::default(),
+            conditions: Conditions::default(),
             failure: OnceLock::new(),
             is_closed: Mutex::new(false),
             was_log_cut: OnceLock::new(),

@@ -51,7 +51,7 @@ pub(crate) fn replay_giving_room(
     let first = starts
         .partition_point(|start| *start <= from)
         .saturating_sub(1);
-    let starts = starts.get(first..).unwrap_or_default();
+    let starts = &starts[first..];
     let mut walk = Walk {
         from,
         position: starts.first().copied().unwrap_or(from),

@@ -50,10 +50,10 @@ impl Ahead {
         self.start <= place.start && place.end <= self.end
     }
 
-    /// A block from the buffer.
+    /// A block from the buffer, which [`holds`](Ahead::holds) it.
     fn block(&self, place: &Range<u64>) -> &[u8] {
         let range = (place.start - self.start) as usize..(place.end - self.start) as usize;
-        self.buffer.get(range).unwrap_or_default()
+        &self.buffer[range]
     }
 
     /// Reads a range of the file.
