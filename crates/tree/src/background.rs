@@ -15,10 +15,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The pause between two steps of the work that has time.
 const UPKEEP_PAUSE: Duration = Duration::from_millis(10);
-/// How often an idle store looks for such work: a snapshot that is dropped may leave some.
+/// An idle store looks for such work at this interval: a snapshot that is dropped may leave some.
 const UPKEEP_CHECK: Duration = Duration::from_secs(10);
 
-/// What writers used lately counts less after each such time.
+/// After each such time, the recent use of memory by writers counts less.
 const AGING_STEP: Duration = Duration::from_millis(250);
 /// Spare memory for memtables that was not needed for so many steps is freed.
 const UNUSED_STEPS: u32 = 8;

@@ -293,7 +293,7 @@ fn lost_ref(lost: &LostPage) -> LostRef {
     }
 }
 
-/// What a store had at its last checkpoint.
+/// The state of a store at its last checkpoint.
 pub(crate) struct Opened {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) trees: Arc<Trees>,
@@ -465,7 +465,7 @@ fn read_trees(
         // A damaged copy of a page was released already, so it must not be taken for a leak.
         let pages = manifest.pages.iter().map(|page| page.copies);
         let blocks: Vec<Copies> = pages.chain([newest.manifest, map]).collect();
-        // What the trees of a lost page use is not known.
+        // The space that the trees of a lost page use is not known.
         if all_known {
             let noted = store.data.space.leaks_noted();
             opened.sweep = Sweep::new(&opened.trees, free.used(), &blocks, noted);
@@ -501,7 +501,7 @@ fn walk(
         }
     }
     for lost in &manifest.lost {
-        // What its trees use is not known, unless it can be read again.
+        // The space that its trees use is not known, unless it can be read again.
         reach.add_copies(&lost.page.copies);
         let (payload, _) = lost.page.copies.read(store)?;
         for tree in parse_page(&payload).ok_or_else(|| malformed(&lost.page.copies))? {

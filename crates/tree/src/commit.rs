@@ -17,7 +17,7 @@ use crate::{Error, Result, WriteSet};
 
 /// Sealed memtables that may wait before committers have to.
 const SEALED_MAX: usize = 2;
-/// How long a commit that frees space waits for a flush that failed and is retried.
+/// The time that a commit that frees space waits for a flush that failed and is retried.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Commits that take more memory than this are made one at a time. Commits become visible in the order of their numbers, so a
 /// small one waits for at most one large one. Batches of a bulk insert are smaller.

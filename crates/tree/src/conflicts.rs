@@ -143,7 +143,7 @@ impl Window {
     }
 }
 
-/// How much the windows may take, in bytes.
+/// Limits of the memory of the windows, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct WindowLimits {
     /// Always.
@@ -177,7 +177,7 @@ pub(crate) struct RecentCommits {
     /// The snapshots of operations that hold the windows. E4: with the number of holds of each, at least one.
     holds: BTreeMap<u64, usize>,
     budget: MemoryBudget,
-    /// What exceeds the usual limit.
+    /// Memory beyond the usual limit.
     excess: Option<Reservation>,
 }
 
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// How often the limits were enforced.
+        /// The number of times that the limits were enforced.
         pub(super) static ENFORCED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 

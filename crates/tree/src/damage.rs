@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 256;
 /// This much of a damaged key is remembered, in bytes.
 const KEY_SHOWN_MAX: usize = 64;
 
-/// What is damaged.
+/// The place of a damage.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DamagePlace {
     /// A block.
@@ -91,7 +91,7 @@ impl fmt::Display for Damage {
 /// A damaged log was cut, as [`crate::LogRecovery::PointInTime`] allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogCut {
-    /// What was damaged, and where the log ends now.
+    /// The damage, and where the log ends now.
     pub error: String,
     /// The files that hold what came after: moved there, or copied in the case of the file that was shortened.
     pub set_aside: Vec<String>,

@@ -32,7 +32,7 @@ const SPARE_WRITE_BUFFERS_MAX: usize = 2;
 /// Larger buffers than this are not kept for the next read of a thread.
 const SPARE_BYTES_MAX: usize = 256 << 10;
 
-/// How many other extents are tried after one that cannot be written.
+/// The number of other extents that are tried after one that cannot be written.
 pub(crate) const OTHER_EXTENTS: usize = 2;
 
 /// Smaller free ranges are not returned to the file system.

@@ -30,7 +30,7 @@ use crate::version::{Tree, Trees, Version};
 use crate::write_throttle::WriteThrottle;
 use crate::{Error, Options, Result, TreeId, WriteSet};
 
-/// What the commit lock protects.
+/// The state that the commit lock protects.
 pub(crate) struct CommitState {
     /// C1: the numbers below were given out, each to one operation of one commit; it only grows, and is above what is visible.
     pub(crate) next_sequence: u64,
@@ -181,9 +181,10 @@ impl Engine {
 
     /// The size of the next memtable in bytes.
     fn new_memtable_size(&self) -> usize {
-        match self.needs_small_memtables() {
-            true => self.options.small_memtable_size(),
-            false => self.options.memtable_size(),
+        if self.needs_small_memtables() {
+            self.options.small_memtable_size()
+        } else {
+            self.options.memtable_size()
         }
     }
 
@@ -222,9 +223,10 @@ impl Engine {
         self.flusher.wake();
         guard.finish();
         // With little room the committer measures it: commits could fill the disk before a thread gets a processor.
-        match self.disk_space.is_tight() {
-            true => self.check_space(),
-            false => self.disk_space.measure_soon(),
+        if self.disk_space.is_tight() {
+            self.check_space()
+        } else {
+            self.disk_space.measure_soon()
         }
     }
 

@@ -32,7 +32,7 @@ use frond_kv::PANICKED;
 use crate::{Error, Result};
 
 thread_local! {
-    /// What a simulation does in place of ending the process.
+    /// The action of a simulation in place of ending the process.
     static SIMULATED: Cell<Option<fn(&'static str)>> = const { Cell::new(None) };
 }
 

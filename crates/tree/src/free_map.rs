@@ -131,7 +131,7 @@ fn varint(reader: &mut Reader<'_>) -> Option<u64> {
     None
 }
 
-/// What `used` has and `reachable` has not. Both are sorted; `reachable` may overlap itself.
+/// The ranges of `used` that `reachable` has not. Both are sorted; `reachable` may overlap itself.
 pub(crate) fn unreachable(used: &[(u64, u64)], reachable: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = Vec::new();
     let mut reachable = reachable.iter().copied().peekable();

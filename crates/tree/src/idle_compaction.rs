@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::fail_stop::watch;
 use crate::{Result, TreeId, buffers};
 
-/// How often the flusher checks whether the store is idle.
+/// The interval at which the flusher checks whether the store is idle.
 pub(crate) const IDLE_CHECK: Duration = Duration::from_millis(250);
 /// The store is idle when there were no commits for this long.
 const IDLE_AFTER: Duration = Duration::from_secs(1);

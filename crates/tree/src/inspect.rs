@@ -47,7 +47,7 @@ pub struct Problem {
     pub offset: u64,
     /// The tree that it concerns, if it is one.
     pub tree: Option<TreeId>,
-    /// What kind of problem it is.
+    /// The kind of problem that it is.
     pub kind: ProblemKind,
     /// A description of the problem.
     pub what: String,

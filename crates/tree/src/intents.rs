@@ -76,7 +76,7 @@ impl Intents {
         holder.is_some_and(|holder| own.is_none_or(|own| !Arc::ptr_eq(holder, own)))
     }
 
-    /// Who holds the key.
+    /// The transaction that holds the key.
     pub(crate) fn holder(&self, hash: u64) -> Option<&Arc<Holder>> {
         self.holders.get(&hash)
     }

@@ -24,7 +24,7 @@ const NUMBER_MAX: u64 = 1 << 63;
 /// Set in a manifest whose map has only space as used that something refers to.
 const FLAG_EXACT: u8 = 1;
 
-/// What a checkpoint records besides the trees.
+/// The numbers that a checkpoint records besides the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Position {
     /// Where a replay of the log starts. K3: it only grows from one checkpoint to the next, as `sequence` and `next_tree` do.

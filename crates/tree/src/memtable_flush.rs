@@ -58,9 +58,10 @@ impl Part {
             return Ok(None);
         }
         let Part { builder, root, .. } = &self;
-        let flushed = match self.loading {
-            true => builder.flush_memtable_while_loading(root, memtable),
-            false => builder.flush_memtable(root, memtable, self.bytes),
+        let flushed = if self.loading {
+            builder.flush_memtable_while_loading(root, memtable)
+        } else {
+            builder.flush_memtable(root, memtable, self.bytes)
         };
         let flushed = flushed.inspect_err(|_| has_failed.store(true, Ordering::Relaxed));
         flushed.map(|root| Some((self.id, root)))
@@ -357,7 +358,7 @@ impl Engine {
             let is_alone = trees.is_only_version()
                 && Arc::strong_count(&self.loaders) == 1
                 && self.runs.orphans.is_empty();
-            // What a loader has released is seen from here on.
+            // The releases of a loader are seen from here on.
             fence(Ordering::Acquire);
             is_alone
         };
@@ -388,10 +389,7 @@ impl Engine {
                 log.end_holds();
             }
             // While the disk is nearly full, its room is worth more than this second chance.
-            log.release_before(match is_low {
-                true => position.log_start,
-                false => before,
-            });
+            log.release_before(if is_low { position.log_start } else { before });
         }
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(pinned)

@@ -1,4 +1,4 @@
-//! What nothing refers to any more, and takes time to release: nodes that are not in memory, which must be read to find
+//! Parts of a store that nothing refers to any more, and that take time to release: nodes that are not in memory, which must be read to find
 //! what is free below them, and trees that were dropped, whose pages are in the cache.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -76,9 +76,10 @@ impl Orphans {
         let mut shared = self.shared.lock();
         let mut at = 0;
         while let Some(orphan) = shared.get(at) {
-            match orphan.is_shared() {
-                true => at += 1,
-                false => self.waiting.lock().push(shared.swap_remove(at)),
+            if orphan.is_shared() {
+                at += 1
+            } else {
+                self.waiting.lock().push(shared.swap_remove(at))
             }
         }
     }

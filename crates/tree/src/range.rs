@@ -64,13 +64,15 @@ impl KeyRange {
             _ => false,
         };
         KeyRange {
-            lower: match *self.lower < *lower {
-                true => lower.into(),
-                false => self.lower.clone(),
+            lower: if *self.lower < *lower {
+                lower.into()
+            } else {
+                self.lower.clone()
             },
-            upper: match upper_first {
-                true => upper.map(Arc::from),
-                false => self.upper.clone(),
+            upper: if upper_first {
+                upper.map(Arc::from)
+            } else {
+                self.upper.clone()
             },
         }
     }

@@ -44,7 +44,7 @@ impl Engine {
         if !self.version.load().active.reserve(bytes) {
             self.seal_replayed(at);
             match self.flush_all() {
-                // What was in memory before the restart can be there again until there is room.
+                // Commits that were in memory before the restart can be there again until there is room.
                 Err(error) if error.is_disk_full() => {}
                 flushed => flushed?,
             }

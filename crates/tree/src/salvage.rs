@@ -54,9 +54,10 @@ impl fmt::Display for Lost {
         let upper = self.upper.as_deref().map_or("the end".to_owned(), hex);
         let (tree, lower) = (self.tree.0, hex(&self.lower));
         write!(f, "tree {tree}, keys from {lower:?} to {upper:?}: ")?;
-        f.write_str(match self.only_newer {
-            true => "newer changes are lost; older values may have reappeared",
-            false => "lost, except keys that were changed later",
+        f.write_str(if self.only_newer {
+            "newer changes are lost; older values may have reappeared"
+        } else {
+            "lost, except keys that were changed later"
         })
     }
 }
@@ -64,9 +65,9 @@ impl fmt::Display for Lost {
 /// The result of a salvage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// What could not be read or is invalid.
+    /// Parts that could not be read or are invalid.
     pub problems: Vec<Problem>,
-    /// What is lost, as far as it is known.
+    /// The losses, as far as they are known.
     pub lost: Vec<Lost>,
     /// Unreadable pages of the list of trees. Each lists up to 256 trees, all lost.
     pub lost_tree_pages: u64,

@@ -19,9 +19,9 @@ pub struct Snapshot {
     pub(crate) version: Arc<Version>,
     pub(crate) sequence: u64,
     pub(crate) operator: Arc<dyn MergeOperator>,
-    /// What was written to disk for it alone.
+    /// The data on disk that was written for it alone.
     pub(crate) detached: Option<Arc<Detached>>,
-    /// What the transaction of the snapshot has written itself.
+    /// The writes of the snapshot's own transaction.
     pub(crate) own: Option<Arc<OwnWrites>>,
 }
 

@@ -89,7 +89,7 @@ struct Inner {
     free: FreeRanges,
     /// A free range that `visit_free` has taken for a moment; one at a time.
     visited: Option<(u64, u64)>,
-    /// How often used space was noted that nothing may refer to.
+    /// The number of times that used space was noted that nothing may refer to.
     leaks: u64,
     /// S3: the number of these notes that a search has dealt with.
     leaks_found: u64,
@@ -218,7 +218,7 @@ impl Space {
         }
     }
 
-    /// What a checkpoint that captures the state now would store as free; see [`Space::checkpoint_captured`].
+    /// The map of a checkpoint that captures the state now; see [`Space::checkpoint_captured`].
     pub(crate) fn free_map(&self, superseded: &[(u64, u64)]) -> FreeMap {
         self.inner.lock().free_map(superseded)
     }
@@ -304,7 +304,7 @@ impl Space {
         self.inner.lock().leaks += 1;
     }
 
-    /// How often that was noted.
+    /// The number of times that this was noted.
     pub(crate) fn leaks_noted(&self) -> u64 {
         self.inner.lock().leaks
     }
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(space.allocate(1).offset, DATA_START + 6 * K4);
     }
 
-    /// Who used space at the capture and is gone since has released it: the map, which has it as used, is not exact.
+    /// A user of space that is gone since the capture has released it: the map, which has it as used, is not exact.
     #[test]
     fn a_release_since_the_capture_is_noticed() {
         let space = Space::new();

@@ -208,9 +208,10 @@ impl Store {
             let options = &engine.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);
             // About as much as a checkpoint releases; smaller segments cost more syncs than they save space.
-            let segment_bytes = match options.inline {
-                true => options.memtable_size(),
-                false => options.memtable_size().max(1 << 20),
+            let segment_bytes = if options.inline {
+                options.memtable_size()
+            } else {
+                options.memtable_size().max(1 << 20)
             };
             let segment_bytes = engine.disk_space.log_file_bytes(segment_bytes);
             let buffer_bytes = engine.disk_space.log_file_bytes(options.memtable_size());

@@ -23,7 +23,7 @@ pub(crate) struct Team {
 
 #[derive(Default)]
 struct State {
-    /// What is not finished, in the order in which it came.
+    /// Batches that are not finished, in the order in which they came.
     batches: Vec<Arc<dyn Pieces>>,
     is_closed: bool,
 }
@@ -52,7 +52,7 @@ impl Team {
         Team::new(1, None)
     }
 
-    /// How many pieces can run side by side.
+    /// The number of tasks that can run side by side.
     pub(crate) fn width(&self) -> usize {
         self.width
     }

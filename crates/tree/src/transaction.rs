@@ -1,6 +1,6 @@
 //! Transactions: a snapshot, and writes that only its own reads see until they are committed.
 //!
-//! What a transaction writes goes to memtables of its own, which are the newest sources of its snapshots, and to one write
+//! The writes of a transaction go to memtables of its own, which are the newest sources of its snapshots, and to one write
 //! set, which the commit appends to the log as one frame. So all reads see the writes of the transaction, and a commit is
 //! like any other one. Both copies are in memory and counted in the budget.
 //!
@@ -59,7 +59,7 @@ const MEMTABLE_BYTES_MAX: usize = 32 << 20;
 const BYTES_MIN: usize = 256 << 10;
 /// All transactions together may take this share of the budget.
 const SHARE: u64 = 2;
-/// So many keys are registered or released at once under the commit lock.
+/// Keys that are registered or released at once under the commit lock.
 const KEYS_AT_ONCE: usize = 1024;
 
 /// A transaction: a snapshot, and writes on it that only its own reads see until it is committed. Dropping it aborts it.
@@ -97,9 +97,9 @@ struct State {
     snapshot: Snapshot,
     /// The same writes, for the commit.
     writes: WriteSet,
-    /// How many of their guards are for keys that the transaction holds: the first ones.
+    /// The number of their guards for keys that the transaction holds: the first ones.
     held: usize,
-    /// What all of this takes.
+    /// The memory of all of this.
     reserved: Reservation,
     /// False after a panic in the middle of a change.
     is_whole: bool,
@@ -340,9 +340,10 @@ impl Drop for HeldKeys<'_> {
 
 impl State {
     fn check(&self) -> Result<()> {
-        match self.is_whole {
-            true => Ok(()),
-            false => Err(Error::Internal(PANICKED)),
+        if self.is_whole {
+            Ok(())
+        } else {
+            Err(Error::Internal(PANICKED))
         }
     }
 
@@ -375,12 +376,13 @@ impl State {
         }
         let budget = self.reserved.budget();
         let all = budget.used(MemoryUse::Transactions) + more as u64;
-        match all <= budget.limit() / SHARE && self.reserved.try_grow(more) {
-            true => Ok(()),
-            false => Err(Error::OutOfMemory {
+        if all <= budget.limit() / SHARE && self.reserved.try_grow(more) {
+            Ok(())
+        } else {
+            Err(Error::OutOfMemory {
                 what: "transaction",
                 bytes,
-            }),
+            })
         }
     }
 

@@ -20,7 +20,7 @@ impl Engine {
     /// Frees what only orphans refer to, up to `most` of them. True if there are more.
     pub(crate) fn release_orphans(&self, most: usize) -> bool {
         self.runs.orphans.release(most, |error| {
-            // What is below stays in use until the sweep of the next open.
+            // The parts below stay in use until the sweep of the next open.
             self.runs.damage.note(None, &error);
             self.runs.data.space.note_leaks();
         })
@@ -40,7 +40,7 @@ impl Engine {
                 return true;
             }
             Ok(true) => {}
-            // What is used below the damage is not known, so the space stays as it is; the next open tries again.
+            // The space in use below the damage is not known, so it stays as it is; the next open tries again.
             Err(error) => self.runs.damage.note(None, &error),
         }
         false

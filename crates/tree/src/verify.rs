@@ -78,7 +78,7 @@ struct Walk<'a> {
     report: VerifyReport,
     /// Offset and length of all extents that were visited.
     extents: Vec<(u64, u64)>,
-    /// What the checkpoint has as free.
+    /// The free ranges of the checkpoint.
     free_map: Option<FreeMap>,
     /// The runs that were visited: siblings may share one.
     runs: HashMap<u64, RunRef>,

@@ -175,7 +175,7 @@ impl Trees {
         }))
     }
 
-    /// What has gathered for the trees of a page that could not be read; `until` is the first id that is not in it.
+    /// The runs that have gathered for the trees of a page that could not be read; `until` is the first id that is not in it.
     ///
     /// # Errors
     /// If that cannot be read.
@@ -282,7 +282,7 @@ impl Trees {
     /// Whether no other version of the trees is in memory, such as one that a snapshot holds.
     pub(crate) fn is_only_version(&self) -> bool {
         let is_only = Arc::strong_count(&self.alive) == 1;
-        // What the others released is seen from here on.
+        // The releases of the others are seen from here on.
         fence(Ordering::Acquire);
         is_only
     }

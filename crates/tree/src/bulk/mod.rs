@@ -41,7 +41,7 @@ const FAN_IN_MAX: usize = 64;
 /// Entries merged between two calls of the watcher.
 const WATCH_ENTRIES: u64 = 4096;
 
-/// What happens to entries of one load that have the same key.
+/// The treatment of entries of one load that have the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplicates {
     /// The one that was added last is kept.
@@ -91,7 +91,7 @@ pub struct BulkLoader {
     alive: Option<Arc<()>>,
 }
 
-/// What is gathered for one tree.
+/// The entries and the runs of one tree.
 struct Load {
     tree: TreeId,
     options: TreeOptions,
@@ -264,9 +264,10 @@ impl BulkLoader {
         }
         (self.spare, self.used) = (Vec::new(), 0);
         let options = &self.store.engine().options;
-        let threads = match options.inline {
-            true => 1,
-            false => options.flush_threads.min(self.loads.len()).max(1),
+        let threads = if options.inline {
+            1
+        } else {
+            options.flush_threads.min(self.loads.len()).max(1)
         };
         let fan_in = self.memory.bytes() / MERGE_BYTES / threads;
         let fan_in = fan_in.clamp(FAN_IN_MIN, FAN_IN_MAX);
@@ -324,7 +325,7 @@ impl BulkLoader {
             (load.tree, leaves)
         });
         let leaves = leaves.collect();
-        // What is left belongs to the trees.
+        // The rest belongs to the trees.
         self.alive = None;
         watch(|| self.store.engine().install(leaves))
     }
@@ -359,9 +360,10 @@ impl Load {
         })?;
         self.chunk = chunk;
         self.open = output.map(|open| OpenRun { last_key, ..open });
-        match next_may_follow {
-            true => Ok(()),
-            false => self.close_run(),
+        if next_may_follow {
+            Ok(())
+        } else {
+            self.close_run()
         }
     }
 

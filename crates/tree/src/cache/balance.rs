@@ -1,4 +1,4 @@
-//! How the page cache's memory is divided between its tiers.
+//! Divides the page cache's memory between its tiers.
 //!
 //! Each tier has a list of what it evicted lately, of as many bytes as the other one's and few of them: its ghosts. A miss that finds its page
 //! there is one that a little more memory for this tier would have saved, and what it would have saved is known: the time of
@@ -22,7 +22,7 @@ use super::Key;
 const SAMPLED: u64 = 8;
 /// Shares of the memory are counted in units of this part of it.
 const WHOLE: u64 = 1 << 16;
-/// What compressed blocks may have at most, and what they have at first: pages that are read again and again in the same order
+/// The largest share of compressed blocks, and the first one: pages that are read again and again in the same order
 /// leave no ghosts that return in time, and fit as blocks rather than as pages.
 const SHARE_MAX: u64 = WHOLE / 8 * 7;
 const SHARE_FIRST: u64 = WHOLE / 4 * 3;
@@ -71,7 +71,7 @@ pub(super) struct Balance {
 struct State {
     pages: Ghosts,
     blocks: Ghosts,
-    /// What more memory would have saved, in nanoseconds.
+    /// The time that more memory would have saved, in nanoseconds.
     saved_by_pages: u64,
     saved_by_blocks: u64,
     /// Bytes of sampled pages that were missed since the last change.
@@ -80,7 +80,7 @@ struct State {
     is_fixed: bool,
 }
 
-/// What was evicted lately, by hash.
+/// Recent evictions, by hash.
 #[derive(Default)]
 struct Ghosts {
     /// The number of the last eviction of each.
@@ -117,7 +117,7 @@ impl Balance {
         self.state.lock().is_fixed = true;
     }
 
-    /// What compressed blocks may take of `all` bytes while pages need the memory too.
+    /// The part of `all` bytes that compressed blocks may take while pages need the memory too.
     pub(super) fn for_blocks(&self, all: u64) -> u64 {
         self.all.store(all, Ordering::Relaxed);
         // In this order there is no overflow for any size of a memory.
@@ -157,18 +157,16 @@ impl Balance {
     /// Notes a miss of the first tier, of a page that is looked at.
     pub(super) fn note_miss(&self, miss: &Miss) {
         let decode = self.decode_ns.load(Ordering::Relaxed);
-        let read = match miss.is_read {
-            true => self.read_ns.load(Ordering::Relaxed),
-            false => 0,
+        let read = if miss.is_read {
+            self.read_ns.load(Ordering::Relaxed)
+        } else {
+            0
         };
         let hash = miss.key.mixed();
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.pages.take(hash) {
-            state.saved_by_pages += match miss.has_room {
-                true => decode,
-                false => decode + read,
-            };
+            state.saved_by_pages += if miss.has_room { decode } else { decode + read };
         }
         if miss.is_read && state.blocks.take(hash) {
             state.saved_by_blocks += read;
@@ -191,9 +189,10 @@ impl Balance {
         let little = EVIDENCE * self.decode_ns.load(Ordering::Relaxed);
         let step = |more: u64, less: u64| STEP * (more - less) / (more + less + little).max(1);
         let share = self.share.load(Ordering::Relaxed);
-        let share = match blocks > pages {
-            true => (share + step(blocks, pages)).min(SHARE_MAX),
-            false => share.saturating_sub(step(pages, blocks)),
+        let share = if blocks > pages {
+            (share + step(blocks, pages)).min(SHARE_MAX)
+        } else {
+            share.saturating_sub(step(pages, blocks))
         };
         assert!(
             share <= SHARE_MAX,

@@ -91,9 +91,10 @@ impl BlockTier {
     /// The part of `limit` that a shard gets.
     fn shard_limit(&self, limit: u64) -> u64 {
         let part = limit / self.shards.len() as u64;
-        match part < SEGMENTS_MIN * self.segment_bytes as u64 {
-            true => 0,
-            false => part,
+        if part < SEGMENTS_MIN * self.segment_bytes as u64 {
+            0
+        } else {
+            part
         }
     }
 
@@ -161,9 +162,10 @@ impl BlockTier {
                     .segments
                     .back()
                     .is_some_and(|last| last.has_room(need));
-                let more = match fits {
-                    true => 0,
-                    false => self.segment_bytes.max(need) as u64,
+                let more = if fits {
+                    0
+                } else {
+                    self.segment_bytes.max(need) as u64
                 };
                 assert!(more <= limit, "H3: a segment is larger than its shard");
                 shard.evict_to(limit - more, self.segment_bytes, evicted);

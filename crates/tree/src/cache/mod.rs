@@ -127,7 +127,7 @@ pub(crate) struct CacheStats {
     pub(crate) bytes: u64,
     /// Bytes of the compressed blocks.
     pub(crate) block_bytes: u64,
-    /// What compressed blocks may take while pages need the memory too.
+    /// The bytes that compressed blocks may take while pages need the memory too.
     pub(crate) block_bytes_max: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
@@ -183,9 +183,10 @@ impl PageCache {
 
     fn get(&self, run: u64, page: u32) -> Option<Cached> {
         let found = self.cache.get(&Key { run, page });
-        let counter = match found.is_some() {
-            true => &self.hits,
-            false => &self.misses,
+        let counter = if found.is_some() {
+            &self.hits
+        } else {
+            &self.misses
         };
         counter.fetch_add(1, Ordering::Relaxed);
         found
@@ -218,9 +219,10 @@ impl PageCache {
         let key = Key { run, page };
         let mut block = SPARE.take();
         let is_here = self.blocks.get(key, is_use, &mut block);
-        let decoded = match is_here {
-            true => self.time_decode(key, || decode(&block)),
-            false => None,
+        let decoded = if is_here {
+            self.time_decode(key, || decode(&block))
+        } else {
+            None
         };
         if block.capacity() <= SPARE_BYTES_MAX {
             SPARE.set(block);
@@ -290,7 +292,7 @@ impl PageCache {
         self.cache.weight() + self.blocks.bytes() > self.budget.cache() / 2
     }
 
-    /// What compressed blocks may take now: what pages leave, or their share.
+    /// The bytes that compressed blocks may take now: those that pages leave, or their share.
     fn block_limit(&self) -> u64 {
         let all = self.budget.cache();
         let left = all.saturating_sub(self.cache.weight());

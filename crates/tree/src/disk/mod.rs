@@ -72,7 +72,7 @@ pub trait SharedMap: Send {
 pub struct DiskSpace {
     /// All of it.
     pub total: u64,
-    /// What this process may still use.
+    /// Bytes that this process may still use.
     pub available: u64,
 }
 
@@ -96,7 +96,7 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, _len: u64) -> io::Result<()> {
         Ok(())
     }
-    /// How many bytes the file's blocks have; `None` if that is not known. A file with holes has fewer than its length.
+    /// The bytes of the file's blocks; `None` if that is not known. A file with holes has fewer than its length.
     fn allocated(&self) -> io::Result<Option<u64>> {
         Ok(None)
     }

@@ -30,7 +30,7 @@ const LAYOUT: u32 = 1;
 pub(super) const ENTRY_BYTES: usize = 48;
 /// The sizes of a half in bytes that are possible.
 const HALF_BYTES: std::ops::RangeInclusive<usize> = 4096..=64 << 20;
-/// How much is written at once when the file is made.
+/// Bytes that are written at once when the file is made.
 const ZEROS: usize = 1 << 20;
 
 /// The header of the file.
@@ -65,7 +65,7 @@ impl Header {
     }
 }
 
-/// What is known of a frame.
+/// The entry of a frame in a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     position: u64,
@@ -310,7 +310,7 @@ fn unreadable(error: std::io::Error) -> Error {
     Error::io(context)(error)
 }
 
-/// What a replay finds in the file.
+/// The frames that a replay finds in the file.
 #[derive(Default)]
 pub(super) struct Found {
     /// Both halves.

@@ -140,7 +140,7 @@ pub(super) fn payloads(frames: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// What a group's header says of the log.
+/// The place of a group in the log, which its header has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     /// Position of the first frame.

@@ -187,7 +187,7 @@ impl Log {
                 let _ = self.shared.work(false);
                 state = self.shared.state.lock();
             } else {
-                // What was gathered may be less than the log thread waits for.
+                // The frames in the buffer may be fewer than the log thread waits for.
                 state.wants_room = true;
                 self.shared.work.notify_one();
                 Wait::begin(WaitFor::Log)?.on(&self.shared.progress, &mut state)?;
@@ -379,7 +379,7 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
             }
             let is_dirty = !is_blocked && state.end > state.durable;
             if state.end <= state.durable {
-                // Who asked for a sync had appended its frame before.
+                // A committer appends its frame before it requests a sync.
                 shared.wants_sync.store(false, Ordering::Release);
             } else if is_dirty && shared.wants_sync.load(Ordering::Acquire) {
                 next_sync = next_sync.min(sync_from);
@@ -406,7 +406,7 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
         let must_sync = state.wanted > state.durable || stop || is_due;
         drop(state);
         if must_sync {
-            // What is appended from here on may need another one.
+            // Frames that are appended from here on may need another one.
             shared.wants_sync.store(false, Ordering::Release);
         }
         if is_due {

@@ -1,4 +1,4 @@
-//! What a replay leaves to the log that is opened after it.
+//! The part of a replay that is left to the log that is opened after it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

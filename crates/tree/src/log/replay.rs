@@ -13,7 +13,7 @@ use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segment
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
-/// How many bytes are read at once in the search for a valid header.
+/// Bytes that are read at once in the search for a valid header.
 const SCAN_BYTES: usize = 1 << 20;
 /// Frames of the buffer are written to a segment in groups of about this size.
 const GROUP_BYTES: usize = 1 << 20;
@@ -97,7 +97,7 @@ pub(crate) fn replay_giving_room(
     let frames = found.after(walk.position, walk.sequence, walk.last)?;
     let written = Arc::default();
     let mut writer = SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, written);
-    // What a group says is durable holds for all groups before it in its segment. Groups before `from` were not read, and
+    // The durable position of a group holds for all groups before it in its segment. Groups before `from` were not read, and
     // may have been lost.
     if let Some((file, start, len)) = tail.filter(|(_, start, _)| *start >= from) {
         writer.resume(file, start, len);

@@ -388,7 +388,7 @@ impl SegmentWriter {
             // The file handle alone is worth keeping.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(error) => {
-                // What was allocated is needed by others.
+                // Others need the room that was allocated.
                 let _ = self.disk.remove(RESERVE_FILE);
                 return Err(context()(error));
             }

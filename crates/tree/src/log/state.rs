@@ -15,12 +15,12 @@ use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::{FailStop, step};
 use crate::{Error, Result};
 
-/// What the handle of a log and its thread share. Who takes both locks takes the writer's first.
+/// The state that the handle of a log and its thread share. The writer's lock is taken before that of the state.
 pub(super) struct Shared {
     pub(super) writer: Mutex<SegmentWriter>,
     /// Committers write and sync, without a log thread.
     pub(super) is_inline: bool,
-    /// What a replay has left in the file of the buffers. There are no buffers before this is written. Locked under `writer`.
+    /// Frames that a replay has left in the file of the buffers. There are no buffers before this is written. Locked under `writer`.
     recovered: Mutex<Option<LeftInBuffers>>,
     /// Whether there are buffers.
     pub(super) is_mapped: AtomicBool,
@@ -286,14 +286,14 @@ impl Shared {
         );
         state.kept_from = keep_from;
         state.leave_segment &= !leave_segment || result.is_err();
-        // What a replay has left in the buffers is durable there.
+        // Frames that a replay has left in the buffers are durable there.
         state.durable = state.durable.max(writer.durable);
         assert!(
             !must_sync || result.is_err() || state.durable >= writer.end(),
             "L2: a sync has left frames that are not durable"
         );
         state.readable = writer.durable;
-        // Who waits for the sync of a commit finds its stamps durable.
+        // A committer that waits for its sync finds its stamps durable.
         if let Some(stamped) = state.take_durable_stamp() {
             self.stamps.note_synced(stamped.sequence, stamped.last);
         }

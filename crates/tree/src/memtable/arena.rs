@@ -88,7 +88,7 @@ type Share = Box<dyn Any + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct SpareBlocks {
     blocks: Mutex<Vec<Block>>,
-    /// How many blocks were there at least since the last [`SpareBlocks::free_unused`].
+    /// The least number of blocks that were there since the last [`SpareBlocks::free_unused`].
     unused: AtomicUsize,
     /// Reserves a block's bytes in the budget.
     take_share: Option<Box<dyn Fn(usize) -> Share + Send + Sync>>,

@@ -66,9 +66,10 @@ impl Builder {
             new(vec![KeyPart { first, bytes }])
         } else {
             // Above the last key.
-            let from = match are_all {
-                true => first.to_vec(),
-                false => [last.as_slice(), &[0]].concat(),
+            let from = if are_all {
+                first.to_vec()
+            } else {
+                [last.as_slice(), &[0]].concat()
             };
             let Some(source) = self.source_of(memtable) else {
                 return Ok(None);

@@ -20,7 +20,7 @@ const TAG_INTERNAL: u8 = 2;
 /// them is long.
 const FLAG_LONG_KEYS: u32 = 1 << 31;
 
-/// How a node or a page of trees is encoded.
+/// The form in which a node or a page of trees is encoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     has_long_keys: bool,
@@ -36,9 +36,10 @@ impl Form {
     }
 
     fn key<'a>(self, reader: &mut Reader<'a>) -> Option<&'a [u8]> {
-        match self.has_long_keys {
-            false => reader.key(),
-            true => reader.long_key(),
+        if self.has_long_keys {
+            reader.long_key()
+        } else {
+            reader.key()
         }
     }
 }
@@ -52,7 +53,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// What `encode` writes. It is called again if there is a long key.
+    /// The output of `encode`, which is called again if there is a long key.
     pub(crate) fn encode(encode: impl Fn(&mut Encoder)) -> Vec<u8> {
         let mut encoder = Encoder {
             out: Vec::new(),
@@ -358,7 +359,7 @@ pub(crate) struct PlaceRef {
     pub(crate) below: Below,
 }
 
-/// What a reference says of the node that it refers to.
+/// The part of a reference that describes the node.
 #[derive(Debug)]
 pub(crate) struct Below {
     pub(crate) summary: Summary,

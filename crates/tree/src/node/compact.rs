@@ -47,9 +47,10 @@ impl Builder {
         upper: Option<&[u8]>,
     ) -> Result<Vec<Child>> {
         let mut node = node.edit();
-        match self.flush_or_block(&mut node, index, until, upper)? {
-            true => self.rebalance(node, upper),
-            false => Ok(self.split(node)),
+        if self.flush_or_block(&mut node, index, until, upper)? {
+            self.rebalance(node, upper)
+        } else {
+            Ok(self.split(node))
         }
     }
 

@@ -62,10 +62,7 @@ impl Builder {
     /// rewritten whole.
     pub(crate) fn limit_work(&mut self, bytes: u64) {
         let least = u64::from(self.options.node_bytes) / WORK_SHARE_MIN;
-        self.allowance_max = match bytes < least {
-            true => 0,
-            false => bytes,
-        };
+        self.allowance_max = if bytes < least { 0 } else { bytes };
     }
 
     /// The tree after all messages of a sealed memtable; `bytes` is about how many there are. Damage in the tree does
@@ -209,9 +206,10 @@ impl Builder {
     /// Flushes the children that are due, merges small leaves, and splits the node if it has too many children.
     pub(super) fn rebalance(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
         node.count_down_blocks();
-        let mut quota = match node.runs.len() > RUNS_SMOOTH {
-            true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
-            false => 0,
+        let mut quota = if node.runs.len() > RUNS_SMOOTH {
+            node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH)
+        } else {
+            0
         };
         let runs_hard = match self.allowance_max {
             0 if self.is_disk_low() => usize::MAX,
@@ -244,9 +242,10 @@ impl Builder {
     /// The next children to flush, those with most pending bytes first: as many as can be flushed side by side.
     fn due_children(&self, node: &Internal, quota: &mut usize, runs_hard: usize) -> Vec<usize> {
         // With little room, what one flush takes must be known before the next one begins.
-        let most = match self.has_little_room() {
-            true => 1,
-            false => self.team.width(),
+        let most = if self.has_little_room() {
+            1
+        } else {
+            self.team.width()
         };
         let mut allowance = self.allowance.load(Ordering::Relaxed);
         let mut due = Vec::new();
@@ -341,7 +340,7 @@ impl Builder {
         Ok(())
     }
 
-    /// What takes the place of a child when it has received its pending messages.
+    /// The children that take the place of one when it has received its pending messages.
     fn flushed_child(
         &self,
         node: &Internal,
@@ -372,9 +371,10 @@ impl Builder {
         ranges: &RangeSet,
         upper: Option<&[u8]>,
     ) -> Result<()> {
-        let waiting = match ranges.is_empty() {
-            true => RangeSet::default(),
-            false => node.delete_ranges(ranges, upper, |child| self.flush_bytes(child)),
+        let waiting = if ranges.is_empty() {
+            RangeSet::default()
+        } else {
+            node.delete_ranges(ranges, upper, |child| self.flush_bytes(child))
         };
         self.push_messages(node, messages, ranges, waiting, upper)?;
         if !ranges.is_empty() {
@@ -400,9 +400,10 @@ impl Builder {
         let lower = node.children.first().map(|child| child.pivot.clone());
         let writer = self.writer(compression, self.part_bytes());
         let mut writer = writer.within(lower.as_deref().unwrap_or_default(), upper);
-        let part_min = match self.has_little_room() {
-            true => PART_BYTES_MIN,
-            false => u64::MAX,
+        let part_min = if self.has_little_room() {
+            PART_BYTES_MIN
+        } else {
+            u64::MAX
         };
         let (mut child, mut key_now) = (0, Vec::new());
         while let Some((key, kind, value)) = messages.peek() {
@@ -588,9 +589,10 @@ impl Builder {
     /// messages, so there are small parts while there is little room.
     fn part_bytes(&self) -> u64 {
         let node_bytes = u64::from(self.options.node_bytes);
-        match self.has_little_room() {
-            true => (node_bytes / PARTS_OF_NODE).max(self.options.page_bytes.into()),
-            false => node_bytes,
+        if self.has_little_room() {
+            (node_bytes / PARTS_OF_NODE).max(self.options.page_bytes.into())
+        } else {
+            node_bytes
         }
     }
 
@@ -606,9 +608,10 @@ impl Builder {
     /// A writer of leaves of about equal size for `bytes` bytes.
     pub(super) fn leaf_output(&self, bytes: u64) -> RunWriter {
         let node_bytes = u64::from(self.options.node_bytes);
-        let leaves = match bytes <= node_bytes * 5 / 4 {
-            true => 1,
-            false => bytes.div_ceil(node_bytes * 3 / 4),
+        let leaves = if bytes <= node_bytes * 5 / 4 {
+            1
+        } else {
+            bytes.div_ceil(node_bytes * 3 / 4)
         };
         // The last page of a leaf may overshoot; one more page avoids a tiny last leaf.
         let run_bytes = bytes / leaves + u64::from(self.options.page_bytes);

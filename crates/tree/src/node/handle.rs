@@ -216,7 +216,7 @@ impl Evict for Node {
         // A thread that is using the node holds a reference to its content. Threads that come later wait for the lock
         // and find it restored.
         let is_unused = Arc::strong_count(&content) == 1;
-        // What those who held it did with its handles is seen from here on.
+        // Everything that was done with its handles is seen from here on.
         fence(Ordering::Acquire);
         if !is_unused || !content.disown(&stored.carried) {
             self.content.store(Some(content));
@@ -307,9 +307,10 @@ impl<'a> KnownRuns<'a> {
 
     fn run(&mut self, run: RunRef) -> Result<Arc<Run>> {
         if let Some(known) = self.known.get(&run.offset) {
-            return match known.info == run.info {
-                true => Ok(known.clone()),
-                false => Err(corrupt(self.at, "two runs share an extent")),
+            return if known.info == run.info {
+                Ok(known.clone())
+            } else {
+                Err(corrupt(self.at, "two runs share an extent"))
             };
         }
         let extent = self.adopt(run.offset, run.len, run.birth)?;

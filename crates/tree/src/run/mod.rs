@@ -200,17 +200,19 @@ impl Run {
     /// merged out of order.
     fn check_page(&self, index: &RunIndex, page: usize, read: Page) -> Result<Page, &'static str> {
         let (first, last) = (read.key(0), read.last_key());
-        let is_inside = match page + 1 < index.pages() {
-            true => last < index.separator(page + 1),
-            false => last <= &*self.info.max_key,
+        let is_inside = if page + 1 < index.pages() {
+            last < index.separator(page + 1)
+        } else {
+            last <= &*self.info.max_key
         };
         let lower = match page {
             0 => &*self.info.min_key,
             page => index.separator(page),
         };
-        match is_inside && lower <= first {
-            true => Ok(read),
-            false => Err("the keys of a page are not between its separators"),
+        if is_inside && lower <= first {
+            Ok(read)
+        } else {
+            Err("the keys of a page are not between its separators")
         }
     }
 

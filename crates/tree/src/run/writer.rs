@@ -161,9 +161,10 @@ impl RunWriter {
 
     /// Ends the current run before the key `next` if it has at least so many bytes of keys and values.
     pub(crate) fn end_run_from(&mut self, bytes: u64, next: &[u8]) -> Result<()> {
-        match self.logical_bytes >= bytes {
-            true => self.finish_run(Some(next)),
-            false => Ok(()),
+        if self.logical_bytes >= bytes {
+            self.finish_run(Some(next))
+        } else {
+            Ok(())
         }
     }
 

@@ -97,7 +97,7 @@ fn a_sound_store_is_found_sound_and_not_touched() {
     assert_eq!(report.log_frames, 0);
     assert_eq!(files(directory.path()), before);
 
-    // What a start takes to be free is what nothing reaches.
+    // A start takes all ranges to be free that nothing reaches.
     let store = Store::open(options(directory.path())).unwrap();
     let space = store.stats().space;
     assert_eq!(space.file_bytes - space.free_bytes, report.reachable_bytes);
