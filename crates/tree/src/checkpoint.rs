@@ -3,6 +3,31 @@
 //! A checkpoint writes the internal nodes and tree pages that are not on disk yet, a manifest and the map of the free
 //! space, syncs, overwrites the older of the two superblocks, and syncs again. Nothing that the newer superblock refers
 //! to is overwritten before that. Tree pages, manifest and map are written twice.
+//!
+//! # Design
+//! ```text
+//! write(trees, position):
+//!     for each page of trees that changed: write its nodes bottom up, then the page      into free extents
+//!     capture the free space (S4); write map and manifest                                into free extents
+//!     sync                                        all that the superblock will refer to is durable
+//!     write superblock generation + 1 to slot (generation + 1) % 2                       (K1)
+//!     sync                                        the checkpoint is durable
+//!     free what only the one before referred to                                          (K2)
+//!     delete the log before the position of the one before
+//! ```
+//! - At each moment one slot has a superblock all of whose blocks are durable and in use. A crash before the second sync leaves the
+//!   old one; the new one is found or not, and both are complete states.
+//! - An extent that is released while a checkpoint is written may be in it, so it waits for the next one (`space.rs`). An extent
+//!   that was allocated after the capture is in no checkpoint, and is free again at once.
+//! - Nodes and pages that did not change are not written again: a checkpoint costs what was changed since the last one, however large
+//!   the store is.
+//! - The position says where the log begins that the trees do not have (K3). The log of one more checkpoint is kept, so that the
+//!   previous superblock can take the place of a damaged one.
+//!
+//! A log of changes of the manifest, as LevelDB and RocksDB have it, would save the rewrite of page references. But it must be
+//! replayed at each start and compacted, and it is a third kind of durable file. With pages of 256 trees a manifest has few
+//! references. Writing all nodes up to the root with each flush, as LMDB does with each commit, would write the upper nodes many times
+//! between two checkpoints; here only the versions that a checkpoint has are written.
 
 use std::sync::{Arc, Weak};
 
@@ -40,7 +65,6 @@ pub(crate) struct Pinned {
     pub(crate) position: Position,
 }
 
-/// Writes checkpoints.
 pub(crate) struct Checkpointer {
     store: Arc<RunStore>,
     /// The name of the store's history.
@@ -164,7 +188,7 @@ impl Checkpointer {
         guard.finish();
         for offset in data.space.take_overlaps() {
             let error = corrupt(offset, "two references to one extent were released");
-            self.store.damage.note(None, &error);
+            self.store.damage.record(None, &error);
         }
         durable?;
         self.store.nodes.make_room(&self.store.budget);
@@ -384,14 +408,14 @@ fn read_trees(
     let free = match free {
         Ok(free) => free,
         Err(error) => {
-            store.damage.note(None, &error);
+            store.damage.record(None, &error);
             match walk(store, newest, manifest, map) {
                 Ok(free) => {
                     is_exact = true;
                     free
                 }
                 Err(error) => {
-                    store.damage.note(None, &error);
+                    store.damage.record(None, &error);
                     is_exact = false;
                     // Nothing is known to be free.
                     let end = store.data.len()?.next_multiple_of(ALIGNMENT as u64);
@@ -422,7 +446,7 @@ fn read_trees(
             }
             // Nothing works without the first trees: they are the catalog.
             Err(error) if page.number > 0 && error.is_damage() => {
-                store.damage.note(None, &error);
+                store.damage.record(None, &error);
                 let until = manifest.position.next_tree;
                 trees.push_lost(LostPage::new(page.number, until, stored, error));
             }
@@ -444,7 +468,7 @@ fn read_trees(
                 }
             }
             Err(error) if error.is_damage() => {
-                store.damage.note(None, &error);
+                store.damage.record(None, &error);
                 let mut page = LostPage::new(lost.page.number, lost.until, stored, error);
                 page.dropped.clone_from(&lost.dropped);
                 trees.push_lost(page);

@@ -136,7 +136,6 @@ impl Window {
         oldest.guards
     }
 
-    /// The last commit.
     fn end(&self) -> u64 {
         let last = self.old.back().map_or(0, |old| old.end);
         self.young.end.max(last).max(self.floor)
@@ -254,7 +253,6 @@ impl RecentCommits {
         *self.holds.entry(snapshot).or_default() += 1;
     }
 
-    /// Ends a hold.
     pub(crate) fn release(&mut self, snapshot: u64) {
         let was_oldest =
             (self.holds.first_key_value()).is_some_and(|(first, _)| *first == snapshot);

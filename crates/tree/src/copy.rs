@@ -67,10 +67,14 @@ enum Content {
         filter_len: u32,
         pages: u32,
     },
-    /// A block.
-    Block { len: u32 },
+    Block {
+        len: u32,
+    },
     /// One of two copies of a block, and where the other one is.
-    Copy { len: u32, other: u64 },
+    Copy {
+        len: u32,
+        other: u64,
+    },
 }
 
 /// A durable checkpoint of a running store, which stays readable while this lives. As a snapshot it keeps space in use that
@@ -227,7 +231,7 @@ impl CheckpointCopy {
             out.extend_from_slice(&buffer[..extent.len as usize]);
         }
         *self.buffer.lock() = buffer;
-        read.inspect_err(|error| self.store.damage.note(None, error))
+        read.inspect_err(|error| self.store.damage.record(None, error))
     }
 
     /// The first bytes of the data file: both superblocks, for this checkpoint.
@@ -376,7 +380,7 @@ impl Walk<'_> {
     fn follow(&mut self, offset: u64, len: u32) -> Result<()> {
         let data = &self.store.data;
         let parsed = data.read_block(offset, len as usize, NodeRef::parse);
-        let parsed = parsed.inspect_err(|error| self.store.damage.note(None, error))?;
+        let parsed = parsed.inspect_err(|error| self.store.damage.record(None, error))?;
         let node = parsed.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
         for part in node.runs.iter().flat_map(|run| &run.parts) {
             self.add_run_ref(part);

@@ -22,9 +22,9 @@ const KEY_SHOWN_MAX: usize = 64;
 /// The place of a damage.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DamagePlace {
-    /// A block.
+    /// A block of a file.
     Block {
-        /// The file.
+        /// The name of the file.
         file: String,
         /// Where in the file, in bytes.
         offset: u64,
@@ -128,7 +128,7 @@ impl Activity {
 /// The beginning or the end of an activity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivityEvent {
-    /// Which one.
+    /// The activity that begins or ends.
     pub activity: Activity,
     /// The time that it took; `None` at its beginning.
     pub took: Option<Duration>,
@@ -170,7 +170,7 @@ impl DamageRegistry {
     }
 
     /// Records the damage that an error names, if it is one of damage.
-    pub(crate) fn note(&self, tree: Option<TreeId>, error: &Error) {
+    pub(crate) fn record(&self, tree: Option<TreeId>, error: &Error) {
         let Some(mut damage) = Damage::new(tree, error) else {
             return;
         };
@@ -242,7 +242,7 @@ mod tests {
         let counter = Arc::new(Counter(Mutex::default()));
         let registry = DamageRegistry::new(counter.clone());
         for tree in [None, None, Some(TreeId(3)), None, Some(TreeId(3))] {
-            registry.note(tree, &corrupt(8192));
+            registry.record(tree, &corrupt(8192));
         }
         assert_eq!(registry.list().len(), 1);
         assert_eq!(registry.list()[0].tree, Some(TreeId(3)));
@@ -254,9 +254,9 @@ mod tests {
         let counter = Arc::new(Counter(Mutex::default()));
         let registry = DamageRegistry::new(counter.clone());
         for offset in [8192, 4096, 8192] {
-            registry.note(Some(TreeId(3)), &corrupt(offset));
+            registry.record(Some(TreeId(3)), &corrupt(offset));
         }
-        registry.note(None, &Error::UnknownTree(TreeId(1)));
+        registry.record(None, &Error::UnknownTree(TreeId(1)));
         let listed: Vec<u64> = registry.list().iter().filter_map(Damage::offset).collect();
         assert_eq!(listed, [4096, 8192]);
         assert_eq!(*counter.0.lock(), [8192, 4096]);
@@ -274,11 +274,11 @@ mod tests {
             key.resize(10_000, 7);
             let what = "the messages cannot be read";
             let tree = TreeId(tree);
-            registry.note(Some(tree), &Error::CorruptMessage { tree, key, what });
+            registry.record(Some(tree), &Error::CorruptMessage { tree, key, what });
         };
         note(2, 1);
         (0..2000).for_each(|number| note(1, number));
-        registry.note(None, &corrupt(4096));
+        registry.record(None, &corrupt(4096));
         let listed = registry.list();
         assert_eq!(listed.len(), KEYS_MAX + 1);
         for damage in &listed {

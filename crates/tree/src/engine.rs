@@ -1,5 +1,33 @@
 //! The state of an open store, and the steps on it that commits and background work share: snapshots, sealing of
 //! memtables, and publication of new versions.
+//!
+//! # Versions as epochs
+//! A [`Version`] names the memtables and the roots that together are the content of the store. It is immutable and replaced as a
+//! whole under the commit lock ([`Engine::set_version`]); readers load it without a lock. It is an epoch in the sense of
+//! epoch-based reclamation, with reference counts in place of a global epoch: what a version holds is freed when the last
+//! snapshot of it is dropped, and a long snapshot keeps only its own memtables and nodes.
+//!
+//! A snapshot is a version and a number, which must belong together: all commits up to the number are in the memtables or the
+//! trees of the version, and its trees have no later commit.
+//! ```text
+//! snapshot():
+//!     version = load
+//!     loop:
+//!         sequence = publisher.for_snapshot()
+//!         if load == version: return (version, sequence)
+//!         version = load                                         it was replaced: once more
+//! ```
+//! - If the version is the same before and after, a commit up to the number was inserted into one of its memtables: a later
+//!   memtable has only numbers above those that were given out when it was made (V3).
+//! - The trees have only commits of memtables that were visible when they were flushed (F3), so none is above the number.
+//!
+//! The gate for changes of the trees is `Flusher::working`: a flush, a compaction, a checkpoint and the end of a load hold it from
+//! the read of a root until the publication of the new one. So each root is replaced by one that was made from it. The
+//! commit lock alone would not do: a flush takes seconds. Commits that create or drop trees do not take the gate; `set_root`
+//! leaves out a tree that was dropped meanwhile.
+//!
+//! To take both under the commit lock would be simpler. But each snapshot, and so each query, would wait for the lock of the
+//! committers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,6 +43,7 @@ use crate::detached::DetachedBytes;
 use crate::disk_space::SpaceWatch;
 use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::{FailStop, step};
+use crate::flush_scope::FlushScope;
 use crate::flusher::Flusher;
 use crate::intents::Intents;
 use crate::log::Log;
@@ -25,7 +54,6 @@ use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
 use crate::sweep::Sweep;
-use crate::team::Team;
 use crate::version::{Tree, Trees, Version};
 use crate::write_throttle::WriteThrottle;
 use crate::{Error, Options, Result, TreeId, WriteSet};
@@ -66,7 +94,6 @@ impl CommitState {
     }
 }
 
-/// An open store.
 pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) runs: Arc<RunStore>,
@@ -160,7 +187,6 @@ impl Engine {
         self.flushed.notify_all();
     }
 
-    /// The current trees.
     pub(crate) fn trees(&self) -> Arc<Trees> {
         self.version.load().trees.clone()
     }
@@ -266,7 +292,6 @@ impl Engine {
         });
     }
 
-    /// Publishes new roots.
     pub(crate) fn publish_roots(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>) {
         self.publish(roots, None);
     }
@@ -356,7 +381,7 @@ impl Engine {
             allowance: Arc::new(AtomicU64::new(self.disk_space.spare_bytes())),
             allowance_max: self.disk_space.spare_bytes(),
             step_max: self.disk_space.step_max(),
-            team: Team::of_one(),
+            scope: FlushScope::of_one_thread(),
         }
     }
 }

@@ -54,7 +54,6 @@ impl Flusher {
         self.wake.notify_one();
     }
 
-    /// Ends the threads.
     pub(crate) fn stop(&self) {
         self.signal.lock().stop = true;
         self.wake.notify_one();

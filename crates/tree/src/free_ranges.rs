@@ -33,7 +33,6 @@ fn class(len: u64) -> u32 {
 }
 
 impl FreeRanges {
-    /// All bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

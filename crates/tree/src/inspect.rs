@@ -32,7 +32,7 @@ pub enum ProblemKind {
     Filter,
     /// Bytes after the last block of an extent are not zero.
     Padding,
-    /// Two extents overlap.
+    /// Two extents have some bytes in common.
     Overlap,
     /// The log cannot be replayed.
     Log,
@@ -41,7 +41,7 @@ pub enum ProblemKind {
 /// A problem in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file.
+    /// The name of the file.
     pub file: String,
     /// Where in the file, in bytes.
     pub offset: u64,
@@ -66,7 +66,7 @@ impl fmt::Display for Problem {
 /// The progress of a walk over a store, in bytes of its data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes done.
+    /// Bytes that were read so far.
     pub done_bytes: u64,
     /// Total bytes. Free space is included, so the walk may end before.
     pub total_bytes: u64,

@@ -37,6 +37,7 @@ mod cache;
 mod checkpoint;
 mod commit;
 mod compress;
+mod conflict_hold;
 mod conflicts;
 mod copy;
 mod cursor;
@@ -50,19 +51,20 @@ mod engine;
 mod fail_stop;
 mod filter;
 mod flush_pause;
+mod flush_scope;
 mod flusher;
 mod format_version;
 mod free_map;
 mod free_ranges;
 #[doc(hidden)]
 pub mod fuzzing;
-mod hold;
 mod idle_compaction;
 mod inspect;
 mod intents;
 mod log;
 mod lost_page;
 mod low_space;
+mod maintenance;
 mod manifest;
 mod memtable;
 mod memtable_flush;
@@ -89,11 +91,9 @@ mod split;
 mod store;
 mod sweep;
 mod sync;
-mod team;
 mod template;
 mod transaction;
 mod tree_compaction;
-mod upkeep;
 mod verify;
 mod version;
 #[cfg(test)]
@@ -104,6 +104,7 @@ mod write_throttle;
 
 pub use backup::BackupReport;
 pub use bulk::{BulkLoader, Duplicates, Watcher};
+pub use conflict_hold::ConflictHold;
 pub use copy::{CheckpointCopy, ExtentId};
 pub use cursor::Cursor;
 pub use damage::{Activity, ActivityEvent, Damage, DamagePlace, EventListener, LogCut, NoListener};
@@ -118,7 +119,6 @@ pub use frond_kv::{
     Malformed, MemoryBudget, MemoryUse, MergeOperator, NoMerge, Reservation, Result, Stamps,
     TreeId, TreeOptions, TreeStats, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX, Waits, key_hash,
 };
-pub use hold::ConflictHold;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
 pub use options::{LogRecovery, Options};

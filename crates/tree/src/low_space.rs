@@ -51,7 +51,7 @@ const ENOUGH_PAUSE: Duration = Duration::from_millis(10);
 /// The state when space was made for the last time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Considered {
-    /// The last commit.
+    /// The number of the last commit.
     sequence: u64,
     /// Unused bytes of the data file.
     unused: u64,

@@ -11,12 +11,12 @@ use crate::damage::Activity;
 use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
 use crate::fail_stop::watch;
+use crate::flush_scope::{FlushScope, Task};
 use crate::flusher::Stall;
 use crate::log::Log;
 use crate::manifest::Position;
 use crate::memtable::Memtable;
 use crate::node::{Builder, Subtree};
-use crate::team::{Piece, Team};
 use crate::worker_pool::Work;
 use crate::{Error, Result, TreeId};
 
@@ -33,9 +33,9 @@ const ORPHANS_PER_FLUSH: usize = 64;
 /// F3: all of its commits are visible, so no snapshot is older than what the trees have and newer than what it sees.
 /// F4: there is a new root for each tree that has messages in it, or an error.
 struct MemtableFlush {
-    team: Arc<Team>,
+    scope: Arc<FlushScope>,
     /// The trees, until a thread takes them and leads.
-    trees: Mutex<Option<Vec<Piece<Flushed>>>>,
+    trees: Mutex<Option<Vec<Task<Flushed>>>>,
     flushed: Mutex<Vec<(TreeId, Subtree)>>,
     failure: Mutex<Option<Error>>,
 }
@@ -72,10 +72,10 @@ impl Work for MemtableFlush {
     fn run(&self) {
         let trees = self.trees.lock().take();
         let Some(trees) = trees else {
-            return self.team.help();
+            return self.scope.help();
         };
-        let results = self.team.run(trees);
-        self.team.close();
+        let results = self.scope.run(trees);
+        self.scope.close();
         for result in results {
             match result {
                 Ok(flushed) => self.flushed.lock().extend(flushed),
@@ -88,7 +88,7 @@ impl Work for MemtableFlush {
 
     fn panicked(&self) {
         self.failure.lock().get_or_insert(Error::Internal(PANICKED));
-        self.team.close();
+        self.scope.close();
     }
 }
 
@@ -256,21 +256,21 @@ impl Engine {
         let spare = self.disk_space.spare_bytes() / parts.len().max(1) as u64;
         // Without threads the order depends on the commits alone.
         let seed = self.options.inline.then(|| memtable.last_sequence());
-        let team = Team::new(self.options.flush_threads, seed);
+        let scope = FlushScope::new(self.options.flush_threads, seed);
         for part in &mut parts {
             part.builder.limit_work(spare);
-            part.builder.team = team.clone();
+            part.builder.scope = scope.clone();
         }
         // The largest tree is flushed first, so that the threads finish at about the same time.
         parts.sort_by_key(|part| std::cmp::Reverse((part.bytes, part.id)));
         let has_failed = Arc::new(AtomicBool::new(false));
-        let piece = |part: Part| -> Piece<Flushed> {
+        let task = |part: Part| -> Task<Flushed> {
             let (memtable, has_failed) = (memtable.clone(), has_failed.clone());
             Box::new(move || part.flush(&memtable, &has_failed))
         };
         let flush = Arc::new(MemtableFlush {
-            team,
-            trees: Mutex::new(Some(parts.into_iter().map(piece).collect())),
+            scope,
+            trees: Mutex::new(Some(parts.into_iter().map(task).collect())),
             flushed: Mutex::default(),
             failure: Mutex::default(),
         });

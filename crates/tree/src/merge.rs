@@ -209,7 +209,6 @@ impl Fold {
 mod tests {
     use super::*;
 
-    /// Joins texts.
     struct Join;
 
     impl MergeOperator for Join {

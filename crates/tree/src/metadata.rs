@@ -39,7 +39,7 @@ impl Copies {
             match store.data.read_block(at, self.len as usize, <[u8]>::to_vec) {
                 Ok(payload) => return Ok((payload, first.is_none())),
                 Err(error) => {
-                    store.damage.note(None, &error);
+                    store.damage.record(None, &error);
                     first.get_or_insert(error);
                 }
             }

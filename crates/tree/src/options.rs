@@ -55,7 +55,7 @@ pub struct Options {
     pub log_hold_bytes: u64,
     /// The treatment of a damaged log.
     pub log_recovery: LogRecovery,
-    /// Resolves update messages.
+    /// Folds update messages into values.
     pub merge: Arc<dyn MergeOperator>,
     /// Is told about damaged blocks.
     pub listener: Arc<dyn EventListener>,

@@ -1,5 +1,26 @@
 //! Makes commits visible in the order of their sequence numbers.
 //!
+//! # Design
+//! Commits get their numbers in the order of the log, and insert in parallel, so they finish in any order. A snapshot is one
+//! number: it sees all entries up to it. So `visible` may only pass numbers whose entries are all there (P1).
+//! ```text
+//! publish(first, last, awaited):
+//!     if first == visible + 1:  visible = last
+//!     else:                     finished[first] = last          (P2)
+//!     while finished has visible + 1: visible = its last number
+//!     wait until visible >= awaited                             only for large commits, changes of trees, stamps
+//!     if visible < last: acknowledged = max(acknowledged, last)
+//! for_snapshot():
+//!     wait until visible >= acknowledged; return visible
+//! ```
+//! `acknowledged` is what makes early returns correct: a client that got its acknowledgement finds its write in the next snapshot,
+//! from any thread.
+//!
+//! The alternative is that each commit waits until it is visible itself. Then one that loses its processor in the middle of an
+//! insert stops all others, and each of them has to be woken. Another one is to insert under the commit lock, so that commits finish
+//! in order: that gives up the parallel inserts.
+//!
+//! # Rules
 //! A commit of more than 8 MiB gets its numbers only when the previous one is visible, so a small commit waits for at most one of
 //! them. A small commit that is in the memtable before an earlier one returns at once. The next snapshot waits for what is
 //! missing, because it must have all commits that have returned. Without that, a committer that is preempted would stop

@@ -24,7 +24,7 @@ const COMMIT_BYTES: usize = 4 << 20;
 /// A range of keys with unreadable parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lost {
-    /// The tree.
+    /// The tree that has lost something.
     pub tree: TreeId,
     /// The lower bound of the keys.
     pub lower: Vec<u8>,
@@ -317,7 +317,6 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Takes one message.
     fn take(&mut self, tree: TreeId, key: &[u8], message: (Kind, &[u8])) -> Result<()> {
         if message.0 == Kind::Merge && !self.has_base(tree, key)? {
             self.report.dropped_updates += 1;

@@ -28,7 +28,7 @@ pub struct Snapshot {
 /// The writes of an open transaction, up to one moment: memtables that are newer than all others, with sequence numbers of
 /// their own, from 1 on.
 pub(crate) struct OwnWrites {
-    /// Newest first.
+    /// The newest one comes first.
     pub(crate) memtables: Vec<Arc<Memtable>>,
     pub(crate) sequence: u64,
 }
@@ -115,12 +115,12 @@ impl Snapshot {
                 !done
             });
             if done {
-                let note = |error: &Error| self.version.damage.note(Some(tree), error);
+                let note = |error: &Error| self.version.damage.record(Some(tree), error);
                 return lookup.finish().inspect_err(note);
             }
         }
         let damage = &self.version.damage;
-        let note = |error: &Error| damage.note(Some(tree), error);
+        let note = |error: &Error| damage.record(Some(tree), error);
         let searched = search(root, key, &mut lookup, note);
         searched.and_then(|()| lookup.finish()).inspect_err(note)
     }

@@ -54,7 +54,7 @@ impl Drop for Handle {
 /// Statistics of an open store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Number of trees.
+    /// Number of trees in the store.
     pub trees: u64,
     /// The memory budget in bytes.
     pub cache_bytes_max: u64,
@@ -327,7 +327,7 @@ impl Store {
     pub fn request_sync(&self) {
         if let Some(log) = self.engine().log.get() {
             log.request_sync();
-            self.engine().tell_durable_stamp();
+            self.engine().notify_durable_stamp();
         }
     }
 
@@ -342,7 +342,7 @@ impl Store {
             None => self.checkpoint(),
         };
         self.engine().publisher.settle_durable_stamp();
-        self.engine().tell_durable_stamp();
+        self.engine().notify_durable_stamp();
         flushed
     }
 
@@ -358,7 +358,7 @@ impl Store {
         })
         .await;
         self.engine().publisher.settle_durable_stamp();
-        self.engine().tell_durable_stamp();
+        self.engine().notify_durable_stamp();
         flushed
     }
 
@@ -523,7 +523,7 @@ impl Engine {
         match self.log.get() {
             Some(log) => {
                 let logged = log.close();
-                self.tell_durable_stamp();
+                self.notify_durable_stamp();
                 result.and(logged)
             }
             None => result,

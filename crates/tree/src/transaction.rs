@@ -41,8 +41,8 @@ use frond_kv::{
 use parking_lot::Mutex;
 
 use crate::commit::HeldGuards;
+use crate::conflict_hold::ConflictHold;
 use crate::engine::Engine;
-use crate::hold::ConflictHold;
 use crate::intents::{Holder, Intents};
 use crate::memtable::{HotKey, Memtable, SpareBlocks};
 use crate::merge::Resolver;
@@ -309,7 +309,6 @@ impl Drop for Transaction {
     }
 }
 
-/// Releases some keys.
 fn release(engine: &Engine, holder: &Arc<Holder>, hashes: &[u64]) {
     let mut commits = engine.commit_lock.lock();
     for hash in hashes {

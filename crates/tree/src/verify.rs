@@ -22,13 +22,13 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// The number of the checkpoint that was verified; 0 if there was none yet.
     pub checkpoint: u64,
-    /// Trees.
+    /// Trees that were walked.
     pub trees: u64,
-    /// Internal nodes.
+    /// Internal nodes that were read.
     pub nodes: u64,
     /// Runs: leaves and parts of buffers.
     pub runs: u64,
-    /// Pages of runs.
+    /// Pages of runs that were read.
     pub pages: u64,
     /// Keys in leaves and messages in buffers.
     pub entries: u64,

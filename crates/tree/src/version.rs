@@ -111,7 +111,6 @@ fn number(id: TreeId) -> u32 {
 }
 
 impl Trees {
-    /// Number of trees.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -17,7 +17,6 @@ pub(crate) trait Work: Send + Sync {
     fn panicked(&self);
 }
 
-/// The threads.
 #[derive(Default)]
 pub(crate) struct WorkerPool {
     shared: Arc<Shared>,
@@ -75,7 +74,6 @@ impl WorkerPool {
         }
     }
 
-    /// Ends the threads.
     pub(crate) fn stop(&self) {
         self.shared.state.lock().stop = true;
         self.shared.changed.notify_all();

@@ -4,6 +4,24 @@
 //! sorted and written as a run to the data file. At the end the runs are merged into full leaves, and the nodes above
 //! are built over them. Keys that come in order are written as leaves directly.
 //!
+//! # Design
+//! ```text
+//! add(key):     chunk of the tree += entry; while the memory is full: sort and write the largest chunk
+//! write_chunk:  keys above the open run are appended to it; others begin a new run
+//! merge:        while runs > fan_in: merge groups of adjacent runs          (adjacent keeps the order by age)
+//!               merge the rest into leaves, unless one run of leaves is all (B2)
+//! finish:       under `Flusher::working`: put the leaves below the messages that gathered in the roots,
+//!               replace all roots in one version (B4), write a checkpoint
+//! ```
+//! - The load counts as older than every commit to the tree, whenever it ends. So commits need not wait for it: they gather in a
+//!   root without children, and no delete among them is resolved, because its key may still come.
+//! - Keys in order cost one write: the first run is written with the format of leaves, and stays if it is the only one.
+//! - The largest chunk is written, not that of the tree that needs room: with several indexes, runs are as long as the memory allows,
+//!   and there are fewer of them to merge.
+//!
+//! The alternative is to commit sorted batches to an ordinary tree. That writes each entry to the log, to a memtable and to a node of
+//! each level.
+//!
 //! Until the load is finished, no version and no checkpoint refers to its runs and leaves. Their extents are free
 //! again when the loader is dropped, and after a crash.
 

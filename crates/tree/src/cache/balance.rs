@@ -146,12 +146,12 @@ impl Balance {
 
     /// Notes how long a read of the device took.
     pub(super) fn note_read(&self, time: Duration) {
-        note(&self.read_ns, time);
+        add_time(&self.read_ns, time);
     }
 
     /// Notes how long a page took to decompress and decode.
     pub(super) fn note_decode(&self, time: Duration) {
-        note(&self.decode_ns, time);
+        add_time(&self.decode_ns, time);
     }
 
     /// Notes a miss of the first tier, of a page that is looked at.
@@ -206,7 +206,7 @@ impl Balance {
 }
 
 /// Adds a time to a moving average.
-fn note(average: &AtomicU64, time: Duration) {
+fn add_time(average: &AtomicU64, time: Duration) {
     let before = average.load(Ordering::Relaxed);
     let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let time = time.min(before * TIME_MAX);

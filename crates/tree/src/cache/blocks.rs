@@ -185,7 +185,6 @@ impl BlockTier {
         }
     }
 
-    /// Removes a block.
     pub(super) fn remove(&self, key: Key) {
         if self.bytes() == 0 {
             return;

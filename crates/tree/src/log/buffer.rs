@@ -313,7 +313,7 @@ fn unreadable(error: std::io::Error) -> Error {
 /// The frames that a replay finds in the file.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Both halves.
+    /// The bytes of both halves.
     bytes: Vec<u8>,
     /// The complete frames by their positions, and where their payloads are in `bytes`. Within an epoch there is
     /// one frame for a position.

@@ -53,7 +53,6 @@ pub(crate) use units::{Unit, place as unit_place, seal as seal_unit, units};
 
 /// The log thread writes as soon as it has this many bytes, or a quarter of a smaller buffer.
 const WRITE_BYTES: usize = 1 << 20;
-/// The smallest buffer.
 const BUFFER_BYTES_MIN: usize = 64 << 10;
 /// Without a log thread, the log is written with every commit of this number.
 const INLINE_FRAMES: usize = 16;
@@ -62,7 +61,6 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration:
 /// A sync that was asked for comes so long after the one before at the earliest.
 const SYNC_PAUSE: Duration = Duration::from_millis(10);
 
-/// The open log.
 pub(crate) struct Log {
     shared: Arc<Shared>,
     /// The log thread writes when it has this many bytes.
@@ -417,7 +415,7 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
         if must_sync {
             sync_from = Instant::now() + SYNC_PAUSE;
         }
-        shared.stamps.tell();
+        shared.stamps.notify();
         let state = shared.state.lock();
         if stop || state.check().is_err() {
             return;

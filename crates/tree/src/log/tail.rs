@@ -19,7 +19,7 @@ pub struct LogPiece {
     pub from: u64,
     /// The position after the last frame, where the next piece begins.
     pub to: u64,
-    /// The groups.
+    /// The groups as they are stored.
     pub groups: Vec<u8>,
 }
 

@@ -67,7 +67,7 @@ pub(super) struct Position {
     slot: usize,
 }
 
-/// Nodes, in chunks.
+/// Nodes that are allocated in chunks.
 struct Nodes<T> {
     chunks: Vec<Vec<T>>,
 }
@@ -153,7 +153,6 @@ impl Index {
         Position { leaf: node, slot }
     }
 
-    /// The first entry.
     pub(super) fn first(&self) -> Position {
         let mut leaf = self.root;
         for _ in 0..self.height {
@@ -168,13 +167,11 @@ impl Index {
         Position { leaf, slot }
     }
 
-    /// The first entry.
     fn first_link(&self) -> Option<Link> {
         let leaf = self.leaves.get(self.first().leaf);
         (leaf.count > 0).then(|| leaf.links[0])
     }
 
-    /// The last entry.
     pub(super) fn last_link(&self) -> Option<Link> {
         let leaf = self.leaves.get(self.last);
         leaf.links[..leaf.count].last().copied()

@@ -35,7 +35,6 @@ use ranges::Ranges;
 use reservations::Reservations;
 pub(crate) use source::{KeyPart, MemSource};
 
-/// One memtable.
 pub(crate) struct Memtable {
     /// M4: an insert finds the room that its write set has reserved. Nothing is removed before the memtable is dropped.
     arena: Arena,
@@ -71,7 +70,6 @@ pub(crate) struct TreeIndex {
 
 /// Statistics of one tree's entries in a memtable.
 pub(crate) struct MemtableStats {
-    /// Messages.
     pub(crate) entries: u64,
     /// Bytes of their keys and values.
     pub(crate) bytes: u64,

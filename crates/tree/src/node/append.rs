@@ -1,5 +1,5 @@
 //! Appending: keys above all others of a tree become new leaves behind its last one, and nothing is rewritten. Each leaf is a
-//! piece of work of its own.
+//! task of its own.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use frond_kv::Direction;
 use super::flush::Builder;
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::Result;
+use crate::flush_scope::Task;
 use crate::memtable::{KeyPart, Memtable};
 use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run};
-use crate::team::Piece;
 
 /// Messages of a memtable that are above all keys of a tree.
 pub(super) struct NewLeaves {
@@ -28,7 +28,6 @@ struct Above<'a> {
 }
 
 impl NewLeaves {
-    /// The lowest key.
     pub(super) fn first(&self) -> &[u8] {
         self.parts.first().map_or(&[], |part| &part.first)
     }
@@ -61,7 +60,7 @@ impl Builder {
             memtable: memtable.clone(),
             parts,
         };
-        let new = if are_all && (bytes < leaf_bytes * 2 || self.team.width() == 1) {
+        let new = if are_all && (bytes < leaf_bytes * 2 || self.scope.width() == 1) {
             let first = first.to_vec();
             new(vec![KeyPart { first, bytes }])
         } else {
@@ -172,7 +171,7 @@ impl Builder {
     ) -> Result<Vec<Child>> {
         let NewLeaves { memtable, parts } = new.leaves;
         let pieces = parts.iter().enumerate();
-        let pieces = pieces.map(|(index, part)| -> Piece<Vec<Arc<Run>>> {
+        let pieces = pieces.map(|(index, part)| -> Task<Vec<Arc<Run>>> {
             let upper = parts.get(index + 1).map(|next| next.first.clone());
             let small = small.filter(|_| index == 0).cloned();
             let lower = match (&small, index) {
@@ -184,7 +183,7 @@ impl Builder {
             let bounds = (lower, upper);
             Box::new(move || builder.write_part(&memtable, &part, &bounds, small))
         });
-        let written = self.team.run(pieces.collect());
+        let written = self.scope.run(pieces.collect());
         let written: Result<Vec<_>> = written.into_iter().collect();
         Ok(self.children_of(written?.concat(), next_number))
     }

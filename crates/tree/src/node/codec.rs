@@ -399,7 +399,7 @@ impl SubtreeRef {
 pub(crate) struct NodeRef {
     pub(crate) next_number: u64,
     pub(crate) children: Vec<ChildRef>,
-    /// Oldest first.
+    /// The oldest run comes first.
     pub(crate) runs: Vec<BufferRef>,
 }
 

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frond_kv::Direction;
 
 use super::{BufferRun, Child, Internal, Subtree};
+use crate::flush_scope::{FlushScope, Task};
 use crate::memtable::{MemSource, Memtable};
 use crate::merge::Resolver;
 use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
-use crate::team::{Piece, Team};
 use crate::{Compression, Kind, Result, TreeOptions, filter};
 
 /// The most runs in a node's buffer. More runs make flushes larger, and reads look at more filters.
@@ -54,7 +54,7 @@ pub(crate) struct Builder {
     /// The most room that one step of compaction may take.
     pub(crate) step_max: u64,
     /// The threads that share the work.
-    pub(crate) team: Arc<Team>,
+    pub(crate) scope: Arc<FlushScope>,
 }
 
 impl Builder {
@@ -75,7 +75,7 @@ impl Builder {
     ) -> Result<Subtree> {
         match self.flush_messages(root, memtable, bytes) {
             Err(error) if error.is_damage() => {
-                self.note(&error);
+                self.record_damage(&error);
                 self.put_above(root, memtable)
             }
             flushed => flushed,
@@ -245,7 +245,7 @@ impl Builder {
         let most = if self.has_little_room() {
             1
         } else {
-            self.team.width()
+            self.scope.width()
         };
         let mut allowance = self.allowance.load(Ordering::Relaxed);
         let mut due = Vec::new();
@@ -284,12 +284,12 @@ impl Builder {
         // From the right, so that the others stay where they are.
         due.sort_unstable_by_key(|index| std::cmp::Reverse(*index));
         let before = Arc::new(node.edit());
-        let flush = |index: &usize| -> Piece<Vec<Child>> {
+        let flush = |index: &usize| -> Task<Vec<Child>> {
             let (builder, node, index) = (self.clone(), before.clone(), *index);
             let upper = upper.map(<[u8]>::to_vec);
             Box::new(move || builder.flushed_child(&node, index, upper.as_deref()))
         };
-        let flushed = self.team.run(due.iter().map(flush).collect());
+        let flushed = self.scope.run(due.iter().map(flush).collect());
         for (index, pieces) in due.into_iter().zip(flushed) {
             match self.unless_damaged(pieces)? {
                 Some(mut pieces) => node.received(index..index + 1, &mut pieces),
@@ -435,7 +435,9 @@ impl Builder {
             key_now.extend_from_slice(key);
             if kind == Kind::Merge {
                 let (kind, value) =
-                    messages.fold_for_buffer(&key_now, &self.resolver, |error| self.note(error))?;
+                    messages.fold_for_buffer(&key_now, &self.resolver, |error| {
+                        self.record_damage(error)
+                    })?;
                 add(&key_now, kind, &value)?;
             } else {
                 add(key, kind, value)?;

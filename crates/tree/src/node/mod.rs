@@ -33,11 +33,10 @@ pub(crate) use summary::Summary;
 /// A tree or a part of one.
 #[derive(Clone)]
 pub(crate) enum Subtree {
-    /// No keys.
+    /// A part without any keys.
     Empty,
     /// A leaf: a run of puts.
     Leaf(Arc<Run>),
-    /// An internal node.
     Internal(Arc<Node>),
 }
 

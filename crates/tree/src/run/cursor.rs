@@ -287,11 +287,11 @@ impl PartsCursor {
                     if let Err(error) = run.time_read(page, || ahead.read(run, range)) {
                         // The page itself may be readable.
                         if !is_longer || !error.is_damage() {
-                            run.note(&error);
+                            run.record_damage(&error);
                             return Err(error);
                         }
                         let alone = self.ahead.read(run, place.clone());
-                        alone.inspect_err(|error| run.note(error))?;
+                        alone.inspect_err(|error| run.record_damage(error))?;
                     }
                     if self.fetch == Fetch::Cached && !run.store.budget.is_tight() {
                         self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
@@ -299,7 +299,7 @@ impl PartsCursor {
                 }
                 let block = self.ahead.block(&place);
                 let decoded = run.decode_page(index, page, block);
-                let decoded = Arc::new(decoded.inspect_err(|error| run.note(error))?);
+                let decoded = Arc::new(decoded.inspect_err(|error| run.record_damage(error))?);
                 if self.keeps() {
                     run.keep_block(page, block, &decoded, !is_ahead);
                     run.cache_page(page, &decoded);

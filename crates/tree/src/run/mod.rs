@@ -114,7 +114,7 @@ impl Run {
     }
 
     /// Remembers that the run is damaged, if that is what the error says.
-    fn note(&self, error: &Error) {
+    fn record_damage(&self, error: &Error) {
         if error.is_damage() {
             self.is_damaged.store(true, Ordering::Relaxed);
         }
@@ -168,7 +168,7 @@ impl Run {
         let read = self.store.data.read_block(offset, len, decode);
         let malformed = || corrupt(offset, "the index of a run is malformed");
         let index = read.and_then(|index| index.ok_or_else(malformed));
-        index.inspect_err(|error| self.note(error))
+        index.inspect_err(|error| self.record_damage(error))
     }
 
     /// Reads a page from the disk, and calls `keep` with its block.
@@ -185,7 +185,7 @@ impl Run {
             keep(block, &decoded);
             Ok(decoded)
         });
-        decoded.inspect_err(|error| self.note(error))
+        decoded.inspect_err(|error| self.record_damage(error))
     }
 
     /// Decodes a page from its block, and checks both.

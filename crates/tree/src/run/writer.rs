@@ -23,7 +23,7 @@ struct Buffers {
     blocks: Vec<u8>,
     /// Hashes of its keys.
     hashes: Vec<u64>,
-    /// Its index.
+    /// The index of the current run.
     index: Vec<u8>,
     page: PageBuilder,
     payload: Vec<u8>,

@@ -49,7 +49,6 @@ fn fill(store: &Store) {
     }
 }
 
-/// A closed store.
 fn closed() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(options(directory.path())).unwrap();

@@ -7,12 +7,12 @@ const NODES: usize = 64;
 
 impl Engine {
     /// Whether there is any.
-    pub(crate) fn has_upkeep(&self) -> bool {
+    pub(crate) fn has_maintenance(&self) -> bool {
         self.sweep.lock().is_some() || self.runs.orphans.has_work()
     }
 
     /// Does a little of it.
-    pub(crate) fn do_upkeep(&self) {
+    pub(crate) fn maintain(&self) {
         self.release_orphans(NODES);
         self.sweep_some();
     }
@@ -21,7 +21,7 @@ impl Engine {
     pub(crate) fn release_orphans(&self, most: usize) -> bool {
         self.runs.orphans.release(most, |error| {
             // The parts below stay in use until the sweep of the next open.
-            self.runs.damage.note(None, &error);
+            self.runs.damage.record(None, &error);
             self.runs.data.space.note_leaks();
         })
     }
@@ -41,7 +41,7 @@ impl Engine {
             }
             Ok(true) => {}
             // The space in use below the damage is not known, so it stays as it is; the next open tries again.
-            Err(error) => self.runs.damage.note(None, &error),
+            Err(error) => self.runs.damage.record(None, &error),
         }
         false
     }
