@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
+use crate::Error;
 use crate::damage::{Activity, ActivityEvent, EventListener};
-use crate::engine::Engine;
-use crate::{Error, Result};
 
 /// An activity that has begun. Dropping it without [`Running::end`] tells the listener nothing.
 pub(crate) struct Running {
@@ -16,7 +17,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Reports the beginning.
-    fn begin(
+    pub(crate) fn begin(
         listener: &Arc<dyn EventListener>,
         activity: Activity,
         bytes: u64,
@@ -36,7 +37,7 @@ impl Running {
     }
 
     /// Reports the end.
-    fn end(self, bytes: u64, error: Option<&Error>) {
+    pub(crate) fn end(self, bytes: u64, error: Option<&Error>) {
         self.listener.activity(&ActivityEvent {
             activity: self.activity,
             took: Some(self.began.elapsed()),
@@ -46,62 +47,40 @@ impl Running {
     }
 }
 
-impl Engine {
-    /// Runs work, and reports its beginning and its end. `bytes` is the size at the beginning; at the end it is the number of bytes
-    /// written to the data file meanwhile.
-    pub(crate) fn report<T>(
-        &self,
-        activity: Activity,
-        bytes: u64,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let running = Running::begin(&self.options.listener, activity, bytes, None);
-        let (_, _, before) = self.runs.data.io_stats();
-        let result = work();
-        let (_, _, after) = self.runs.data.io_stats();
-        running.end(after - before, result.as_ref().err());
-        result
-    }
+/// The conditions that hold.
+#[derive(Default)]
+pub(crate) struct Conditions {
+    stall: Mutex<Option<Running>>,
+    low_disk: Mutex<Option<Running>>,
+}
 
+impl Conditions {
     /// Reports when a condition begins or ends. `error` is the reason for it.
-    pub(crate) fn report_condition(
+    pub(crate) fn report(
         &self,
+        listener: &Arc<dyn EventListener>,
         activity: Activity,
         holds: bool,
         bytes: u64,
         error: Option<&Error>,
     ) {
         let condition = match activity {
-            Activity::Stall => &self.conditions.stall,
-            _ => &self.conditions.low_disk,
+            Activity::Stall => &self.stall,
+            _ => &self.low_disk,
         };
         let mut running = condition.lock();
         if holds && running.is_none() {
-            *running = Some(Running::begin(
-                &self.options.listener,
-                activity,
-                bytes,
-                error,
-            ));
+            *running = Some(Running::begin(listener, activity, bytes, error));
         } else if !holds && let Some(ended) = running.take() {
             ended.end(bytes, None);
         }
     }
 }
 
-/// The conditions that hold.
-#[derive(Default)]
-pub(crate) struct Conditions {
-    stall: parking_lot::Mutex<Option<Running>>,
-    low_disk: parking_lot::Mutex<Option<Running>>,
-}
-
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
-
     use super::*;
-    use crate::{Durability, Options, Store, TreeOptions, WriteSet};
+    use crate::{Durability, Options, Result, Store, TreeOptions, WriteSet};
 
     #[derive(Default)]
     struct Events(Mutex<Vec<ActivityEvent>>);
@@ -139,8 +118,12 @@ mod tests {
         store.commit(set, Durability::Synced).unwrap();
         events.take();
         store.checkpoint().unwrap();
-        let [flush, flushed, checkpoint, written] =
-            <[ActivityEvent; 4]>::try_from(std::mem::take(&mut *events.0.lock())).unwrap();
+        let all = std::mem::take(&mut *events.0.lock());
+        let first = all
+            .iter()
+            .position(|event| event.activity == Activity::Flush);
+        let all = <[ActivityEvent; 4]>::try_from(all[first.unwrap()..].to_vec());
+        let [flush, flushed, checkpoint, written] = all.unwrap();
         assert_eq!((flush.activity, flush.took), (Activity::Flush, None));
         assert!(flush.bytes > 1000, "{flush:?}");
         assert!(flushed.activity == Activity::Flush && flushed.took.is_some());

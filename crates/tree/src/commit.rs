@@ -38,6 +38,7 @@ use crate::intents::Holder;
 use crate::log::{Checksum, Frame, Stamped};
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
+use crate::version::Version;
 use crate::{Error, Result, WriteSet};
 
 /// Sealed memtables that may wait before committers have to.
@@ -107,6 +108,26 @@ impl CommitState {
             });
         }
         self.conflict(set, &set.guards()[count..], since, Some(holder))
+    }
+
+    /// Gives out the numbers and stamps of a commit that is in the log.
+    fn give_out(&mut self, first: u64, last: u64, stamped: Option<Stamped>) {
+        assert!(
+            self.next_sequence == first && last >= first,
+            "C1: the numbers of a commit do not follow those before it"
+        );
+        self.next_sequence = last + 1;
+        if let Some(stamped) = stamped {
+            assert!(
+                stamped.first > self.last_stamp && stamped.last >= stamped.first,
+                "C2: the stamps of a commit are not above those before it"
+            );
+            assert!(
+                stamped.sequence == last,
+                "C2: stamps belong to another commit"
+            );
+            self.last_stamp = stamped.last;
+        }
     }
 
     /// Notes the guarded keys of a commit, for others.
@@ -262,18 +283,7 @@ impl Engine {
             self.log.get().is_none() || position > version.active.log_start,
             "L1: a frame is before the log of its memtable"
         );
-        state.next_sequence = last + 1;
-        if let Some(stamped) = stamped {
-            assert!(
-                stamped.first > state.last_stamp && stamped.last >= stamped.first,
-                "C2: the stamps of a commit are not above those before it"
-            );
-            assert!(
-                stamped.sequence == last,
-                "C2: stamps belong to another commit"
-            );
-            state.last_stamp = stamped.last;
-        }
+        state.give_out(first, last, stamped);
         state.record(set, last);
         // A reader must not wait for a commit that takes long. A stamp without a log is durable at once.
         let is_quick = bytes <= QUICK_BYTES && !set.changes_trees();
@@ -295,17 +305,7 @@ impl Engine {
                 }
             }
         }
-        let delay = match version.sealed.len() {
-            0 => Duration::ZERO,
-            _ if self.options.inline => Duration::ZERO,
-            waiting => state.throttle.delay(
-                &self.flusher.rate,
-                Memtable::ops_bytes(set.len(), set.bytes()),
-                waiting,
-                version.active.fill(),
-                version.active.capacity(),
-            ),
-        };
+        let delay = self.delay(&mut state, &version, set);
         drop(state);
         step("a commit has its numbers");
 
@@ -333,6 +333,21 @@ impl Engine {
         }
         let first_stamp = stamped.map(|stamped| stamped.first);
         Ok((position, Committed { first_stamp }))
+    }
+
+    /// The time that the committer of a write set waits, so that commits are admitted at the rate of flushes.
+    fn delay(&self, state: &mut CommitState, version: &Version, set: &WriteSet) -> Duration {
+        match version.sealed.len() {
+            0 => Duration::ZERO,
+            _ if self.options.inline => Duration::ZERO,
+            waiting => state.throttle.delay(
+                &self.flusher.rate,
+                Memtable::ops_bytes(set.len(), set.bytes()),
+                waiting,
+                version.active.fill(),
+                version.active.capacity(),
+            ),
+        }
     }
 
     /// Takes the stamps of a write set and appends it to the log. Returns the position in the log after it. The caller holds

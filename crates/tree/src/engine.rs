@@ -36,9 +36,10 @@ use arc_swap::ArcSwap;
 use frond_kv::operation::Op;
 use parking_lot::{Condvar, Mutex};
 
-use crate::activity::Conditions;
+use crate::activity::{Conditions, Running};
 use crate::checkpoint::Checkpointer;
 use crate::conflicts::RecentCommits;
+use crate::damage::Activity;
 use crate::detached::DetachedBytes;
 use crate::disk_space::SpaceWatch;
 use crate::durable_stamp::DurableStamp;
@@ -341,6 +342,34 @@ impl Engine {
         });
         step("a version is published");
         guard.finish();
+    }
+
+    /// Runs work, and reports its beginning and its end. `bytes` is the size at the beginning; at the end it is the number of bytes
+    /// written to the data file meanwhile.
+    pub(crate) fn report<T>(
+        &self,
+        activity: Activity,
+        bytes: u64,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let running = Running::begin(&self.options.listener, activity, bytes, None);
+        let (_, _, before) = self.runs.data.io_stats();
+        let result = work();
+        let (_, _, after) = self.runs.data.io_stats();
+        running.end(after - before, result.as_ref().err());
+        result
+    }
+
+    /// Reports when a condition begins or ends. `error` is the reason for it.
+    pub(crate) fn report_condition(
+        &self,
+        activity: Activity,
+        holds: bool,
+        bytes: u64,
+        error: Option<&Error>,
+    ) {
+        let listener = &self.options.listener;
+        (self.conditions).report(listener, activity, holds, bytes, error);
     }
 
     /// Replaces the version. The caller holds the commit lock, or nothing else runs yet.

@@ -2,7 +2,7 @@
 //!
 //! Some steps leave a state between their beginning and their end that no later operation may see: a sequence number
 //! that was taken and will never be published, a frame that is in the log but not in the memtable, a sync of which
-//! nobody knows whether it succeeded. A panic in such a step would leave the store in that state, so it ends the process:
+//! it is not known whether it succeeded. A panic in such a step would leave the store in that state, so it ends the process:
 //! what is on disk is consistent at any moment, and the next start recovers from there.
 //!
 //! # Rules

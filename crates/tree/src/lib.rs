@@ -2,7 +2,7 @@
 //!
 //! Writes are messages. A commit appends one frame to the log and inserts its messages into a memtable. Full memtables
 //! are flushed to the trees in the background, where messages move down in batches, so that a
-//! random insert costs a fraction of a sequential write. Readers see snapshots and block nobody.
+//! random insert costs a fraction of a sequential write. Readers see snapshots and block no writer.
 //!
 //! ```
 //! use frond_tree::{Direction, Durability, Options, Store, TreeOptions, WriteSet};

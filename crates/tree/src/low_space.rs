@@ -86,7 +86,7 @@ impl Engine {
             return Ok(());
         }
         if self.options.inline {
-            // Without threads nobody else looks whether there is room again.
+            // Without threads there is no other check whether there is room again.
             match self.make_space() {
                 Err(error) if !self.is_retryable(&error) => return Err(error),
                 _ => {}

@@ -43,6 +43,10 @@ pub(crate) struct Position {
 
 /// The stored form of a page of trees.
 pub(crate) fn encode_page(page: &TreePage) -> Vec<u8> {
+    assert!(
+        !page.trees().is_empty(),
+        "V4: a page without trees is written"
+    );
     Encoder::encode(|encoder| {
         encoder.put_count(page.trees().len());
         for (id, tree) in page.trees() {

@@ -150,7 +150,7 @@ impl Publisher {
     }
 
     /// Returns when the durable stamp has all commits whose sync was noted before the call: waits until they are visible.
-    /// A committer that was told of its sync finds its own stamps in it then.
+    /// A committer whose sync is over finds its own stamps in it then.
     pub(crate) fn settle_durable_stamp(&self) {
         let mut pending = self.pending.lock();
         let Some((sequence, _)) = pending.synced.back().copied() else {
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(publisher.durable_stamp(), 15);
     }
 
-    /// A commit that does not wait for an earlier one was told of its sync while its stamps did not count yet.
+    /// A commit that does not wait for an earlier one returned after its sync while its stamps did not count yet.
     #[test]
     fn a_commit_that_was_synced_finds_its_stamps_durable() {
         let publisher = Publisher::new(0);

@@ -71,6 +71,10 @@ impl Engine {
         let hot = (version.active).insert(ops, numbers as usize, sequence, bytes);
         {
             let mut state = self.commit_lock.lock();
+            assert!(
+                last >= state.next_sequence,
+                "R1: a replay gives numbers out again"
+            );
             state.next_sequence = last + 1;
             state.last_stamp = last_stamp.unwrap_or(state.last_stamp);
         }
@@ -103,6 +107,10 @@ impl Engine {
     /// Seals the active memtable during a replay; the log continues at `position`.
     pub(crate) fn seal_replayed(&self, position: u64) {
         let version = self.version.load_full();
+        assert!(
+            version.active.has_no_writers(),
+            "R2: a memtable is sealed in the middle of a frame"
+        );
         let size = self.options.memtable_size();
         let active = Memtable::new(size, position, &self.spare_blocks);
         let (last_sequence, last_stamp) = {

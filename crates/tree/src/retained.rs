@@ -3,7 +3,7 @@
 //! A snapshot reads the memtables of its moment, so they stay in memory while it lives, however idle its owner is. When
 //! such memtables take more than their share of the budget, a snapshot can be detached from them: what they have for
 //! the trees that its owner reads goes to runs above the roots of these trees, as in a flush, but only up to the
-//! snapshot's sequence number and for this snapshot alone. Nobody else sees the runs. Their extents are free again
+//! snapshot's sequence number and for this snapshot alone. No other snapshot sees the runs. Their extents are free again
 //! when the snapshot is dropped, and together they are bounded; after a crash the search for lost space finds them.
 
 use std::collections::BTreeSet;

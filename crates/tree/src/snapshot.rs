@@ -13,7 +13,7 @@ use crate::version::{Tree, Version};
 use crate::{Error, Kind, MergeOperator, Result, TreeId, filter};
 
 /// A consistent view of all trees: exactly the commits that were acknowledged before it was taken. It blocks
-/// nobody. While it lives, the data that it sees is kept in memory or on disk.
+/// no writer. While it lives, the data that it sees is kept in memory or on disk.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) version: Arc<Version>,

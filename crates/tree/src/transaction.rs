@@ -259,7 +259,7 @@ impl Transaction {
         state.check()?;
         state.writes.check_room_for(&extra, 0)?;
         state.writes.append(&extra);
-        // Nobody reads in the transaction any more. The commit counts the write set itself.
+        // There are no more reads in the transaction. The commit counts the write set itself.
         state.snapshot.own = None;
         let keys = state.writes.guards().len() * Intents::KEY_BYTES;
         state.reserved.resize(keys);
@@ -396,7 +396,7 @@ impl State {
         if !memtables.first().is_some_and(|first| first.reserve(bytes)) {
             let new = self.new_memtable(engine, bytes);
             let has_room = new.reserve(bytes);
-            assert!(has_room, "a memtable of the size has room");
+            assert!(has_room, "M4: a memtable of the size has no room");
             memtables.insert(0, new);
         }
         let before = self.snapshot.own.as_ref().map_or(0, |own| own.sequence);

@@ -1,4 +1,4 @@
-//! Compaction of some trees, because somebody asks for it.
+//! Compaction of some trees on request.
 
 use crate::damage::Activity;
 use crate::store::Store;

@@ -258,7 +258,7 @@ impl Log {
             let _ = self.shared.work(true);
             return;
         }
-        // Mostly somebody has asked already.
+        // Mostly another thread has asked already.
         let wants_sync = &self.shared.wants_sync;
         if !wants_sync.load(Ordering::Acquire) && !wants_sync.swap(true, Ordering::AcqRel) {
             // The log thread either sees it or waits already.

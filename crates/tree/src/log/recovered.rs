@@ -64,6 +64,11 @@ impl Groups {
             writer.write(group, *sequence)?;
             self.0.pop_front();
         }
-        writer.sync()
+        writer.sync()?;
+        assert!(
+            writer.durable == writer.end(),
+            "L2: frames of a replay are not durable after a sync"
+        );
+        Ok(())
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Shared {
     pub(super) work: Condvar,
     /// Wakes committers that wait for space in the buffer or for a sync.
     pub(super) progress: Condvar,
-    /// Somebody wants a sync soon.
+    /// Whether a sync is wanted soon.
     pub(super) wants_sync: AtomicBool,
     /// Is told which stamps are durable.
     pub(super) stamps: Arc<DurableStamp>,
@@ -217,6 +217,10 @@ impl Shared {
         stamps: Arc<DurableStamp>,
         is_inline: bool,
     ) -> Shared {
+        assert!(
+            writer.durable <= end && writer.end() <= end,
+            "L2: the segments have frames behind the end of the log"
+        );
         let is_mapped = AtomicBool::new(buffers.is_some());
         let (filling, free) = match buffers {
             Some([filling, free]) => (Some(filling), Some(free)),

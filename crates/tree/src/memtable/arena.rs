@@ -174,7 +174,7 @@ impl Arena {
             Block::new(capacity, share)
         });
         let (base, spare) = (block.base, spare.clone());
-        // SAFETY: the block has at least 64 bytes, and nobody else knows it.
+        // SAFETY: the block has at least 64 bytes, and no other thread has it.
         unsafe { base.as_ptr().write_bytes(0, ZEROS) };
         let next = AtomicUsize::new(ZEROS);
         Arena {

@@ -17,7 +17,7 @@ use crate::run::{Fetch, PartsCursor, Run};
 /// Messages of a memtable that are above all keys of a tree.
 pub(super) struct NewLeaves {
     memtable: Arc<Memtable>,
-    /// One for each leaf, or one for all of them; at least one.
+    /// One for each leaf, or one for all of them; at least one. N9: they ascend, and begin above the last key of the tree.
     parts: Vec<KeyPart>,
 }
 
@@ -88,7 +88,17 @@ impl Builder {
 
     /// The tree with the new leaves.
     pub(super) fn append(&self, root: &Subtree, new: &NewLeaves) -> Result<Subtree> {
+        for pair in new.parts.windows(2) {
+            assert!(
+                pair[0].first < pair[1].first,
+                "N9: the parts of new leaves do not ascend"
+            );
+        }
         let last = root.max_key();
+        assert!(
+            last.as_deref().is_none_or(|last| last < new.first()),
+            "N9: new leaves begin below the end of their tree"
+        );
         let new = &Above {
             leaves: new,
             last: last.as_deref().unwrap_or_else(|| new.first()),

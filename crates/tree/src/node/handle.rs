@@ -128,7 +128,8 @@ impl Node {
     fn charge(self: &Arc<Node>, content: &Internal) {
         if let Some(stored) = self.stored.get() {
             let bytes = content.memory_bytes();
-            *stored.charged.lock() = bytes;
+            let before = std::mem::replace(&mut *stored.charged.lock(), bytes);
+            assert!(before == 0, "H1: the content of a node is counted twice");
             stored.used.store(true, Ordering::Relaxed);
             let node: Arc<dyn Evict> = self.clone();
             stored.store.nodes.add(&node, bytes, &stored.store.budget);
@@ -229,8 +230,8 @@ impl Evict for Node {
 }
 
 impl Internal {
-    /// Makes the handles of all that this node refers to drop without releasing anything, unless somebody shares
-    /// one of them: another version of the node, a snapshot's cursor, or the memory, if a node below is in it. `carried`
+    /// Makes the handles of all that this node refers to drop without releasing anything, unless one of
+    /// them is shared: by another version of the node, a snapshot's cursor, or the memory, if a node below is in it. `carried`
     /// stay as they are.
     fn disown(&self, carried: &[Arc<Run>]) -> bool {
         let mut runs: HashMap<*const Run, (&Arc<Run>, usize)> = HashMap::new();

@@ -90,6 +90,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(store: &Arc<RunStore>, extent: Arc<Extent>, info: RunInfo) -> Arc<Run> {
+        assert!(
+            info.end() <= extent.len && info.min_key <= info.max_key,
+            "U2: the blocks of a run are not in its extent"
+        );
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         Arc::new(Run {
             id,
