@@ -460,10 +460,12 @@ impl SpaceWatch {
             return PAUSE_LOW;
         }
         let above = state.room().saturating_sub(state.reserve);
-        match is_busy {
-            true if above < state.reserve.max(self.memtable_bytes) => PAUSES[0],
-            true => PAUSES[1],
-            false => PAUSES[2],
+        if !is_busy {
+            PAUSES[2]
+        } else if above < state.reserve.max(self.memtable_bytes) {
+            PAUSES[0]
+        } else {
+            PAUSES[1]
         }
     }
 

@@ -284,13 +284,14 @@ impl World {
         }
         let guards: BTreeSet<Key> = ops.iter().filter_map(Op::guarded).cloned().collect();
         let has_snapshot = self.random.random_bool(0.85);
-        let (mut set, expected) = match has_snapshot {
-            true => (
+        let (mut set, expected) = if has_snapshot {
+            (
                 WriteSet::with_snapshot(&self.store.snapshot()),
                 self.expected(&guards, self.commits, None),
-            ),
+            )
+        } else {
             // It is not refused, and a transaction that holds a key gets the conflict.
-            false => (WriteSet::new(), None),
+            (WriteSet::new(), None)
         };
         ops.iter().for_each(|op| op.add_to(&mut set));
         let got = conflict(self.store.commit(set, Durability::Logged));
