@@ -496,12 +496,16 @@ impl EventListener for EngineEvents {
             None => (9_915_003, "Storage activity begins"),
             Some(_) => (9_915_004, "Storage activity ended"),
         };
-        let attributes = doc! {
+        let mut attributes = doc! {
             "activity": event.activity.name(),
             "bytes": i64::try_from(event.bytes).unwrap_or(i64::MAX),
-            "durationMillis": event.took.map(|took| took.as_millis() as i64),
-            "error": event.error.as_deref(),
         };
+        if let Some(took) = event.took {
+            attributes.push("durationMillis", took.as_millis() as i64);
+        }
+        if let Some(error) = &event.error {
+            attributes.push("error", error.as_str());
+        }
         self.0.line(
             severity,
             Component::Storage,
