@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use frond_bson::{DocBuf, doc};
 use frond_javascript::{Placement, WorkerProgram};
 use frond_store::{
-    ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions, StorageOptions,
-    StoreOptions,
+    ActivityEvent, ClusterOptions, Damage, DocumentStore, EventListener, LogCut, SharedOptions,
+    StorageOptions, StoreOptions,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -23,7 +23,7 @@ use crate::feature_version;
 use crate::file_handles::HandleLimit;
 use crate::http::accept_http;
 use crate::lock_file::LockFile;
-use crate::log::{Component, Log};
+use crate::log::{Component, Log, Severity};
 use crate::memory::{client_bytes, default_cache_bytes, usable_bytes};
 use crate::metrics::Metrics;
 use crate::net::listen::{AddressError, UnixSocketFile, accept_all, bind_all};
@@ -486,6 +486,35 @@ impl EventListener for EngineEvents {
             "The journal is damaged. It ends before the damage now, as --journalRecovery pointInTime allows; writes that \
              came after are lost",
             &doc! {"error": &cut.error, "setAside": cut.set_aside.join(", ")},
+        );
+    }
+
+    fn activity(&self, event: &ActivityEvent) {
+        let severity = Severity::Debug(1);
+        if !self.0.wants(Component::Storage, severity) {
+            return;
+        }
+        let (id, text) = match event.took {
+            None => (9_915_003, "Storage activity begins"),
+            Some(_) => (9_915_004, "Storage activity ended"),
+        };
+        let mut attributes = doc! {
+            "activity": event.activity.name(),
+            "bytes": i64::try_from(event.bytes).unwrap_or(i64::MAX),
+        };
+        if let Some(took) = event.took {
+            attributes.push("durationMillis", took.as_millis() as i64);
+        }
+        if let Some(error) = &event.error {
+            attributes.push("error", error.as_str());
+        }
+        self.0.line(
+            severity,
+            Component::Storage,
+            id,
+            "storage",
+            text,
+            &attributes,
         );
     }
 }

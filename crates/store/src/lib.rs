@@ -52,9 +52,10 @@ pub use frond_storage::context::{OpContext, Progress, Waiting};
 pub use frond_storage::environment::{environment, request_ms};
 pub use frond_storage::error::{Error, Result};
 pub use frond_storage::keyspace::{
-    ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace, DiskSpace, Durability,
-    Engine, EngineOptions, EngineStats, EventListener, FlushPause, Interrupt, LogCut, LogRecovery,
-    MemoryBudget, MemoryUse, NoListener, Reservation, Waits, default_disk_reserve, disk,
+    Activity, ActivityEvent, ClusterOptions, ClusterRequests, ClusterStats, Damage, DamagePlace,
+    DiskSpace, Durability, Engine, EngineOptions, EngineStats, EventListener, FlushPause,
+    Interrupt, LogCut, LogRecovery, MemoryBudget, MemoryUse, NoListener, Reservation, Waits,
+    default_disk_reserve, disk,
 };
 pub use frond_storage::merge::merge_operator;
 pub use frond_storage::namespace::{Namespace, check_database_name};

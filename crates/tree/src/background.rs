@@ -1,12 +1,10 @@
 //! The background thread: it flushes sealed memtables, and compacts while the store is idle.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frond_kv::PANICKED;
-
 use crate::engine::Engine;
+use crate::fail_stop::contain;
 use crate::idle_compaction::{IDLE_CHECK, IdleWatch};
 use crate::low_space::Considered;
 use crate::{Error, Result};
@@ -16,11 +14,11 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The pause between two steps of the work that has time.
-const UPKEEP_PAUSE: Duration = Duration::from_millis(10);
-/// How often an idle store looks for such work: a snapshot that is dropped may leave some.
-const UPKEEP_CHECK: Duration = Duration::from_secs(10);
+const MAINTENANCE_PAUSE: Duration = Duration::from_millis(10);
+/// An idle store looks for such work at this interval: a snapshot that is dropped may leave some.
+const MAINTENANCE_CHECK: Duration = Duration::from_secs(10);
 
-/// What writers used lately counts less after each such time.
+/// After each such time, the recent use of memory by writers counts less.
 const AGING_STEP: Duration = Duration::from_millis(250);
 /// Spare memory for memtables that was not needed for so many steps is freed.
 const UNUSED_STEPS: u32 = 8;
@@ -87,11 +85,11 @@ fn run(engine: &Engine) {
     let mut steps_since_freed = 0;
     loop {
         let is_low = engine.disk_space.is_low();
-        let has_upkeep = engine.has_upkeep();
+        let has_maintenance = engine.has_maintenance();
         let signal = match pause {
             Some(pause) => engine.flusher.pause(pause),
-            None if has_upkeep => engine.flusher.wait(Some(UPKEEP_PAUSE)),
-            None if compacted && !is_low => engine.flusher.wait(Some(UPKEEP_CHECK)),
+            None if has_maintenance => engine.flusher.wait(Some(MAINTENANCE_PAUSE)),
+            None if compacted && !is_low => engine.flusher.wait(Some(MAINTENANCE_CHECK)),
             None => engine.flusher.wait(Some(IDLE_CHECK)),
         };
         if signal.stop {
@@ -104,10 +102,10 @@ fn run(engine: &Engine) {
         }
         // A panic interrupts only work that is not published yet, so it is a failure like others. Committers must not
         // wait for it.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let outcome = contain(|| {
             let has_work = signal.work || pause.is_some();
-            if has_upkeep && !has_work {
-                engine.do_upkeep();
+            if has_maintenance && !has_work {
+                engine.maintain();
                 if checked_at.elapsed() < IDLE_CHECK {
                     return Ok(compacted);
                 }
@@ -119,17 +117,17 @@ fn run(engine: &Engine) {
                 }
                 return Ok(false);
             }
-            match has_work {
-                true => engine.flush_all().map(|()| false),
-                false if compacted => Ok(true),
-                false => engine.compact_when_idle(&mut watch),
+            if has_work {
+                engine.flush_all().map(|()| false)
+            } else if compacted {
+                Ok(true)
+            } else {
+                engine.compact_when_idle(&mut watch)
             }
-        }));
-        let outcome = outcome.unwrap_or_else(|_| {
-            let failed = Err(Error::Internal(PANICKED));
-            engine.note_outcome(&failed);
-            failed.map(|()| false)
         });
+        if let Err(Error::Internal(reason)) = &outcome {
+            engine.note_outcome(&Err(Error::Internal(reason)));
+        }
         pause = match outcome {
             Ok(done) => {
                 compacted = done;

@@ -31,7 +31,7 @@ const COMMIT_BYTES: usize = 4 << 20;
 /// It is also committed when it has this many range deletes.
 pub(crate) const COMMIT_RANGES: usize = 1000;
 
-/// What a backup copied.
+/// The sizes of a finished backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackupReport {
     /// Trees, the empty ones included.

@@ -70,7 +70,7 @@ impl Check<'_> {
         let Some(damage) = Damage::new(tree, &error) else {
             return Err(error);
         };
-        self.snapshot.version.damage.note(tree, &error);
+        self.snapshot.version.damage.record(tree, &error);
         self.found.push(damage);
         Ok(())
     }

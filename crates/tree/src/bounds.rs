@@ -42,13 +42,15 @@ pub(crate) fn raise_to_upper_bound(last: &mut Vec<u8>, upper: Option<Option<&[u8
 
 /// Whether `first` and `last`, the first and the last key of a run, belong to these bounds.
 pub(crate) fn fit(first: &[u8], last: &[u8], lower: &[u8], upper: &[u8]) -> bool {
-    let is_lower = match first.len() > SHORT_KEY_BYTES_MAX {
-        true => first.starts_with(lower),
-        false => first == lower,
+    let is_lower = if first.len() > SHORT_KEY_BYTES_MAX {
+        first.starts_with(lower)
+    } else {
+        first == lower
     };
-    let is_upper = match last.len() > SHORT_KEY_BYTES_MAX {
-        true => last <= upper,
-        false => last == upper,
+    let is_upper = if last.len() > SHORT_KEY_BYTES_MAX {
+        last <= upper
+    } else {
+        last == upper
     };
     is_lower && is_upper
 }

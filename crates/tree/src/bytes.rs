@@ -39,7 +39,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends fields.
 pub(crate) trait Writer {
     fn put_u16(&mut self, value: u16);
     fn put_u32(&mut self, value: u32);

@@ -3,6 +3,31 @@
 //! A checkpoint writes the internal nodes and tree pages that are not on disk yet, a manifest and the map of the free
 //! space, syncs, overwrites the older of the two superblocks, and syncs again. Nothing that the newer superblock refers
 //! to is overwritten before that. Tree pages, manifest and map are written twice.
+//!
+//! # Design
+//! ```text
+//! write(trees, position):
+//!     for each page of trees that changed: write its nodes bottom up, then the page      into free extents
+//!     capture the free space (S4); write map and manifest                                into free extents
+//!     sync                                        all that the superblock will refer to is durable
+//!     write superblock generation + 1 to slot (generation + 1) % 2                       (K1)
+//!     sync                                        the checkpoint is durable
+//!     free what only the one before referred to                                          (K2)
+//!     delete the log before the position of the one before
+//! ```
+//! - At each moment one slot has a superblock all of whose blocks are durable and in use. A crash before the second sync leaves the
+//!   old one; the new one is found or not, and both are complete states.
+//! - An extent that is released while a checkpoint is written may be in it, so it waits for the next one (`space.rs`). An extent
+//!   that was allocated after the capture is in no checkpoint, and is free again at once.
+//! - Nodes and pages that did not change are not written again: a checkpoint costs what was changed since the last one, however large
+//!   the store is.
+//! - The position says where the log begins that the trees do not have (K3). The log of one more checkpoint is kept, so that the
+//!   previous superblock can take the place of a damaged one.
+//!
+//! A log of changes of the manifest, as LevelDB and RocksDB have it, would save the rewrite of page references. But it must be
+//! replayed at each start and compacted, and it is a third kind of durable file. With pages of 256 trees a manifest has few
+//! references. Writing all nodes up to the root with each flush, as LMDB does with each commit, would write the upper nodes many times
+//! between two checkpoints; here only the versions that a checkpoint has are written.
 
 use std::sync::{Arc, Weak};
 
@@ -40,13 +65,13 @@ pub(crate) struct Pinned {
     pub(crate) position: Position,
 }
 
-/// Writes checkpoints.
 pub(crate) struct Checkpointer {
     store: Arc<RunStore>,
     /// The name of the store's history.
     store_id: [u8; 16],
+    /// K1: the number of the durable superblock. The next one has the next number, and with that the other slot.
     generation: u64,
-    /// What the durable superblock refers to.
+    /// The blocks that the durable superblock refers to. K2: nothing is written there while they are referred to.
     durable: Option<Arc<Written>>,
     /// Its trees, if they are in memory still, and its position; `None` if it was not written by this process.
     newest: Option<(Weak<Trees>, Position)>,
@@ -95,6 +120,7 @@ impl Checkpointer {
         position: Position,
         is_alone: impl Fn() -> bool,
     ) -> Result<()> {
+        self.check_position(&position);
         let writer = NodeWriter { store: &self.store };
         let mut pages = Vec::with_capacity(trees.pages().len());
         for page in trees.pages() {
@@ -106,11 +132,16 @@ impl Checkpointer {
                     }
                     let stored = StoredTwice::write_new(&self.store, &encode_page(page))?;
                     let copies = stored.copies();
-                    // There is one checkpoint at a time, so nobody else sets this.
-                    let _ = page.stored.set(stored);
+                    let is_first = page.stored.set(stored).is_ok();
+                    assert!(is_first, "K7: two checkpoints are written at a time");
                     copies
                 }
             };
+            let last = pages.last();
+            assert!(
+                last.is_none_or(|last: &PageRef| last.number < page.number()),
+                "K6: the pages of a manifest do not ascend"
+            );
             pages.push(PageRef {
                 number: page.number(),
                 copies,
@@ -126,11 +157,16 @@ impl Checkpointer {
             lost: trees.lost_pages().iter().map(lost_ref).collect(),
         };
         let written = self.write_manifest(manifest, is_alone)?;
+        self.check_apart(&written)?;
         let data = &self.store.data;
         data.sync()?;
 
         // Counted only after a success: a retry must not overwrite the last durable superblock.
         let generation = self.generation + 1;
+        assert!(
+            generation % 2 != self.generation % 2,
+            "K1: a superblock is written over the durable one"
+        );
         let superblock = encode_superblock(generation, &written.manifest.copies());
         // If the write fails, its superblock may still be found after a crash.
         self.unconfirmed.push(written);
@@ -141,6 +177,10 @@ impl Checkpointer {
         if durable.is_ok() {
             self.generation = generation;
             self.durable = self.unconfirmed.pop().map(Arc::new);
+            assert!(
+                self.durable.is_some(),
+                "K2: a durable superblock refers to nothing"
+            );
             self.newest = Some((Arc::downgrade(trees), position));
             self.unconfirmed.clear();
             data.space.checkpoint_durable(generation);
@@ -148,11 +188,53 @@ impl Checkpointer {
         guard.finish();
         for offset in data.space.take_overlaps() {
             let error = corrupt(offset, "two references to one extent were released");
-            self.store.damage.note(None, &error);
+            self.store.damage.record(None, &error);
         }
         durable?;
         self.store.nodes.make_room(&self.store.budget);
         data.cut()
+    }
+
+    /// Checks a position beside that of the checkpoint before.
+    fn check_position(&self, position: &Position) {
+        assert!(
+            position.complete_at >= position.log_start,
+            "K4: a checkpoint is complete before its log"
+        );
+        let Some((_, before)) = &self.newest else {
+            return;
+        };
+        assert!(
+            position.log_start >= before.log_start,
+            "K3: a checkpoint needs log that the one before did not need"
+        );
+        assert!(
+            position.sequence >= before.sequence,
+            "K3: a checkpoint has fewer commits than the one before"
+        );
+        assert!(
+            position.next_tree >= before.next_tree,
+            "K3: a checkpoint gives ids of trees out again"
+        );
+        assert!(
+            position.last_stamp >= before.last_stamp,
+            "K3: a checkpoint has a lower stamp than the one before"
+        );
+    }
+
+    /// Fails if new blocks are where those of other superblocks are, which may be found after a crash: damaged metadata has
+    /// referred to that place twice.
+    fn check_apart(&self, written: &Written) -> Result<()> {
+        let extents = |written: &Written| {
+            [written.manifest.copies(), written.map.copies()].map(|copies| copies.at)
+        };
+        let new = extents(written);
+        let others = self.durable.as_deref().into_iter().chain(&self.unconfirmed);
+        let mut others = others.flat_map(extents).flatten();
+        match others.find(|other| new.as_flattened().contains(other)) {
+            Some(at) => Err(corrupt(at, "a block of a checkpoint was in use twice")),
+            None => Ok(()),
+        }
     }
 
     /// Captures the free space, and writes it and the manifest. Extents that cannot be written are replaced.
@@ -212,6 +294,10 @@ impl Checkpointer {
             // The old blocks must not be reused before the new superblock is durable. So they are released only
             // later, after the releases that wait for this checkpoint were collected.
             let mut map = space.checkpoint_captured(&old).encode();
+            assert!(
+                room.is_multiple_of(ALIGNMENT) && room > BLOCK_HEADER_BYTES,
+                "K5: the room of a map is not one of an extent"
+            );
             if map.len() + BLOCK_HEADER_BYTES <= room {
                 map.resize(room - BLOCK_HEADER_BYTES, 0);
                 return (written, map);
@@ -231,7 +317,7 @@ fn lost_ref(lost: &LostPage) -> LostRef {
     }
 }
 
-/// What a store had at its last checkpoint.
+/// The state of a store at its last checkpoint.
 pub(crate) struct Opened {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) trees: Arc<Trees>,
@@ -280,6 +366,9 @@ pub(crate) fn open(store: &Arc<RunStore>, disk: &dyn Disk) -> Result<Opened> {
         }
         return Ok(opened);
     };
+    if newest.generation >= u64::MAX / 2 {
+        return Err(corrupt(0, "the number of a checkpoint is impossible"));
+    }
     opened.checkpointer.generation = newest.generation;
     // The first checkpoint leaves one empty.
     if is_one_damaged && newest.generation > 1 {
@@ -319,14 +408,14 @@ fn read_trees(
     let free = match free {
         Ok(free) => free,
         Err(error) => {
-            store.damage.note(None, &error);
+            store.damage.record(None, &error);
             match walk(store, newest, manifest, map) {
                 Ok(free) => {
                     is_exact = true;
                     free
                 }
                 Err(error) => {
-                    store.damage.note(None, &error);
+                    store.damage.record(None, &error);
                     is_exact = false;
                     // Nothing is known to be free.
                     let end = store.data.len()?.next_multiple_of(ALIGNMENT as u64);
@@ -357,7 +446,7 @@ fn read_trees(
             }
             // Nothing works without the first trees: they are the catalog.
             Err(error) if page.number > 0 && error.is_damage() => {
-                store.damage.note(None, &error);
+                store.damage.record(None, &error);
                 let until = manifest.position.next_tree;
                 trees.push_lost(LostPage::new(page.number, until, stored, error));
             }
@@ -379,7 +468,7 @@ fn read_trees(
                 }
             }
             Err(error) if error.is_damage() => {
-                store.damage.note(None, &error);
+                store.damage.record(None, &error);
                 let mut page = LostPage::new(lost.page.number, lost.until, stored, error);
                 page.dropped.clone_from(&lost.dropped);
                 trees.push_lost(page);
@@ -400,7 +489,7 @@ fn read_trees(
         // A damaged copy of a page was released already, so it must not be taken for a leak.
         let pages = manifest.pages.iter().map(|page| page.copies);
         let blocks: Vec<Copies> = pages.chain([newest.manifest, map]).collect();
-        // What the trees of a lost page use is not known.
+        // The space that the trees of a lost page use is not known.
         if all_known {
             let noted = store.data.space.leaks_noted();
             opened.sweep = Sweep::new(&opened.trees, free.used(), &blocks, noted);
@@ -436,7 +525,7 @@ fn walk(
         }
     }
     for lost in &manifest.lost {
-        // What its trees use is not known, unless it can be read again.
+        // The space that its trees use is not known, unless it can be read again.
         reach.add_copies(&lost.page.copies);
         let (payload, _) = lost.page.copies.read(store)?;
         for tree in parse_page(&payload).ok_or_else(|| malformed(&lost.page.copies))? {

@@ -1,4 +1,29 @@
 //! The commit path: conflict check, sequence numbers, log, memtable, publication.
+//!
+//! # Design
+//! A commit is one pass through a short critical section. Everything whose cost depends on the size of the write set is outside of
+//! it: the checksum before, the insert after.
+//! ```text
+//! checksum of the operations
+//! lock commit state:                       (`make_room`: seals a full memtable, waits while two are sealed)
+//!     reserve bytes in the active memtable           a writer enters (M2)
+//!     check guards against conflict windows and held keys
+//!     first..=last = next_sequence..                 (C1)
+//!     take stamps, append the frame to the log       the only step that can fail
+//!     create and drop trees in a new version
+//! unlock
+//! insert the operations into the memtable            in parallel with others
+//! publish first..=last in their order (`publisher.rs`); the writer has left
+//! ```
+//! - The frame is appended under the lock, so the log has commits in the order of their numbers, and a replay needs no sorting.
+//! - A commit that fails before its frame is in the log gives its reservation back and has taken no number, so numbers have no
+//!   gaps. After it nothing may fail: a `FailStop` ends the process there, because later commits wait for these numbers.
+//! - The memtable that is active under the lock gets the whole write set, also if it is sealed meanwhile: a flush waits for its
+//!   writers. So a commit is never divided between two memtables, and the log of a memtable is one range.
+//!
+//! There are two alternatives. With the insert under the lock, committers would take turns at cache misses. With a queue whose
+//! first committer writes for all that wait, as in RocksDB, each commit would pay for thread switches; here the log thread
+//! groups the frames, and a commit without a sync makes no system call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,11 +38,12 @@ use crate::intents::Holder;
 use crate::log::{Checksum, Frame, Stamped};
 use crate::memtable::{HotKey, Memtable};
 use crate::merge::Resolver;
+use crate::version::Version;
 use crate::{Error, Result, WriteSet};
 
 /// Sealed memtables that may wait before committers have to.
 const SEALED_MAX: usize = 2;
-/// How long a commit that frees space waits for a flush that failed and is retried.
+/// The time that a commit that frees space waits for a flush that failed and is retried.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Commits that take more memory than this are made one at a time. Commits become visible in the order of their numbers, so a
 /// small one waits for at most one large one. Batches of a bulk insert are smaller.
@@ -84,6 +110,26 @@ impl CommitState {
         self.conflict(set, &set.guards()[count..], since, Some(holder))
     }
 
+    /// Gives out the numbers and stamps of a commit that is in the log.
+    fn give_out(&mut self, first: u64, last: u64, stamped: Option<Stamped>) {
+        assert!(
+            self.next_sequence == first && last >= first,
+            "C1: the numbers of a commit do not follow those before it"
+        );
+        self.next_sequence = last + 1;
+        if let Some(stamped) = stamped {
+            assert!(
+                stamped.first > self.last_stamp && stamped.last >= stamped.first,
+                "C2: the stamps of a commit are not above those before it"
+            );
+            assert!(
+                stamped.sequence == last,
+                "C2: stamps belong to another commit"
+            );
+            self.last_stamp = stamped.last;
+        }
+    }
+
     /// Notes the guarded keys of a commit, for others.
     fn record(&mut self, set: &WriteSet, sequence: u64) {
         for guarded in set.guards() {
@@ -142,7 +188,7 @@ impl Engine {
         }
         if self.options.inline {
             // The commit may have synced the log.
-            self.tell_durable_stamp();
+            self.notify_durable_stamp();
         }
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         Ok(committed)
@@ -165,8 +211,8 @@ impl Engine {
     }
 
     /// Tells the listener if the durable stamp has grown. The caller holds no locks.
-    pub(crate) fn tell_durable_stamp(&self) {
-        self.durable_stamp.tell();
+    pub(crate) fn notify_durable_stamp(&self) {
+        self.durable_stamp.notify();
     }
 
     /// Tries again what failed because the disk is full, for a write set that frees space, as long as an attempt to make
@@ -207,9 +253,17 @@ impl Engine {
         let fail_stop = FailStop::begin("committing");
         step("a commit has reserved its room");
         let first = state.next_sequence;
+        assert!(
+            first > self.publisher.visible() && first > state.awaited,
+            "C1: a number is given out twice"
+        );
         // A write set with only guards takes a number too, so that it is ordered among the commits.
         let last = first + ops.max(1) - 1;
         let version = self.version.load();
+        assert!(
+            first > version.active.sequence_before,
+            "V1: a memtable gets numbers of an older one"
+        );
         let logged = match state.conflict_of(set, held) {
             Some(conflict) => Err(conflict),
             None => self.log_frame(&state, set, checksum, first, last),
@@ -225,10 +279,11 @@ impl Engine {
             }
         };
         step("a commit is in the log");
-        state.next_sequence = last + 1;
-        if let Some(stamped) = stamped {
-            state.last_stamp = stamped.last;
-        }
+        assert!(
+            self.log.get().is_none() || position > version.active.log_start,
+            "L1: a frame is before the log of its memtable"
+        );
+        state.give_out(first, last, stamped);
         state.record(set, last);
         // A reader must not wait for a commit that takes long. A stamp without a log is durable at once.
         let is_quick = bytes <= QUICK_BYTES && !set.changes_trees();
@@ -236,6 +291,10 @@ impl Engine {
             state.awaited = last;
         }
         let awaited = state.awaited;
+        assert!(
+            awaited < state.next_sequence,
+            "C4: a commit waits for a number that was not given out"
+        );
         version.active.note_last_sequence(last);
         if set.changes_trees() {
             version.active.note_tree_changes();
@@ -246,17 +305,7 @@ impl Engine {
                 }
             }
         }
-        let delay = match version.sealed.len() {
-            0 => Duration::ZERO,
-            _ if self.options.inline => Duration::ZERO,
-            waiting => state.throttle.delay(
-                &self.flusher.rate,
-                Memtable::ops_bytes(set.len(), set.bytes()),
-                waiting,
-                version.active.fill(),
-                version.active.capacity(),
-            ),
-        };
+        let delay = self.delay(&mut state, &version, set);
         drop(state);
         step("a commit has its numbers");
 
@@ -272,7 +321,7 @@ impl Engine {
         }
         fail_stop.finish();
         if is_stamp_durable {
-            self.tell_durable_stamp();
+            self.notify_durable_stamp();
         }
         if bytes > LARGE_BYTES {
             self.end_large(&mut self.commit_lock.lock(), set);
@@ -284,6 +333,21 @@ impl Engine {
         }
         let first_stamp = stamped.map(|stamped| stamped.first);
         Ok((position, Committed { first_stamp }))
+    }
+
+    /// The time that the committer of a write set waits, so that commits are admitted at the rate of flushes.
+    fn delay(&self, state: &mut CommitState, version: &Version, set: &WriteSet) -> Duration {
+        match version.sealed.len() {
+            0 => Duration::ZERO,
+            _ if self.options.inline => Duration::ZERO,
+            waiting => state.throttle.delay(
+                &self.flusher.rate,
+                Memtable::ops_bytes(set.len(), set.bytes()),
+                waiting,
+                version.active.fill(),
+                version.active.capacity(),
+            ),
+        }
     }
 
     /// Takes the stamps of a write set and appends it to the log. Returns the position in the log after it. The caller holds
@@ -332,6 +396,7 @@ impl Engine {
     /// Lets the next large commit begin, if this is one.
     fn end_large(&self, state: &mut CommitState, set: &WriteSet) {
         if Memtable::set_bytes_max(set) > LARGE_BYTES {
+            assert!(state.large_is_under_way, "C3: a large commit ends twice");
             state.large_is_under_way = false;
             self.flushed.notify_all();
         }
@@ -418,6 +483,10 @@ impl Engine {
             let is_due =
                 is_slow || is_large || version.active.bytes() > self.disk_space.seal_bytes();
             if !is_due && version.active.reserve(bytes) {
+                assert!(
+                    bytes <= LARGE_BYTES || !state.large_is_under_way,
+                    "C3: two large commits are under way"
+                );
                 state.large_is_under_way |= bytes > LARGE_BYTES;
                 return Ok(state);
             }

@@ -18,7 +18,7 @@ thread_local! {
     /// For each search of zstd.
     static ZSTD_OUT: RefCell<[Option<zstd::bulk::Compressor<'static>>; 2]> =
         const { RefCell::new([None, None]) };
-    /// What the other search of a trial makes.
+    /// The output of the other search of a trial.
     static TRIAL: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static ZSTD_IN: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -41,7 +41,7 @@ const ZLIB_PROBES_FEW: u32 = 1;
 /// about 18 bits over the distances of a page.
 const BITS_FOR_SHORT_MATCHES: f32 = 4.0;
 
-/// How zstd looks for matches.
+/// The search of zstd for matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Search {
     /// As level 1 does.
@@ -97,9 +97,10 @@ impl Compressor {
                 return done;
             }
             let (dense, sparse) = (out.len() - start, other.len());
-            self.search = match sparse <= dense + dense / SPARSE_COST_SHARE {
-                true => Search::Sparse,
-                false => Search::Dense,
+            self.search = if sparse <= dense + dense / SPARSE_COST_SHARE {
+                Search::Sparse
+            } else {
+                Search::Dense
             };
             if sparse < dense {
                 out.truncate(start);
@@ -246,9 +247,10 @@ fn restored_bytes_max(codec: Compression, bytes: usize) -> usize {
 /// Appends a zlib stream, unless that would be longer than the bytes.
 fn deflate(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let filter = has_few_matches(bytes);
-    let flags = match filter {
-        true => ZLIB_PROBES_FEW | deflate_flags::TDEFL_FILTER_MATCHES,
-        false => ZLIB_PROBES,
+    let flags = if filter {
+        ZLIB_PROBES_FEW | deflate_flags::TDEFL_FILTER_MATCHES
+    } else {
+        ZLIB_PROBES
     };
     let flags = flags | deflate_flags::TDEFL_WRITE_ZLIB_HEADER;
     let start = out.len();

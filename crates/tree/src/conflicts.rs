@@ -51,7 +51,7 @@ struct Generation {
     waiting: Vec<(u64, u64)>,
     /// Guards that were added: at least as many as there are.
     guards: usize,
-    /// The last number.
+    /// E1: the last number; later guards have no lower one.
     end: u64,
 }
 
@@ -84,9 +84,9 @@ struct Window {
     young: Generation,
     /// Older generations, oldest first.
     old: VecDeque<Generation>,
-    /// Guards of all generations.
+    /// E2: the guards of all generations.
     guards: usize,
-    /// Commits up to this sequence number are forgotten.
+    /// E3: commits up to this sequence number are forgotten; it only grows.
     floor: u64,
 }
 
@@ -106,6 +106,10 @@ impl Window {
         if is_held && self.young.waiting.len() >= WAITING_MAX {
             self.young.merge();
         }
+        assert!(
+            sequence >= self.young.end && sequence > 0,
+            "E1: guards are recorded in another order than that of the commits"
+        );
         self.young.waiting.push((hash, sequence));
         self.young.guards += 1;
         self.young.end = sequence;
@@ -124,18 +128,21 @@ impl Window {
             return 0;
         };
         self.floor = self.floor.max(oldest.end);
+        assert!(
+            self.guards >= oldest.guards,
+            "E2: a window forgets more guards than it has"
+        );
         self.guards -= oldest.guards;
         oldest.guards
     }
 
-    /// The last commit.
     fn end(&self) -> u64 {
         let last = self.old.back().map_or(0, |old| old.end);
         self.young.end.max(last).max(self.floor)
     }
 }
 
-/// How much the windows may take, in bytes.
+/// Limits of the memory of the windows, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct WindowLimits {
     /// Always.
@@ -166,10 +173,10 @@ pub(crate) struct RecentCommits {
     /// The size at which the limits are enforced next.
     check_at: usize,
     limits: WindowLimits,
-    /// The snapshots of operations that hold the windows, and how many have the same.
+    /// The snapshots of operations that hold the windows. E4: with the number of holds of each, at least one.
     holds: BTreeMap<u64, usize>,
     budget: MemoryBudget,
-    /// What exceeds the usual limit.
+    /// Memory beyond the usual limit.
     excess: Option<Reservation>,
 }
 
@@ -233,6 +240,10 @@ impl RecentCommits {
     /// Forgets a tree that is dropped.
     pub(crate) fn forget_tree(&mut self, tree: TreeId) {
         if let Some(window) = self.windows.remove(&spread(tree)) {
+            assert!(
+                self.guards >= window.guards,
+                "E2: a tree has more guards than all trees"
+            );
             self.guards -= window.guards;
         }
     }
@@ -242,13 +253,13 @@ impl RecentCommits {
         *self.holds.entry(snapshot).or_default() += 1;
     }
 
-    /// Ends a hold.
     pub(crate) fn release(&mut self, snapshot: u64) {
         let was_oldest =
             (self.holds.first_key_value()).is_some_and(|(first, _)| *first == snapshot);
         let Some(holds) = self.holds.get_mut(&snapshot) else {
             return;
         };
+        assert!(*holds > 0, "E4: a hold ends twice");
         *holds -= 1;
         if *holds > 0 {
             return;
@@ -302,7 +313,12 @@ impl RecentCommits {
         let besides = self.windows.len() * WINDOW_BYTES;
         for window in self.windows.values_mut() {
             if window.guards >= large && window.may_forget(may_end) {
-                self.guards -= window.forget_oldest();
+                let forgotten = window.forget_oldest();
+                assert!(
+                    self.guards >= forgotten,
+                    "E2: more guards are forgotten than there are"
+                );
+                self.guards -= forgotten;
                 if self.guards * GUARD_BYTES + besides <= self.limits.usual {
                     break;
                 }
@@ -334,7 +350,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// How often the limits were enforced.
+        /// The number of times that the limits were enforced.
         pub(super) static ENFORCED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 

@@ -67,10 +67,14 @@ enum Content {
         filter_len: u32,
         pages: u32,
     },
-    /// A block.
-    Block { len: u32 },
+    Block {
+        len: u32,
+    },
     /// One of two copies of a block, and where the other one is.
-    Copy { len: u32, other: u64 },
+    Copy {
+        len: u32,
+        other: u64,
+    },
 }
 
 /// A durable checkpoint of a running store, which stays readable while this lives. As a snapshot it keeps space in use that
@@ -227,7 +231,7 @@ impl CheckpointCopy {
             out.extend_from_slice(&buffer[..extent.len as usize]);
         }
         *self.buffer.lock() = buffer;
-        read.inspect_err(|error| self.store.damage.note(None, error))
+        read.inspect_err(|error| self.store.damage.record(None, error))
     }
 
     /// The first bytes of the data file: both superblocks, for this checkpoint.
@@ -280,12 +284,12 @@ fn read_extent(
         }
         Content::Block { len } => {
             read?;
-            check_block(part(buffer, 0, len as usize), extent.offset)?;
+            check_block(part(buffer, extent.offset, 0, len as usize)?, extent.offset)?;
             len as usize
         }
         Content::Copy { len, other } => {
             let used = len as usize;
-            let check = |bytes: &[u8], at| check_block(part(bytes, 0, used), at);
+            let check = |bytes: &[u8], at| check_block(part(bytes, at, 0, used)?, at);
             if let Err(error) = read.and_then(|_| check(buffer, extent.offset)) {
                 let other_read = data.read(other, extent.len as usize, buffer);
                 if other_read.and_then(|_| check(buffer, other)).is_err() {
@@ -300,8 +304,10 @@ fn read_extent(
     Ok(())
 }
 
-fn part(bytes: &[u8], at: usize, len: usize) -> &[u8] {
-    bytes.get(at..at + len).unwrap_or_default()
+/// The block at `at` of an extent at `offset`; damage if the extent does not have all of it.
+fn part(bytes: &[u8], offset: u64, at: usize, len: usize) -> Result<&[u8]> {
+    let block = bytes.get(at..at + len);
+    block.ok_or_else(|| corrupt(offset, "a block is outside of its extent"))
 }
 
 /// Fails if the checksum of a block of a run does not match. Returns where the last block ends. `places` are the offset of the index
@@ -309,16 +315,17 @@ fn part(bytes: &[u8], at: usize, len: usize) -> &[u8] {
 fn check_run(offset: u64, places: [usize; 3], pages: u32, bytes: &mut [u8]) -> Result<usize> {
     let [index_at, index_len, filter_len] = places;
     let filter_at = index_at + index_len;
-    let filter = part(bytes, filter_at, filter_len);
+    let filter = part(bytes, offset, filter_at, filter_len)?;
     check_block(filter, offset + filter_at as u64)?;
     let index_offset = offset + index_at as u64;
     let decode = |payload: &[u8]| RunIndex::decode(payload, pages, index_at as u32);
-    let index = decode_block(part(bytes, index_at, index_len), index_offset, decode)?;
+    let block = part(bytes, offset, index_at, index_len)?;
+    let index = decode_block(block, index_offset, decode)?;
     let index = index.ok_or_else(|| corrupt(index_offset, "the index of a run is malformed"))?;
     let mut pages_end = 0;
     for page in 0..index.pages() {
         let (at, len) = index.block(page);
-        let block = part(bytes, at as usize, len as usize);
+        let block = part(bytes, offset, at as usize, len as usize)?;
         check_block(block, offset + u64::from(at))?;
         pages_end = (at + len) as usize;
     }
@@ -373,7 +380,7 @@ impl Walk<'_> {
     fn follow(&mut self, offset: u64, len: u32) -> Result<()> {
         let data = &self.store.data;
         let parsed = data.read_block(offset, len as usize, NodeRef::parse);
-        let parsed = parsed.inspect_err(|error| self.store.damage.note(None, error))?;
+        let parsed = parsed.inspect_err(|error| self.store.damage.record(None, error))?;
         let node = parsed.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
         for part in node.runs.iter().flat_map(|run| &run.parts) {
             self.add_run_ref(part);

@@ -67,7 +67,7 @@ impl Cursor {
     ) -> Result<Cursor> {
         let damage = snapshot.version.damage.clone();
         Cursor::open(snapshot, tree, lower, upper, direction)
-            .inspect_err(|error| damage.note(Some(tree), error))
+            .inspect_err(|error| damage.record(Some(tree), error))
     }
 
     fn open(
@@ -136,7 +136,7 @@ impl Cursor {
     /// Records a failure, and the damage that the error names.
     fn noted(&mut self, error: Error) -> Error {
         self.is_lost = true;
-        self.snapshot.version.damage.note(Some(self.tree), &error);
+        self.snapshot.version.damage.record(Some(self.tree), &error);
         error
     }
 

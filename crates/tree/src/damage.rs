@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -19,12 +19,12 @@ const KEYS_MAX: usize = 256;
 /// This much of a damaged key is remembered, in bytes.
 const KEY_SHOWN_MAX: usize = 64;
 
-/// What is damaged.
+/// The place of a damage.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DamagePlace {
-    /// A block.
+    /// A block of a file.
     Block {
-        /// The file.
+        /// The name of the file.
         file: String,
         /// Where in the file, in bytes.
         offset: u64,
@@ -91,10 +91,52 @@ impl fmt::Display for Damage {
 /// A damaged log was cut, as [`crate::LogRecovery::PointInTime`] allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogCut {
-    /// What was damaged, and where the log ends now.
+    /// The damage, and where the log ends now.
     pub error: String,
     /// The files that hold what came after: moved there, or copied in the case of the file that was shortened.
     pub set_aside: Vec<String>,
+}
+
+/// Background work, or a condition of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// A memtable is flushed to the trees.
+    Flush,
+    /// Pending messages are moved to the leaves.
+    Compaction,
+    /// The trees are made durable.
+    Checkpoint,
+    /// Flushes fail for now, and commits that need room for a memtable are refused.
+    Stall,
+    /// The disk is nearly full, and commits that do not free space are refused.
+    LowDisk,
+}
+
+impl Activity {
+    /// The name for logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activity::Flush => "flush",
+            Activity::Compaction => "compaction",
+            Activity::Checkpoint => "checkpoint",
+            Activity::Stall => "stall",
+            Activity::LowDisk => "lowDisk",
+        }
+    }
+}
+
+/// The beginning or the end of an activity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivityEvent {
+    /// The activity that begins or ends.
+    pub activity: Activity,
+    /// The time that it took; `None` at its beginning.
+    pub took: Option<Duration>,
+    /// Bytes of the memtable at the beginning of a flush, of pending messages at that of a compaction, and of the room on a disk
+    /// that is nearly full. At the end of work, the bytes written to the data file meanwhile. Otherwise 0.
+    pub bytes: u64,
+    /// The reason of a stall, and the error of work that failed.
+    pub error: Option<String>,
 }
 
 /// Is told about events in a store. The methods are called by the thread that meets the event, so they must be quick.
@@ -103,6 +145,8 @@ pub trait EventListener: Send + Sync {
     fn damage_found(&self, _damage: &Damage) {}
     /// A damaged log was cut when the store was opened.
     fn log_cut(&self, _cut: &LogCut) {}
+    /// An activity begins or ends. Locks of the store may be held: the listener must not call it.
+    fn activity(&self, _event: &ActivityEvent) {}
 }
 
 /// A listener that ignores all events.
@@ -126,7 +170,7 @@ impl DamageRegistry {
     }
 
     /// Records the damage that an error names, if it is one of damage.
-    pub(crate) fn note(&self, tree: Option<TreeId>, error: &Error) {
+    pub(crate) fn record(&self, tree: Option<TreeId>, error: &Error) {
         let Some(mut damage) = Damage::new(tree, error) else {
             return;
         };
@@ -198,7 +242,7 @@ mod tests {
         let counter = Arc::new(Counter(Mutex::default()));
         let registry = DamageRegistry::new(counter.clone());
         for tree in [None, None, Some(TreeId(3)), None, Some(TreeId(3))] {
-            registry.note(tree, &corrupt(8192));
+            registry.record(tree, &corrupt(8192));
         }
         assert_eq!(registry.list().len(), 1);
         assert_eq!(registry.list()[0].tree, Some(TreeId(3)));
@@ -210,9 +254,9 @@ mod tests {
         let counter = Arc::new(Counter(Mutex::default()));
         let registry = DamageRegistry::new(counter.clone());
         for offset in [8192, 4096, 8192] {
-            registry.note(Some(TreeId(3)), &corrupt(offset));
+            registry.record(Some(TreeId(3)), &corrupt(offset));
         }
-        registry.note(None, &Error::UnknownTree(TreeId(1)));
+        registry.record(None, &Error::UnknownTree(TreeId(1)));
         let listed: Vec<u64> = registry.list().iter().filter_map(Damage::offset).collect();
         assert_eq!(listed, [4096, 8192]);
         assert_eq!(*counter.0.lock(), [8192, 4096]);
@@ -230,11 +274,11 @@ mod tests {
             key.resize(10_000, 7);
             let what = "the messages cannot be read";
             let tree = TreeId(tree);
-            registry.note(Some(tree), &Error::CorruptMessage { tree, key, what });
+            registry.record(Some(tree), &Error::CorruptMessage { tree, key, what });
         };
         note(2, 1);
         (0..2000).for_each(|number| note(1, number));
-        registry.note(None, &corrupt(4096));
+        registry.record(None, &corrupt(4096));
         let listed = registry.list();
         assert_eq!(listed.len(), KEYS_MAX + 1);
         for damage in &listed {

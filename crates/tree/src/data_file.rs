@@ -24,7 +24,7 @@ pub(crate) const BLOCK_HEADER_BYTES: usize = 16;
 /// The most bytes of one write; a multiple of the alignment.
 const WRITE_BYTES: usize = 1 << 20;
 /// The largest uncompressed payload: a page with the largest key and value, with room to spare.
-pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
 /// Most buffers that are kept for the next write.
 const SPARE_WRITE_BUFFERS_MAX: usize = 2;
@@ -32,7 +32,7 @@ const SPARE_WRITE_BUFFERS_MAX: usize = 2;
 /// Larger buffers than this are not kept for the next read of a thread.
 const SPARE_BYTES_MAX: usize = 256 << 10;
 
-/// How many other extents are tried after one that cannot be written.
+/// The number of other extents that are tried after one that cannot be written.
 pub(crate) const OTHER_EXTENTS: usize = 2;
 
 /// Smaller free ranges are not returned to the file system.
@@ -44,6 +44,8 @@ thread_local! {
 }
 
 /// The open data file and its allocator.
+///
+/// S7: writes are aligned and stay inside of their extent, or inside of the slot of a superblock.
 pub(crate) struct DataFile {
     file: Arc<dyn DiskFile>,
     pub(crate) space: Arc<Space>,
@@ -106,7 +108,10 @@ impl DataFile {
 
     /// Writes bytes at the start of an extent, padded with zeros.
     pub(crate) fn write(&self, extent: &Extent, bytes: &[u8]) -> Result<()> {
-        assert!(bytes.len() as u64 <= extent.len);
+        assert!(
+            bytes.len() as u64 <= extent.len,
+            "S7: a write is larger than its extent"
+        );
         let spare = self.write_buffers.lock().pop();
         let mut buffer = spare
             .unwrap_or_else(|| AlignedBuf::with_capacity(WRITE_BYTES.min(extent.len as usize)));
@@ -118,6 +123,10 @@ impl DataFile {
             self.write_raw(&buffer, offset)?;
             offset += buffer.len() as u64;
         }
+        assert!(
+            offset <= extent.offset + extent.len,
+            "S7: a write ends behind its extent"
+        );
         let mut spare = self.write_buffers.lock();
         if spare.len() < SPARE_WRITE_BUFFERS_MAX {
             spare.push(buffer);
@@ -160,6 +169,10 @@ impl DataFile {
 
     /// Writes aligned bytes. The write may be retried, there or elsewhere.
     pub(crate) fn write_raw(&self, bytes: &AlignedBuf, offset: u64) -> Result<()> {
+        assert!(
+            offset.is_multiple_of(ALIGNMENT as u64) && bytes.len().is_multiple_of(ALIGNMENT),
+            "S7: a write is not aligned"
+        );
         self.check_writable()?;
         self.written_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -287,6 +300,18 @@ pub(crate) fn corrupt(offset: u64, what: &'static str) -> Error {
     }
 }
 
+/// Fails for a payload that could not be read again.
+pub(crate) fn check_payload(what: &'static str, payload: &[u8]) -> Result<()> {
+    if payload.len() <= PAYLOAD_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::TooLarge {
+        what,
+        bytes: payload.len(),
+        limit: PAYLOAD_BYTES_MAX,
+    })
+}
+
 /// Starts a block at the end of `out` and compresses the payload into it. The offset of the block in the file
 /// may be unknown yet: [`seal_block`] must follow.
 pub(crate) fn push_block(out: &mut Vec<u8>, codec: Compression, payload: &[u8]) {
@@ -295,6 +320,10 @@ pub(crate) fn push_block(out: &mut Vec<u8>, codec: Compression, payload: &[u8]) 
 
 /// As [`push_block`], for one of many blocks of a compressor.
 pub(crate) fn push_block_with(out: &mut Vec<u8>, compressor: &mut Compressor, payload: &[u8]) {
+    assert!(
+        payload.len() <= PAYLOAD_BYTES_MAX,
+        "S8: a block is larger than what can be read again"
+    );
     let start = out.len();
     out.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
     let used = compressor.compress(payload, out);

@@ -57,16 +57,16 @@ const USEFUL_BYTES: u64 = 64 << 10;
 const LOG_FILE_SHARE: u64 = 256;
 const LOG_FILE_BYTES_MIN: u64 = 256 << 10;
 
-/// How often the room is measured: while there are commits and little room, while there are commits, otherwise.
+/// Intervals at which the room is measured: while there are commits and little room, while there are commits, otherwise.
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(5),
     Duration::from_millis(100),
     Duration::from_secs(1),
 ];
-/// How often it is measured while it is low.
+/// The interval while it is low.
 const PAUSE_LOW: Duration = Duration::from_millis(200);
 
-/// How long a commit waits for the first attempt to make room.
+/// The longest time that a commit waits for the first attempt to make room.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 /// The room of the file system that holds a store.
@@ -82,7 +82,7 @@ pub struct DiskSpaceStats {
     pub held_bytes: u64,
     /// Since when writes are refused, unless they free space.
     pub low_since: Option<SystemTime>,
-    /// How often writes began to be refused since the store was opened.
+    /// The number of times that writes began to be refused since the store was opened.
     pub times_low: u64,
     /// Commits refused since the store was opened.
     pub refused: u64,
@@ -128,6 +128,8 @@ struct State {
     is_settled: bool,
     times_low: u64,
     /// Attempts to make room that have begun, and that have ended; the last one that was of use.
+    ///
+    /// X1: an attempt ends after it has begun, and is of use when it ends.
     begun: u64,
     ended: u64,
     useful: u64,
@@ -136,7 +138,7 @@ struct State {
 /// An attempt to make room.
 pub(crate) struct Attempt {
     number: u64,
-    /// What there was before.
+    /// The room before.
     room: u64,
 }
 
@@ -249,10 +251,18 @@ impl SpaceWatch {
     /// Ends it: all was done to make room. It was of use if memtables were `flushed`, or if there is more room now.
     pub(crate) fn end_attempt(&self, attempt: &Attempt, flushed: bool) {
         let mut state = self.state.lock();
+        assert!(
+            attempt.number <= state.begun,
+            "X1: an attempt ends that has not begun"
+        );
         state.ended = attempt.number;
         if flushed || state.low_since.is_none() || state.room() >= attempt.room + USEFUL_BYTES {
             state.useful = attempt.number;
         }
+        assert!(
+            state.useful <= state.begun,
+            "X1: an attempt was of use that has not begun"
+        );
         state.is_settled = true;
         self.settled.notify_all();
     }
@@ -443,17 +453,19 @@ impl SpaceWatch {
         self.set_limits(&state);
     }
 
-    /// How long to wait before the next measurement. `is_busy` tells whether there are commits.
+    /// The pause before the next measurement. `is_busy` tells whether there are commits.
     pub(crate) fn pause(&self, is_busy: bool) -> Duration {
         let state = self.state.lock();
         if state.low_since.is_some() {
             return PAUSE_LOW;
         }
         let above = state.room().saturating_sub(state.reserve);
-        match is_busy {
-            true if above < state.reserve.max(self.memtable_bytes) => PAUSES[0],
-            true => PAUSES[1],
-            false => PAUSES[2],
+        if !is_busy {
+            PAUSES[2]
+        } else if above < state.reserve.max(self.memtable_bytes) {
+            PAUSES[0]
+        } else {
+            PAUSES[1]
         }
     }
 
@@ -495,7 +507,7 @@ impl SpaceWatch {
                 0 => self.disk.remove(RESERVE_FILE),
                 held => (self.disk.open(RESERVE_FILE, false)).and_then(|file| file.set_len(held)),
             };
-            // What could not be undone is found by the next measurement.
+            // The next measurement finds the rest, which could not be undone.
             let _ = undone;
             return false;
         }
@@ -530,23 +542,23 @@ impl SpaceWatch {
         let is_low = state.low_since.is_some();
         let above = state.room().saturating_sub(state.reserve);
         let (least, low_most) = SEAL_BYTES;
-        let seal = match is_low {
-            true => (state.reserve / MEMTABLE_SHARE_LOW).clamp(least, low_most),
-            false => (above / MEMTABLE_SHARE).max(low_most),
+        let seal = if is_low {
+            (state.reserve / MEMTABLE_SHARE_LOW).clamp(least, low_most)
+        } else {
+            (above / MEMTABLE_SHARE).max(low_most)
         };
-        let seal = match seal < self.memtable_bytes {
-            true => seal as usize,
-            false => usize::MAX,
+        let seal = if seal < self.memtable_bytes {
+            seal as usize
+        } else {
+            usize::MAX
         };
-        let spare = match is_low {
-            true => 0,
-            false => above / SPARE_SHARE,
-        };
+        let spare = if is_low { 0 } else { above / SPARE_SHARE };
         self.seal_bytes.store(seal, Ordering::Relaxed);
         self.spare_bytes.store(spare, Ordering::Relaxed);
-        let step_max = match is_low {
-            true => (state.room() - state.held).saturating_sub(state.reserve / 8),
-            false => u64::MAX,
+        let step_max = if is_low {
+            (state.room() - state.held).saturating_sub(state.reserve / 8)
+        } else {
+            u64::MAX
         };
         self.step_max.store(step_max, Ordering::Relaxed);
         self.is_low.store(is_low, Ordering::Relaxed);

@@ -30,7 +30,7 @@ pub(crate) struct DurableStamp {
     publisher: Arc<Publisher>,
     listener: RwLock<Option<Listener>>,
     /// The last stamp that the listener was told.
-    told: AtomicU64,
+    notified: AtomicU64,
 }
 
 impl DurableStamp {
@@ -38,7 +38,7 @@ impl DurableStamp {
         DurableStamp {
             publisher,
             listener: RwLock::default(),
-            told: AtomicU64::new(0),
+            notified: AtomicU64::new(0),
         }
     }
 
@@ -46,16 +46,16 @@ impl DurableStamp {
         *self.listener.write() = Some(listener);
     }
 
-    /// Called when the log of a stamped commit is synced. The listener is told by the next [`DurableStamp::tell`].
+    /// Called when the log of a stamped commit is synced. The listener is told by the next [`DurableStamp::notify`].
     pub(crate) fn note_synced(&self, sequence: u64, stamp: u64) {
         self.publisher.note_synced(sequence, stamp);
     }
 
     /// Tells the listener if the stamp has grown. The caller holds no locks.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn notify(&self) {
         let stamp = self.publisher.durable_stamp();
-        if self.told.load(Ordering::Acquire) < stamp
-            && self.told.fetch_max(stamp, Ordering::AcqRel) < stamp
+        if self.notified.load(Ordering::Acquire) < stamp
+            && self.notified.fetch_max(stamp, Ordering::AcqRel) < stamp
         {
             let listener = self.listener.read().clone();
             if let Some(listener) = listener {

@@ -1,5 +1,33 @@
 //! The state of an open store, and the steps on it that commits and background work share: snapshots, sealing of
 //! memtables, and publication of new versions.
+//!
+//! # Versions as epochs
+//! A [`Version`] names the memtables and the roots that together are the content of the store. It is immutable and replaced as a
+//! whole under the commit lock ([`Engine::set_version`]); readers load it without a lock. It is an epoch in the sense of
+//! epoch-based reclamation, with reference counts in place of a global epoch: what a version holds is freed when the last
+//! snapshot of it is dropped, and a long snapshot keeps only its own memtables and nodes.
+//!
+//! A snapshot is a version and a number, which must belong together: all commits up to the number are in the memtables or the
+//! trees of the version, and its trees have no later commit.
+//! ```text
+//! snapshot():
+//!     version = load
+//!     loop:
+//!         sequence = publisher.for_snapshot()
+//!         if load == version: return (version, sequence)
+//!         version = load                                         it was replaced: once more
+//! ```
+//! - If the version is the same before and after, a commit up to the number was inserted into one of its memtables: a later
+//!   memtable has only numbers above those that were given out when it was made (V3).
+//! - The trees have only commits of memtables that were visible when they were flushed (F3), so none is above the number.
+//!
+//! The gate for changes of the trees is `Flusher::working`: a flush, a compaction, a checkpoint and the end of a load hold it from
+//! the read of a root until the publication of the new one. So each root is replaced by one that was made from it. The
+//! commit lock alone would not do: a flush takes seconds. Commits that create or drop trees do not take the gate; `set_root`
+//! leaves out a tree that was dropped meanwhile.
+//!
+//! To take both under the commit lock would be simpler. But each snapshot, and so each query, would wait for the lock of the
+//! committers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,12 +36,15 @@ use arc_swap::ArcSwap;
 use frond_kv::operation::Op;
 use parking_lot::{Condvar, Mutex};
 
+use crate::activity::{Conditions, Running};
 use crate::checkpoint::Checkpointer;
 use crate::conflicts::RecentCommits;
+use crate::damage::Activity;
 use crate::detached::DetachedBytes;
 use crate::disk_space::SpaceWatch;
 use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::{FailStop, step};
+use crate::flush_scope::FlushScope;
 use crate::flusher::Flusher;
 use crate::intents::Intents;
 use crate::log::Log;
@@ -24,23 +55,29 @@ use crate::publisher::Publisher;
 use crate::run::RunStore;
 use crate::snapshot::Snapshot;
 use crate::sweep::Sweep;
-use crate::team::Team;
 use crate::version::{Tree, Trees, Version};
 use crate::write_throttle::WriteThrottle;
 use crate::{Error, Options, Result, TreeId, WriteSet};
 
-/// What the commit lock protects.
+/// The state that the commit lock protects.
 pub(crate) struct CommitState {
+    /// C1: the numbers below were given out, each to one operation of one commit; it only grows, and is above what is visible.
     pub(crate) next_sequence: u64,
     /// The last stamp of the commits so far, as far as it is known; 0 before the first one.
+    ///
+    /// C2: the stamps of a commit are above those of the commits before it.
     pub(crate) last_stamp: u64,
     pub(crate) recent: RecentCommits,
     /// The keys that open transactions hold.
     pub(crate) intents: Intents,
     pub(crate) throttle: WriteThrottle,
     /// Whether a large commit has its room, and is not visible yet.
+    ///
+    /// C3: there is at most one.
     pub(crate) large_is_under_way: bool,
     /// The last number of the newest commit that later ones wait for, because it may take long.
+    ///
+    /// C4: it was given out, and only grows.
     pub(crate) awaited: u64,
 }
 
@@ -58,7 +95,6 @@ impl CommitState {
     }
 }
 
-/// An open store.
 pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) runs: Arc<RunStore>,
@@ -87,6 +123,7 @@ pub(crate) struct Engine {
     /// The search for used space that nothing refers to, after a crash.
     pub(crate) sweep: Mutex<Option<Sweep>>,
     pub(crate) counters: Counters,
+    pub(crate) conditions: Conditions,
     pub(crate) failure: OnceLock<String>,
     pub(crate) is_closed: Mutex<bool>,
     /// Whether parts of a damaged log are set aside; set when the store is opened.
@@ -151,7 +188,6 @@ impl Engine {
         self.flushed.notify_all();
     }
 
-    /// The current trees.
     pub(crate) fn trees(&self) -> Arc<Trees> {
         self.version.load().trees.clone()
     }
@@ -172,9 +208,10 @@ impl Engine {
 
     /// The size of the next memtable in bytes.
     fn new_memtable_size(&self) -> usize {
-        match self.needs_small_memtables() {
-            true => self.options.small_memtable_size(),
-            false => self.options.memtable_size(),
+        if self.needs_small_memtables() {
+            self.options.small_memtable_size()
+        } else {
+            self.options.memtable_size()
         }
     }
 
@@ -182,6 +219,10 @@ impl Engine {
     pub(crate) fn seal(&self, state: &CommitState, bytes: usize) {
         let guard = FailStop::begin("sealing a memtable");
         let version = self.version.load();
+        assert!(
+            version.active.last_sequence() < state.next_sequence,
+            "C1: a memtable has numbers that were not given out"
+        );
         let size = self.new_memtable_size().max(bytes + 4096);
         self.spare_blocks.keep_fitting(size);
         let log_start = self
@@ -191,7 +232,11 @@ impl Engine {
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
         let active = Memtable::new(size, log_start, &self.spare_blocks);
-        self.version.store(Arc::new(Version {
+        assert!(
+            active.capacity() >= bytes.min(u32::MAX as usize / 2),
+            "M4: a new memtable has no room for what it is made for"
+        );
+        self.set_version(Version {
             active: Arc::new(active.after(
                 &version.active,
                 state.next_sequence - 1,
@@ -199,15 +244,16 @@ impl Engine {
             )),
             sealed,
             ..Version::clone(&version)
-        }));
+        });
         step("a memtable is sealed");
         self.runs.cache.share();
         self.flusher.wake();
         guard.finish();
         // With little room the committer measures it: commits could fill the disk before a thread gets a processor.
-        match self.disk_space.is_tight() {
-            true => self.check_space(),
-            false => self.disk_space.measure_soon(),
+        if self.disk_space.is_tight() {
+            self.check_space()
+        } else {
+            self.disk_space.measure_soon()
         }
     }
 
@@ -227,6 +273,10 @@ impl Engine {
                     trees.insert(id, Tree::new(options, state, last));
                 }
                 Op::DropTree(id) => {
+                    assert!(
+                        last >= trees.dropped_at,
+                        "V5: trees are dropped in another order than that of the commits"
+                    );
                     trees.dropped_at = last;
                     if let Some(tree) = trees.get(id) {
                         tree.root.clone().abandon(&self.runs);
@@ -237,23 +287,30 @@ impl Engine {
             }
         }
         step("a commit changes trees");
-        self.version.store(Arc::new(Version {
+        self.set_version(Version {
             trees: Arc::new(trees),
             ..version.clone()
-        }));
+        });
     }
 
-    /// Publishes new roots.
     pub(crate) fn publish_roots(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>) {
-        self.publish(roots, false);
+        self.publish(roots, None);
     }
 
     /// Publishes the roots that hold all of the oldest sealed memtable, and drops that memtable.
-    pub(crate) fn publish_flushed(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>) {
-        self.publish(roots, true);
+    pub(crate) fn publish_flushed(
+        &self,
+        roots: impl IntoIterator<Item = (TreeId, Subtree)>,
+        memtable: &Arc<Memtable>,
+    ) {
+        self.publish(roots, Some(memtable));
     }
 
-    fn publish(&self, roots: impl IntoIterator<Item = (TreeId, Subtree)>, flushed: bool) {
+    fn publish(
+        &self,
+        roots: impl IntoIterator<Item = (TreeId, Subtree)>,
+        flushed: Option<&Arc<Memtable>>,
+    ) {
         let _state = self.commit_lock.lock();
         let guard = FailStop::begin("publishing what it has flushed");
         let version = self.version.load_full();
@@ -263,16 +320,79 @@ impl Engine {
             trees.set_root(id, root);
         }
         let mut sealed = version.sealed.clone();
-        if flushed {
-            sealed.pop();
+        if let Some(flushed) = flushed {
+            let oldest = sealed.pop();
+            assert!(
+                oldest.is_some_and(|oldest| Arc::ptr_eq(&oldest, flushed)),
+                "F1: the memtable that was flushed is not the oldest one"
+            );
+            assert!(
+                flushed.has_no_writers(),
+                "F2: a memtable that is written to is dropped"
+            );
+            assert!(
+                flushed.last_sequence() <= self.publisher.visible(),
+                "F3: trees get commits that are not visible"
+            );
         }
-        self.version.store(Arc::new(Version {
+        self.set_version(Version {
             sealed,
             trees: Arc::new(trees),
             ..Version::clone(&version)
-        }));
+        });
         step("a version is published");
         guard.finish();
+    }
+
+    /// Runs work, and reports its beginning and its end. `bytes` is the size at the beginning; at the end it is the number of bytes
+    /// written to the data file meanwhile.
+    pub(crate) fn report<T>(
+        &self,
+        activity: Activity,
+        bytes: u64,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let running = Running::begin(&self.options.listener, activity, bytes, None);
+        let (_, _, before) = self.runs.data.io_stats();
+        let result = work();
+        let (_, _, after) = self.runs.data.io_stats();
+        running.end(after - before, result.as_ref().err());
+        result
+    }
+
+    /// Reports when a condition begins or ends. `error` is the reason for it.
+    pub(crate) fn report_condition(
+        &self,
+        activity: Activity,
+        holds: bool,
+        bytes: u64,
+        error: Option<&Error>,
+    ) {
+        let listener = &self.options.listener;
+        (self.conditions).report(listener, activity, holds, bytes, error);
+    }
+
+    /// Replaces the version. The caller holds the commit lock, or nothing else runs yet.
+    pub(crate) fn set_version(&self, version: Version) {
+        version.check_order();
+        let before = self.version.load();
+        assert!(
+            version.active.sequence_before >= before.active.sequence_before,
+            "V1: an older memtable becomes the active one"
+        );
+        assert!(
+            version.log_start() >= before.log_start(),
+            "V2: a version needs log that the one before did not need"
+        );
+        assert!(
+            version.sequence_in_trees() >= before.sequence_in_trees(),
+            "V3: the trees of a version have fewer commits than those before"
+        );
+        assert!(
+            version.trees.dropped_at >= before.trees.dropped_at,
+            "V5: a version forgets that trees were dropped"
+        );
+        self.version.store(Arc::new(version));
     }
 
     pub(crate) fn builder(&self, id: TreeId, tree: &Tree) -> Builder {
@@ -290,7 +410,7 @@ impl Engine {
             allowance: Arc::new(AtomicU64::new(self.disk_space.spare_bytes())),
             allowance_max: self.disk_space.spare_bytes(),
             step_max: self.disk_space.step_max(),
-            team: Team::of_one(),
+            scope: FlushScope::of_one_thread(),
         }
     }
 }

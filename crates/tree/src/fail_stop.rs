@@ -2,7 +2,7 @@
 //!
 //! Some steps leave a state between their beginning and their end that no later operation may see: a sequence number
 //! that was taken and will never be published, a frame that is in the log but not in the memtable, a sync of which
-//! nobody knows whether it succeeded. A panic in such a step would leave the store in that state, so it ends the process:
+//! it is not known whether it succeeded. A panic in such a step would leave the store in that state, so it ends the process:
 //! what is on disk is consistent at any moment, and the next start recovers from there.
 //!
 //! # Rules
@@ -17,11 +17,22 @@
 //!   backups and reads build something new and publish it in one step at the end, so a panic before that changes
 //!   nothing. The background thread treats it as a full disk: it notes a stall and tries again after a pause.
 
+//! - **A broken invariant ends the process**, wherever it is found. Each assertion of the engine begins with the name of its
+//!   invariant, such as "S1: ", which stands at the field or type that it constrains. [`contain`] and [`watch`] tell such a panic
+//!   from others. So an assertion must not depend on what was read from the disk or came from a client: that is checked where it
+//!   is read, and is an error.
+
+use std::any::Any;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::abort;
 
+use frond_kv::PANICKED;
+
+use crate::{Error, Result};
+
 thread_local! {
-    /// What a simulation does in place of ending the process.
+    /// The action of a simulation in place of ending the process.
     static SIMULATED: Cell<Option<fn(&'static str)>> = const { Cell::new(None) };
 }
 
@@ -69,6 +80,40 @@ impl Drop for FailStop {
     }
 }
 
+/// Runs work whose panics are contained: they are errors, unless they name a broken invariant.
+pub(crate) fn contain<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        end_if_broken(&*panic);
+        Err(Error::Internal(PANICKED))
+    })
+}
+
+/// Runs work on the thread of a caller, who may contain panics: a broken invariant ends the process before that.
+pub(crate) fn watch<T>(work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        end_if_broken(&*panic);
+        resume_unwind(panic)
+    })
+}
+
+/// Ends the process if a panic names an invariant.
+fn end_if_broken(panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    if text.is_some_and(names_invariant) {
+        drop(FailStop::begin("checking its invariants"));
+    }
+}
+
+/// Whether a message begins with the name of an invariant: a capital letter, a number and a colon.
+fn names_invariant(message: &str) -> bool {
+    let name = message.split_once(": ").map_or("", |(name, _)| name);
+    let number = name.strip_prefix(|first: char| first.is_ascii_uppercase());
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
 /// A step of a commit, a flush or a checkpoint by its name. In tests it may panic.
 #[cfg(not(test))]
 #[inline(always)]
@@ -85,6 +130,7 @@ mod tests {
     use std::process::Command;
     use std::sync::Mutex;
 
+    use super::*;
     use crate::{Durability, Options, Snapshot, Store, TreeId, TreeOptions, WriteSet};
 
     /// The step at which this process panics once.
@@ -113,6 +159,31 @@ mod tests {
             drop(chosen);
             panic!("a panic at the step \"{name}\", as the test asked for");
         }
+    }
+
+    thread_local! {
+        static ENDED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn only_a_broken_invariant_ends_the_process_where_panics_are_contained() {
+        simulate_fail_stops(Some(|_| ENDED.set(ENDED.get() + 1)));
+        for (message, ends) in [
+            ("S1: an extent is outside of the file", 1),
+            ("C12: a number", 1),
+            ("a defect", 0),
+            ("S: no number", 0),
+            ("s1: no name", 0),
+            ("S1x: no number", 0),
+        ] {
+            ENDED.set(0);
+            let contained: Result<()> = contain(|| panic!("{message}"));
+            assert!(matches!(contained, Err(Error::Internal(_))));
+            let watched = std::panic::catch_unwind(|| watch(|| panic!("{message}")));
+            assert!(watched.is_err());
+            assert_eq!(ENDED.get(), 2 * ends, "{message}");
+        }
+        simulate_fail_stops(None);
     }
 
     fn choose(step: &str) {

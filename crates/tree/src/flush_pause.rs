@@ -35,7 +35,7 @@ impl Store {
     pub fn pause_flushing(&self) -> Result<FlushPause> {
         let engine = self.engine().clone();
         let (end, ended) = channel::<()>();
-        let (tell, told) = channel();
+        let (report, reported) = channel();
         // The lock that is held during the pause belongs to a thread.
         let thread = std::thread::Builder::new()
             .name("flush-pause".to_owned())
@@ -44,7 +44,7 @@ impl Store {
                 let outcome = engine.checkpoint_all();
                 let _working = engine.flusher.working.lock();
                 let is_paused = outcome.is_ok();
-                let _ = tell.send(outcome);
+                let _ = report.send(outcome);
                 if is_paused {
                     // Nothing is ever sent: this returns when the pause is dropped.
                     let _ = ended.recv();
@@ -55,7 +55,7 @@ impl Store {
             end: Some(end),
             thread: Some(thread),
         };
-        match told.recv() {
+        match reported.recv() {
             Ok(outcome) => outcome.map(|()| pause),
             Err(_) => Err(Error::Internal(frond_kv::PANICKED)),
         }

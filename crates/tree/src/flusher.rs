@@ -18,7 +18,7 @@ pub(crate) struct Flusher {
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
     /// Further threads that flush a memtable to several trees in parallel.
     pub(crate) pool: WorkerPool,
-    /// How fast memtables are flushed, for the write throttle.
+    /// The rate at which memtables are flushed, for the write throttle.
     pub(crate) rate: FlushRate,
     /// Where the log of the last checkpoint starts.
     pub(crate) last_log_start: AtomicU64,
@@ -39,7 +39,7 @@ pub(crate) struct Stall {
     pub(crate) reason: String,
 }
 
-/// What the thread is woken for.
+/// The reasons for which the thread is woken.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Signal {
     /// A memtable was sealed.
@@ -54,7 +54,6 @@ impl Flusher {
         self.wake.notify_one();
     }
 
-    /// Ends the threads.
     pub(crate) fn stop(&self) {
         self.signal.lock().stop = true;
         self.wake.notify_one();

@@ -41,9 +41,10 @@ pub fn format_version(directory: &Path) -> io::Result<Option<FormatVersion>> {
             continue;
         }
         // A version that is not known may have its checksum elsewhere.
-        match has_checksum(copy) {
-            true => sound.extend(reader.u32()),
-            false => others.extend(reader.u32()),
+        if has_checksum(copy) {
+            sound.extend(reader.u32())
+        } else {
+            others.extend(reader.u32())
         }
     }
     let stored = sound.into_iter().max().or(others.into_iter().max());

@@ -16,7 +16,9 @@ const UNIT: u64 = ALIGNMENT as u64;
 pub(crate) struct FreeMap {
     /// Where the used part of the file ends, in bytes. All of it but the ranges is used.
     pub(crate) end: u64,
-    /// Offset and length in bytes, ascending, neither overlapping nor adjacent.
+    /// Offset and length in bytes.
+    ///
+    /// S6: ascending, neither overlapping nor adjacent, and the last one ends before the end.
     pub(crate) ranges: Vec<(u64, u64)>,
 }
 
@@ -55,11 +57,17 @@ impl FreeMap {
         put_varint(&mut out, self.end / UNIT);
         put_varint(&mut out, self.ranges.len() as u64);
         let mut at = DATA_START;
+        assert!(self.end >= DATA_START, "S6: a map ends in the superblocks");
         for (offset, len) in &self.ranges {
+            assert!(
+                *offset >= at && *len > 0,
+                "S6: the ranges of a map do not ascend"
+            );
             put_varint(&mut out, (offset - at) / UNIT);
             put_varint(&mut out, len / UNIT);
             at = offset + len;
         }
+        assert!(at <= self.end, "S6: a range of a map is behind its end");
         out
     }
 
@@ -123,7 +131,7 @@ fn varint(reader: &mut Reader<'_>) -> Option<u64> {
     None
 }
 
-/// What `used` has and `reachable` has not. Both are sorted; `reachable` may overlap itself.
+/// The ranges of `used` that `reachable` has not. Both are sorted; `reachable` may overlap itself.
 pub(crate) fn unreachable(used: &[(u64, u64)], reachable: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = Vec::new();
     let mut reachable = reachable.iter().copied().peekable();

@@ -14,9 +14,11 @@ const TRIED_MAX: usize = 32;
 /// of its own, however many ranges there are.
 #[derive(Default)]
 pub(crate) struct FreeRanges {
+    /// A1: ranges neither overlap nor touch.
     by_offset: BTreeMap<u64, u64>,
-    /// The offsets of the ranges of a class; no set is empty.
+    /// A2: the offsets of the ranges of a class; no set is empty.
     by_class: BTreeMap<u32, BTreeSet<u64>>,
+    /// A3: the sum of the lengths.
     bytes: u64,
 }
 
@@ -31,7 +33,6 @@ fn class(len: u64) -> u32 {
 }
 
 impl FreeRanges {
-    /// All bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -63,8 +64,11 @@ impl FreeRanges {
     }
 
     fn insert(&mut self, offset: u64, len: u64) {
-        self.by_offset.insert(offset, len);
-        self.by_class.entry(class(len)).or_default().insert(offset);
+        assert!(len > 0, "A1: a free range is empty");
+        let before = self.by_offset.insert(offset, len);
+        assert!(before.is_none(), "A1: a range is free twice");
+        let is_new = self.by_class.entry(class(len)).or_default().insert(offset);
+        assert!(is_new, "A2: a class has a range that is not free");
         self.bytes += len;
     }
 
@@ -72,12 +76,14 @@ impl FreeRanges {
     pub(crate) fn remove(&mut self, offset: u64) -> Option<u64> {
         let len = self.by_offset.remove(&offset)?;
         let class = class(len);
-        if let Some(offsets) = self.by_class.get_mut(&class) {
-            offsets.remove(&offset);
-            if offsets.is_empty() {
-                self.by_class.remove(&class);
-            }
+        let offsets = self.by_class.get_mut(&class);
+        let offsets = offsets.expect("A2: each free range has a class");
+        let was_here = offsets.remove(&offset);
+        assert!(was_here, "A2: a free range is not in its class");
+        if offsets.is_empty() {
+            self.by_class.remove(&class);
         }
+        assert!(self.bytes >= len, "A3: more is taken than is free");
         self.bytes -= len;
         Some(len)
     }
@@ -93,6 +99,7 @@ impl FreeRanges {
         let larger = larger.filter_map(|(_, offsets)| offsets.first());
         let offset = *larger.chain(fitting).min()?;
         let free = self.remove(offset)?;
+        assert!(free >= len, "A2: a range is shorter than its class");
         if free > len {
             self.insert(offset + len, free - len);
         }

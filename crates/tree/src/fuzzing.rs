@@ -1,4 +1,4 @@
-//! What the fuzz targets of `crates/fuzz` need of the formats on disk. Nothing else uses it.
+//! The formats on disk for the fuzz targets of `crates/fuzz`. Nothing else uses it.
 
 use std::ops::Range;
 

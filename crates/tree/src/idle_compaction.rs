@@ -7,10 +7,12 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::damage::Activity;
 use crate::engine::Engine;
+use crate::fail_stop::watch;
 use crate::{Result, TreeId, buffers};
 
-/// How often the flusher checks whether the store is idle.
+/// The interval at which the flusher checks whether the store is idle.
 pub(crate) const IDLE_CHECK: Duration = Duration::from_millis(250);
 /// The store is idle when there were no commits for this long.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
@@ -103,10 +105,32 @@ impl Engine {
 
     /// Flushes until nothing is pending, or until `is_wanted` says no; then the answer is false.
     fn compact_all(&self, is_wanted: impl Fn() -> bool) -> Result<bool> {
+        let trees = self.pending_trees();
+        if trees.is_empty() {
+            return Ok(true);
+        }
+        let bytes = self.pending_bytes(&trees);
+        self.report(Activity::Compaction, bytes, || {
+            self.compact_trees_while(trees, is_wanted)
+        })
+    }
+
+    /// The bytes of messages that are pending in some trees, by estimate.
+    pub(crate) fn pending_bytes(&self, trees: &[TreeId]) -> u64 {
+        let version = self.version.load_full();
+        let roots = trees.iter().filter_map(|tree| version.trees.get(*tree));
+        roots.map(|tree| tree.root.stats().pending_bytes).sum()
+    }
+
+    fn compact_trees_while(
+        &self,
+        trees: Vec<TreeId>,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<bool> {
         let (_, _, mut saved) = self.runs.data.io_stats();
         let mut changed = false;
         let mut wanted = true;
-        for id in self.pending_trees() {
+        for id in trees {
             wanted = is_wanted();
             while wanted && self.compact_tree_once(id)? {
                 changed = true;
@@ -135,8 +159,9 @@ impl Engine {
             return Ok(false);
         };
         let (_, _, before) = self.runs.data.io_stats();
-        let root = self.builder(id, &tree).compact_step(&tree.root)?;
+        let root = watch(|| self.builder(id, &tree).compact_step(&tree.root))?;
         let (_, _, after) = self.runs.data.io_stats();
+        assert!(after >= before, "Z1: fewer bytes were written than before");
         let spend = |credit: u64| Some(credit.saturating_sub(after - before));
         let _ = (self.flusher.compaction_credit).fetch_update(
             Ordering::Relaxed,

@@ -32,7 +32,7 @@ pub enum ProblemKind {
     Filter,
     /// Bytes after the last block of an extent are not zero.
     Padding,
-    /// Two extents overlap.
+    /// Two extents have some bytes in common.
     Overlap,
     /// The log cannot be replayed.
     Log,
@@ -41,13 +41,13 @@ pub enum ProblemKind {
 /// A problem in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file.
+    /// The name of the file.
     pub file: String,
     /// Where in the file, in bytes.
     pub offset: u64,
     /// The tree that it concerns, if it is one.
     pub tree: Option<TreeId>,
-    /// What kind of problem it is.
+    /// The kind of problem that it is.
     pub kind: ProblemKind,
     /// A description of the problem.
     pub what: String,
@@ -66,7 +66,7 @@ impl fmt::Display for Problem {
 /// The progress of a walk over a store, in bytes of its data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes done.
+    /// Bytes that were read so far.
     pub done_bytes: u64,
     /// Total bytes. Free space is included, so the walk may end before.
     pub total_bytes: u64,
@@ -308,7 +308,8 @@ impl<'a> Inspector<'a> {
         let info = &run.info;
         let (at, len) = (info.index_at as usize, info.index_len as usize);
         let offset = run.offset + u64::from(info.index_at);
-        let block = bytes.get(at..at + len).unwrap_or_default();
+        let block = bytes.get(at..at + len);
+        let block = self.parsed(offset, block, "the index of a run is outside of its extent")?;
         let decode = |payload: &[u8]| RunIndex::decode(payload, info.pages, info.index_at);
         let index = match decode_block(block, offset, decode) {
             Ok(index) => self.parsed(offset, index, "the index of a run is malformed")?,

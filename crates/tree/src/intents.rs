@@ -55,7 +55,7 @@ impl Holder {
     }
 }
 
-/// The held keys, by the hashes of their guards.
+/// The held keys, by the hashes of their guards. E5: each has one holder.
 #[derive(Default)]
 pub(crate) struct Intents {
     holders: HashMap<u64, Arc<Holder>, BuildHasherDefault<IdentityHasher>>,
@@ -76,14 +76,19 @@ impl Intents {
         holder.is_some_and(|holder| own.is_none_or(|own| !Arc::ptr_eq(holder, own)))
     }
 
-    /// Who holds the key.
+    /// The transaction that holds the key.
     pub(crate) fn holder(&self, hash: u64) -> Option<&Arc<Holder>> {
         self.holders.get(&hash)
     }
 
     /// Gives a key that no other transaction holds to `holder`. False if it had it already.
     pub(crate) fn hold(&mut self, hash: u64, holder: &Arc<Holder>) -> bool {
-        self.holders.insert(hash, holder.clone()).is_none()
+        let before = self.holders.insert(hash, holder.clone());
+        assert!(
+            (before.as_ref()).is_none_or(|before| Arc::ptr_eq(before, holder)),
+            "E5: two transactions hold a key"
+        );
+        before.is_none()
     }
 
     /// Releases a key, if `holder` has it.

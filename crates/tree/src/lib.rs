@@ -2,7 +2,7 @@
 //!
 //! Writes are messages. A commit appends one frame to the log and inserts its messages into a memtable. Full memtables
 //! are flushed to the trees in the background, where messages move down in batches, so that a
-//! random insert costs a fraction of a sequential write. Readers see snapshots and block nobody.
+//! random insert costs a fraction of a sequential write. Readers see snapshots and block no writer.
 //!
 //! ```
 //! use frond_tree::{Direction, Durability, Options, Store, TreeOptions, WriteSet};
@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod activity;
 mod background;
 mod backup;
 mod block_check;
@@ -36,6 +37,7 @@ mod cache;
 mod checkpoint;
 mod commit;
 mod compress;
+mod conflict_hold;
 mod conflicts;
 mod copy;
 mod cursor;
@@ -49,19 +51,20 @@ mod engine;
 mod fail_stop;
 mod filter;
 mod flush_pause;
+mod flush_scope;
 mod flusher;
 mod format_version;
 mod free_map;
 mod free_ranges;
 #[doc(hidden)]
 pub mod fuzzing;
-mod hold;
 mod idle_compaction;
 mod inspect;
 mod intents;
 mod log;
 mod lost_page;
 mod low_space;
+mod maintenance;
 mod manifest;
 mod memtable;
 mod memtable_flush;
@@ -88,11 +91,9 @@ mod split;
 mod store;
 mod sweep;
 mod sync;
-mod team;
 mod template;
 mod transaction;
 mod tree_compaction;
-mod upkeep;
 mod verify;
 mod version;
 #[cfg(test)]
@@ -103,9 +104,10 @@ mod write_throttle;
 
 pub use backup::BackupReport;
 pub use bulk::{BulkLoader, Duplicates, Watcher};
+pub use conflict_hold::ConflictHold;
 pub use copy::{CheckpointCopy, ExtentId};
 pub use cursor::Cursor;
-pub use damage::{Damage, DamagePlace, EventListener, LogCut, NoListener};
+pub use damage::{Activity, ActivityEvent, Damage, DamagePlace, EventListener, LogCut, NoListener};
 pub use data_file::DATA_FILE;
 pub use disk_space::{DiskSpaceStats, default_reserve};
 #[doc(hidden)]
@@ -117,7 +119,6 @@ pub use frond_kv::{
     Malformed, MemoryBudget, MemoryUse, MergeOperator, NoMerge, Reservation, Result, Stamps,
     TreeId, TreeOptions, TreeStats, VALUE_BYTES_MAX, WRITE_SET_BYTES_MAX, Waits, key_hash,
 };
-pub use hold::ConflictHold;
 pub use inspect::{Problem, ProblemKind, Progress};
 pub use log::{LogPiece, LogTail, RestorePoint, groups_after};
 pub use options::{LogRecovery, Options};

@@ -1,4 +1,4 @@
-//! What the engine does while the disk is nearly full: it refuses writes, and turns deletes into free space.
+//! The engine on a disk that is nearly full: it refuses writes, and turns deletes into free space.
 //!
 //! # Rules
 //!
@@ -37,20 +37,21 @@ use std::time::Duration;
 
 use frond_kv::{Interrupt, Wait, WaitFor};
 
+use crate::damage::Activity;
 use crate::engine::Engine;
 use crate::{Error, Result, TreeId};
 
 /// Bytes of the data file for which it is worth its cost to return them to the file system.
 const RELEASED_BYTES: u64 = 1 << 20;
-/// How often a commit that waits for room checks whether the store still runs.
+/// The interval at which a commit that waits for room checks whether the store still runs.
 const AWAIT_CHECK: Duration = Duration::from_millis(100);
-/// How long it waits if there is room by now.
+/// Its pause if there is room by now.
 const ENOUGH_PAUSE: Duration = Duration::from_millis(10);
 
-/// What there was when space was made for the last time.
+/// The state when space was made for the last time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Considered {
-    /// The last commit.
+    /// The number of the last commit.
     sequence: u64,
     /// Unused bytes of the data file.
     unused: u64,
@@ -64,14 +65,16 @@ impl Engine {
         let in_memory = version.memtables().map(|memtable| memtable.bytes() as u64);
         let in_memory = in_memory.sum();
         drop(version);
-        let inside = match self.runs.data.can_punch() {
-            true => 0,
-            false => self.runs.data.space.stats().free_bytes,
+        let inside = if self.runs.data.can_punch() {
+            0
+        } else {
+            self.runs.data.space.stats().free_bytes
         };
         self.disk_space.measure(in_memory, inside);
         if was_low != self.disk_space.is_low() {
             self.flusher.wake();
         }
+        self.report_low_disk();
         if was_low && let Some(log) = self.log.get() {
             log.retry_now();
         }
@@ -83,15 +86,16 @@ impl Engine {
             return Ok(());
         }
         if self.options.inline {
-            // Without threads nobody else looks whether there is room again.
+            // Without threads there is no other check whether there is room again.
             match self.make_space() {
                 Err(error) if !self.is_retryable(&error) => return Err(error),
                 _ => {}
             }
         }
-        match self.disk_space.stays_low() {
-            true => Err(self.disk_space.refuse()),
-            false => Ok(()),
+        if self.disk_space.stays_low() {
+            Err(self.disk_space.refuse())
+        } else {
+            Ok(())
         }
     }
 
@@ -99,7 +103,13 @@ impl Engine {
     pub(crate) fn note_if_full(&self, error: &Error) {
         if error.is_disk_full() && self.disk_space.note_full() {
             self.flusher.wake();
+            self.report_low_disk();
         }
+    }
+
+    fn report_low_disk(&self) {
+        let (is_low, room) = (self.disk_space.is_low(), self.disk_space.room());
+        self.report_condition(Activity::LowDisk, is_low, room, None);
     }
 
     /// Whether [`Engine::make_space`] could free something now that it could not free the last time.
@@ -108,7 +118,7 @@ impl Engine {
         now.sequence > before.sequence || now.unused >= before.unused + RELEASED_BYTES
     }
 
-    /// What there is now.
+    /// The state that there is now.
     fn considered(&self) -> Considered {
         let space = self.runs.data.space.stats();
         Considered {
@@ -138,7 +148,7 @@ impl Engine {
             self.seal_if_over(0);
         }
         if !self.disk_space.has_room_for_deletes() {
-            // What is in memory would take the room that compaction needs.
+            // Memtables would take the room that compaction needs.
             match self.free_space() {
                 Err(error) if !error.is_disk_full() => return Err(error),
                 Ok(unused)
@@ -218,7 +228,14 @@ impl Engine {
             if !self.pending_trees().is_empty() {
                 self.disk_space.use_reserve();
             }
-            let compacted = self.compact_some(saved);
+            let trees = self.pending_trees();
+            let compacted = if trees.is_empty() {
+                Ok(false)
+            } else {
+                self.report(Activity::Compaction, self.pending_bytes(&trees), || {
+                    self.compact_some(saved)
+                })
+            };
             if self.written_bytes() > saved {
                 unused = self.return_space()?;
                 if self.used_bytes() > used && !self.disk_space.has_room_for_flushes() {
@@ -229,7 +246,7 @@ impl Engine {
             match compacted {
                 Ok(true) => {}
                 Ok(false) => break,
-                // What the steps before it have freed may suffice to go on.
+                // The room that the steps before it have freed may suffice to go on.
                 Err(error) if error.is_disk_full() && self.disk_space.room() > room => {}
                 Err(error) => return Err(error),
             }
@@ -253,9 +270,9 @@ impl Engine {
     /// Makes released extents free by a checkpoint, and returns them to the file system. Returns the number of unused bytes
     /// that are left in the file, without those that others release meanwhile.
     fn return_space(&self) -> Result<u64> {
-        // What was dropped unread counts too.
+        // Nodes that were dropped unread count too.
         while self.release_orphans(usize::MAX) {}
-        // What a step wrote that failed for want of room is free at once, and the checkpoint may need it.
+        // The blocks of a step that failed for want of room are free at once, and the checkpoint may need them.
         self.runs.data.return_free()?;
         let before = self.considered().unused;
         match self.checkpoint_unflushed() {

@@ -18,13 +18,16 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 /// A superblock is stored twice in its slot, so that one copy may be damaged.
 pub(crate) const SUPERBLOCK_COPY_BYTES: usize = ALIGNMENT / 2;
 
+/// Numbers of a position are below this: later ones, which are counted from there, do not overflow.
+const NUMBER_MAX: u64 = 1 << 63;
+
 /// Set in a manifest whose map has only space as used that something refers to.
 const FLAG_EXACT: u8 = 1;
 
-/// What a checkpoint records besides the trees.
+/// The numbers that a checkpoint records besides the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Position {
-    /// Where a replay of the log starts.
+    /// Where a replay of the log starts. K3: it only grows from one checkpoint to the next, as `sequence` and `next_tree` do.
     pub(crate) log_start: u64,
     /// The last sequence number of the commits before `log_start`: the log goes on with the next one. Those of later commits
     /// are used again if a crash loses them.
@@ -32,7 +35,7 @@ pub(crate) struct Position {
     /// The next id of a tree.
     pub(crate) next_tree: u32,
     /// With the log from `log_start` to here or further the checkpoint is a state that there was: it has
-    /// the trees of all commits up to here, and their bulk loads.
+    /// the trees of all commits up to here, and their bulk loads. K4: it is at `log_start` or behind.
     pub(crate) complete_at: u64,
     /// The last stamp of the commits before `log_start`, as far as it is known.
     pub(crate) last_stamp: u64,
@@ -40,6 +43,10 @@ pub(crate) struct Position {
 
 /// The stored form of a page of trees.
 pub(crate) fn encode_page(page: &TreePage) -> Vec<u8> {
+    assert!(
+        !page.trees().is_empty(),
+        "V4: a page without trees is written"
+    );
     Encoder::encode(|encoder| {
         encoder.put_count(page.trees().len());
         for (id, tree) in page.trees() {
@@ -184,11 +191,17 @@ impl Manifest {
             pages,
             lost,
         };
-        reader.0.is_empty().then_some(manifest)
+        let numbers = [position.log_start, position.sequence, position.complete_at];
+        let is_possible = numbers.iter().all(|number| *number < NUMBER_MAX);
+        (reader.0.is_empty() && is_possible).then_some(manifest)
     }
 }
 
 fn encode_copies(copies: &Copies, out: &mut Vec<u8>) {
+    assert!(
+        copies.at[0] != copies.at[1] || copies.len == 0,
+        "K5: two copies of a block have one place"
+    );
     out.put_u64(copies.at[0]);
     out.put_u64(copies.at[1]);
     out.put_u32(copies.len);
@@ -223,6 +236,10 @@ pub(crate) fn encode_superblock(generation: u64, manifest: &Copies) -> AlignedBu
     let mut slot = AlignedBuf::with_capacity(ALIGNMENT);
     slot.extend_from_slice(&copy);
     slot.extend_from_slice(&copy);
+    assert!(
+        slot.len() == ALIGNMENT,
+        "K1: a superblock does not fill its slot"
+    );
     slot
 }
 

@@ -7,13 +7,16 @@ use frond_kv::PANICKED;
 use parking_lot::Mutex;
 
 use crate::checkpoint::Pinned;
+use crate::damage::Activity;
 use crate::data_file::DATA_FILE;
 use crate::engine::Engine;
+use crate::fail_stop::watch;
+use crate::flush_scope::{FlushScope, Task};
 use crate::flusher::Stall;
+use crate::log::Log;
 use crate::manifest::Position;
 use crate::memtable::Memtable;
 use crate::node::{Builder, Subtree};
-use crate::team::{Piece, Team};
 use crate::worker_pool::Work;
 use crate::{Error, Result, TreeId};
 
@@ -24,10 +27,15 @@ const COMPACTION_CREDIT: u64 = 3;
 const ORPHANS_PER_FLUSH: usize = 64;
 
 /// The flush of one memtable. One thread leads, and the others of the pool help.
+///
+/// F1: it is the oldest sealed one, so the trees get the commits in their order.
+/// F2: nothing is inserted into it any more.
+/// F3: all of its commits are visible, so no snapshot is older than what the trees have and newer than what it sees.
+/// F4: there is a new root for each tree that has messages in it, or an error.
 struct MemtableFlush {
-    team: Arc<Team>,
+    scope: Arc<FlushScope>,
     /// The trees, until a thread takes them and leads.
-    trees: Mutex<Option<Vec<Piece<Flushed>>>>,
+    trees: Mutex<Option<Vec<Task<Flushed>>>>,
     flushed: Mutex<Vec<(TreeId, Subtree)>>,
     failure: Mutex<Option<Error>>,
 }
@@ -50,9 +58,10 @@ impl Part {
             return Ok(None);
         }
         let Part { builder, root, .. } = &self;
-        let flushed = match self.loading {
-            true => builder.flush_memtable_while_loading(root, memtable),
-            false => builder.flush_memtable(root, memtable, self.bytes),
+        let flushed = if self.loading {
+            builder.flush_memtable_while_loading(root, memtable)
+        } else {
+            builder.flush_memtable(root, memtable, self.bytes)
         };
         let flushed = flushed.inspect_err(|_| has_failed.store(true, Ordering::Relaxed));
         flushed.map(|root| Some((self.id, root)))
@@ -63,10 +72,10 @@ impl Work for MemtableFlush {
     fn run(&self) {
         let trees = self.trees.lock().take();
         let Some(trees) = trees else {
-            return self.team.help();
+            return self.scope.help();
         };
-        let results = self.team.run(trees);
-        self.team.close();
+        let results = self.scope.run(trees);
+        self.scope.close();
         for result in results {
             match result {
                 Ok(flushed) => self.flushed.lock().extend(flushed),
@@ -79,7 +88,7 @@ impl Work for MemtableFlush {
 
     fn panicked(&self) {
         self.failure.lock().get_or_insert(Error::Internal(PANICKED));
-        self.team.close();
+        self.scope.close();
     }
 }
 
@@ -168,6 +177,7 @@ impl Engine {
         };
         let is_stalled = stall.is_some();
         self.flusher.set_stall(stall);
+        self.report_condition(Activity::Stall, is_stalled, 0, result.as_ref().err());
         if is_stalled {
             // Under the lock, so that no committer misses it between its check and its wait.
             let _state = self.commit_lock.lock();
@@ -200,12 +210,32 @@ impl Engine {
 
     /// Flushes the oldest sealed memtable to all its trees and publishes the new roots.
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
+        let bytes = memtable.bytes() as u64;
+        self.report(Activity::Flush, bytes, || {
+            watch(|| self.flush_oldest(memtable))
+        })
+    }
+
+    fn flush_oldest(&self, memtable: &Arc<Memtable>) -> Result<()> {
         // No insert begins in a sealed memtable. Those that have begun are finished when the memtable's last
         // commit is visible, or were cancelled.
         while !memtable.has_no_writers() {
             std::thread::yield_now();
         }
         self.publisher.wait(memtable.last_sequence());
+        let oldest = self.version.load().sealed.last().cloned();
+        assert!(
+            oldest.is_some_and(|oldest| Arc::ptr_eq(&oldest, memtable)),
+            "F1: the memtable that is flushed is not the oldest one"
+        );
+        assert!(
+            memtable.has_no_writers(),
+            "F2: a writer has entered a sealed memtable"
+        );
+        assert!(
+            memtable.last_sequence() <= self.publisher.visible(),
+            "F3: a memtable is flushed before its commits are visible"
+        );
         let trees = self.trees();
         let mut parts: Vec<Part> = memtable
             .trees()
@@ -221,25 +251,26 @@ impl Engine {
                 })
             })
             .collect();
+        let count = parts.len();
         // While all trees are flushed in parallel, each may only take its share of the room.
         let spare = self.disk_space.spare_bytes() / parts.len().max(1) as u64;
         // Without threads the order depends on the commits alone.
         let seed = self.options.inline.then(|| memtable.last_sequence());
-        let team = Team::new(self.options.flush_threads, seed);
+        let scope = FlushScope::new(self.options.flush_threads, seed);
         for part in &mut parts {
             part.builder.limit_work(spare);
-            part.builder.team = team.clone();
+            part.builder.scope = scope.clone();
         }
         // The largest tree is flushed first, so that the threads finish at about the same time.
         parts.sort_by_key(|part| std::cmp::Reverse((part.bytes, part.id)));
         let has_failed = Arc::new(AtomicBool::new(false));
-        let piece = |part: Part| -> Piece<Flushed> {
+        let task = |part: Part| -> Task<Flushed> {
             let (memtable, has_failed) = (memtable.clone(), has_failed.clone());
             Box::new(move || part.flush(&memtable, &has_failed))
         };
         let flush = Arc::new(MemtableFlush {
-            team,
-            trees: Mutex::new(Some(parts.into_iter().map(piece).collect())),
+            scope,
+            trees: Mutex::new(Some(parts.into_iter().map(task).collect())),
             flushed: Mutex::default(),
             failure: Mutex::default(),
         });
@@ -249,7 +280,15 @@ impl Engine {
         }
 
         let flushed = std::mem::take(&mut *flush.flushed.lock());
-        self.publish_flushed(flushed);
+        assert!(
+            flushed.len() == count,
+            "F4: a tree has no root after a flush without an error"
+        );
+        assert!(
+            memtable.has_no_writers(),
+            "F2: a writer has entered during a flush"
+        );
+        self.publish_flushed(flushed, memtable);
         // Before the checkpoint that follows, so that it knows what they free.
         self.release_orphans(ORPHANS_PER_FLUSH);
         self.flushed.notify_all();
@@ -264,6 +303,12 @@ impl Engine {
     /// The checkpoint is pinned while its trees are in memory for certain: a commit that creates or drops a tree replaces
     /// them at any moment, and the store does not keep the old ones.
     fn write_checkpoint(&self) -> Result<Option<Pinned>> {
+        self.report(Activity::Checkpoint, 0, || {
+            watch(|| self.write_checkpoint_of_trees())
+        })
+    }
+
+    fn write_checkpoint_of_trees(&self) -> Result<Option<Pinned>> {
         let (version, position, unflushed) = {
             let state = self.commit_lock.lock();
             let version = self.version.load_full();
@@ -287,6 +332,19 @@ impl Engine {
                 },
                 last_stamp: version.stamp_in_trees(),
             };
+            assert!(
+                position.sequence < state.next_sequence,
+                "K3: a checkpoint has numbers that were not given out"
+            );
+            assert!(
+                position.sequence <= self.publisher.visible(),
+                "F3: a checkpoint has commits that are not visible"
+            );
+            let end = self.log.get().map_or(u64::MAX, Log::end);
+            assert!(
+                position.log_start <= end,
+                "K4: a checkpoint needs log that does not exist"
+            );
             let log = self.log.get().filter(|_| changes_trees);
             (version, position, log.map(|log| (log, log.end())))
         };
@@ -300,7 +358,7 @@ impl Engine {
             let is_alone = trees.is_only_version()
                 && Arc::strong_count(&self.loaders) == 1
                 && self.runs.orphans.is_empty();
-            // What a loader has released is seen from here on.
+            // The releases of a loader are seen from here on.
             fence(Ordering::Acquire);
             is_alone
         };
@@ -322,15 +380,16 @@ impl Engine {
                 .flusher
                 .last_log_start
                 .swap(position.log_start, Ordering::Relaxed);
+            assert!(
+                before <= position.log_start,
+                "K3: log was released that a checkpoint needs"
+            );
             let is_low = self.disk_space.is_low();
             if is_low {
                 log.end_holds();
             }
             // While the disk is nearly full, its room is worth more than this second chance.
-            log.release_before(match is_low {
-                true => position.log_start,
-                false => before,
-            });
+            log.release_before(if is_low { position.log_start } else { before });
         }
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(pinned)

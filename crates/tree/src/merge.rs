@@ -129,9 +129,10 @@ impl Fold {
         self.into_one(resolver, key).or_else(|damage| {
             let error = damage.error(resolver, key);
             note(&error);
-            match operator_refuses(resolver, key, &damage.delta) {
-                true => Ok((Kind::Merge, damage.delta)),
-                false => Err(error),
+            if operator_refuses(resolver, key, &damage.delta) {
+                Ok((Kind::Merge, damage.delta))
+            } else {
+                Err(error)
             }
         })
     }
@@ -142,9 +143,10 @@ impl Fold {
         resolver: &Resolver,
         key: &[u8],
     ) -> Result<(Kind, Vec<u8>)> {
-        let one = match self.damage.is_none() && self.resolved.is_none() {
-            true => self.apply(resolver, key, None),
-            false => self.into_one(resolver, key),
+        let one = if self.damage.is_none() && self.resolved.is_none() {
+            self.apply(resolver, key, None)
+        } else {
+            self.into_one(resolver, key)
         };
         one.map_err(|damage| damage.error(resolver, key))
     }
@@ -207,7 +209,6 @@ impl Fold {
 mod tests {
     use super::*;
 
-    /// Joins texts.
     struct Join;
 
     impl MergeOperator for Join {
@@ -272,9 +273,10 @@ mod tests {
 
     fn careful(parts: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
         let joined = parts.concat();
-        match joined.contains(&b'?') {
-            true => Err(Malformed("a question mark")),
-            false => Ok(joined),
+        if joined.contains(&b'?') {
+            Err(Malformed("a question mark"))
+        } else {
+            Ok(joined)
         }
     }
 
@@ -366,7 +368,7 @@ mod tests {
                 assert_eq!(error.to_string(), text);
             }
         }
-        // What is newer than a put or a delete is all that matters.
+        // Only messages that are newer than a put or a delete matter.
         let mut fold = Fold::default();
         assert!(fold.add(&resolver, b"key", Kind::Put, b"?"));
         assert_eq!(fold.finish(&resolver, b"key").unwrap().1, b"?");

@@ -345,11 +345,12 @@ impl Merger {
                 return;
             }
             let right = left + 1;
-            let child =
-                match right < self.heap.len() && self.before(self.heap[right], self.heap[left]) {
-                    true => right,
-                    false => left,
-                };
+            let child = if right < self.heap.len() && self.before(self.heap[right], self.heap[left])
+            {
+                right
+            } else {
+                left
+            };
             if !self.before(self.heap[child], self.heap[at]) {
                 return;
             }
@@ -403,7 +404,7 @@ mod tests {
         Source::memtable(MemSource::new(&memtable, TREE, u64::MAX, resolver()).unwrap())
     }
 
-    /// What is left of the sources, newest first, as a flush to a buffer sees it.
+    /// The rest of the sources, newest first, as a flush to a buffer sees it.
     fn walk(sources: &[&str], direction: Direction) -> String {
         let mut sources: Vec<Source> = sources.iter().map(|text| source(text)).collect();
         for source in &mut sources {

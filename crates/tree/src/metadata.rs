@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::data_file::{push_block, seal_block};
+use crate::data_file::{check_payload, push_block, seal_block};
 use crate::disk::ALIGNMENT;
 use crate::run::RunStore;
 use crate::space::Extent;
@@ -39,7 +39,7 @@ impl Copies {
             match store.data.read_block(at, self.len as usize, <[u8]>::to_vec) {
                 Ok(payload) => return Ok((payload, first.is_none())),
                 Err(error) => {
-                    store.damage.note(None, &error);
+                    store.damage.record(None, &error);
                     first.get_or_insert(error);
                 }
             }
@@ -48,7 +48,9 @@ impl Copies {
     }
 }
 
-/// A block on disk and its copy, each in an extent of its own.
+/// A block on disk and its copy.
+///
+/// K5: each has an extent of its own, with room for the block.
 pub(crate) struct StoredTwice {
     extents: [Arc<Extent>; 2],
     len: u32,
@@ -63,26 +65,40 @@ impl StoredTwice {
             .map(|(at, len)| space.adopt(at, len, copies.birth));
         let extents = [extents.next()??, extents.next()??];
         let len = copies.len;
-        Some(StoredTwice { extents, len })
+        let are_apart = extents[0].offset != extents[1].offset;
+        are_apart.then_some(StoredTwice { extents, len })
     }
 
     /// Room for a block of `len` bytes, not written yet.
     pub(crate) fn allocate(store: &RunStore, len: usize) -> StoredTwice {
         let space = &store.data.space;
-        StoredTwice {
-            extents: [space.allocate(len), space.allocate(len)],
-            len: len as u32,
-        }
+        StoredTwice::new([space.allocate(len), space.allocate(len)], len)
     }
 
     /// Compresses a payload and writes it.
     pub(crate) fn write_new(store: &RunStore, payload: &[u8]) -> Result<StoredTwice> {
+        check_payload("page of trees", payload)?;
         let mut block = Vec::new();
         push_block(&mut block, Compression::Lz4, payload);
         let mut write = || store.data.write_new(&mut block, seal_block);
         let extents = [write()?, write()?];
-        let len = block.len() as u32;
-        Ok(StoredTwice { extents, len })
+        Ok(StoredTwice::new(extents, block.len()))
+    }
+
+    fn new(extents: [Arc<Extent>; 2], len: usize) -> StoredTwice {
+        let [first, second] = &extents;
+        assert!(
+            first.offset + first.len <= second.offset || second.offset + second.len <= first.offset,
+            "K5: two copies of a block share an extent"
+        );
+        assert!(
+            len as u64 <= first.len.min(second.len) && len <= u32::MAX as usize,
+            "K5: an extent has no room for its block"
+        );
+        StoredTwice {
+            extents,
+            len: len as u32,
+        }
     }
 
     /// The extents of both copies.
@@ -94,7 +110,10 @@ impl StoredTwice {
     pub(crate) fn write(&self, store: &RunStore, payload: &[u8]) -> Result<()> {
         let mut block = Vec::new();
         push_block(&mut block, Compression::None, payload);
-        assert!(block.len() == self.len as usize);
+        assert!(
+            block.len() == self.len as usize,
+            "K5: a block has not the length that was allocated"
+        );
         for extent in &self.extents {
             seal_block(&mut block, extent.offset);
             store.data.write(extent, &block)?;

@@ -25,6 +25,7 @@ pub(crate) trait Evict: Send + Sync {
 /// The nodes in memory.
 #[derive(Default)]
 pub(crate) struct NodeMemory {
+    /// H1: the bytes and the number of the contents that were added and are not gone. Each is removed once.
     bytes: AtomicU64,
     count: AtomicUsize,
     /// In the order of a clock. Some may be gone.
@@ -52,8 +53,13 @@ impl NodeMemory {
 
     /// Called when the content of a node is gone.
     pub(crate) fn remove(&self, bytes: usize, budget: &MemoryBudget) {
-        self.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        let all = self.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        assert!(
+            all >= bytes as u64,
+            "H1: more memory of nodes is gone than there was"
+        );
+        let count = self.count.fetch_sub(1, Ordering::Relaxed);
+        assert!(count > 0, "H1: a node is gone that was not counted");
         budget.unpin(bytes);
     }
 

@@ -9,7 +9,7 @@ use crate::{Error, EventListener, MergeOperator, NoListener, NoMerge, Result, St
 
 const MIB: usize = 1 << 20;
 
-/// What opening a store does if the part of the log that must be replayed is damaged, or cannot be read.
+/// The treatment of a log that must be replayed and is damaged, or cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogRecovery {
     /// The store is not opened: the commits after the damage were acknowledged, and may be needed.
@@ -53,9 +53,9 @@ pub struct Options {
     /// A reader of the log ([`crate::LogTail`]) keeps at most so many bytes of frames, before compression, that the store does
     /// not need any more. One that falls further behind gets [`Error::LogGone`]. While the disk is nearly full it keeps nothing.
     pub log_hold_bytes: u64,
-    /// What to do with a damaged log.
+    /// The treatment of a damaged log.
     pub log_recovery: LogRecovery,
-    /// Resolves update messages.
+    /// Folds update messages into values.
     pub merge: Arc<dyn MergeOperator>,
     /// Is told about damaged blocks.
     pub listener: Arc<dyn EventListener>,

@@ -1,4 +1,4 @@
-//! What nothing refers to any more, and takes time to release: nodes that are not in memory, which must be read to find
+//! Parts of a store that nothing refers to any more, and that take time to release: nodes that are not in memory, which must be read to find
 //! what is free below them, and trees that were dropped, whose pages are in the cache.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Orphans {
     waiting: Mutex<Vec<Box<dyn Orphan>>>,
     /// Those that snapshots still refer to.
     shared: Mutex<Vec<Box<dyn Orphan>>>,
-    /// All that wait, and those that are being released.
+    /// O1: all that wait, and those that are being released.
     count: AtomicUsize,
     is_closed: AtomicBool,
 }
@@ -76,9 +76,10 @@ impl Orphans {
         let mut shared = self.shared.lock();
         let mut at = 0;
         while let Some(orphan) = shared.get(at) {
-            match orphan.is_shared() {
-                true => at += 1,
-                false => self.waiting.lock().push(shared.swap_remove(at)),
+            if orphan.is_shared() {
+                at += 1
+            } else {
+                self.waiting.lock().push(shared.swap_remove(at))
             }
         }
     }
@@ -100,7 +101,8 @@ struct Released<'a>(&'a AtomicUsize);
 
 impl Drop for Released<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let count = self.0.fetch_sub(1, Ordering::AcqRel);
+        assert!(count > 0, "O1: an orphan is released that was not counted");
     }
 }
 

@@ -48,9 +48,10 @@ impl Page {
     /// Decodes a stored page, and checks that every entry lies inside and that the keys ascend.
     pub(crate) fn decode(payload: &[u8]) -> Result<Page, &'static str> {
         let page = Page::decode_any_order(payload)?;
-        match page.ascends() {
-            true => Ok(page),
-            false => Err("the keys of a page are out of order"),
+        if page.ascends() {
+            Ok(page)
+        } else {
+            Err("the keys of a page are out of order")
         }
     }
 
@@ -88,9 +89,12 @@ impl Page {
         let kinds = Column::read(&mut reader, count)?;
         let key_lens = Column::read(&mut reader, count)?;
         let value_lens = Column::read(&mut reader, count)?;
-        let mut read = |is_there: bool, lens| match is_there {
-            true => Template::read(&mut reader, lens).map(Some),
-            false => Some(None),
+        let mut read = |is_there: bool, lens| {
+            if is_there {
+                Template::read(&mut reader, lens).map(Some)
+            } else {
+                Some(None)
+            }
         };
         let template = read(has_template, VALUE_LENS)?;
         let key_template = read(has_key_template, KEY_END_LENS)?;
@@ -214,9 +218,10 @@ impl Page {
     pub(crate) fn search(&self, key: &[u8]) -> (usize, bool) {
         let shared = &self.key(0)[..self.prefix_len];
         let Some(suffix) = key.strip_prefix(shared) else {
-            return match key < shared {
-                true => (0, false),
-                false => (self.count, false),
+            return if key < shared {
+                (0, false)
+            } else {
+                (self.count, false)
             };
         };
         let target = head(suffix);
@@ -614,9 +619,12 @@ mod tests {
             for number in 0..count {
                 let mut key = vec![b'p'; shared as usize];
                 key.extend((0..below(varied + 1)).map(|_| b'a' + below(letters) as u8));
-                let ending = (0..ending).map(|at| match at < varies_in_ending {
-                    true => below(256) as u8,
-                    false => b'0' + (at % 10) as u8,
+                let ending = (0..ending).map(|at| {
+                    if at < varies_in_ending {
+                        below(256) as u8
+                    } else {
+                        b'0' + (at % 10) as u8
+                    }
                 });
                 key.extend(ending);
                 let value = vec![number as u8; below(40) as usize];

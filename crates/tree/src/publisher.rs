@@ -1,5 +1,26 @@
 //! Makes commits visible in the order of their sequence numbers.
 //!
+//! # Design
+//! Commits get their numbers in the order of the log, and insert in parallel, so they finish in any order. A snapshot is one
+//! number: it sees all entries up to it. So `visible` may only pass numbers whose entries are all there (P1).
+//! ```text
+//! publish(first, last, awaited):
+//!     if first == visible + 1:  visible = last
+//!     else:                     finished[first] = last          (P2)
+//!     while finished has visible + 1: visible = its last number
+//!     wait until visible >= awaited                             only for large commits, changes of trees, stamps
+//!     if visible < last: acknowledged = max(acknowledged, last)
+//! for_snapshot():
+//!     wait until visible >= acknowledged; return visible
+//! ```
+//! `acknowledged` is what makes early returns correct: a client that got its acknowledgement finds its write in the next snapshot,
+//! from any thread.
+//!
+//! The alternative is that each commit waits until it is visible itself. Then one that loses its processor in the middle of an
+//! insert stops all others, and each of them has to be woken. Another one is to insert under the commit lock, so that commits finish
+//! in order: that gives up the parallel inserts.
+//!
+//! # Rules
 //! A commit of more than 8 MiB gets its numbers only when the previous one is visible, so a small commit waits for at most one of
 //! them. A small commit that is in the memtable before an earlier one returns at once. The next snapshot waits for what is
 //! missing, because it must have all commits that have returned. Without that, a committer that is preempted would stop
@@ -16,10 +37,11 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// has it. So a small commit leaves the wait to the next snapshot, which seldom has to wait. With many committers on few
 /// processors, one that is interrupted in its middle would stop all others, and each of them would have to be woken.
 pub(crate) struct Publisher {
+    /// P1: it only grows, over numbers that are all in the memtables.
     visible: AtomicU64,
     /// Snapshots must have the commits up to here: their committers have returned.
     acknowledged: AtomicU64,
-    /// The last stamp that is durable and visible.
+    /// P4: the last stamp that is durable and visible; it only grows.
     durable_stamp: AtomicU64,
     pending: Mutex<Pending>,
     published: Condvar,
@@ -28,8 +50,12 @@ pub(crate) struct Publisher {
 #[derive(Default)]
 struct Pending {
     /// Finished commits, first to last number, that wait for earlier ones.
+    ///
+    /// P2: they share no numbers, and the one after the visible ones is not among them.
     finished: BTreeMap<u64, u64>,
     /// The last numbers and the last stamps of stamped commits that are durable and not visible yet, oldest first: one for each sync.
+    ///
+    /// P3: numbers and stamps ascend.
     synced: VecDeque<(u64, u64)>,
     /// Threads that wait for earlier commits.
     #[cfg(test)]
@@ -66,16 +92,26 @@ impl Publisher {
     /// Called when the operations `first..=last` are in the memtable; returns when all commits up to `awaited` are, too.
     /// Snapshots taken from then on have this commit. True if that has raised the durable stamp.
     pub(crate) fn publish(&self, first: u64, last: u64, awaited: u64) -> bool {
+        assert!(first <= last, "P2: a commit is published without a number");
+        assert!(awaited <= last, "P2: a commit waits for a later one");
         let mut pending = self.pending.lock();
         let mut visible = self.visible();
+        assert!(first > visible, "P1: numbers become visible twice");
         if first == visible + 1 {
             visible = last;
         } else {
-            pending.finished.insert(first, last);
+            let before = pending.finished.insert(first, last);
+            assert!(before.is_none(), "P2: two commits have one number");
         }
         while let Some(end) = pending.finished.remove(&(visible + 1)) {
+            assert!(end > visible, "P1: fewer numbers become visible");
             visible = end;
         }
+        let next = pending.finished.first_key_value();
+        assert!(
+            next.is_none_or(|(next, _)| *next > visible + 1),
+            "P2: a finished commit has numbers that are visible"
+        );
         self.visible.store(visible, Ordering::Release);
         let are_visible = |(sequence, _): &&(u64, u64)| *sequence <= visible;
         let count = pending.synced.iter().take_while(are_visible).count();
@@ -88,7 +124,9 @@ impl Publisher {
         self.published.notify_all();
         self.wait_with(&mut pending, awaited);
         drop(pending);
-        if self.visible() < last {
+        let visible = self.visible();
+        assert!(visible >= awaited, "P1: an awaited commit is not visible");
+        if visible < last {
             self.acknowledged.fetch_max(last, Ordering::AcqRel);
         }
         stamp.is_some()
@@ -98,6 +136,11 @@ impl Publisher {
     /// come in the order of the commits.
     pub(crate) fn note_synced(&self, sequence: u64, stamp: u64) {
         let mut pending = self.pending.lock();
+        let newest = pending.synced.back();
+        assert!(
+            newest.is_none_or(|newest| newest.0 < sequence && newest.1 < stamp),
+            "P3: syncs are noted in another order than that of the commits"
+        );
         if sequence <= self.visible() {
             pending.synced.clear();
             self.raise_durable_stamp(stamp);
@@ -107,7 +150,7 @@ impl Publisher {
     }
 
     /// Returns when the durable stamp has all commits whose sync was noted before the call: waits until they are visible.
-    /// A committer that was told of its sync finds its own stamps in it then.
+    /// A committer whose sync is over finds its own stamps in it then.
     pub(crate) fn settle_durable_stamp(&self) {
         let mut pending = self.pending.lock();
         let Some((sequence, _)) = pending.synced.back().copied() else {
@@ -128,6 +171,10 @@ impl Publisher {
 
     /// Sets the number while nothing else runs.
     pub(crate) fn reset(&self, visible: u64) {
+        assert!(
+            visible >= self.visible(),
+            "P1: a replay makes fewer numbers visible"
+        );
         self.visible.store(visible, Ordering::Release);
     }
 
@@ -199,13 +246,12 @@ mod tests {
         assert_eq!(publisher.for_snapshot(), 6);
     }
 
-    /// The numbers of a log whose end was lost begin again below that of the checkpoint.
     #[test]
     fn a_snapshot_after_a_replay_waits_for_nothing() {
         let publisher = Publisher::new(10);
         assert_eq!(publisher.for_snapshot(), 10);
-        publisher.reset(5);
-        assert_eq!(publisher.for_snapshot(), 5);
+        publisher.reset(15);
+        assert_eq!(publisher.for_snapshot(), 15);
     }
 
     #[test]
@@ -234,7 +280,7 @@ mod tests {
         assert_eq!(publisher.durable_stamp(), 15);
     }
 
-    /// A commit that does not wait for an earlier one was told of its sync while its stamps did not count yet.
+    /// A commit that does not wait for an earlier one returned after its sync while its stamps did not count yet.
     #[test]
     fn a_commit_that_was_synced_finds_its_stamps_durable() {
         let publisher = Publisher::new(0);

@@ -64,13 +64,15 @@ impl KeyRange {
             _ => false,
         };
         KeyRange {
-            lower: match *self.lower < *lower {
-                true => lower.into(),
-                false => self.lower.clone(),
+            lower: if *self.lower < *lower {
+                lower.into()
+            } else {
+                self.lower.clone()
             },
-            upper: match upper_first {
-                true => upper.map(Arc::from),
-                false => self.upper.clone(),
+            upper: if upper_first {
+                upper.map(Arc::from)
+            } else {
+                self.upper.clone()
             },
         }
     }
@@ -194,7 +196,8 @@ impl RangeSet {
             Some(upper) => self.0.partition_point(|range| *range.lower < *upper),
             None => self.0.len(),
         };
-        self.0.get(start..end).unwrap_or_default()
+        // A client may give bounds of which the lower one is above the upper one: nothing is between them.
+        &self.0[start.min(end)..end]
     }
 
     /// The set, clipped to `lower..upper`.

@@ -1,9 +1,9 @@
-//! What snapshots keep in memory beyond the current state: memtables that are flushed.
+//! Memtables that are flushed, and that snapshots keep in memory.
 //!
 //! A snapshot reads the memtables of its moment, so they stay in memory while it lives, however idle its owner is. When
 //! such memtables take more than their share of the budget, a snapshot can be detached from them: what they have for
 //! the trees that its owner reads goes to runs above the roots of these trees, as in a flush, but only up to the
-//! snapshot's sequence number and for this snapshot alone. Nobody else sees the runs. Their extents are free again
+//! snapshot's sequence number and for this snapshot alone. No other snapshot sees the runs. Their extents are free again
 //! when the snapshot is dropped, and together they are bounded; after a crash the search for lost space finds them.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::{Error, MemoryUse, Result, Store, TreeId};
 /// Memtables that only snapshots hold may take this share of the engine's part of the budget, and at least one may be
 /// there.
 const SHARE: u64 = 4;
-/// What is on disk for single snapshots may take this multiple of the engine's part of the budget: a memtable may be written
+/// The data on disk for single snapshots may take this multiple of the engine's part of the budget: a memtable may be written
 /// once for each.
 const DETACHED_MULTIPLE: u64 = 6;
 

@@ -59,7 +59,6 @@ impl RunIndex {
         out.put_key(separator);
     }
 
-    /// Number of pages.
     pub(crate) fn pages(&self) -> usize {
         self.pages.len() - 1
     }

@@ -24,7 +24,7 @@ const COMMIT_BYTES: usize = 4 << 20;
 /// A range of keys with unreadable parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lost {
-    /// The tree.
+    /// The tree that has lost something.
     pub tree: TreeId,
     /// The lower bound of the keys.
     pub lower: Vec<u8>,
@@ -54,9 +54,10 @@ impl fmt::Display for Lost {
         let upper = self.upper.as_deref().map_or("the end".to_owned(), hex);
         let (tree, lower) = (self.tree.0, hex(&self.lower));
         write!(f, "tree {tree}, keys from {lower:?} to {upper:?}: ")?;
-        f.write_str(match self.only_newer {
-            true => "newer changes are lost; older values may have reappeared",
-            false => "lost, except keys that were changed later",
+        f.write_str(if self.only_newer {
+            "newer changes are lost; older values may have reappeared"
+        } else {
+            "lost, except keys that were changed later"
         })
     }
 }
@@ -64,9 +65,9 @@ impl fmt::Display for Lost {
 /// The result of a salvage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// What could not be read or is invalid.
+    /// Parts that could not be read or are invalid.
     pub problems: Vec<Problem>,
-    /// What is lost, as far as it is known.
+    /// The losses, as far as they are known.
     pub lost: Vec<Lost>,
     /// Unreadable pages of the list of trees. Each lists up to 256 trees, all lost.
     pub lost_tree_pages: u64,
@@ -316,7 +317,6 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Takes one message.
     fn take(&mut self, tree: TreeId, key: &[u8], message: (Kind, &[u8])) -> Result<()> {
         if message.0 == Kind::Merge && !self.has_base(tree, key)? {
             self.report.dropped_updates += 1;

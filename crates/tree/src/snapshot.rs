@@ -13,22 +13,22 @@ use crate::version::{Tree, Version};
 use crate::{Error, Kind, MergeOperator, Result, TreeId, filter};
 
 /// A consistent view of all trees: exactly the commits that were acknowledged before it was taken. It blocks
-/// nobody. While it lives, the data that it sees is kept in memory or on disk.
+/// no writer. While it lives, the data that it sees is kept in memory or on disk.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) version: Arc<Version>,
     pub(crate) sequence: u64,
     pub(crate) operator: Arc<dyn MergeOperator>,
-    /// What was written to disk for it alone.
+    /// The data on disk that was written for it alone.
     pub(crate) detached: Option<Arc<Detached>>,
-    /// What the transaction of the snapshot has written itself.
+    /// The writes of the snapshot's own transaction.
     pub(crate) own: Option<Arc<OwnWrites>>,
 }
 
 /// The writes of an open transaction, up to one moment: memtables that are newer than all others, with sequence numbers of
 /// their own, from 1 on.
 pub(crate) struct OwnWrites {
-    /// Newest first.
+    /// The newest one comes first.
     pub(crate) memtables: Vec<Arc<Memtable>>,
     pub(crate) sequence: u64,
 }
@@ -115,12 +115,12 @@ impl Snapshot {
                 !done
             });
             if done {
-                let note = |error: &Error| self.version.damage.note(Some(tree), error);
+                let note = |error: &Error| self.version.damage.record(Some(tree), error);
                 return lookup.finish().inspect_err(note);
             }
         }
         let damage = &self.version.damage;
-        let note = |error: &Error| damage.note(Some(tree), error);
+        let note = |error: &Error| damage.record(Some(tree), error);
         let searched = search(root, key, &mut lookup, note);
         searched.and_then(|()| lookup.finish()).inspect_err(note)
     }

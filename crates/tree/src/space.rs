@@ -19,6 +19,9 @@ use crate::free_map::{DATA_START, FreeMap};
 use crate::free_ranges::FreeRanges;
 
 /// An allocated range of the data file. Dropping it releases the range.
+///
+/// S1: it is a whole number of units of 4 KiB behind the superblocks, and not empty. It ends inside the file, unless damaged
+/// metadata refers to it twice.
 pub(crate) struct Extent {
     pub(crate) offset: u64,
     pub(crate) len: u64,
@@ -52,13 +55,27 @@ impl Drop for Extent {
         if !self.is_armed() {
             return;
         }
+        assert!(
+            is_possible(self.offset, self.len),
+            "S1: an extent is not one of the data file"
+        );
         let mut inner = self.space.inner.lock();
+        assert!(
+            self.born <= inner.captured,
+            "S4: an extent is of a later checkpoint"
+        );
         if self.born == inner.captured {
             inner.give(self.offset, self.len);
         } else {
             inner.released.push((self.offset, self.len));
         }
     }
+}
+
+/// Whether a range can be an extent.
+fn is_possible(offset: u64, len: u64) -> bool {
+    let unit = ALIGNMENT as u64;
+    offset >= DATA_START && len > 0 && offset.is_multiple_of(unit) && len.is_multiple_of(unit)
 }
 
 /// The allocator of one data file.
@@ -68,20 +85,21 @@ pub(crate) struct Space {
 
 #[derive(Default)]
 struct Inner {
+    /// S2: free ranges are disjoint, lie behind the superblocks and end at `end` or before.
     free: FreeRanges,
-    /// A free range that `visit_free` has taken for a moment.
+    /// A free range that `visit_free` has taken for a moment; one at a time.
     visited: Option<(u64, u64)>,
-    /// How often used space was noted that nothing may refer to.
+    /// The number of times that used space was noted that nothing may refer to.
     leaks: u64,
-    /// How many of these notes a search has dealt with.
+    /// S3: the number of these notes that a search has dealt with.
     leaks_found: u64,
     /// Offsets of ranges that were released while they were free already; see [`Space::take_overlaps`].
     overlaps: BTreeSet<u64>,
-    /// Where the file ends.
+    /// Where the file ends: no extent that was allocated ends behind it.
     end: u64,
-    /// The number of captured checkpoints, plus one.
+    /// S4: the number of captured checkpoints, plus one.
     captured: u64,
-    /// The newest durable checkpoint.
+    /// S5: the newest durable checkpoint; it only grows.
     generation: u64,
     /// Released since the last checkpoint began.
     released: Vec<(u64, u64)>,
@@ -116,25 +134,20 @@ impl Space {
     /// Marks a stored extent as used, of which the birth is not known, while a store is opened. `None` if it overlaps another
     /// one.
     pub(crate) fn claim(self: &Arc<Space>, offset: u64, len: u64) -> Option<Arc<Extent>> {
-        let unit = ALIGNMENT as u64;
         let end = offset.checked_add(len)?;
-        if offset < DATA_START
-            || len == 0
-            || !offset.is_multiple_of(unit)
-            || !len.is_multiple_of(unit)
-        {
+        if !is_possible(offset, len) {
             return None;
         }
         let mut inner = self.inner.lock();
         if end > inner.end {
             let (old_end, gap) = (inner.end, offset.saturating_sub(inner.end));
-            if gap > 0 {
-                inner.give(old_end, gap);
-            }
             if offset < old_end {
                 inner.free.carve(offset, old_end - offset)?;
             }
             inner.end = end;
+            if gap > 0 {
+                inner.give(old_end, gap);
+            }
         } else {
             inner.free.carve(offset, len)?;
         }
@@ -166,6 +179,14 @@ impl Space {
                 at
             }
         };
+        assert!(
+            is_possible(offset, len) && offset + len <= inner.end,
+            "S1: an extent is allocated outside of the file"
+        );
+        assert!(
+            !inner.free.overlaps(offset, len),
+            "S2: an allocated extent is free"
+        );
         let (born, birth) = (inner.captured, inner.generation);
         drop(inner);
         Arc::new(Extent {
@@ -197,7 +218,7 @@ impl Space {
         }
     }
 
-    /// What a checkpoint that captures the state now would store as free; see [`Space::checkpoint_captured`].
+    /// The map of a checkpoint that captures the state now; see [`Space::checkpoint_captured`].
     pub(crate) fn free_map(&self, superseded: &[(u64, u64)]) -> FreeMap {
         self.inner.lock().free_map(superseded)
     }
@@ -216,6 +237,14 @@ impl Space {
     /// Called when that checkpoint is durable, with its number. Returns where the file may end now.
     pub(crate) fn checkpoint_durable(&self, generation: u64) -> u64 {
         let mut inner = self.inner.lock();
+        assert!(
+            generation > inner.generation,
+            "S5: a checkpoint is not newer than the one before"
+        );
+        assert!(
+            inner.captured > FROM_DISK + 1,
+            "S4: a checkpoint is durable that was not captured"
+        );
         inner.generation = generation;
         for (offset, len) in std::mem::take(&mut inner.waiting) {
             inner.give(offset, len);
@@ -226,6 +255,10 @@ impl Space {
             inner.free.remove(at);
             inner.end = at;
         }
+        assert!(
+            inner.end >= DATA_START,
+            "S2: the file ends in its superblocks"
+        );
         inner.end
     }
 
@@ -238,10 +271,10 @@ impl Space {
     pub(crate) fn restore(&self, map: &FreeMap) {
         let mut inner = self.inner.lock();
         inner.free = FreeRanges::default();
+        inner.end = map.end;
         for (offset, len) in &map.ranges {
             inner.give(*offset, *len);
         }
-        inner.end = map.end;
     }
 
     /// A handle to a stored extent, which the map has as used. `None` if it is impossible, or if the map has it as free.
@@ -251,12 +284,10 @@ impl Space {
         len: u64,
         birth: u64,
     ) -> Option<Arc<Extent>> {
-        let unit = ALIGNMENT as u64;
         let end = offset.checked_add(len)?;
-        let is_aligned = offset.is_multiple_of(unit) && len.is_multiple_of(unit);
         let inner = self.inner.lock();
         let is_used = end <= inner.end && !inner.free.overlaps(offset, len);
-        (offset >= DATA_START && len > 0 && is_aligned && is_used).then(|| {
+        (is_possible(offset, len) && is_used).then(|| {
             Arc::new(Extent {
                 offset,
                 len,
@@ -273,7 +304,7 @@ impl Space {
         self.inner.lock().leaks += 1;
     }
 
-    /// How often that was noted.
+    /// The number of times that this was noted.
     pub(crate) fn leaks_noted(&self) -> u64 {
         self.inner.lock().leaks
     }
@@ -295,6 +326,10 @@ impl Space {
         for (offset, len) in ranges {
             inner.give(*offset, *len);
         }
+        assert!(
+            inner.leaks_found <= noted && noted <= inner.leaks,
+            "S3: a search has found leaks that were not noted"
+        );
         inner.leaks_found = noted;
     }
 
@@ -329,9 +364,10 @@ impl Space {
 }
 
 impl Inner {
-    /// Frees a range. What is free already was released by another reference to it: the space is not given twice.
+    /// Frees a range. What is free already, or was cut off with the end of the file, was released by another reference to it:
+    /// the space is not given twice.
     fn give(&mut self, offset: u64, len: u64) {
-        if !self.free.give(offset, len) {
+        if offset + len > self.end || !self.free.give(offset, len) {
             self.note_overlap(offset);
         }
     }
@@ -345,8 +381,11 @@ impl Inner {
     fn free_map(&mut self, superseded: &[(u64, u64)]) -> FreeMap {
         let others = self.released.iter().chain(&self.waiting);
         let others = others.chain(&self.visited).chain(superseded).copied();
+        let end = self.end;
+        let is_inside = |(offset, len): &(u64, u64)| offset + len <= end;
+        let (others, cut_off): (Vec<_>, Vec<_>) = others.partition(is_inside);
         let ranges = self.free.iter().chain(others).collect();
-        let mut overlaps = Vec::new();
+        let mut overlaps: Vec<u64> = cut_off.iter().map(|(offset, _)| *offset).collect();
         let map = FreeMap::new(self.end, ranges, |offset| overlaps.push(offset));
         overlaps.into_iter().for_each(|at| self.note_overlap(at));
         map
@@ -386,7 +425,7 @@ mod tests {
         drop(space.allocate(10 * K4 as usize));
         let map = FreeMap::new(DATA_START + 10 * K4, Vec::new(), |_| unreachable!());
         space.restore(&map);
-        for held_at_capture in [false, true] {
+        for (generation, held_at_capture) in [(3, false), (4, true)] {
             let twice = [(2, 2), (3, 3), (2, 2)]
                 .map(|(at, len)| space.adopt(DATA_START + at * K4, len * K4, 0).unwrap());
             if held_at_capture {
@@ -396,7 +435,7 @@ mod tests {
             let map = space.checkpoint_captured(&[]);
             let free = (DATA_START + 2 * K4, 2 * K4);
             assert_eq!(map.ranges, [free]);
-            space.checkpoint_durable(3);
+            space.checkpoint_durable(generation);
             assert!(space.has_leaks());
             let overlaps = space.take_overlaps();
             assert!(overlaps.contains(&(DATA_START + 2 * K4)), "{overlaps:?}");
@@ -410,7 +449,29 @@ mod tests {
         }
     }
 
-    /// Who used space at the capture and is gone since has released it: the map, which has it as used, is not exact.
+    /// The range that was cut off was free behind the end of the file, and was allocated there.
+    #[test]
+    fn a_second_reference_to_what_was_cut_off_frees_nothing() {
+        let space = Space::new();
+        drop(space.allocate(10 * K4 as usize));
+        space.restore(&FreeMap::new(
+            DATA_START + 10 * K4,
+            Vec::new(),
+            |_| unreachable!(),
+        ));
+        let twice = [(); 2].map(|()| space.adopt(DATA_START + 6 * K4, 4 * K4, 0).unwrap());
+        let [first, second] = twice;
+        drop(first);
+        space.checkpoint_captured(&[]);
+        assert_eq!(space.checkpoint_durable(1), DATA_START + 6 * K4);
+        drop(second);
+        space.checkpoint_captured(&[]);
+        assert_eq!(space.checkpoint_durable(2), DATA_START + 6 * K4);
+        assert!(space.has_leaks());
+        assert_eq!(space.allocate(1).offset, DATA_START + 6 * K4);
+    }
+
+    /// A user of space that is gone since the capture has released it: the map, which has it as used, is not exact.
     #[test]
     fn a_release_since_the_capture_is_noticed() {
         let space = Space::new();

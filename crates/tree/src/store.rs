@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::TreeStats;
 use crate::WriteSet;
+use crate::activity::Conditions;
 use crate::background;
 use crate::cache::PageCache;
 use crate::checkpoint;
@@ -53,7 +54,7 @@ impl Drop for Handle {
 /// Statistics of an open store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Number of trees.
+    /// Number of trees in the store.
     pub trees: u64,
     /// The memory budget in bytes.
     pub cache_bytes_max: u64,
@@ -183,6 +184,7 @@ impl Store {
             loaded_at: AtomicU64::new(0),
             sweep: Mutex::new(opened.sweep),
             counters: Counters::default(),
+            conditions: Conditions::default(),
             failure: OnceLock::new(),
             is_closed: Mutex::new(false),
             was_log_cut: OnceLock::new(),
@@ -206,9 +208,10 @@ impl Store {
             let options = &engine.options;
             let interval = (!options.inline).then_some(options.journal_commit_interval);
             // About as much as a checkpoint releases; smaller segments cost more syncs than they save space.
-            let segment_bytes = match options.inline {
-                true => options.memtable_size(),
-                false => options.memtable_size().max(1 << 20),
+            let segment_bytes = if options.inline {
+                options.memtable_size()
+            } else {
+                options.memtable_size().max(1 << 20)
             };
             let segment_bytes = engine.disk_space.log_file_bytes(segment_bytes);
             let buffer_bytes = engine.disk_space.log_file_bytes(options.memtable_size());
@@ -324,7 +327,7 @@ impl Store {
     pub fn request_sync(&self) {
         if let Some(log) = self.engine().log.get() {
             log.request_sync();
-            self.engine().tell_durable_stamp();
+            self.engine().notify_durable_stamp();
         }
     }
 
@@ -339,7 +342,7 @@ impl Store {
             None => self.checkpoint(),
         };
         self.engine().publisher.settle_durable_stamp();
-        self.engine().tell_durable_stamp();
+        self.engine().notify_durable_stamp();
         flushed
     }
 
@@ -355,7 +358,7 @@ impl Store {
         })
         .await;
         self.engine().publisher.settle_durable_stamp();
-        self.engine().tell_durable_stamp();
+        self.engine().notify_durable_stamp();
         flushed
     }
 
@@ -520,7 +523,7 @@ impl Engine {
         match self.log.get() {
             Some(log) => {
                 let logged = log.close();
-                self.tell_durable_stamp();
+                self.notify_durable_stamp();
                 result.and(logged)
             }
             None => result,

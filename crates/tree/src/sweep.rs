@@ -93,9 +93,9 @@ impl Reach {
 /// A search for used space that nothing refers to.
 pub(crate) struct Sweep {
     reach: Reach,
-    /// What was used when the store was opened.
+    /// The ranges that were used when the store was opened.
     used: Vec<(u64, u64)>,
-    /// How often leaks were noted by then.
+    /// The number of leaks that were noted by then.
     noted: u64,
     /// Keeps what the walk reads.
     _trees: Arc<Trees>,

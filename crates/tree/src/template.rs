@@ -47,7 +47,7 @@ pub(crate) struct Template {
     len: usize,
     /// Stretches that differ, in order.
     differing: Vec<Range<usize>>,
-    /// How many bytes differ.
+    /// The number of bytes that differ.
     own_bytes: usize,
 }
 
@@ -138,7 +138,7 @@ impl Template {
         self.len
     }
 
-    /// How many bytes of each value are stored.
+    /// The number of bytes of each value that are stored.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own_bytes
     }
@@ -264,9 +264,12 @@ mod tests {
     use super::*;
 
     fn values(len: usize, differ: impl Fn(usize) -> bool) -> Vec<Vec<u8>> {
-        let byte = |row: usize, at: usize| match differ(at) {
-            true => (row * 31 + at * 7 + row * at) as u8,
-            false => at as u8,
+        let byte = |row: usize, at: usize| {
+            if differ(at) {
+                (row * 31 + at * 7 + row * at) as u8
+            } else {
+                at as u8
+            }
         };
         (0..9)
             .map(|row| (0..len).map(|at| byte(row, at)).collect())

@@ -1,6 +1,6 @@
 //! Transactions: a snapshot, and writes that only its own reads see until they are committed.
 //!
-//! What a transaction writes goes to memtables of its own, which are the newest sources of its snapshots, and to one write
+//! The writes of a transaction go to memtables of its own, which are the newest sources of its snapshots, and to one write
 //! set, which the commit appends to the log as one frame. So all reads see the writes of the transaction, and a commit is
 //! like any other one. Both copies are in memory and counted in the budget.
 //!
@@ -41,8 +41,8 @@ use frond_kv::{
 use parking_lot::Mutex;
 
 use crate::commit::HeldGuards;
+use crate::conflict_hold::ConflictHold;
 use crate::engine::Engine;
-use crate::hold::ConflictHold;
 use crate::intents::{Holder, Intents};
 use crate::memtable::{HotKey, Memtable, SpareBlocks};
 use crate::merge::Resolver;
@@ -59,7 +59,7 @@ const MEMTABLE_BYTES_MAX: usize = 32 << 20;
 const BYTES_MIN: usize = 256 << 10;
 /// All transactions together may take this share of the budget.
 const SHARE: u64 = 2;
-/// So many keys are registered or released at once under the commit lock.
+/// Keys that are registered or released at once under the commit lock.
 const KEYS_AT_ONCE: usize = 1024;
 
 /// A transaction: a snapshot, and writes on it that only its own reads see until it is committed. Dropping it aborts it.
@@ -97,9 +97,9 @@ struct State {
     snapshot: Snapshot,
     /// The same writes, for the commit.
     writes: WriteSet,
-    /// How many of their guards are for keys that the transaction holds: the first ones.
+    /// The number of their guards for keys that the transaction holds: the first ones.
     held: usize,
-    /// What all of this takes.
+    /// The memory of all of this.
     reserved: Reservation,
     /// False after a panic in the middle of a change.
     is_whole: bool,
@@ -259,7 +259,7 @@ impl Transaction {
         state.check()?;
         state.writes.check_room_for(&extra, 0)?;
         state.writes.append(&extra);
-        // Nobody reads in the transaction any more. The commit counts the write set itself.
+        // There are no more reads in the transaction. The commit counts the write set itself.
         state.snapshot.own = None;
         let keys = state.writes.guards().len() * Intents::KEY_BYTES;
         state.reserved.resize(keys);
@@ -309,7 +309,6 @@ impl Drop for Transaction {
     }
 }
 
-/// Releases some keys.
 fn release(engine: &Engine, holder: &Arc<Holder>, hashes: &[u64]) {
     let mut commits = engine.commit_lock.lock();
     for hash in hashes {
@@ -340,9 +339,10 @@ impl Drop for HeldKeys<'_> {
 
 impl State {
     fn check(&self) -> Result<()> {
-        match self.is_whole {
-            true => Ok(()),
-            false => Err(Error::Internal(PANICKED)),
+        if self.is_whole {
+            Ok(())
+        } else {
+            Err(Error::Internal(PANICKED))
         }
     }
 
@@ -375,12 +375,13 @@ impl State {
         }
         let budget = self.reserved.budget();
         let all = budget.used(MemoryUse::Transactions) + more as u64;
-        match all <= budget.limit() / SHARE && self.reserved.try_grow(more) {
-            true => Ok(()),
-            false => Err(Error::OutOfMemory {
+        if all <= budget.limit() / SHARE && self.reserved.try_grow(more) {
+            Ok(())
+        } else {
+            Err(Error::OutOfMemory {
                 what: "transaction",
                 bytes,
-            }),
+            })
         }
     }
 
@@ -395,7 +396,7 @@ impl State {
         if !memtables.first().is_some_and(|first| first.reserve(bytes)) {
             let new = self.new_memtable(engine, bytes);
             let has_room = new.reserve(bytes);
-            assert!(has_room, "a memtable of the size has room");
+            assert!(has_room, "M4: a memtable of the size has no room");
             memtables.insert(0, new);
         }
         let before = self.snapshot.own.as_ref().map_or(0, |own| own.sequence);

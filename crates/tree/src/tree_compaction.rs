@@ -1,5 +1,6 @@
-//! Compaction of some trees, because somebody asks for it.
+//! Compaction of some trees on request.
 
+use crate::damage::Activity;
 use crate::store::Store;
 use crate::{Result, TreeId};
 
@@ -36,25 +37,23 @@ impl Store {
     ) -> Result<bool> {
         let engine = self.engine();
         engine.checkpoint_all()?;
-        let pending = || -> u64 {
-            let version = engine.version.load_full();
-            let roots = trees.iter().filter_map(|tree| version.trees.get(*tree));
-            roots.map(|tree| tree.root.stats().pending_bytes).sum()
-        };
+        let pending = || engine.pending_bytes(trees);
         let (_, _, mut saved) = engine.runs.data.io_stats();
         let mut is_done = goes_on(pending());
-        for tree in trees {
-            while is_done && engine.compact_tree_once(*tree)? {
-                let (_, _, written) = engine.runs.data.io_stats();
-                if written - saved >= engine.disk_space.step_bytes() {
-                    // The space of what was replaced is free after a checkpoint only.
-                    engine.checkpoint_trees()?;
-                    saved = written;
+        engine.report(Activity::Compaction, pending(), || {
+            for tree in trees {
+                while is_done && engine.compact_tree_once(*tree)? {
+                    let (_, _, written) = engine.runs.data.io_stats();
+                    if written - saved >= engine.disk_space.step_bytes() {
+                        // The space of what was replaced is free after a checkpoint only.
+                        engine.checkpoint_trees()?;
+                        saved = written;
+                    }
+                    is_done = goes_on(pending());
                 }
-                is_done = goes_on(pending());
             }
-        }
-        engine.checkpoint_trees()?;
+            engine.checkpoint_trees()
+        })?;
         engine.give_back_space()?;
         Ok(is_done)
     }

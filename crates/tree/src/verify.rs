@@ -22,13 +22,13 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// The number of the checkpoint that was verified; 0 if there was none yet.
     pub checkpoint: u64,
-    /// Trees.
+    /// Trees that were walked.
     pub trees: u64,
-    /// Internal nodes.
+    /// Internal nodes that were read.
     pub nodes: u64,
     /// Runs: leaves and parts of buffers.
     pub runs: u64,
-    /// Pages of runs.
+    /// Pages of runs that were read.
     pub pages: u64,
     /// Keys in leaves and messages in buffers.
     pub entries: u64,
@@ -78,7 +78,7 @@ struct Walk<'a> {
     report: VerifyReport,
     /// Offset and length of all extents that were visited.
     extents: Vec<(u64, u64)>,
-    /// What the checkpoint has as free.
+    /// The free ranges of the checkpoint.
     free_map: Option<FreeMap>,
     /// The runs that were visited: siblings may share one.
     runs: HashMap<u64, RunRef>,

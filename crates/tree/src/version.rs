@@ -44,12 +44,15 @@ impl Tree {
 /// there are.
 #[derive(Clone, Default)]
 pub(crate) struct Trees {
-    /// In the order of ids; none is empty.
+    /// V4: in the order of ids; none is empty.
     pages: Vec<Arc<TreePage>>,
+    /// V6: the number of trees in the pages.
     len: usize,
     /// Pages that cannot be read.
     lost: Vec<LostPage>,
     /// The sequence number of the last commit that dropped a tree.
+    ///
+    /// V5: it only grows, so a snapshot that waits for it has no tree that the version lacks.
     pub(crate) dropped_at: u64,
     /// Shared by all versions of the trees that are in memory. It comes last: when it is dropped, so are the pages.
     alive: Arc<()>,
@@ -60,7 +63,7 @@ pub(crate) type Gathered = HashMap<TreeId, Vec<BufferRun>>;
 
 /// Up to 256 trees with adjacent ids: the unit in which a checkpoint writes them.
 pub(crate) struct TreePage {
-    /// In the order of ids, at least one.
+    /// V4: in the order of ids, at least one, all with the same number of the page.
     trees: Vec<(TreeId, Tree)>,
     /// Where the page is on disk, once a checkpoint has written it.
     pub(crate) stored: OnceLock<StoredTwice>,
@@ -108,7 +111,6 @@ fn number(id: TreeId) -> u32 {
 }
 
 impl Trees {
-    /// Number of trees.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -172,7 +174,7 @@ impl Trees {
         }))
     }
 
-    /// What has gathered for the trees of a page that could not be read; `until` is the first id that is not in it.
+    /// The runs that have gathered for the trees of a page that could not be read; `until` is the first id that is not in it.
     ///
     /// # Errors
     /// If that cannot be read.
@@ -232,6 +234,7 @@ impl Trees {
         } else {
             self.edit(at).trees.remove(index);
         }
+        assert!(self.len > 0, "V6: a tree is removed that was not counted");
         self.len -= 1;
     }
 
@@ -278,7 +281,7 @@ impl Trees {
     /// Whether no other version of the trees is in memory, such as one that a snapshot holds.
     pub(crate) fn is_only_version(&self) -> bool {
         let is_only = Arc::strong_count(&self.alive) == 1;
-        // What the others released is seen from here on.
+        // The releases of the others are seen from here on.
         fence(Ordering::Acquire);
         is_only
     }
@@ -304,6 +307,7 @@ impl Trees {
     /// A page for changes: not shared, and not on disk.
     fn edit(&mut self, at: usize) -> &mut TreePage {
         let page = Arc::make_mut(&mut self.pages[at]);
+        assert!(!page.trees.is_empty(), "V4: a page has no trees");
         page.stored = OnceLock::new();
         page
     }
@@ -312,9 +316,12 @@ impl Trees {
 /// A version of the store. Replaced as a whole, under the commit lock.
 #[derive(Clone)]
 pub(crate) struct Version {
-    /// Takes the commits.
+    /// V1: the newest memtable, and the only one that commits enter.
     pub(crate) active: Arc<Memtable>,
     /// Sealed memtables that are not flushed to the trees yet, newest first.
+    ///
+    /// V2: the log of each ends where that of the next newer one begins, and positions only grow.
+    /// V3: so do the sequence numbers. Those before the oldest memtable are in the trees.
     pub(crate) sealed: Vec<Arc<Memtable>>,
     pub(crate) trees: Arc<Trees>,
     /// Where readers record the damaged blocks that they meet.
@@ -322,6 +329,30 @@ pub(crate) struct Version {
 }
 
 impl Version {
+    /// Checks the order of the memtables.
+    pub(crate) fn check_order(&self) {
+        let mut newer = &self.active;
+        for older in &self.sealed {
+            assert!(
+                older.log_start <= newer.log_start,
+                "V2: the log of a memtable begins before that of an older one"
+            );
+            assert!(
+                older.sequence_before <= newer.sequence_before,
+                "V3: a memtable begins with a lower number than an older one"
+            );
+            assert!(
+                older.last_sequence() <= newer.sequence_before,
+                "V3: a memtable has numbers of a newer one"
+            );
+            assert!(
+                older.stamp_before <= newer.stamp_before,
+                "V3: a memtable begins with a lower stamp than an older one"
+            );
+            newer = older;
+        }
+    }
+
     /// All memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.sealed)

@@ -1,12 +1,12 @@
 //! Threads that share one piece of work. They live as long as the store: the allocator returns the memory of a thread
 //! that ends late, so none is started per flush.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::fail_stop::contain;
 use crate::{Error, Result};
 
 /// A piece of work that any number of threads can run side by side.
@@ -17,7 +17,6 @@ pub(crate) trait Work: Send + Sync {
     fn panicked(&self);
 }
 
-/// The threads.
 #[derive(Default)]
 pub(crate) struct WorkerPool {
     shared: Arc<Shared>,
@@ -32,10 +31,11 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    /// W1: one at a time. It is taken away when it is done, and the next one comes when no thread is busy.
     work: Option<Arc<dyn Work>>,
     /// Raised with each new work, so that no thread joins in twice.
     number: u64,
-    /// Threads that run the work now.
+    /// W2: the threads that run the work now.
     busy: usize,
     stop: bool,
 }
@@ -58,6 +58,10 @@ impl WorkerPool {
     pub(crate) fn run(&self, work: Arc<dyn Work>) {
         {
             let mut state = self.shared.state.lock();
+            assert!(
+                state.work.is_none() && state.busy == 0,
+                "W1: the pool runs two works at a time"
+            );
             state.work = Some(work.clone());
             state.number += 1;
             self.shared.changed.notify_all();
@@ -70,7 +74,6 @@ impl WorkerPool {
         }
     }
 
-    /// Ends the threads.
     pub(crate) fn stop(&self) {
         self.shared.state.lock().stop = true;
         self.shared.changed.notify_all();
@@ -81,7 +84,11 @@ impl WorkerPool {
 }
 
 fn run_caught(work: &dyn Work) {
-    if catch_unwind(AssertUnwindSafe(|| work.run())).is_err() {
+    let run = || {
+        work.run();
+        Ok(())
+    };
+    if contain(run).is_err() {
         work.panicked();
     }
 }
@@ -104,6 +111,10 @@ impl Shared {
             run_caught(&*next);
             drop(next);
             state = self.state.lock();
+            assert!(
+                state.busy > 0,
+                "W2: a thread ends work that it did not begin"
+            );
             state.busy -= 1;
             self.changed.notify_all();
         }

@@ -23,7 +23,7 @@ const DELAY_MAX: Duration = Duration::from_millis(20);
 /// Weight of the last flush in the average rate.
 const WEIGHT: f64 = 0.15;
 
-/// How fast memtables are flushed.
+/// The rate at which memtables are flushed.
 #[derive(Default)]
 pub(crate) struct FlushRate {
     /// Bytes of memtables in a second, or 0 while nothing is known.
@@ -80,7 +80,7 @@ impl WriteThrottle {
         }
     }
 
-    /// How long the committer of `bytes` bytes should wait. `waiting` is the number of full memtables,
+    /// The time that the committer of `bytes` bytes should wait. `waiting` is the number of full memtables,
     /// `fill` the filled share of the active one, `memtable_bytes` its size.
     pub(crate) fn delay(
         &mut self,
@@ -100,9 +100,10 @@ impl WriteThrottle {
         let cost = Duration::from_secs_f64(bytes as f64 / (rate * share)).min(DELAY_MAX);
         self.free_at = self.free_at.max(now) + cost;
         let delay = self.free_at - now;
-        match delay < DELAY_MIN {
-            true => Duration::ZERO,
-            false => delay.min(DELAY_MAX),
+        if delay < DELAY_MIN {
+            Duration::ZERO
+        } else {
+            delay.min(DELAY_MAX)
         }
     }
 }

@@ -27,9 +27,10 @@ pub use frond_kv::{
 };
 pub use frond_tikv::{ClusterOptions, ClusterStats, Requests as ClusterRequests};
 pub use frond_tree::{
-    BulkLoader, Damage, DamagePlace, DiskSpaceStats as DiskSpace, Duplicates, EventListener,
-    FlushPause, LogCut, LogRecovery, NoListener, Options as EngineOptions,
-    StoreStats as EngineStats, ValueRef, default_reserve as default_disk_reserve, disk,
+    Activity, ActivityEvent, BulkLoader, Damage, DamagePlace, DiskSpaceStats as DiskSpace,
+    Duplicates, EventListener, FlushPause, LogCut, LogRecovery, NoListener,
+    Options as EngineOptions, StoreStats as EngineStats, ValueRef,
+    default_reserve as default_disk_reserve, disk,
 };
 pub use frond_tree::{
     CheckpointCopy, DATA_FILE, ExtentId, LogTail, RestorePoint, Restored, finish_restore,

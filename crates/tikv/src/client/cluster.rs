@@ -13,13 +13,13 @@ use tikv::TimestampExt;
 use crate::client::commit;
 use crate::client::connection::{Calls, Connection, Kind, PHYSICAL_SHIFT};
 use crate::client::counters::Slots;
+use crate::client::debounce::Debounce;
 use crate::client::direct;
 use crate::client::failure::malformed;
 use crate::client::fence;
 use crate::client::garbage;
 use crate::client::held::Held;
 use crate::client::keys::Keys;
-use crate::client::raiser::Raiser;
 use crate::client::regions::{Nodes, Regions};
 use crate::client::shared::{RowBytes, Shared};
 use crate::client::snapshot::{Base, Snapshot};
@@ -61,7 +61,7 @@ impl Cluster {
                 in_flight: Arc::new(InFlight::default()),
                 snapshots: Arc::new(InFlight::default()),
                 durable_stamp: DurableStamp::default(),
-                raiser: Raiser::default(),
+                debounce: Debounce::default(),
                 regions: Regions::default(),
                 nodes: Nodes::default(),
                 row_bytes: RowBytes::default(),
@@ -282,7 +282,7 @@ impl Cluster {
     /// The same soon, without waiting. Repeated calls within some milliseconds are one.
     pub fn request_durable_stamp(&self) {
         let weak = Arc::downgrade(&self.shared);
-        self.shared.raiser.request(move || {
+        self.shared.debounce.request(move || {
             if let Some(shared) = weak.upgrade() {
                 // The next request tries again.
                 let _ = (shared.durable_stamp).raise(&shared.in_flight, &shared.connection);

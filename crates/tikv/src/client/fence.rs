@@ -4,8 +4,28 @@
 //! record of a slot as its primary key. So the server that gives it up writes the records of all slots of its instance. A commit
 //! with an earlier timestamp is over then, or conflicts with this.
 //!
-//! That leaves the commits with later timestamps. A server makes none whose timestamp is beyond the end of its lease, and
-//! no server fences it before. Timestamps are times of PD, so no other clock matters.
+//! That leaves the commits with later timestamps. A server makes none whose timestamp is beyond the end of its lease, and it is
+//! not fenced before. Timestamps are times of PD, so no other clock matters.
+//!
+//! # Design
+//! ```text
+//! fence(instance, until):
+//!     wait until a timestamp of PD is beyond `until`, the end of the lease
+//!     in one transaction, again after each conflict:
+//!         instance record: fenced_at = start timestamp; without a record: no slots
+//!         write the record of each slot as it is
+//! ```
+//! - After the fence no commit of the instance can succeed: one that began before has written the record of its slot, which the fence
+//!   has read, or finds it changed; one that begins later has a timestamp beyond the lease, and the server does not make it.
+//! - The fence changes no content of a record: it still has the last commit of the slot. So a fence may be repeated, and two servers
+//!   may fence the same instance.
+//! - An instance without a record has never reserved a slot, and cannot reserve one with an earlier timestamp afterwards: its
+//!   reservation conflicts with the record that the fence has written.
+//!
+//! A fence that each commit reads would be simpler. But a transaction conflicts with writes of others only on keys that it writes, so
+//! each commit would have to lock the fence, and all commits of an instance would take turns there. With one record per slot, a
+//! commit writes a key that it writes anyway. To compare local clocks is no alternative: a paused process does not notice that its
+//! lease is over between the check and the commit.
 
 use std::collections::HashMap;
 

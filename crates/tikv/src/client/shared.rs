@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use crate::client::connection::Connection;
 use crate::client::counters::Slots;
+use crate::client::debounce::Debounce;
 use crate::client::held::Held;
 use crate::client::keys::Keys;
-use crate::client::raiser::Raiser;
 use crate::client::regions::{Nodes, Regions};
 use crate::client::stamps::{DurableStamp, InFlight};
 use crate::client::trees::TreeIds;
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     /// The snapshots of this server.
     pub(crate) snapshots: Arc<InFlight>,
     pub(crate) durable_stamp: DurableStamp,
-    pub(crate) raiser: Raiser,
+    pub(crate) debounce: Debounce,
     pub(crate) regions: Regions,
     pub(crate) nodes: Nodes,
     pub(crate) row_bytes: RowBytes,

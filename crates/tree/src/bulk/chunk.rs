@@ -105,9 +105,10 @@ impl Chunk {
         spare: &mut Vec<Vec<u8>>,
         mut visit: impl FnMut(&[u8], &[u8], bool) -> Result<(), E>,
     ) -> Result<(), E> {
-        let sorted = match self.in_order {
-            true => None,
-            false => Some(self.sorted()),
+        let sorted = if self.in_order {
+            None
+        } else {
+            Some(self.sorted())
         };
         let entry_ref = |index: usize| match &sorted {
             Some(sorted) => sorted.get(index).map(|(_, entry_ref)| *entry_ref),

@@ -4,6 +4,24 @@
 //! sorted and written as a run to the data file. At the end the runs are merged into full leaves, and the nodes above
 //! are built over them. Keys that come in order are written as leaves directly.
 //!
+//! # Design
+//! ```text
+//! add(key):     chunk of the tree += entry; while the memory is full: sort and write the largest chunk
+//! write_chunk:  keys above the open run are appended to it; others begin a new run
+//! merge:        while runs > fan_in: merge groups of adjacent runs          (adjacent keeps the order by age)
+//!               merge the rest into leaves, unless one run of leaves is all (B2)
+//! finish:       under `Flusher::working`: put the leaves below the messages that gathered in the roots,
+//!               replace all roots in one version (B4), write a checkpoint
+//! ```
+//! - The load counts as older than every commit to the tree, whenever it ends. So commits need not wait for it: they gather in a
+//!   root without children, and no delete among them is resolved, because its key may still come.
+//! - Keys in order cost one write: the first run is written with the format of leaves, and stays if it is the only one.
+//! - The largest chunk is written, not that of the tree that needs room: with several indexes, runs are as long as the memory allows,
+//!   and there are fewer of them to merge.
+//!
+//! The alternative is to commit sorted batches to an ordinary tree. That writes each entry to the log, to a memtable and to a node of
+//! each level.
+//!
 //! Until the load is finished, no version and no checkpoint refers to its runs and leaves. Their extents are free
 //! again when the loader is dropped, and after a crash.
 
@@ -18,6 +36,7 @@ use frond_kv::{Direction, MemoryUse, PANICKED, Reservation, operation};
 
 use crate::disk_space::SpaceWatch;
 use crate::engine::Engine;
+use crate::fail_stop::watch;
 use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
@@ -40,7 +59,7 @@ const FAN_IN_MAX: usize = 64;
 /// Entries merged between two calls of the watcher.
 const WATCH_ENTRIES: u64 = 4096;
 
-/// What happens to entries of one load that have the same key.
+/// The treatment of entries of one load that have the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplicates {
     /// The one that was added last is kept.
@@ -80,7 +99,7 @@ pub type Watcher<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 pub struct BulkLoader {
     store: Store,
     loads: Vec<Load>,
-    /// Memory for chunks in bytes, and how much of it is used.
+    /// Memory for chunks in bytes, and the part of it that is used. B1: that is what the chunks of all loads take.
     memory: Reservation,
     used: usize,
     spare: Vec<Vec<u8>>,
@@ -90,7 +109,7 @@ pub struct BulkLoader {
     alive: Option<Arc<()>>,
 }
 
-/// What is gathered for one tree.
+/// The entries and the runs of one tree.
 struct Load {
     tree: TreeId,
     options: TreeOptions,
@@ -99,7 +118,7 @@ struct Load {
     chunk: Chunk,
     /// The run that is being written, as long as the keys come in order.
     open: Option<OpenRun>,
-    /// Sorted runs, oldest first.
+    /// Sorted runs, oldest first. B2: none is leaves but the only one of a finished merge, or the first.
     done: Vec<Sorted>,
 }
 
@@ -109,7 +128,7 @@ struct OpenRun {
     is_leaves: bool,
 }
 
-/// A sorted run in parts that follow each other.
+/// A sorted run. B3: its parts follow each other.
 struct Sorted {
     parts: Vec<Arc<Run>>,
     /// Whether the parts can be leaves of the tree.
@@ -117,6 +136,16 @@ struct Sorted {
 }
 
 impl Sorted {
+    fn new(parts: Vec<Arc<Run>>, is_leaves: bool) -> Sorted {
+        for pair in parts.windows(2) {
+            assert!(
+                pair[0].info.max_key < pair[1].info.min_key,
+                "B3: the parts of a sorted run do not ascend"
+            );
+        }
+        Sorted { parts, is_leaves }
+    }
+
     fn entries(&self) -> u64 {
         self.parts.iter().map(|part| part.info.entries).sum()
     }
@@ -227,6 +256,10 @@ impl BulkLoader {
             let written = largest.write_chunk(&mut self.spare);
             written.inspect_err(|error| engine.note_if_full(error))?;
             let after = largest.chunk.bytes();
+            assert!(
+                after <= before && self.used >= before - after,
+                "B1: a chunk has taken more memory than was counted"
+            );
             self.used -= before - after;
             if after >= before {
                 break;
@@ -249,9 +282,10 @@ impl BulkLoader {
         }
         (self.spare, self.used) = (Vec::new(), 0);
         let options = &self.store.engine().options;
-        let threads = match options.inline {
-            true => 1,
-            false => options.flush_threads.min(self.loads.len()).max(1),
+        let threads = if options.inline {
+            1
+        } else {
+            options.flush_threads.min(self.loads.len()).max(1)
         };
         let fan_in = self.memory.bytes() / MERGE_BYTES / threads;
         let fan_in = fan_in.clamp(FAN_IN_MIN, FAN_IN_MAX);
@@ -301,13 +335,17 @@ impl BulkLoader {
         }
         self.merge(&|_, _| true)?;
         let leaves = self.loads.drain(..).map(|mut load| {
+            assert!(
+                load.done.len() <= 1 && load.open.is_none() && load.chunk.is_empty(),
+                "B2: a load ends before it was merged"
+            );
             let leaves = load.done.pop().map_or_else(Vec::new, |run| run.parts);
             (load.tree, leaves)
         });
         let leaves = leaves.collect();
-        // What is left belongs to the trees.
+        // The rest belongs to the trees.
         self.alive = None;
-        self.store.engine().install(leaves)
+        watch(|| self.store.engine().install(leaves))
     }
 }
 
@@ -340,9 +378,10 @@ impl Load {
         })?;
         self.chunk = chunk;
         self.open = output.map(|open| OpenRun { last_key, ..open });
-        match next_may_follow {
-            true => Ok(()),
-            false => self.close_run(),
+        if next_may_follow {
+            Ok(())
+        } else {
+            self.close_run()
         }
     }
 
@@ -363,10 +402,12 @@ impl Load {
 
     fn close_run(&mut self) -> Result<()> {
         if let Some(open) = self.open.take() {
-            self.done.push(Sorted {
-                parts: open.writer.finish()?,
-                is_leaves: open.is_leaves,
-            });
+            let parts = open.writer.finish()?;
+            assert!(
+                !open.is_leaves || self.done.is_empty(),
+                "B2: leaves are not the first run of a load"
+            );
+            self.done.push(Sorted::new(parts, open.is_leaves));
         }
         Ok(())
     }
@@ -415,6 +456,10 @@ impl Load {
         }
         let runs = std::mem::take(&mut self.done);
         let leaves = self.merge_runs(runs, true, progress)?;
+        assert!(
+            self.done.is_empty(),
+            "B2: a merge leaves runs beside the leaves"
+        );
         self.done.push(leaves);
         Ok(())
     }
@@ -465,10 +510,7 @@ impl Load {
             }
         }
         progress.add(since_watched);
-        Ok(Sorted {
-            parts: writer.finish()?,
-            is_leaves,
-        })
+        Ok(Sorted::new(writer.finish()?, is_leaves))
     }
 }
 
@@ -496,15 +538,17 @@ impl Engine {
             let _state = self.commit_lock.lock();
             let version = self.version.load_full();
             let mut trees = (*version.trees).clone();
+            let count = trees.len();
             for (id, root) in roots {
                 if !trees.set_loaded(id, root) {
                     return Err(Error::UnknownTree(id));
                 }
             }
-            self.version.store(Arc::new(Version {
+            assert!(trees.len() == count, "B4: a load adds or drops trees");
+            self.set_version(Version {
                 trees: Arc::new(trees),
                 ..(*version).clone()
-            }));
+            });
             self.loaded_at
                 .fetch_max(end.unwrap_or(0), Ordering::Relaxed);
         }

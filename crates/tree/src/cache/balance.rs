@@ -1,4 +1,4 @@
-//! How the page cache's memory is divided between its tiers.
+//! Divides the page cache's memory between its tiers.
 //!
 //! Each tier has a list of what it evicted lately, of as many bytes as the other one's and few of them: its ghosts. A miss that finds its page
 //! there is one that a little more memory for this tier would have saved, and what it would have saved is known: the time of
@@ -22,7 +22,7 @@ use super::Key;
 const SAMPLED: u64 = 8;
 /// Shares of the memory are counted in units of this part of it.
 const WHOLE: u64 = 1 << 16;
-/// What compressed blocks may have at most, and what they have at first: pages that are read again and again in the same order
+/// The largest share of compressed blocks, and the first one: pages that are read again and again in the same order
 /// leave no ghosts that return in time, and fit as blocks rather than as pages.
 const SHARE_MAX: u64 = WHOLE / 8 * 7;
 const SHARE_FIRST: u64 = WHOLE / 4 * 3;
@@ -57,7 +57,7 @@ pub(super) struct Miss {
 
 /// Divides the memory of the cache between pages and compressed blocks.
 pub(super) struct Balance {
-    /// What compressed blocks may have while pages need the memory too, in parts of [`WHOLE`].
+    /// H5: the part of the memory for compressed blocks while pages need it too, in parts of [`WHOLE`], at most [`SHARE_MAX`].
     share: AtomicU64,
     /// The memory of both tiers in bytes.
     all: AtomicU64,
@@ -71,7 +71,7 @@ pub(super) struct Balance {
 struct State {
     pages: Ghosts,
     blocks: Ghosts,
-    /// What more memory would have saved, in nanoseconds.
+    /// The time that more memory would have saved, in nanoseconds.
     saved_by_pages: u64,
     saved_by_blocks: u64,
     /// Bytes of sampled pages that were missed since the last change.
@@ -80,7 +80,7 @@ struct State {
     is_fixed: bool,
 }
 
-/// What was evicted lately, by hash.
+/// Recent evictions, by hash.
 #[derive(Default)]
 struct Ghosts {
     /// The number of the last eviction of each.
@@ -89,6 +89,7 @@ struct Ghosts {
     order: VecDeque<(u64, u32)>,
     /// The number of the first in `order`.
     first: u64,
+    /// H6: the bytes of those in `order`.
     bytes: u64,
 }
 
@@ -116,7 +117,7 @@ impl Balance {
         self.state.lock().is_fixed = true;
     }
 
-    /// What compressed blocks may take of `all` bytes while pages need the memory too.
+    /// The part of `all` bytes that compressed blocks may take while pages need the memory too.
     pub(super) fn for_blocks(&self, all: u64) -> u64 {
         self.all.store(all, Ordering::Relaxed);
         // In this order there is no overflow for any size of a memory.
@@ -145,29 +146,27 @@ impl Balance {
 
     /// Notes how long a read of the device took.
     pub(super) fn note_read(&self, time: Duration) {
-        note(&self.read_ns, time);
+        add_time(&self.read_ns, time);
     }
 
     /// Notes how long a page took to decompress and decode.
     pub(super) fn note_decode(&self, time: Duration) {
-        note(&self.decode_ns, time);
+        add_time(&self.decode_ns, time);
     }
 
     /// Notes a miss of the first tier, of a page that is looked at.
     pub(super) fn note_miss(&self, miss: &Miss) {
         let decode = self.decode_ns.load(Ordering::Relaxed);
-        let read = match miss.is_read {
-            true => self.read_ns.load(Ordering::Relaxed),
-            false => 0,
+        let read = if miss.is_read {
+            self.read_ns.load(Ordering::Relaxed)
+        } else {
+            0
         };
         let hash = miss.key.mixed();
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.pages.take(hash) {
-            state.saved_by_pages += match miss.has_room {
-                true => decode,
-                false => decode + read,
-            };
+            state.saved_by_pages += if miss.has_room { decode } else { decode + read };
         }
         if miss.is_read && state.blocks.take(hash) {
             state.saved_by_blocks += read;
@@ -190,10 +189,15 @@ impl Balance {
         let little = EVIDENCE * self.decode_ns.load(Ordering::Relaxed);
         let step = |more: u64, less: u64| STEP * (more - less) / (more + less + little).max(1);
         let share = self.share.load(Ordering::Relaxed);
-        let share = match blocks > pages {
-            true => (share + step(blocks, pages)).min(SHARE_MAX),
-            false => share.saturating_sub(step(pages, blocks)),
+        let share = if blocks > pages {
+            (share + step(blocks, pages)).min(SHARE_MAX)
+        } else {
+            share.saturating_sub(step(pages, blocks))
         };
+        assert!(
+            share <= SHARE_MAX,
+            "H5: compressed blocks get more than their largest part"
+        );
         self.share.store(share, Ordering::Relaxed);
         // Later rounds count more.
         state.saved_by_pages -= state.saved_by_pages / MEMORY;
@@ -202,7 +206,7 @@ impl Balance {
 }
 
 /// Adds a time to a moving average.
-fn note(average: &AtomicU64, time: Duration) {
+fn add_time(average: &AtomicU64, time: Duration) {
     let before = average.load(Ordering::Relaxed);
     let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let time = time.min(before * TIME_MAX);
@@ -220,6 +224,10 @@ impl Ghosts {
         while self.bytes > limit
             && let Some((hash, bytes)) = self.order.pop_front()
         {
+            assert!(
+                self.bytes >= u64::from(bytes),
+                "H6: more ghosts leave than there are"
+            );
             self.bytes -= u64::from(bytes);
             if self.numbers.get(&hash) == Some(&self.first) {
                 self.numbers.remove(&hash);

@@ -47,6 +47,7 @@ struct Segment {
     live: usize,
 }
 
+/// H2: each place is that of a block in a segment, and each block is live until it is removed or evicted.
 #[derive(Default)]
 struct Shard {
     places: HashMap<Key, Place, BuildHasherDefault<IdentityHasher>>,
@@ -54,9 +55,9 @@ struct Shard {
     segments: VecDeque<Segment>,
     /// The number of the first segment. Numbers wrap around.
     first: u32,
-    /// Capacities of the segments.
+    /// H3: the sum of the capacities of the segments.
     allocated: u64,
-    /// Bytes of the blocks that were not removed, with their headers.
+    /// H4: the bytes of the blocks that were not removed, with their headers: the sum over the segments.
     live: u64,
 }
 
@@ -90,9 +91,10 @@ impl BlockTier {
     /// The part of `limit` that a shard gets.
     fn shard_limit(&self, limit: u64) -> u64 {
         let part = limit / self.shards.len() as u64;
-        match part < SEGMENTS_MIN * self.segment_bytes as u64 {
-            true => 0,
-            false => part,
+        if part < SEGMENTS_MIN * self.segment_bytes as u64 {
+            0
+        } else {
+            part
         }
     }
 
@@ -160,10 +162,12 @@ impl BlockTier {
                     .segments
                     .back()
                     .is_some_and(|last| last.has_room(need));
-                let more = match fits {
-                    true => 0,
-                    false => self.segment_bytes.max(need) as u64,
+                let more = if fits {
+                    0
+                } else {
+                    self.segment_bytes.max(need) as u64
                 };
+                assert!(more <= limit, "H3: a segment is larger than its shard");
                 shard.evict_to(limit - more, self.segment_bytes, evicted);
                 shard.append(key, block, self.segment_bytes);
             }
@@ -181,7 +185,6 @@ impl BlockTier {
         }
     }
 
-    /// Removes a block.
     pub(super) fn remove(&self, key: Key) {
         if self.bytes() == 0 {
             return;
@@ -225,6 +228,7 @@ impl Shard {
         let Some(last) = self.segments.back_mut() else {
             return;
         };
+        assert!(last.has_room(need), "H3: a segment has no room for a block");
         let at = last.bytes.len() as u32;
         last.bytes.extend_from_slice(&key.run.to_le_bytes());
         last.bytes.extend_from_slice(&key.page.to_le_bytes());
@@ -238,7 +242,11 @@ impl Shard {
             at,
             used: false,
         };
-        self.places.insert(key, place);
+        let before = self.places.insert(key, place);
+        assert!(
+            before.is_none_or(|before| before.segment != number),
+            "H2: a segment has a block twice"
+        );
     }
 
     /// Evicts the oldest segments until `limit` is kept.
@@ -271,8 +279,7 @@ impl Shard {
             return;
         };
         self.first = self.first.wrapping_add(1);
-        self.allocated -= segment.bytes.capacity() as u64;
-        self.live -= segment.live as u64;
+        self.subtract(segment.live, segment.bytes.capacity());
         let mut at = 0;
         while let Some((key, block)) = read(&segment.bytes, at) {
             let is_here = |place: &&Place| place.segment == number && place.at as usize == at;
@@ -298,15 +305,30 @@ impl Shard {
         };
         if let Some((_, block)) = read(&segment.bytes, place.at as usize) {
             let bytes = HEADER_BYTES + block.len();
+            assert!(
+                segment.live >= bytes,
+                "H4: more of a segment is removed than is live"
+            );
             segment.live -= bytes;
-            self.live -= bytes as u64;
+            self.subtract(bytes, 0);
         }
         while self.segments.len() > 1 && self.segments[0].live == 0 {
             let capacity = self.segments[0].bytes.capacity();
             self.segments.pop_front();
             self.first = self.first.wrapping_add(1);
-            self.allocated -= capacity as u64;
+            self.subtract(0, capacity);
         }
+    }
+
+    /// Counts live and allocated bytes as gone.
+    fn subtract(&mut self, live: usize, allocated: usize) {
+        assert!(self.live >= live as u64, "H4: more is gone than is live");
+        assert!(
+            self.allocated >= allocated as u64,
+            "H3: more is gone than was allocated"
+        );
+        self.live -= live as u64;
+        self.allocated -= allocated as u64;
     }
 }
 

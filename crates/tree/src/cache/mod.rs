@@ -2,7 +2,7 @@
 //!
 //! It has two tiers. The first one has pages as they are read, and the indexes and filters that are not pinned. The second
 //! one (`blocks.rs`) has blocks as they are on disk: compressed, a third of the page or less, with the checksum checked already.
-//! What is read from the disk, and what is written while there is room, enters both. `balance.rs` divides the memory between
+//! Pages that are read from the disk, and those that are written while there is room, enter both. `balance.rs` divides the memory between
 //! them. Data that fits into the first tier pushes the second one out.
 //!
 //! Indexes and filters in use are pinned in their runs, so that a look-up needs no search in the cache, until they take
@@ -13,6 +13,24 @@
 //! what it evicted last: a miss of such a page shows what a little more memory would have saved, in time as measured, and the
 //! division of the memory follows from that. Until pages take half of the memory, no blocks are kept. Long scans leave both
 //! tiers as they are.
+//!
+//! # Design
+//! ```text
+//! page(run, n):  first tier                                     hit: no copy
+//!                else second tier: decompress                   assumed to take 10 µs, then measured; enters the first tier
+//!                else read, check, decompress                   assumed to take 100 µs, then measured; enters both
+//! memory:        all = what the budget leaves; blocks get `share` of it, or what pages leave (H5)
+//! each round:    the tier whose evicted pages would have saved more time gets more
+//! ```
+//! - Both tiers together never have more than the budget leaves, but for one step while it shrinks. So the sum is what an
+//!   operator sets, and the share is no setting.
+//! - A page that is in both tiers costs its block twice. That is why pages alone get the first half of the memory: without
+//!   pressure, blocks would only be in the way.
+//! - Blocks need neither locks for reading their content nor a check of it: it was checked when it came from the disk.
+//!
+//! Alternatives: one tier of compressed blocks alone would decompress hot pages again and again. An exclusive second tier, which gets
+//! pages when they leave the first, would have to compress them again; here the block comes from the disk as it is. A fixed share
+//! would have to be right for every load, and the best one depends on whether the data fits as pages, as blocks, or not at all.
 
 mod balance;
 mod blocks;
@@ -127,7 +145,7 @@ pub(crate) struct CacheStats {
     pub(crate) bytes: u64,
     /// Bytes of the compressed blocks.
     pub(crate) block_bytes: u64,
-    /// What compressed blocks may take while pages need the memory too.
+    /// The bytes that compressed blocks may take while pages need the memory too.
     pub(crate) block_bytes_max: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
@@ -183,9 +201,10 @@ impl PageCache {
 
     fn get(&self, run: u64, page: u32) -> Option<Cached> {
         let found = self.cache.get(&Key { run, page });
-        let counter = match found.is_some() {
-            true => &self.hits,
-            false => &self.misses,
+        let counter = if found.is_some() {
+            &self.hits
+        } else {
+            &self.misses
         };
         counter.fetch_add(1, Ordering::Relaxed);
         found
@@ -218,9 +237,10 @@ impl PageCache {
         let key = Key { run, page };
         let mut block = SPARE.take();
         let is_here = self.blocks.get(key, is_use, &mut block);
-        let decoded = match is_here {
-            true => self.time_decode(key, || decode(&block)),
-            false => None,
+        let decoded = if is_here {
+            self.time_decode(key, || decode(&block))
+        } else {
+            None
         };
         if block.capacity() <= SPARE_BYTES_MAX {
             SPARE.set(block);
@@ -290,7 +310,7 @@ impl PageCache {
         self.cache.weight() + self.blocks.bytes() > self.budget.cache() / 2
     }
 
-    /// What compressed blocks may take now: what pages leave, or their share.
+    /// The bytes that compressed blocks may take now: those that pages leave, or their share.
     fn block_limit(&self) -> u64 {
         let all = self.budget.cache();
         let left = all.saturating_sub(self.cache.weight());
@@ -387,6 +407,10 @@ impl PageCache {
         let all = wanted.max(before.saturating_sub(step));
         self.budget.note_cache(all);
         let for_blocks = self.balance.for_blocks(all).min(self.blocks.bytes());
+        assert!(
+            for_blocks <= all,
+            "H5: compressed blocks get more than the cache"
+        );
         let (now, before) = (all - for_blocks, self.bytes.load(Ordering::Relaxed));
         if now.abs_diff(before) > self.budget.bytes() / STEPS / 2
             && self

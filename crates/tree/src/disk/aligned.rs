@@ -34,7 +34,7 @@ impl AlignedBuf {
         self.storage.truncate(self.start);
     }
 
-    /// Appends bytes.
+    /// Appends bytes to those that are here.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.make_room(bytes.len());
         self.storage.extend_from_slice(bytes);

@@ -167,7 +167,7 @@ fn unshare(_: &File, _: u64, _: u64) -> io::Result<()> {
 /// the process would get a signal then.
 #[cfg(target_os = "linux")]
 fn copies_on_write(file: &File) -> io::Result<bool> {
-    /// Btrfs, ZFS, bcachefs.
+    /// The numbers of Btrfs, ZFS and bcachefs.
     const MAGICS: [u32; 3] = [0x9123_683E, 0x2FC1_2FC1, 0xCA45_1A4E];
     let found = rustix::fs::fstatfs(file)?.f_type as u32;
     Ok(MAGICS.contains(&found))

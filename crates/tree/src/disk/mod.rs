@@ -21,7 +21,7 @@ pub trait Disk: Send + Sync {
     fn open(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>>;
     /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Deletes a file.
+    /// Deletes a file of the store.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, deletions and new names durable.
     fn sync_directory(&self) -> io::Result<()>;
@@ -61,22 +61,22 @@ pub trait Disk: Send + Sync {
 /// A part of a file in memory. What is written to it is in the file at once, and stays there when the process is
 /// killed. It is durable after the next sync of the file; before that a crash of the machine may keep any part of it.
 pub trait SharedMap: Send {
-    /// The content.
+    /// The mapped bytes of the file.
     fn bytes(&self) -> &[u8];
-    /// Changes the content.
+    /// Replaces the bytes from `offset` on.
     fn write(&mut self, offset: usize, bytes: &[u8]);
 }
 
 /// The size of a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// All of it.
+    /// The size of the file system in bytes.
     pub total: u64,
-    /// What this process may still use.
+    /// Bytes that this process may still use.
     pub available: u64,
 }
 
-/// One file.
+/// A file of a disk, open for reading and writing.
 pub trait DiskFile: Send + Sync {
     /// Fills `buffer` from `offset`; the end of the file before that is an error.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
@@ -96,7 +96,7 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, _len: u64) -> io::Result<()> {
         Ok(())
     }
-    /// How many bytes the file's blocks have; `None` if that is not known. A file with holes has fewer than its length.
+    /// The bytes of the file's blocks; `None` if that is not known. A file with holes has fewer than its length.
     fn allocated(&self) -> io::Result<Option<u64>> {
         Ok(None)
     }

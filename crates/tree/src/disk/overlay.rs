@@ -25,7 +25,7 @@ struct OverlayFile {
     content: Mutex<Content>,
 }
 
-/// What differs from the file below.
+/// The differences from the file below.
 struct Content {
     len: u64,
     /// The file below counts up to here.
@@ -43,7 +43,7 @@ impl OverlayDisk {
         }
     }
 
-    /// How many bytes of the files below were truncated.
+    /// The number of bytes of the files below that were truncated.
     pub(crate) fn cut_bytes(&self) -> u64 {
         let state = self.state.lock();
         let cut = |file: &Arc<OverlayFile>| {
@@ -62,9 +62,10 @@ impl Disk for OverlayDisk {
         }
         let is_below =
             !state.removed.contains(name) && self.below.list()?.iter().any(|n| n == name);
-        let below = match is_below {
-            true => Some(self.below.open(name, direct)?),
-            false => None,
+        let below = if is_below {
+            Some(self.below.open(name, direct)?)
+        } else {
+            None
         };
         let len = below.as_ref().map_or(Ok(0), |file| file.len())?;
         let content = Content {

@@ -6,7 +6,7 @@ use std::io;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-/// How many handles are kept: a segment of the log, the directory, the file of the reserve, and one more.
+/// The number of handles that are kept: a segment of the log, the directory, the file of the reserve, and one more.
 const HANDLES: usize = 4;
 
 /// Handles that are given up when there are no others.
@@ -67,9 +67,10 @@ mod tests {
             tries.set(0);
             spare.open(|| {
                 tries.set(tries.get() + 1);
-                match tries.get() > failures {
-                    true => Ok(()),
-                    false => Err(error.into()),
+                if tries.get() > failures {
+                    Ok(())
+                } else {
+                    Err(error.into())
                 }
             })
         };

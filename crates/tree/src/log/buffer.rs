@@ -30,7 +30,7 @@ const LAYOUT: u32 = 1;
 pub(super) const ENTRY_BYTES: usize = 48;
 /// The sizes of a half in bytes that are possible.
 const HALF_BYTES: std::ops::RangeInclusive<usize> = 4096..=64 << 20;
-/// How much is written at once when the file is made.
+/// Bytes that are written at once when the file is made.
 const ZEROS: usize = 1 << 20;
 
 /// The header of the file.
@@ -65,7 +65,7 @@ impl Header {
     }
 }
 
-/// What is known of a frame.
+/// The entry of a frame in a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     position: u64,
@@ -120,8 +120,12 @@ pub(super) struct Buffer {
     map: Box<dyn SharedMap>,
     epoch: u64,
     /// Bytes of frames, and how many there are.
+    ///
+    /// L7: frames from the start and entries from the end do not meet.
     bytes: usize,
     frames: usize,
+    /// L8: frames follow each other in the log: positions without gaps, numbers ascend.
+    last_sequence: u64,
     /// Position of the first frame, and number of its first operation.
     pub(super) position: u64,
     pub(super) sequence: u64,
@@ -135,6 +139,11 @@ impl Buffer {
     /// Bytes of the frames.
     pub(super) fn len(&self) -> usize {
         self.bytes
+    }
+
+    /// The position after the last frame.
+    pub(super) fn end(&self) -> u64 {
+        self.position + self.bytes as u64
     }
 
     /// Number of the frames.
@@ -162,7 +171,18 @@ impl Buffer {
     pub(super) fn push(&mut self, frame: &Frame<'_>, position: u64, previous: u64) {
         if self.is_empty() {
             (self.position, self.sequence) = (position, frame.sequence);
+        } else {
+            assert!(
+                position == self.end(),
+                "L8: a frame does not begin where the one before ends"
+            );
+            assert!(
+                frame.sequence > self.last_sequence,
+                "L8: the numbers of frames do not ascend"
+            );
         }
+        assert!(self.has_room(frame), "L7: a buffer has no room for a frame");
+        self.last_sequence = frame.sequence;
         let entry = Entry {
             position,
             sequence: frame.sequence,
@@ -179,6 +199,10 @@ impl Buffer {
         }
         self.frames += 1;
         let at = self.map.bytes().len() - self.frames * ENTRY_BYTES;
+        assert!(
+            at >= self.bytes,
+            "L7: the entries of a buffer reach into its frames"
+        );
         self.map.write(at, &entry.encode(self.epoch));
     }
 
@@ -243,6 +267,7 @@ fn begin_epoch(disk: &dyn Disk, half_bytes: usize) -> Result<[Buffer; 2]> {
             epoch,
             bytes: 0,
             frames: 0,
+            last_sequence: 0,
             position: 0,
             sequence: 0,
         })
@@ -285,10 +310,10 @@ fn unreadable(error: std::io::Error) -> Error {
     Error::io(context)(error)
 }
 
-/// What a replay finds in the file.
+/// The frames that a replay finds in the file.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Both halves.
+    /// The bytes of both halves.
     bytes: Vec<u8>,
     /// The complete frames by their positions, and where their payloads are in `bytes`. Within an epoch there is
     /// one frame for a position.

@@ -12,9 +12,9 @@ use super::segment::{open_segment, segment_name, segment_start, segments};
 use crate::disk::{Disk, OverlayDisk};
 use crate::{Error, LogCut, Result};
 
-/// What the names of files that were set aside have between the old name and a number.
+/// The names of files that were set aside have this between the old name and a number.
 const SET_ASIDE: &str = ".damaged-";
-/// How many bytes are copied at once. What cannot be read of them is zeros in the copy.
+/// Bytes that are copied at once. Those that cannot be read are zeros in the copy.
 const COPY_BYTES: u64 = 4096;
 
 /// Makes sure that the log can be replayed from `from` on: if it cannot, the log ends before the damage then, and

@@ -57,7 +57,7 @@ pub(crate) fn end_at(disk: &Arc<dyn Disk>, from: u64, point: RestorePoint) -> Re
     let first = starts
         .partition_point(|start| *start <= from)
         .saturating_sub(1);
-    let starts = starts.get(first..).unwrap_or_default();
+    let starts = &starts[first..];
     let mut position = starts.first().copied().unwrap_or(from);
     for start in starts {
         let Some(file) = open_existing(&**disk, *start)? else {

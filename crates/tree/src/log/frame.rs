@@ -1,4 +1,4 @@
-//! What a commit appends to the log.
+//! Frames: a commit appends one to the log.
 
 use frond_kv::operation::{OP_STAMP_BYTES, encode_stamp};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};

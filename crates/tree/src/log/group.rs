@@ -23,7 +23,7 @@ pub(super) const GROUP_BYTES_MAX: usize = BUFFER_BYTES_MAX + FRAME_HEADER_BYTES 
 /// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
 const COMPRESS_BYTES: std::ops::RangeInclusive<usize> = 513..=2 * BUFFER_BYTES_MAX;
 
-/// The header of a group.
+/// The header of a group. G6: its sizes pass the checks of [`Header::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// Position of the first frame.
@@ -140,7 +140,7 @@ pub(super) fn payloads(frames: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// What a group's header says of the log.
+/// The place of a group in the log, which its header has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     /// Position of the first frame.
@@ -154,6 +154,10 @@ pub(super) struct Place {
 /// Makes the bytes of a group from its frames, in `packed`: header and frames, compressed if that makes them shorter.
 pub(super) fn seal<'a>(frames: &[u8], packed: &'a mut Vec<u8>, place: Place) -> &'a [u8] {
     let bytes = frames.len();
+    assert!(
+        bytes <= GROUP_BYTES_MAX,
+        "G6: a group is larger than one that can be read"
+    );
     let room = HEADER_BYTES + lz4_flex::block::get_maximum_output_size(bytes);
     if packed.len() < room {
         packed.resize(room, 0);
@@ -168,6 +172,10 @@ pub(super) fn seal<'a>(frames: &[u8], packed: &'a mut Vec<u8>, place: Place) -> 
     } else {
         packed[HEADER_BYTES..HEADER_BYTES + bytes].copy_from_slice(frames);
     }
+    assert!(
+        header.stored_bytes <= header.bytes,
+        "G6: a group is longer on disk than its frames"
+    );
     let whole = &mut packed[..HEADER_BYTES + header.stored_bytes as usize];
     header.checksum = xxh3_64(&whole[HEADER_BYTES..]);
     header.encode(whole);
@@ -181,6 +189,10 @@ pub(super) fn is_compressed(bytes: usize) -> bool {
 
 /// The bytes before the payload in a group of one frame, which is not compressed.
 pub(super) fn seal_large(frame: &Frame<'_>, place: Place) -> Vec<u8> {
+    assert!(
+        frame.len() <= GROUP_BYTES_MAX,
+        "G6: a frame is larger than one that can be read"
+    );
     let mut header = Header::of(place, frame.len());
     let len = (frame.payload_len() as u32).to_le_bytes();
     let mut checksum = Xxh3::new();

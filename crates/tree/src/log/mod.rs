@@ -53,7 +53,6 @@ pub(crate) use units::{Unit, place as unit_place, seal as seal_unit, units};
 
 /// The log thread writes as soon as it has this many bytes, or a quarter of a smaller buffer.
 const WRITE_BYTES: usize = 1 << 20;
-/// The smallest buffer.
 const BUFFER_BYTES_MIN: usize = 64 << 10;
 /// Without a log thread, the log is written with every commit of this number.
 const INLINE_FRAMES: usize = 16;
@@ -62,7 +61,6 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration:
 /// A sync that was asked for comes so long after the one before at the earliest.
 const SYNC_PAUSE: Duration = Duration::from_millis(10);
 
-/// The open log.
 pub(crate) struct Log {
     shared: Arc<Shared>,
     /// The log thread writes when it has this many bytes.
@@ -187,7 +185,7 @@ impl Log {
                 let _ = self.shared.work(false);
                 state = self.shared.state.lock();
             } else {
-                // What was gathered may be less than the log thread waits for.
+                // The frames in the buffer may be fewer than the log thread waits for.
                 state.wants_room = true;
                 self.shared.work.notify_one();
                 Wait::begin(WaitFor::Log)?.on(&self.shared.progress, &mut state)?;
@@ -260,7 +258,7 @@ impl Log {
             let _ = self.shared.work(true);
             return;
         }
-        // Mostly somebody has asked already.
+        // Mostly another thread has asked already.
         let wants_sync = &self.shared.wants_sync;
         if !wants_sync.load(Ordering::Acquire) && !wants_sync.swap(true, Ordering::AcqRel) {
             // The log thread either sees it or waits already.
@@ -379,7 +377,7 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
             }
             let is_dirty = !is_blocked && state.end > state.durable;
             if state.end <= state.durable {
-                // Who asked for a sync had appended its frame before.
+                // A committer appends its frame before it requests a sync.
                 shared.wants_sync.store(false, Ordering::Release);
             } else if is_dirty && shared.wants_sync.load(Ordering::Acquire) {
                 next_sync = next_sync.min(sync_from);
@@ -406,7 +404,7 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
         let must_sync = state.wanted > state.durable || stop || is_due;
         drop(state);
         if must_sync {
-            // What is appended from here on may need another one.
+            // Frames that are appended from here on may need another one.
             shared.wants_sync.store(false, Ordering::Release);
         }
         if is_due {
@@ -417,7 +415,7 @@ fn run(shared: &Shared, interval: Duration, write_bytes: usize) {
         if must_sync {
             sync_from = Instant::now() + SYNC_PAUSE;
         }
-        shared.stamps.tell();
+        shared.stamps.notify();
         let state = shared.state.lock();
         if stop || state.check().is_err() {
             return;

@@ -1,4 +1,4 @@
-//! What a replay leaves to the log that is opened after it.
+//! The part of a replay that is left to the log that is opened after it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,6 +64,11 @@ impl Groups {
             writer.write(group, *sequence)?;
             self.0.pop_front();
         }
-        writer.sync()
+        writer.sync()?;
+        assert!(
+            writer.durable == writer.end(),
+            "L2: frames of a replay are not durable after a sync"
+        );
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use super::segment::{Failure, SegmentWriter, open_segment, segment_name, segment
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
-/// How many bytes are read at once in the search for a valid header.
+/// Bytes that are read at once in the search for a valid header.
 const SCAN_BYTES: usize = 1 << 20;
 /// Frames of the buffer are written to a segment in groups of about this size.
 const GROUP_BYTES: usize = 1 << 20;
@@ -51,7 +51,7 @@ pub(crate) fn replay_giving_room(
     let first = starts
         .partition_point(|start| *start <= from)
         .saturating_sub(1);
-    let starts = starts.get(first..).unwrap_or_default();
+    let starts = &starts[first..];
     let mut walk = Walk {
         from,
         position: starts.first().copied().unwrap_or(from),
@@ -97,17 +97,22 @@ pub(crate) fn replay_giving_room(
     let frames = found.after(walk.position, walk.sequence, walk.last)?;
     let written = Arc::default();
     let mut writer = SegmentWriter::new(Arc::clone(disk), walk.position, usize::MAX, written);
-    // What a group says is durable holds for all groups before it in its segment. Groups before `from` were not read, and
+    // The durable position of a group holds for all groups before it in its segment. Groups before `from` were not read, and
     // may have been lost.
     if let Some((file, start, len)) = tail.filter(|(_, start, _)| *start >= from) {
         writer.resume(file, start, len);
     }
     let unwritten = move_to_segment(disk, writer, &frames, give_room)?;
-    let mut end = walk.position;
+    let walked = walk.position;
+    let mut end = walked;
     for (position, sequence, payload) in frames {
         end = position + (group::FRAME_HEADER_BYTES + payload.len()) as u64;
         visit(position, sequence, payload)?;
     }
+    assert!(
+        end >= from && end >= walked,
+        "R3: a replay ends before it begins"
+    );
     Ok(Recovered {
         from,
         end,
@@ -150,6 +155,10 @@ fn move_to_segment(
             Err(failure) => return Err(failure.into_error()),
         };
     }
+    assert!(
+        groups.is_empty(),
+        "R5: frames of the buffer are in no segment"
+    );
     // The segment is left. On a full disk the next one needs what was allocated for this one.
     writer.trim();
     if !frames.is_empty() {
@@ -321,9 +330,9 @@ enum Step {
 
 struct Walk<'a, F> {
     from: u64,
-    /// Position of the next group.
+    /// R3: position of the next group: the end of the one before.
     position: u64,
-    /// The next sequence number, once one was seen.
+    /// R4: the next sequence number, once one was seen. Another one in the log is damage.
     sequence: Option<u64>,
     /// Checksum of the payload of the frame before `position`, if that one was read.
     last: Option<u64>,
@@ -367,6 +376,11 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
                 sequence += numbers_of(payload);
             }
         }
+        assert!(
+            self.position == header.end(),
+            "R3: the frames of a group do not fill it"
+        );
+        assert!(end <= segment.len, "R3: a group ends behind its segment");
         (self.sequence, self.last) = (Some(sequence), last);
         Ok(Step::To(end))
     }

@@ -99,17 +99,17 @@ pub(super) struct SegmentWriter {
     disk: Arc<dyn Disk>,
     /// The current segment. `None` if the next group begins one: everything before is durable then.
     file: Option<Arc<dyn DiskFile>>,
-    /// Position of the current segment's first group.
+    /// G1: position of the current segment's first group, at `end` or before.
     start: u64,
     /// Bytes in the current segment.
     len: u64,
-    /// Whether a failed write may have left bytes behind them.
+    /// G2: whether a failed write may have left bytes behind them. They are removed before a segment is left.
     has_tail: bool,
     /// Position of the next group.
     end: u64,
     /// A new segment is started when one has this many bytes.
     segment_bytes: u64,
-    /// Everything before this position is durable.
+    /// G3: everything before this position is durable. It only grows, and is not behind `end`.
     pub(super) durable: u64,
     /// Position up to which segments were deleted.
     kept_from: u64,
@@ -150,6 +150,10 @@ impl SegmentWriter {
 
     /// Continues in a segment whose groups have `len` bytes and end at `end`, all of it durable.
     pub(super) fn resume(&mut self, file: Arc<dyn DiskFile>, start: u64, len: u64) {
+        assert!(
+            start <= self.end && self.file.is_none(),
+            "G1: a segment begins behind the end of the log"
+        );
         (self.file, self.start, self.len) = (Some(file), start, len);
     }
 
@@ -177,6 +181,10 @@ impl SegmentWriter {
             self.packed = packed;
         }
         written?;
+        assert!(
+            !self.has_tail,
+            "G2: bytes of a failed write stay in a group"
+        );
         self.end += frames.len() as u64;
         Ok(())
     }
@@ -210,8 +218,17 @@ impl SegmentWriter {
             return Err(Failure::Retryable(error));
         }
         written?;
+        assert!(
+            !self.has_tail,
+            "G2: bytes of a failed write stay in a frame"
+        );
         self.end += bytes as u64;
         Ok(())
+    }
+
+    /// Position of the next group.
+    pub(super) fn end(&self) -> u64 {
+        self.end
     }
 
     /// The disk that has the segments.
@@ -230,6 +247,11 @@ impl SegmentWriter {
     }
 
     fn place(&self, sequence: u64) -> Place {
+        assert!(
+            self.durable <= self.end,
+            "G3: a group says that later ones are durable"
+        );
+        assert!(sequence > 0, "G5: a group has no number");
         Place {
             position: self.end,
             durable: self.durable,
@@ -263,6 +285,10 @@ impl SegmentWriter {
                 .map_err(retryable(format!("writing {bytes} bytes to the log")))?;
             at += part.len() as u64;
         }
+        assert!(
+            at - self.len == bytes as u64,
+            "G2: a group was written in part"
+        );
         self.has_tail = false;
         self.len = at;
         self.written.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -293,6 +319,14 @@ impl SegmentWriter {
         self.cut_tail()?;
         self.trim();
         self.sync()?;
+        assert!(
+            !self.has_tail && self.durable == self.end,
+            "G3: a segment is left before it is durable"
+        );
+        assert!(
+            self.end > self.start || self.len == 0,
+            "G1: two segments begin at one position"
+        );
         self.file = None;
         // From here on a replay may find the new segment, so the next group must be written to it.
         let name = segment_name(self.end);
@@ -354,7 +388,7 @@ impl SegmentWriter {
             // The file handle alone is worth keeping.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(error) => {
-                // What was allocated is needed by others.
+                // Others need the room that was allocated.
                 let _ = self.disk.remove(RESERVE_FILE);
                 return Err(context()(error));
             }
@@ -371,6 +405,10 @@ impl SegmentWriter {
             file.sync()
                 .map_err(|error| Failure::Final(context(error)))?;
         }
+        assert!(
+            self.durable <= self.end,
+            "G3: the end of the log moves back"
+        );
         self.durable = self.end;
         Ok(())
     }

@@ -15,12 +15,12 @@ use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::{FailStop, step};
 use crate::{Error, Result};
 
-/// What the handle of a log and its thread share. Who takes both locks takes the writer's first.
+/// The state that the handle of a log and its thread share. The writer's lock is taken before that of the state.
 pub(super) struct Shared {
     pub(super) writer: Mutex<SegmentWriter>,
     /// Committers write and sync, without a log thread.
     pub(super) is_inline: bool,
-    /// What a replay has left in the file of the buffers. There are no buffers before this is written. Locked under `writer`.
+    /// Frames that a replay has left in the file of the buffers. There are no buffers before this is written. Locked under `writer`.
     recovered: Mutex<Option<LeftInBuffers>>,
     /// Whether there are buffers.
     pub(super) is_mapped: AtomicBool,
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     pub(super) work: Condvar,
     /// Wakes committers that wait for space in the buffer or for a sync.
     pub(super) progress: Condvar,
-    /// Somebody wants a sync soon.
+    /// Whether a sync is wanted soon.
     pub(super) wants_sync: AtomicBool,
     /// Is told which stamps are durable.
     pub(super) stamps: Arc<DurableStamp>,
@@ -43,20 +43,20 @@ pub(super) struct LeftInBuffers {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The buffer that takes frames. The other one is in `free`, or in `unwritten` if it could not be written, or held by
+    /// L5: the buffer that takes frames. The other one is in `free`, or in `unwritten` if it could not be written, or held by
     /// the writer while it is written. There are none where files cannot be mapped.
     pub(super) filling: Option<Buffer>,
     free: Option<Buffer>,
     unwritten: Option<Buffer>,
-    /// Position after the last frame.
+    /// L1: the position after the last frame. Each frame begins where the one before ends.
     pub(super) end: u64,
     /// Checksum of its payload; 0 before the first frame.
     pub(super) last: u64,
-    /// Everything before this position is durable.
+    /// L2: everything before this position is durable. It only grows, and is not behind `end`.
     pub(super) durable: u64,
     /// The newest stamped commit, and the position after its frame, until the next write of the buffers.
     stamped: Option<(u64, Stamped)>,
-    /// The newest ones at earlier writes, until they are durable.
+    /// L3: the newest ones at earlier writes, until they are durable; positions and stamps ascend.
     written_stamps: VecDeque<(u64, Stamped)>,
     /// A committer waits until this position is durable.
     pub(super) wanted: u64,
@@ -65,12 +65,12 @@ pub(super) struct State {
     /// Segments before this position can be deleted, and those before the second one have been.
     pub(super) keep_from: u64,
     kept_from: u64,
-    /// Readers of the log hold segments: by their numbers, the positions from which on. One that holds too much is removed.
+    /// L6: readers of the log hold segments: by their numbers, the positions from which on. One that holds too much is removed.
     holds: BTreeMap<u64, u64>,
     next_hold: u64,
     /// A hold ends when it keeps more bytes of frames than this that are not needed otherwise.
     pub(super) hold_bytes_max: u64,
-    /// Everything before this position is durable in segments.
+    /// L4: everything before this position is durable in segments.
     pub(super) readable: u64,
     /// Frames before this position may be missing: a crash lost them before they were durable, but a checkpoint had their effects.
     pub(super) replayed_from: u64,
@@ -131,7 +131,16 @@ impl State {
     pub(super) fn note_appended(&mut self, frame: &Frame<'_>) {
         self.end += frame.len() as u64;
         self.last = frame.hash;
+        assert!(
+            self.durable < self.end,
+            "L2: a frame is durable before it was appended"
+        );
         if let Some(stamped) = frame.stamped {
+            let before = self.stamped.map_or(0, |(_, before)| before.last);
+            assert!(
+                stamped.first > before,
+                "L3: the stamps of frames do not ascend"
+            );
             self.stamped = Some((self.end, stamped));
         }
     }
@@ -155,7 +164,8 @@ impl State {
     pub(super) fn hold(&mut self, position: u64) -> u64 {
         let number = self.next_hold;
         self.next_hold += 1;
-        self.holds.insert(number, position);
+        let before = self.holds.insert(number, position);
+        assert!(before.is_none(), "L6: two holds have one number");
         number
     }
 
@@ -207,6 +217,10 @@ impl Shared {
         stamps: Arc<DurableStamp>,
         is_inline: bool,
     ) -> Shared {
+        assert!(
+            writer.durable <= end && writer.end() <= end,
+            "L2: the segments have frames behind the end of the log"
+        );
         let is_mapped = AtomicBool::new(buffers.is_some());
         let (filling, free) = match buffers {
             Some([filling, free]) => (Some(filling), Some(free)),
@@ -266,12 +280,24 @@ impl Shared {
             Err(_) => Ok(()),
         };
         let mut state = self.state.lock();
+        assert!(
+            writer.durable <= state.end,
+            "L2: the segments have frames that were not appended"
+        );
+        assert!(
+            writer.durable >= state.readable,
+            "L4: less is durable in segments than before"
+        );
         state.kept_from = keep_from;
         state.leave_segment &= !leave_segment || result.is_err();
-        // What a replay has left in the buffers is durable there.
+        // Frames that a replay has left in the buffers are durable there.
         state.durable = state.durable.max(writer.durable);
+        assert!(
+            !must_sync || result.is_err() || state.durable >= writer.end(),
+            "L2: a sync has left frames that are not durable"
+        );
         state.readable = writer.durable;
-        // Who waits for the sync of a commit finds its stamps durable.
+        // A committer that waits for its sync finds its stamps durable.
         if let Some(stamped) = state.take_durable_stamp() {
             self.stamps.note_synced(stamped.sequence, stamped.last);
         }
@@ -361,11 +387,20 @@ impl Shared {
         }
         let mut state = self.state.lock();
         if let Some(newest) = state.stamped.take() {
+            let before = state.written_stamps.back();
+            assert!(
+                before.is_none_or(|before| before.0 < newest.0 && before.1.last < newest.1.first),
+                "L3: the stamps of writes do not ascend"
+            );
             state.written_stamps.push_back(newest);
         }
         if state.filling.as_ref().is_none_or(Buffer::is_empty) {
             return Ok(());
         }
+        assert!(
+            state.unwritten.is_none(),
+            "L5: later frames are written before earlier ones"
+        );
         let free = state.free.take();
         let full = std::mem::replace(&mut state.filling, free);
         state.wants_room = false;
@@ -382,10 +417,21 @@ impl Shared {
         let mut state = self.state.lock();
         match written {
             Ok(()) => {
+                assert!(
+                    writer.end() == buffer.end(),
+                    "L1: a segment ends elsewhere than the buffer that was written to it"
+                );
+                assert!(state.free.is_none(), "L5: there are three buffers");
                 buffer.clear();
                 state.free = Some(buffer);
             }
-            Err(_) => state.unwritten = Some(buffer),
+            Err(_) => {
+                assert!(
+                    state.unwritten.is_none(),
+                    "L5: two buffers could not be written"
+                );
+                state.unwritten = Some(buffer);
+            }
         }
         written
     }
@@ -424,6 +470,10 @@ impl Shared {
             return checked.and(Err(error));
         }
         state.note_appended(frame);
+        assert!(
+            writer.end() == state.end,
+            "L1: a frame in a segment ends elsewhere than the log"
+        );
         // The log thread syncs it at the next interval.
         self.work.notify_one();
         Ok(state.end)

@@ -19,7 +19,7 @@ pub struct LogPiece {
     pub from: u64,
     /// The position after the last frame, where the next piece begins.
     pub to: u64,
-    /// The groups.
+    /// The groups as they are stored.
     pub groups: Vec<u8>,
 }
 
@@ -176,7 +176,7 @@ impl LogTail {
         let file = open_existing(&**writer.disk(), self.position)?.ok_or(gone)?;
         let segment = Segment::of(file, self.position)?;
         if segment.len == 0 {
-            // What is read here is durable, unless a crash has lost it before.
+            // The log is durable here, unless a crash has lost it before.
             let replayed_from = log.state.lock().replayed_from;
             return Err(damaged(&segment, 0, self.position, replayed_from));
         }
@@ -252,9 +252,10 @@ impl Groups<'_> {
             let rest = &groups[done..];
             let Some(header) = Header::decode(rest) else {
                 // The last group may be there in part only.
-                match rest.len() < HEADER_BYTES && done > 0 {
-                    true => break,
-                    false => return Err(self.damaged(*at + done as u64, *position)),
+                if rest.len() < HEADER_BYTES && done > 0 {
+                    break;
+                } else {
+                    return Err(self.damaged(*at + done as u64, *position));
                 }
             };
             let len = HEADER_BYTES + header.stored_bytes as usize;
@@ -290,8 +291,9 @@ impl Groups<'_> {
 
 /// The error of a segment that does not have the group of `position` at `at`.
 fn damaged(segment: &Segment, at: u64, position: u64, replayed_from: u64) -> Error {
-    match position < replayed_from {
-        true => Error::LogGone { position },
-        false => segment.corrupt(at, "a group of the log is damaged"),
+    if position < replayed_from {
+        Error::LogGone { position }
+    } else {
+        segment.corrupt(at, "a group of the log is damaged")
     }
 }

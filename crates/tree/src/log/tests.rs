@@ -88,9 +88,10 @@ impl FillingFile {
             .below
             .len()?
             .max(self.allocated.load(Ordering::Relaxed));
-        match end > held && self.is_full.load(Ordering::Relaxed) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if end > held && self.is_full.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
     }
 }
@@ -200,7 +201,7 @@ fn the_reserve_takes_what_frees_space_on_a_full_disk() {
         append(false).unwrap();
         full.store(true, Ordering::Relaxed);
         let error = loop {
-            // What was allocated for the current segment is used first.
+            // The room that was allocated for the current segment is used first.
             if let Err(error) = append(false) {
                 break error;
             }
@@ -237,7 +238,7 @@ fn the_reserve_takes_what_frees_space_on_a_full_disk() {
     }
 }
 
-/// What the log's own reserve has no room for needs that of the store.
+/// A frame for which the log's own reserve has no room needs that of the store.
 #[test]
 fn a_replay_on_a_full_disk_is_given_room() {
     let directory = tempfile::tempdir().unwrap();

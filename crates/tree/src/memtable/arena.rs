@@ -88,7 +88,7 @@ type Share = Box<dyn Any + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct SpareBlocks {
     blocks: Mutex<Vec<Block>>,
-    /// How many blocks were there at least since the last [`SpareBlocks::free_unused`].
+    /// The least number of blocks that were there since the last [`SpareBlocks::free_unused`].
     unused: AtomicUsize,
     /// Reserves a block's bytes in the budget.
     take_share: Option<Box<dyn Fn(usize) -> Share + Send + Sync>>,
@@ -174,7 +174,7 @@ impl Arena {
             Block::new(capacity, share)
         });
         let (base, spare) = (block.base, spare.clone());
-        // SAFETY: the block has at least 64 bytes, and nobody else knows it.
+        // SAFETY: the block has at least 64 bytes, and no other thread has it.
         unsafe { base.as_ptr().write_bytes(0, ZEROS) };
         let next = AtomicUsize::new(ZEROS);
         Arena {

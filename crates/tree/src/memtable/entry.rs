@@ -104,7 +104,7 @@ impl<'a> Entry<'a> {
         header[..8].copy_from_slice(&self.sequence.to_le_bytes());
         header[8..].copy_from_slice(&self.rest_of_header().to_le_bytes());
         let key_at = at + HEADER_BYTES;
-        // SAFETY: all three ranges lie in the piece just allocated, which nobody else knows yet.
+        // SAFETY: all three ranges lie in the piece just allocated, which no other thread has yet.
         unsafe {
             arena.write(at, &header);
             arena.write(key_at, self.key);

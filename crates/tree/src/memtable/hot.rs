@@ -49,13 +49,12 @@ impl Memtable {
         if entry.kind != Kind::Merge {
             return false;
         }
-        let below = match behind.is_none() {
-            true => 0,
-            false => {
-                let older = Entry::at(&self.arena, behind);
-                let counts = older.kind == Kind::Merge && !older.whole && older.key == entry.key;
-                if counts { older.depth } else { 0 }
-            }
+        let below = if behind.is_none() {
+            0
+        } else {
+            let older = Entry::at(&self.arena, behind);
+            let counts = older.kind == Kind::Merge && !older.whole && older.key == entry.key;
+            if counts { older.depth } else { 0 }
         };
         // If folding does not pay off yet, it is retried when there are twice as many.
         let depth = Entry::set_depth(&self.arena, link, below);

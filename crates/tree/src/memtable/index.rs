@@ -33,7 +33,7 @@ pub(super) const EMPTY_BYTES: usize = size_of::<Leaf>() + size_of::<Index>() + 1
 /// Eight bytes of a key, for comparisons without the key.
 type Head = u64;
 
-/// What a search looks for.
+/// The target of a search.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     head: Head,
@@ -67,7 +67,7 @@ pub(super) struct Position {
     slot: usize,
 }
 
-/// Nodes, in chunks.
+/// Nodes that are allocated in chunks.
 struct Nodes<T> {
     chunks: Vec<Vec<T>>,
 }
@@ -153,7 +153,6 @@ impl Index {
         Position { leaf: node, slot }
     }
 
-    /// The first entry.
     pub(super) fn first(&self) -> Position {
         let mut leaf = self.root;
         for _ in 0..self.height {
@@ -168,13 +167,11 @@ impl Index {
         Position { leaf, slot }
     }
 
-    /// The first entry.
     fn first_link(&self) -> Option<Link> {
         let leaf = self.leaves.get(self.first().leaf);
         (leaf.count > 0).then(|| leaf.links[0])
     }
 
-    /// The last entry.
     pub(super) fn last_link(&self) -> Option<Link> {
         let leaf = self.leaves.get(self.last);
         leaf.links[..leaf.count].last().copied()
@@ -320,9 +317,10 @@ impl Index {
             }
         }
         *self.leaves.get_mut(right) = new;
-        match is_last {
-            true => self.last = right,
-            false => self.leaves.get_mut(next).previous = right,
+        if is_last {
+            self.last = right
+        } else {
+            self.leaves.get_mut(next).previous = right
         }
         right
     }
@@ -381,9 +379,12 @@ impl Index {
         // Of a long key all but the prefix is only in the arena.
         let shared = shared.min(SHORT_KEY_BYTES_MAX);
         self.prefix = Some(key[..shared].into());
-        let new_head = |link: Link| match link.is_none() {
-            true => 0,
-            false => head_of(&Entry::at(arena, link).key[shared..]),
+        let new_head = |link: Link| {
+            if link.is_none() {
+                0
+            } else {
+                head_of(&Entry::at(arena, link).key[shared..])
+            }
         };
         for leaf in self.leaves.chunks.iter_mut().flatten() {
             for slot in 0..leaf.count {
@@ -472,9 +473,10 @@ impl Inner {
         let (mut low, mut high) = (1, self.count);
         while low < high {
             let middle = (low + high) / 2;
-            match self.is_at_or_before(arena, middle, target) {
-                false => high = middle,
-                true => low = middle + 1,
+            if self.is_at_or_before(arena, middle, target) {
+                low = middle + 1
+            } else {
+                high = middle
             }
         }
         low - 1
@@ -582,9 +584,10 @@ mod tests {
                 self.index.end()
             };
             loop {
-                match forward {
-                    true => self.index.copy_from(place, &mut links),
-                    false => self.index.copy_before(place, &mut links),
+                if forward {
+                    self.index.copy_from(place, &mut links)
+                } else {
+                    self.index.copy_before(place, &mut links)
                 }
                 let Some(last) = links.last() else {
                     return found;

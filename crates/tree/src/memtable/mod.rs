@@ -35,8 +35,8 @@ use ranges::Ranges;
 use reservations::Reservations;
 pub(crate) use source::{KeyPart, MemSource};
 
-/// One memtable.
 pub(crate) struct Memtable {
+    /// M4: an insert finds the room that its write set has reserved. Nothing is removed before the memtable is dropped.
     arena: Arena,
     tree_indexes: RwLock<HashMap<TreeId, Arc<TreeIndex>>>,
     /// Some of them, each at a place that follows from its tree: these are found without a lock.
@@ -51,6 +51,8 @@ pub(crate) struct Memtable {
     /// Position in the log of the first frame whose entries are here.
     pub(crate) log_start: u64,
     /// The last sequence number of the commits before.
+    ///
+    /// M3: all numbers here are above it.
     pub(crate) sequence_before: u64,
     /// The last stamp of the commits before, as far as it is known.
     pub(crate) stamp_before: u64,
@@ -68,7 +70,6 @@ pub(crate) struct TreeIndex {
 
 /// Statistics of one tree's entries in a memtable.
 pub(crate) struct MemtableStats {
-    /// Messages.
     pub(crate) entries: u64,
     /// Bytes of their keys and values.
     pub(crate) bytes: u64,
@@ -197,6 +198,10 @@ impl Memtable {
 
     /// Called under the commit lock, for each write set.
     pub(crate) fn note_last_sequence(&self, sequence: u64) {
+        assert!(
+            sequence > self.sequence_before.max(self.last_sequence()),
+            "M3: the numbers of a memtable do not ascend"
+        );
         self.reservations.note_last_sequence(sequence);
     }
 
@@ -223,6 +228,11 @@ impl Memtable {
         mut sequence: u64,
         reserved: usize,
     ) -> Vec<HotKey> {
+        assert!(
+            sequence > self.sequence_before,
+            "M3: a memtable gets the number of an older commit"
+        );
+        let end = sequence + count.max(1) as u64;
         let are_many = count >= MANY;
         let mut hot = Vec::new();
         let mut parts: Vec<Part> = Vec::new();
@@ -243,7 +253,7 @@ impl Memtable {
                 } => {
                     let link = Entry::new(key, sequence, kind, value)
                         .store(&self.arena)
-                        .expect("a memtable has room for what was reserved");
+                        .expect("M4: a memtable has room for what was reserved");
                     part.entries += 1;
                     part.bytes += (key.len() + value.len()) as u64;
                     if are_many && kind != Kind::Merge {
@@ -259,6 +269,10 @@ impl Memtable {
             }
             sequence += 1;
         }
+        assert!(
+            sequence <= end,
+            "M3: a write set has more operations than numbers"
+        );
         for mut part in parts {
             self.insert_waiting(&part.tree_index, &mut part.waiting);
             part.tree_index
@@ -311,6 +325,10 @@ impl Memtable {
         let mut index = tree_index.index.write();
         let before = index.bytes();
         let answer = change(&mut index);
+        assert!(
+            index.bytes() >= before,
+            "M4: the index of a memtable shrinks"
+        );
         let more = index.bytes() - before;
         drop(index);
         if more > 0 {

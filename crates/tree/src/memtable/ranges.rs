@@ -42,7 +42,7 @@ pub(super) struct View {
     fragments: Vec<Fragment>,
     /// All of them together.
     set: RangeSet,
-    /// How many range deletes this holds, and the newest sequence number among them.
+    /// The number of range deletes that this holds, and the newest sequence number among them.
     count: usize,
     newest: u64,
 }
@@ -68,9 +68,10 @@ impl Ranges {
             return 0;
         }
         let inner = self.inner.read();
-        let (resolved, rest) = match sequence >= inner.view.newest {
-            true => (inner.view.floor(key), &inner.all[inner.view.count..]),
-            false => (0, inner.all.as_slice()),
+        let (resolved, rest) = if sequence >= inner.view.newest {
+            (inner.view.floor(key), &inner.all[inner.view.count..])
+        } else {
+            (0, inner.all.as_slice())
         };
         rest.iter()
             .filter(|delete| delete.sequence <= sequence && delete.range.contains(key))
@@ -107,9 +108,10 @@ impl Ranges {
 impl Inner {
     /// The deletes up to `sequence`.
     fn resolve(&self, sequence: u64) -> View {
-        let (resolved, rest) = match sequence >= self.view.newest {
-            true => (&*self.view, &self.all[self.view.count..]),
-            false => (&View::default(), self.all.as_slice()),
+        let (resolved, rest) = if sequence >= self.view.newest {
+            (&*self.view, &self.all[self.view.count..])
+        } else {
+            (&View::default(), self.all.as_slice())
         };
         let visible: Vec<&Fragment> = rest
             .iter()

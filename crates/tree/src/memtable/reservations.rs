@@ -8,11 +8,11 @@ use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The reservations and writers of one memtable.
 pub(crate) struct Reservations {
-    /// Bytes reserved by write sets that are being inserted.
+    /// M1: the bytes reserved by the write sets that are being inserted, each until it leaves.
     reserved: AtomicUsize,
-    /// Write sets that are being inserted.
+    /// M2: the write sets that are being inserted. None enters after the memtable was sealed.
     writers: AtomicUsize,
-    /// The last sequence number that was given to a write set for this memtable.
+    /// M3: the last sequence number that was given to a write set for this memtable; it only grows.
     last_sequence: AtomicU64,
 }
 
@@ -45,8 +45,10 @@ impl Reservations {
 
     /// A writer leaves: it has used or cancelled its reservation.
     pub(crate) fn leave(&self, bytes: usize) {
-        self.reserved.fetch_sub(bytes, Ordering::AcqRel);
-        self.writers.fetch_sub(1, Ordering::AcqRel);
+        let reserved = self.reserved.fetch_sub(bytes, Ordering::AcqRel);
+        assert!(reserved >= bytes, "M1: more is released than was reserved");
+        let writers = self.writers.fetch_sub(1, Ordering::AcqRel);
+        assert!(writers > 0, "M2: a writer leaves that has not entered");
     }
 
     /// Whether no write set is being inserted.

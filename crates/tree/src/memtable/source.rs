@@ -115,9 +115,10 @@ impl MemSource {
                     .is_none_or(|part| part.bytes >= bytes && key != last_key)
                 {
                     let is_long = !parts.is_empty() && key.len() > SHORT_KEY_BYTES_MAX;
-                    let first = match is_long {
-                        true => separator(last_key, key).to_vec(),
-                        false => key.to_vec(),
+                    let first = if is_long {
+                        separator(last_key, key).to_vec()
+                    } else {
+                        key.to_vec()
                     };
                     parts.push(KeyPart { first, bytes: 0 });
                 }

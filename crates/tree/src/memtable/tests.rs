@@ -1,4 +1,4 @@
-//! What snapshots see of keys with many versions.
+//! Snapshots and keys with many versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn resolver() -> Resolver {
     }
 }
 
-/// What the messages of one key amount to.
+/// The result of the messages of one key.
 type State = (Kind, Vec<u8>);
 type Model = BTreeMap<Vec<u8>, State>;
 
@@ -201,9 +201,10 @@ fn check(memtable: &Arc<Memtable>, sequence: u64, model: &Model) {
     };
     for forward in [true, false] {
         let mut walked = Model::new();
-        match forward {
-            true => source.seek(None),
-            false => source.seek_before(None),
+        if forward {
+            source.seek(None)
+        } else {
+            source.seek_before(None)
         }
         while let Some(key) = source.key() {
             let key = key.to_vec();
@@ -211,9 +212,10 @@ fn check(memtable: &Arc<Memtable>, sequence: u64, model: &Model) {
             walked.insert(key.clone(), (kind, value.into_owned()));
             let last = walked.iter().next().map(|(first, _)| first == &key);
             assert!(forward || last == Some(true), "keys descend");
-            match forward {
-                true => source.step(),
-                false => source.step_back(),
+            if forward {
+                source.step()
+            } else {
+                source.step_back()
             }
         }
         // A delete above a range delete may or may not have an entry.
@@ -269,7 +271,7 @@ fn readers_of_hot_keys_go_through_few_messages() {
         folds: 0,
         late: None,
     };
-    // What they fold to grows for a while. Then it is one small text; what is large by then is folded with it once
+    // The result of their fold grows for a while. Then it is one small text; what is large by then is folded with it once
     // there are as many bytes of new deltas.
     let (mut size, mut used) = (0, 0);
     for number in 0..20_000u64 {

@@ -1,5 +1,5 @@
 //! Appending: keys above all others of a tree become new leaves behind its last one, and nothing is rewritten. Each leaf is a
-//! piece of work of its own.
+//! task of its own.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use frond_kv::Direction;
 use super::flush::Builder;
 use super::{BufferRun, Child, Internal, Subtree};
 use crate::Result;
+use crate::flush_scope::Task;
 use crate::memtable::{KeyPart, Memtable};
 use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run};
-use crate::team::Piece;
 
 /// Messages of a memtable that are above all keys of a tree.
 pub(super) struct NewLeaves {
     memtable: Arc<Memtable>,
-    /// One for each leaf, or one for all of them; at least one.
+    /// One for each leaf, or one for all of them; at least one. N9: they ascend, and begin above the last key of the tree.
     parts: Vec<KeyPart>,
 }
 
@@ -28,7 +28,6 @@ struct Above<'a> {
 }
 
 impl NewLeaves {
-    /// The lowest key.
     pub(super) fn first(&self) -> &[u8] {
         self.parts.first().map_or(&[], |part| &part.first)
     }
@@ -61,14 +60,15 @@ impl Builder {
             memtable: memtable.clone(),
             parts,
         };
-        let new = if are_all && (bytes < leaf_bytes * 2 || self.team.width() == 1) {
+        let new = if are_all && (bytes < leaf_bytes * 2 || self.scope.width() == 1) {
             let first = first.to_vec();
             new(vec![KeyPart { first, bytes }])
         } else {
             // Above the last key.
-            let from = match are_all {
-                true => first.to_vec(),
-                false => [last.as_slice(), &[0]].concat(),
+            let from = if are_all {
+                first.to_vec()
+            } else {
+                [last.as_slice(), &[0]].concat()
             };
             let Some(source) = self.source_of(memtable) else {
                 return Ok(None);
@@ -88,7 +88,17 @@ impl Builder {
 
     /// The tree with the new leaves.
     pub(super) fn append(&self, root: &Subtree, new: &NewLeaves) -> Result<Subtree> {
+        for pair in new.parts.windows(2) {
+            assert!(
+                pair[0].first < pair[1].first,
+                "N9: the parts of new leaves do not ascend"
+            );
+        }
         let last = root.max_key();
+        assert!(
+            last.as_deref().is_none_or(|last| last < new.first()),
+            "N9: new leaves begin below the end of their tree"
+        );
         let new = &Above {
             leaves: new,
             last: last.as_deref().unwrap_or_else(|| new.first()),
@@ -114,7 +124,8 @@ impl Builder {
         let mut pieces = match &last.subtree {
             Subtree::Internal(below) => {
                 // The pieces share what was pending for the one child.
-                let mut pieces = self.append_to_node(&*below.load()?, new)?;
+                let mut pieces =
+                    self.append_to_node(&*below.load_within(&last.pivot, None)?, new)?;
                 for piece in &mut pieces {
                     piece.pending_from = last.pending_from;
                 }
@@ -170,7 +181,7 @@ impl Builder {
     ) -> Result<Vec<Child>> {
         let NewLeaves { memtable, parts } = new.leaves;
         let pieces = parts.iter().enumerate();
-        let pieces = pieces.map(|(index, part)| -> Piece<Vec<Arc<Run>>> {
+        let pieces = pieces.map(|(index, part)| -> Task<Vec<Arc<Run>>> {
             let upper = parts.get(index + 1).map(|next| next.first.clone());
             let small = small.filter(|_| index == 0).cloned();
             let lower = match (&small, index) {
@@ -182,7 +193,7 @@ impl Builder {
             let bounds = (lower, upper);
             Box::new(move || builder.write_part(&memtable, &part, &bounds, small))
         });
-        let written = self.team.run(pieces.collect());
+        let written = self.scope.run(pieces.collect());
         let written: Result<Vec<_>> = written.into_iter().collect();
         Ok(self.children_of(written?.concat(), next_number))
     }

@@ -60,6 +60,12 @@ impl Builder {
     /// # Errors
     /// If some of these messages cannot be read.
     pub(crate) fn put_under(&self, gathered: &Subtree, leaves: Vec<Arc<Run>>) -> Result<Subtree> {
+        for pair in leaves.windows(2) {
+            assert!(
+                pair[0].info.max_key < pair[1].info.min_key,
+                "B3: the leaves of a load do not ascend"
+            );
+        }
         let mut children = self.children_of(leaves, 0);
         if let Some(first) = children.first_mut() {
             first.pivot = Arc::from([]);
@@ -90,6 +96,7 @@ impl Subtree {
         }
         node.next_number = runs.len() as u64;
         node.runs = runs;
+        node.check();
         let parts = node.runs.iter().flat_map(|run| &run.parts).cloned();
         for part in parts.collect::<Vec<_>>() {
             let reached = node.child_of(&part.info.min_key)..=node.child_of(&part.info.max_key);

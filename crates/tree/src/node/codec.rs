@@ -6,11 +6,11 @@ use super::handle::Stored;
 use super::summary::Summary;
 use super::{Internal, Subtree};
 use crate::bytes::{Reader, SHORT_KEY_BYTES_MAX, Writer};
-use crate::data_file::{PAYLOAD_BYTES_MAX, push_block, seal_block};
+use crate::data_file::{check_payload, push_block, seal_block};
 use crate::range::{KeyRange, RangeSet};
 use crate::run::{Run, RunInfo, RunStore};
 use crate::space::Extent;
-use crate::{Compression, Error, Result};
+use crate::{Compression, Result};
 
 const TAG_EMPTY: u8 = 0;
 const TAG_LEAF: u8 = 1;
@@ -20,7 +20,7 @@ const TAG_INTERNAL: u8 = 2;
 /// them is long.
 const FLAG_LONG_KEYS: u32 = 1 << 31;
 
-/// How a node or a page of trees is encoded.
+/// The form in which a node or a page of trees is encoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     has_long_keys: bool,
@@ -36,9 +36,10 @@ impl Form {
     }
 
     fn key<'a>(self, reader: &mut Reader<'a>) -> Option<&'a [u8]> {
-        match self.has_long_keys {
-            false => reader.key(),
-            true => reader.long_key(),
+        if self.has_long_keys {
+            reader.long_key()
+        } else {
+            reader.key()
         }
     }
 }
@@ -52,7 +53,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// What `encode` writes. It is called again if there is a long key.
+    /// The output of `encode`, which is called again if there is a long key.
     pub(crate) fn encode(encode: impl Fn(&mut Encoder)) -> Vec<u8> {
         let mut encoder = Encoder {
             out: Vec::new(),
@@ -116,6 +117,8 @@ impl NodeWriter<'_> {
             return Ok(());
         }
         let node = handle.load()?;
+        node.check();
+        node.check_bounds(lower, upper);
         for (index, child) in node.children.iter().enumerate() {
             let lower = if index == 0 { lower } else { &child.pivot };
             self.write_below(&child.subtree, lower, node.upper_of(index, upper))?;
@@ -130,14 +133,7 @@ impl NodeWriter<'_> {
 
     /// Writes a payload as a block in an extent of its own.
     fn write_block(&self, payload: &[u8]) -> Result<(Arc<Extent>, u32)> {
-        if payload.len() > PAYLOAD_BYTES_MAX {
-            // It could not be read again.
-            return Err(Error::TooLarge {
-                what: "internal node",
-                bytes: payload.len(),
-                limit: PAYLOAD_BYTES_MAX,
-            });
-        }
+        check_payload("internal node", payload)?;
         let mut block = Vec::new();
         push_block(&mut block, Compression::Lz4, payload);
         let extent = self.store.data.write_new(&mut block, seal_block)?;
@@ -181,7 +177,10 @@ pub(crate) fn encode_subtree(subtree: &Subtree, encoder: &mut Encoder) {
         Subtree::Internal(node) => {
             out.push(TAG_INTERNAL);
             let (place, stored) = (node.place(), node.stored());
-            // `NodeWriter::write` came first; a zero offset is refused when it is read.
+            assert!(
+                place.is_some() && stored.is_some(),
+                "K8: a reference to a node is written before the node"
+            );
             let (offset, len, birth) = place.unwrap_or((0, 0, 0));
             out.put_u64(offset);
             out.put_u32(len);
@@ -360,7 +359,7 @@ pub(crate) struct PlaceRef {
     pub(crate) below: Below,
 }
 
-/// What a reference says of the node that it refers to.
+/// The part of a reference that describes the node.
 #[derive(Debug)]
 pub(crate) struct Below {
     pub(crate) summary: Summary,
@@ -400,7 +399,7 @@ impl SubtreeRef {
 pub(crate) struct NodeRef {
     pub(crate) next_number: u64,
     pub(crate) children: Vec<ChildRef>,
-    /// Oldest first.
+    /// The oldest run comes first.
     pub(crate) runs: Vec<BufferRef>,
 }
 
@@ -475,6 +474,16 @@ impl NodeRef {
         leaves_fit && parts_ascend
     }
 
+    /// Whether the numbers of runs ascend, and no child has received one that does not exist.
+    pub(crate) fn numbers_ascend(&self) -> bool {
+        let next = self.next_number;
+        let mut pairs = self.runs.windows(2);
+        pairs.all(|pair| pair[0].number < pair[1].number)
+            && self.runs.last().is_none_or(|run| run.number < next)
+            && self.children.iter().all(|child| child.pending_from <= next)
+            && next < u64::MAX / 2
+    }
+
     /// Whether each child starts above the one before it.
     pub(crate) fn pivots_ascend(&self) -> bool {
         let mut pairs = self.children.windows(2);
@@ -520,6 +529,29 @@ mod tests {
                 parts: parts.iter().map(|(min, max)| run(min, max)).collect(),
                 ranges: RangeSet::new(Vec::new()),
             }],
+        }
+    }
+
+    #[test]
+    fn runs_and_children_with_impossible_numbers_are_noticed() {
+        let sound = || node(&[("", "b", "k"), ("m", "m", "p")], &[("a", "b")]);
+        assert!(sound().numbers_ascend());
+        let spoil: [fn(&mut NodeRef); 4] = [
+            |node| node.next_number = 0,
+            |node| node.next_number = u64::MAX,
+            |node| node.children[1].pending_from = 2,
+            |node| {
+                node.runs.push(BufferRef {
+                    number: 0,
+                    parts: Vec::new(),
+                    ranges: RangeSet::new(Vec::new()),
+                });
+            },
+        ];
+        for spoil in spoil {
+            let mut node = sound();
+            spoil(&mut node);
+            assert!(!node.numbers_ascend());
         }
     }
 

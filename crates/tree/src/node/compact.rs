@@ -47,9 +47,10 @@ impl Builder {
         upper: Option<&[u8]>,
     ) -> Result<Vec<Child>> {
         let mut node = node.edit();
-        match self.flush_or_block(&mut node, index, until, upper)? {
-            true => self.rebalance(node, upper),
-            false => Ok(self.split(node)),
+        if self.flush_or_block(&mut node, index, until, upper)? {
+            self.rebalance(node, upper)
+        } else {
+            Ok(self.split(node))
         }
     }
 
@@ -68,7 +69,7 @@ impl Builder {
             return Ok(None);
         }
         let bound = node.upper_of(index, upper).map(<[u8]>::to_vec);
-        let below = below.load();
+        let below = below.load_within(&child.pivot, bound.as_deref());
         let Some(below) = self.unless_damaged(below)? else {
             return Ok(None);
         };
@@ -99,6 +100,7 @@ impl Internal {
     /// Replaces a child by `pieces`, which wait for the same messages.
     fn replace(&mut self, index: usize, mut pieces: Vec<Child>) {
         let child = self.children[index].clone();
+        assert!(!pieces.is_empty(), "N1: a child is replaced by nothing");
         for piece in &mut pieces {
             (piece.pending_from, piece.pending_bytes) = (child.pending_from, 0);
         }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frond_kv::Direction;
 
 use super::{BufferRun, Child, Internal, Subtree};
+use crate::flush_scope::{FlushScope, Task};
 use crate::memtable::{MemSource, Memtable};
 use crate::merge::Resolver;
 use crate::merger::{Merger, Source};
 use crate::range::RangeSet;
 use crate::run::{Fetch, PartsCursor, Run, RunStore, RunWriter};
-use crate::team::{Piece, Team};
 use crate::{Compression, Kind, Result, TreeOptions, filter};
 
 /// The most runs in a node's buffer. More runs make flushes larger, and reads look at more filters.
@@ -54,7 +54,7 @@ pub(crate) struct Builder {
     /// The most room that one step of compaction may take.
     pub(crate) step_max: u64,
     /// The threads that share the work.
-    pub(crate) team: Arc<Team>,
+    pub(crate) scope: Arc<FlushScope>,
 }
 
 impl Builder {
@@ -62,10 +62,7 @@ impl Builder {
     /// rewritten whole.
     pub(crate) fn limit_work(&mut self, bytes: u64) {
         let least = u64::from(self.options.node_bytes) / WORK_SHARE_MIN;
-        self.allowance_max = match bytes < least {
-            true => 0,
-            false => bytes,
-        };
+        self.allowance_max = if bytes < least { 0 } else { bytes };
     }
 
     /// The tree after all messages of a sealed memtable; `bytes` is about how many there are. Damage in the tree does
@@ -78,7 +75,7 @@ impl Builder {
     ) -> Result<Subtree> {
         match self.flush_messages(root, memtable, bytes) {
             Err(error) if error.is_damage() => {
-                self.note(&error);
+                self.record_damage(&error);
                 self.put_above(root, memtable)
             }
             flushed => flushed,
@@ -209,9 +206,10 @@ impl Builder {
     /// Flushes the children that are due, merges small leaves, and splits the node if it has too many children.
     pub(super) fn rebalance(&self, mut node: Internal, upper: Option<&[u8]>) -> Result<Vec<Child>> {
         node.count_down_blocks();
-        let mut quota = match node.runs.len() > RUNS_SMOOTH {
-            true => node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH),
-            false => 0,
+        let mut quota = if node.runs.len() > RUNS_SMOOTH {
+            node.children.len().div_ceil(RUNS_MAX - RUNS_SMOOTH)
+        } else {
+            0
         };
         let runs_hard = match self.allowance_max {
             0 if self.is_disk_low() => usize::MAX,
@@ -244,9 +242,10 @@ impl Builder {
     /// The next children to flush, those with most pending bytes first: as many as can be flushed side by side.
     fn due_children(&self, node: &Internal, quota: &mut usize, runs_hard: usize) -> Vec<usize> {
         // With little room, what one flush takes must be known before the next one begins.
-        let most = match self.has_little_room() {
-            true => 1,
-            false => self.team.width(),
+        let most = if self.has_little_room() {
+            1
+        } else {
+            self.scope.width()
         };
         let mut allowance = self.allowance.load(Ordering::Relaxed);
         let mut due = Vec::new();
@@ -285,12 +284,12 @@ impl Builder {
         // From the right, so that the others stay where they are.
         due.sort_unstable_by_key(|index| std::cmp::Reverse(*index));
         let before = Arc::new(node.edit());
-        let flush = |index: &usize| -> Piece<Vec<Child>> {
+        let flush = |index: &usize| -> Task<Vec<Child>> {
             let (builder, node, index) = (self.clone(), before.clone(), *index);
             let upper = upper.map(<[u8]>::to_vec);
             Box::new(move || builder.flushed_child(&node, index, upper.as_deref()))
         };
-        let flushed = self.team.run(due.iter().map(flush).collect());
+        let flushed = self.scope.run(due.iter().map(flush).collect());
         for (index, pieces) in due.into_iter().zip(flushed) {
             match self.unless_damaged(pieces)? {
                 Some(mut pieces) => node.received(index..index + 1, &mut pieces),
@@ -341,7 +340,7 @@ impl Builder {
         Ok(())
     }
 
-    /// What takes the place of a child when it has received its pending messages.
+    /// The children that take the place of one when it has received its pending messages.
     fn flushed_child(
         &self,
         node: &Internal,
@@ -357,7 +356,7 @@ impl Builder {
         let sources = pending_sources(node, child, bound.as_deref())?;
         let ranges = RangeSet::union(sources.iter().map(|source| &source.ranges));
         let mut messages = Merger::new(sources, Direction::Forward)?;
-        let mut below = below.load()?.edit();
+        let mut below = below.load_within(&child.pivot, bound.as_deref())?.edit();
         self.push_run(&mut below, &mut messages, &ranges, bound.as_deref())?;
         // Their read-ahead must not stay in memory while the levels below are flushed.
         drop(messages);
@@ -372,9 +371,10 @@ impl Builder {
         ranges: &RangeSet,
         upper: Option<&[u8]>,
     ) -> Result<()> {
-        let waiting = match ranges.is_empty() {
-            true => RangeSet::default(),
-            false => node.delete_ranges(ranges, upper, |child| self.flush_bytes(child)),
+        let waiting = if ranges.is_empty() {
+            RangeSet::default()
+        } else {
+            node.delete_ranges(ranges, upper, |child| self.flush_bytes(child))
         };
         self.push_messages(node, messages, ranges, waiting, upper)?;
         if !ranges.is_empty() {
@@ -400,9 +400,10 @@ impl Builder {
         let lower = node.children.first().map(|child| child.pivot.clone());
         let writer = self.writer(compression, self.part_bytes());
         let mut writer = writer.within(lower.as_deref().unwrap_or_default(), upper);
-        let part_min = match self.has_little_room() {
-            true => PART_BYTES_MIN,
-            false => u64::MAX,
+        let part_min = if self.has_little_room() {
+            PART_BYTES_MIN
+        } else {
+            u64::MAX
         };
         let (mut child, mut key_now) = (0, Vec::new());
         while let Some((key, kind, value)) = messages.peek() {
@@ -434,7 +435,9 @@ impl Builder {
             key_now.extend_from_slice(key);
             if kind == Kind::Merge {
                 let (kind, value) =
-                    messages.fold_for_buffer(&key_now, &self.resolver, |error| self.note(error))?;
+                    messages.fold_for_buffer(&key_now, &self.resolver, |error| {
+                        self.record_damage(error)
+                    })?;
                 add(&key_now, kind, &value)?;
             } else {
                 add(key, kind, value)?;
@@ -443,6 +446,11 @@ impl Builder {
         }
         let parts = writer.finish()?;
         if !parts.is_empty() || !waiting.is_empty() {
+            let last = node.runs.last();
+            assert!(
+                last.is_none_or(|last| last.number < node.next_number),
+                "N4: two runs of a node have one number"
+            );
             node.runs.push(BufferRun {
                 number: node.next_number,
                 ranges: waiting,
@@ -537,6 +545,7 @@ impl Builder {
 
     /// Splits a node with too many children.
     pub(super) fn split(&self, node: Internal) -> Vec<Child> {
+        node.check();
         let (count, most) = (node.children.len(), self.fanout * 2);
         let pieces = if count > most {
             count.div_ceil(self.fanout + self.fanout / 2)
@@ -548,7 +557,7 @@ impl Builder {
         let mut rest = node.children;
         let mut made = Vec::with_capacity(pieces);
         for piece in (0..pieces).rev() {
-            let mut children = rest.split_off(count * piece / pieces);
+            let children = rest.split_off(count * piece / pieces);
             let Some(pivot) = children.first().map(|child| child.pivot.clone()) else {
                 continue;
             };
@@ -558,13 +567,12 @@ impl Builder {
                 run.clip(&pivot, upper.as_deref());
             }
             runs.retain(|run| !run.is_empty());
-            for child in &mut children {
-                child.pending_from = child.pending_from.min(node.next_number);
-            }
             let mut new = Internal::new(children);
             (new.runs, new.next_number) = (runs, node.next_number);
+            new.check_bounds(&pivot, upper.as_deref());
             made.push(Child::new(&pivot, Subtree::internal(new), 0));
         }
+        assert!(rest.is_empty(), "N1: a split loses children");
         made.reverse();
         made
     }
@@ -583,9 +591,10 @@ impl Builder {
     /// messages, so there are small parts while there is little room.
     fn part_bytes(&self) -> u64 {
         let node_bytes = u64::from(self.options.node_bytes);
-        match self.has_little_room() {
-            true => (node_bytes / PARTS_OF_NODE).max(self.options.page_bytes.into()),
-            false => node_bytes,
+        if self.has_little_room() {
+            (node_bytes / PARTS_OF_NODE).max(self.options.page_bytes.into())
+        } else {
+            node_bytes
         }
     }
 
@@ -601,9 +610,10 @@ impl Builder {
     /// A writer of leaves of about equal size for `bytes` bytes.
     pub(super) fn leaf_output(&self, bytes: u64) -> RunWriter {
         let node_bytes = u64::from(self.options.node_bytes);
-        let leaves = match bytes <= node_bytes * 5 / 4 {
-            true => 1,
-            false => bytes.div_ceil(node_bytes * 3 / 4),
+        let leaves = if bytes <= node_bytes * 5 / 4 {
+            1
+        } else {
+            bytes.div_ceil(node_bytes * 3 / 4)
         };
         // The last page of a leaf may overshoot; one more page avoids a tiny last leaf.
         let run_bytes = bytes / leaves + u64::from(self.options.page_bytes);
@@ -695,6 +705,16 @@ impl Internal {
         pieces: &mut Vec<Child>,
     ) {
         let pivot = self.children[range.start].pivot.clone();
+        assert!(
+            until <= self.next_number,
+            "N3: a child receives runs that do not exist"
+        );
+        for child in &self.children[range.clone()] {
+            assert!(
+                child.pending_from <= until,
+                "N3: a child has received a run before"
+            );
+        }
         if pieces.is_empty() {
             pieces.push(Child::new(&pivot, Subtree::Empty, 0));
         }

@@ -128,7 +128,8 @@ impl Node {
     fn charge(self: &Arc<Node>, content: &Internal) {
         if let Some(stored) = self.stored.get() {
             let bytes = content.memory_bytes();
-            *stored.charged.lock() = bytes;
+            let before = std::mem::replace(&mut *stored.charged.lock(), bytes);
+            assert!(before == 0, "H1: the content of a node is counted twice");
             stored.used.store(true, Ordering::Relaxed);
             let node: Arc<dyn Evict> = self.clone();
             stored.store.nodes.add(&node, bytes, &stored.store.budget);
@@ -137,12 +138,10 @@ impl Node {
 
     /// Notes where the node was written; its content is in memory.
     pub(super) fn set_stored(self: &Arc<Node>, stored: Stored) {
-        // There is one checkpoint at a time, so nobody else sets this.
-        if self.stored.set(stored).is_ok()
-            && let Some(content) = self.in_memory()
-        {
-            self.charge(&content);
-        }
+        let is_first = self.stored.set(stored).is_ok();
+        assert!(is_first, "K7: two checkpoints write a node at a time");
+        let content = self.in_memory().expect("it was written from memory");
+        self.charge(&content);
     }
 }
 
@@ -173,6 +172,9 @@ impl Stored {
         let node = node.ok_or_else(|| corrupt(offset, "an internal node is malformed"))?;
         if !node.pivots_ascend() {
             return Err(corrupt(offset, "the pivots of a node are out of order"));
+        }
+        if !node.numbers_ascend() {
+            return Err(corrupt(offset, "the runs of a node are out of order"));
         }
         let mut runs = KnownRuns::new(&self.store, offset);
         for run in &self.carried {
@@ -215,7 +217,7 @@ impl Evict for Node {
         // A thread that is using the node holds a reference to its content. Threads that come later wait for the lock
         // and find it restored.
         let is_unused = Arc::strong_count(&content) == 1;
-        // What those who held it did with its handles is seen from here on.
+        // Everything that was done with its handles is seen from here on.
         fence(Ordering::Acquire);
         if !is_unused || !content.disown(&stored.carried) {
             self.content.store(Some(content));
@@ -228,8 +230,8 @@ impl Evict for Node {
 }
 
 impl Internal {
-    /// Makes the handles of all that this node refers to drop without releasing anything, unless somebody shares
-    /// one of them: another version of the node, a snapshot's cursor, or the memory, if a node below is in it. `carried`
+    /// Makes the handles of all that this node refers to drop without releasing anything, unless one of
+    /// them is shared: by another version of the node, a snapshot's cursor, or the memory, if a node below is in it. `carried`
     /// stay as they are.
     fn disown(&self, carried: &[Arc<Run>]) -> bool {
         let mut runs: HashMap<*const Run, (&Arc<Run>, usize)> = HashMap::new();
@@ -306,9 +308,10 @@ impl<'a> KnownRuns<'a> {
 
     fn run(&mut self, run: RunRef) -> Result<Arc<Run>> {
         if let Some(known) = self.known.get(&run.offset) {
-            return match known.info == run.info {
-                true => Ok(known.clone()),
-                false => Err(corrupt(self.at, "two runs share an extent")),
+            return if known.info == run.info {
+                Ok(known.clone())
+            } else {
+                Err(corrupt(self.at, "two runs share an extent"))
             };
         }
         let extent = self.adopt(run.offset, run.len, run.birth)?;

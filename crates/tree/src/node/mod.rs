@@ -12,6 +12,7 @@ mod compact;
 mod dropped;
 mod flush;
 mod handle;
+mod invariants;
 mod quarantine;
 mod ranges;
 mod small_steps;
@@ -32,11 +33,10 @@ pub(crate) use summary::Summary;
 /// A tree or a part of one.
 #[derive(Clone)]
 pub(crate) enum Subtree {
-    /// No keys.
+    /// A part without any keys.
     Empty,
     /// A leaf: a run of puts.
     Leaf(Arc<Run>),
-    /// An internal node.
     Internal(Arc<Node>),
 }
 
@@ -47,13 +47,17 @@ impl Subtree {
     }
 }
 
-/// An internal node.
+/// An internal node (`invariants.rs`).
 pub(crate) struct Internal {
-    /// Children in key order, at least one. A child's range is from its pivot to the next one's.
+    /// Children in key order. A child's range is from its pivot to the next one's.
+    ///
+    /// N1: there is at least one.
+    /// N2: pivots ascend.
+    /// N6: a leaf has keys of its child's range only; the first one may have keys below its pivot.
+    /// N7: all pivots but the first are inside of the parent's bounds.
     pub(crate) children: Vec<Child>,
-    /// The buffer: runs, oldest first.
+    /// The buffer: runs, oldest first. N4: their numbers ascend, and are below `next_number`.
     pub(crate) runs: Vec<BufferRun>,
-    /// The number of the next run.
     pub(crate) next_number: u64,
 }
 
@@ -63,7 +67,7 @@ pub(crate) struct Child {
     /// The lower bound of its keys.
     pub(crate) pivot: Arc<[u8]>,
     pub(crate) subtree: Subtree,
-    /// Runs from this number on hold messages that it has not received.
+    /// Runs from this number on hold messages that it has not received. N3: it only grows, up to the node's `next_number`.
     pub(crate) pending_from: u64,
     /// The approximate size of those messages in bytes.
     pub(crate) pending_bytes: u64,
@@ -77,6 +81,7 @@ pub(crate) struct BufferRun {
     pub(crate) number: u64,
     /// Range deletes: they cover everything that is older than this run.
     pub(crate) ranges: RangeSet,
+    /// N5: they are in key order and share no key.
     pub(crate) parts: Vec<Arc<Run>>,
 }
 

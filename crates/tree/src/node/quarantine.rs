@@ -6,6 +6,23 @@
 //! later messages for the child gather in the buffer of the new node. The flush is tried again now and then: the
 //! damage may be gone, because a range delete covers the child, or the system can read the block again.
 //!
+//! # Design
+//! ```text
+//! flush of child c meets damage:
+//!     one child only:  c.blocked = 16                          its messages gather in this node
+//!     else:            n = new node { children: [c], runs: those pending for c, clipped }
+//!                      c is replaced by n, which has received everything      (N3)
+//! each flush of a node: blocked -= 1; at 0 the child is tried again
+//! ```
+//! - The parent's run numbers and those of the new node are the same, so no message is copied or lost: `n` refers to the parent's
+//!   runs, and c's `pending_from` stays what it was.
+//! - Runs above a blocked child are merged with each other when there are many, each message only when its run at least doubles.
+//!   So reads stay bounded by the logarithm of what gathers.
+//! - Only damage is met in this way. An error of the disk that may pass fails the flush as a whole, and it is repeated.
+//!
+//! The alternative is to fail the flush of the memtable. Then no memtable could be flushed any more, the log would grow, and in the end
+//! all writes to all trees would be refused because of one bad sector. To drop the messages is none: they were acknowledged.
+//!
 //! On disk this is no special case: the new node is an internal node with one child. If even the root cannot be read, it is
 //! the child that is set apart. So a memtable can always be flushed, and the log can always be replayed.
 
@@ -28,8 +45,8 @@ const BLOCKED_FLUSHES: u32 = 16;
 
 impl Builder {
     /// Records the damage that an error names.
-    pub(super) fn note(&self, error: &Error) {
-        self.store.damage.note(Some(self.resolver.tree), error);
+    pub(super) fn record_damage(&self, error: &Error) {
+        self.store.damage.record(Some(self.resolver.tree), error);
     }
 
     /// Turns damage into `None`, after it was recorded.
@@ -37,7 +54,7 @@ impl Builder {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.is_damage() => {
-                self.note(&error);
+                self.record_damage(&error);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -156,6 +173,10 @@ impl Builder {
             self.push_messages(&mut merged, &mut messages, &ranges, ranges.clone(), upper)
         });
         if self.unless_damaged(pushed)?.is_some() {
+            assert!(
+                merged.runs.len() <= node.runs.len(),
+                "Q1: a merge of runs makes more of them"
+            );
             // The messages were counted when they came.
             merged.children[0].pending_bytes = node.children[0].pending_bytes;
             *node = merged;
@@ -189,6 +210,7 @@ impl Internal {
         let pivot = child.pivot.clone();
         let mut apart = Internal::new(vec![child]);
         (apart.runs, apart.next_number) = (runs, self.next_number);
+        apart.check();
         let apart = Child::new(&pivot, Subtree::internal(apart), 0);
         self.received(index..index + 1, &mut vec![apart]);
     }

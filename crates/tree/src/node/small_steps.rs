@@ -94,6 +94,10 @@ impl Builder {
                     .map_or(node.next_number, |next| next.number),
             );
         }
+        assert!(
+            until.is_none_or(|until| until > from(child)),
+            "N3: a step moves no run"
+        );
         until.map(|until| (index, until.min(end)))
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a part of a tree without reading its nodes.
+//! Sums and bounds of a part of a tree that are known without reading its nodes.
 
 use super::codec::{NodeRef, SubtreeRef};
 use super::{Internal, Subtree};

@@ -11,7 +11,7 @@ use crate::page::Page;
 use crate::run_index::RunIndex;
 use crate::{Kind, Result};
 
-/// How many bytes a streaming cursor reads at once.
+/// Bytes that a streaming cursor reads at once.
 const STREAM_BYTES: usize = 128 << 10;
 /// The first read of a cached cursor, in bytes: a short scan of small entries needs one read.
 const FIRST_BYTES: usize = 16 << 10;
@@ -22,7 +22,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// After so many pages were restored from compressed blocks the next ones are not cached, for the same reason.
 const RESTORED_KEPT_MAX: usize = 32;
 
-/// How pages are fetched.
+/// The way in which pages are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fetch {
     /// From the cache, else with reads that grow while the scan continues.
@@ -50,10 +50,10 @@ impl Ahead {
         self.start <= place.start && place.end <= self.end
     }
 
-    /// A block from the buffer.
+    /// A block from the buffer, which [`holds`](Ahead::holds) it.
     fn block(&self, place: &Range<u64>) -> &[u8] {
         let range = (place.start - self.start) as usize..(place.end - self.start) as usize;
-        self.buffer.get(range).unwrap_or_default()
+        &self.buffer[range]
     }
 
     /// Reads a range of the file.
@@ -81,7 +81,7 @@ pub(crate) struct PartsCursor {
     parts: Vec<Arc<Run>>,
     fetch: Fetch,
     ahead: Ahead,
-    /// How many pages were looked for among the compressed blocks.
+    /// The number of pages that were looked for among the compressed blocks.
     restored: usize,
     /// A bound for read-ahead: pages that start at or after this key are not read ahead.
     upper: Option<Vec<u8>>,
@@ -129,7 +129,7 @@ impl PartsCursor {
         }
     }
 
-    /// How many entries of this page, from this one on, are below `limit`.
+    /// The number of entries of this page, from this one on, that are below `limit`.
     pub(crate) fn entries_below(&self, limit: Option<&[u8]>) -> usize {
         self.page.as_ref().map_or(0, |page| {
             let end = limit.map_or(page.count(), |limit| page.search(limit).0);
@@ -287,11 +287,11 @@ impl PartsCursor {
                     if let Err(error) = run.time_read(page, || ahead.read(run, range)) {
                         // The page itself may be readable.
                         if !is_longer || !error.is_damage() {
-                            run.note(&error);
+                            run.record_damage(&error);
                             return Err(error);
                         }
                         let alone = self.ahead.read(run, place.clone());
-                        alone.inspect_err(|error| run.note(error))?;
+                        alone.inspect_err(|error| run.record_damage(error))?;
                     }
                     if self.fetch == Fetch::Cached && !run.store.budget.is_tight() {
                         self.ahead.bytes = (self.ahead.bytes * 2).min(AHEAD_BYTES_MAX);
@@ -299,7 +299,7 @@ impl PartsCursor {
                 }
                 let block = self.ahead.block(&place);
                 let decoded = run.decode_page(index, page, block);
-                let decoded = Arc::new(decoded.inspect_err(|error| run.note(error))?);
+                let decoded = Arc::new(decoded.inspect_err(|error| run.record_damage(error))?);
                 if self.keeps() {
                     run.keep_block(page, block, &decoded, !is_ahead);
                     run.cache_page(page, &decoded);

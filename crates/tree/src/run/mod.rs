@@ -90,6 +90,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(store: &Arc<RunStore>, extent: Arc<Extent>, info: RunInfo) -> Arc<Run> {
+        assert!(
+            info.end() <= extent.len && info.min_key <= info.max_key,
+            "U2: the blocks of a run are not in its extent"
+        );
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         Arc::new(Run {
             id,
@@ -114,7 +118,7 @@ impl Run {
     }
 
     /// Remembers that the run is damaged, if that is what the error says.
-    fn note(&self, error: &Error) {
+    fn record_damage(&self, error: &Error) {
         if error.is_damage() {
             self.is_damaged.store(true, Ordering::Relaxed);
         }
@@ -168,7 +172,7 @@ impl Run {
         let read = self.store.data.read_block(offset, len, decode);
         let malformed = || corrupt(offset, "the index of a run is malformed");
         let index = read.and_then(|index| index.ok_or_else(malformed));
-        index.inspect_err(|error| self.note(error))
+        index.inspect_err(|error| self.record_damage(error))
     }
 
     /// Reads a page from the disk, and calls `keep` with its block.
@@ -185,7 +189,7 @@ impl Run {
             keep(block, &decoded);
             Ok(decoded)
         });
-        decoded.inspect_err(|error| self.note(error))
+        decoded.inspect_err(|error| self.record_damage(error))
     }
 
     /// Decodes a page from its block, and checks both.
@@ -200,17 +204,19 @@ impl Run {
     /// merged out of order.
     fn check_page(&self, index: &RunIndex, page: usize, read: Page) -> Result<Page, &'static str> {
         let (first, last) = (read.key(0), read.last_key());
-        let is_inside = match page + 1 < index.pages() {
-            true => last < index.separator(page + 1),
-            false => last <= &*self.info.max_key,
+        let is_inside = if page + 1 < index.pages() {
+            last < index.separator(page + 1)
+        } else {
+            last <= &*self.info.max_key
         };
         let lower = match page {
             0 => &*self.info.min_key,
             page => index.separator(page),
         };
-        match is_inside && lower <= first {
-            true => Ok(read),
-            false => Err("the keys of a page are not between its separators"),
+        if is_inside && lower <= first {
+            Ok(read)
+        } else {
+            Err("the keys of a page are not between its separators")
         }
     }
 

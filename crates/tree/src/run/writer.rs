@@ -23,7 +23,7 @@ struct Buffers {
     blocks: Vec<u8>,
     /// Hashes of its keys.
     hashes: Vec<u64>,
-    /// Its index.
+    /// The index of the current run.
     index: Vec<u8>,
     page: PageBuilder,
     payload: Vec<u8>,
@@ -49,6 +49,10 @@ struct Within {
 }
 
 /// Builds runs of about `run_bytes` bytes of keys and values from messages in key order. At most one run is in memory.
+///
+/// U1: keys ascend. That is checked from page to page and from run to run: pages that are read have keys in order, and lie between
+/// their separators.
+/// U2: a run has at least one page, then its index and its filter, in this order.
 pub(crate) struct RunWriter {
     store: Arc<RunStore>,
     compressor: Compressor,
@@ -142,6 +146,10 @@ impl RunWriter {
                 Some(run) => Some(&*run.info.max_key),
                 None => self.within.as_ref().map(|within| &*within.lower),
             };
+            assert!(
+                lower.is_none_or(|lower| *lower <= *key) || self.done.is_empty(),
+                "U1: a run begins before the end of the one before"
+            );
             self.min_key.clear();
             self.min_key.extend_from_slice(lower_bound(key, lower));
         }
@@ -153,9 +161,10 @@ impl RunWriter {
 
     /// Ends the current run before the key `next` if it has at least so many bytes of keys and values.
     pub(crate) fn end_run_from(&mut self, bytes: u64, next: &[u8]) -> Result<()> {
-        match self.logical_bytes >= bytes {
-            true => self.finish_run(Some(next)),
-            false => Ok(()),
+        if self.logical_bytes >= bytes {
+            self.finish_run(Some(next))
+        } else {
+            Ok(())
         }
     }
 
@@ -180,6 +189,10 @@ impl RunWriter {
         let first_key = self.page.first_key();
         self.separator.clear();
         if start > 0 {
+            assert!(
+                self.max_key.as_slice() < first_key,
+                "U1: a page begins before the end of the one before"
+            );
             self.separator
                 .extend_from_slice(separator(&self.max_key, first_key));
         }
@@ -218,6 +231,11 @@ impl RunWriter {
         };
         raise_to_upper_bound(&mut self.max_key, upper);
         let pages = self.starts.len() as u32;
+        assert!(pages > 0, "U2: a run has no pages");
+        assert!(
+            self.min_key <= self.max_key,
+            "U1: a run ends before it begins"
+        );
         let index_at = self.blocks.len();
         push_block(&mut self.blocks, Compression::None, &self.index);
         self.starts.push(index_at);
@@ -250,6 +268,14 @@ impl RunWriter {
             min_key: self.min_key.as_slice().into(),
             max_key: self.max_key.as_slice().into(),
         };
+        assert!(
+            info.end() == self.blocks.len() as u64 && info.end() <= extent.len,
+            "U2: the blocks of a run do not fill it"
+        );
+        assert!(
+            self.kept.len() <= pages as usize,
+            "U2: more pages are kept than a run has"
+        );
         let run = Run::new(&self.store, extent, info);
         for (index, page) in self.kept.drain(..).enumerate() {
             run.cache_page(index, &page);

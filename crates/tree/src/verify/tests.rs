@@ -49,7 +49,6 @@ fn fill(store: &Store) {
     }
 }
 
-/// A closed store.
 fn closed() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(options(directory.path())).unwrap();
@@ -97,7 +96,7 @@ fn a_sound_store_is_found_sound_and_not_touched() {
     assert_eq!(report.log_frames, 0);
     assert_eq!(files(directory.path()), before);
 
-    // What a start takes to be free is what nothing reaches.
+    // A start takes all ranges to be free that nothing reaches.
     let store = Store::open(options(directory.path())).unwrap();
     let space = store.stats().space;
     assert_eq!(space.file_bytes - space.free_bytes, report.reachable_bytes);

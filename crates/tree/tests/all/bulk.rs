@@ -211,7 +211,7 @@ fn duplicates_fail_a_load_that_wants_it() {
     }
 }
 
-/// What a commit does to a key.
+/// The change of a key by a commit.
 fn change(random: &mut SmallRng, set: &mut WriteSet, tree: TreeId, model: &mut Map) {
     let key = random_key(random);
     let value = vec![b'c'; random.random_range(0..80)];

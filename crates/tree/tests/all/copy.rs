@@ -464,7 +464,7 @@ fn lose_newest_superblock(data: &Path) {
     }
 }
 
-/// What a bulk load put into a tree is not in the log.
+/// The entries of a bulk load are not in the log.
 #[test]
 fn trees_that_wait_for_their_load_are_listed() {
     let directory = tempfile::tempdir().unwrap();

@@ -76,9 +76,10 @@ fn the_content_does_not_depend_on_the_threads() {
                 let any = random.random_range(0..1u64 << 40).to_be_bytes().to_vec();
                 next += 1;
                 // The second tree has runs of keys that come late.
-                let late = match random.random_bool(0.1) {
-                    true => next.saturating_sub(random.random_range(0..60)),
-                    false => next,
+                let late = if random.random_bool(0.1) {
+                    next.saturating_sub(random.random_range(0..60))
+                } else {
+                    next
                 };
                 for (index, key) in [
                     any,

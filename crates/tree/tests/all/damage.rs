@@ -246,7 +246,7 @@ fn a_damaged_block_costs_only_the_keys_that_need_it() {
             assert!(damage.to_string().contains(&offset.to_string()));
         }
 
-        // What deletes the damaged block heals the tree.
+        // A range delete over the damaged block heals the tree.
         let store = Store::open(options(path)).unwrap();
         let mut set = WriteSet::new();
         set.delete_range(DAMAGED, &[], None);

@@ -263,7 +263,7 @@ impl Writer {
     }
 }
 
-/// What the fixture must hold, and the files that today's code writes for it.
+/// The content that the fixture must hold, and the files that today's code writes for it.
 fn generate() -> (Model, SimDisk) {
     let disk = SimDisk::new(1);
     let mut writer = Writer {

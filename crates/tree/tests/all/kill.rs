@@ -50,7 +50,7 @@ fn open(directory: &Path) -> Store {
         store.commit(set, Durability::Logged).unwrap();
     }
     let last = stamped(&store).last().map_or(0, |(stamp, _)| *stamp);
-    // What was replayed is synced.
+    // The replayed log is synced.
     assert!([0, last].contains(&store.durable_stamp()));
     stamps.0.store(last, Ordering::Relaxed);
     store
@@ -68,7 +68,7 @@ fn stamped(store: &Store) -> Vec<(u64, u64)> {
     found
 }
 
-/// How many stamped keys are committed with a number.
+/// The number of stamped keys that are committed with a number.
 fn stamps_of(number: u64) -> u32 {
     number as u32 % 4
 }

@@ -67,7 +67,7 @@ fn commit(store: &Store, number: u32, how: Durability) {
     store.commit(set, how).unwrap();
 }
 
-/// What a killed process leaves of `directory`.
+/// The files that a killed process leaves of `directory`.
 fn copy(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(directory).unwrap() {
@@ -110,7 +110,7 @@ fn segments(directory: &Path) -> Vec<String> {
     names.split_off(1)
 }
 
-/// How many commits there are; they must be the first ones.
+/// The number of commits; they must be the first ones.
 fn count(store: &Store) -> u32 {
     let snapshot = store.snapshot();
     let is_there = |number: &u32| snapshot.get(TREE, &number.to_be_bytes()).unwrap().is_some();

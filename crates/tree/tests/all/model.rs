@@ -136,12 +136,11 @@ fn check_range(random: &mut SmallRng, snapshot: &Snapshot, tree: TreeId, map: &M
         })
     };
     let mut expected: Vec<_> = map.iter().filter(|(key, _)| inside(key)).collect();
-    let direction = match random.random_bool(0.5) {
-        true => Direction::Forward,
-        false => {
-            expected.reverse();
-            Direction::Backward
-        }
+    let direction = if random.random_bool(0.5) {
+        Direction::Forward
+    } else {
+        expected.reverse();
+        Direction::Backward
     };
     let as_slice = |bound: &Bound<Vec<u8>>| match bound {
         Bound::Included(key) => Bound::Included(key.clone()),
@@ -374,12 +373,11 @@ fn run(seed: u64, steps: usize) -> u32 {
                 height = heights.chain([height]).max().unwrap();
             }
             14 if step % 3 == 0 => {
-                match step % 6 == 0 {
-                    true => store.compact().unwrap(),
-                    false => {
-                        let trees: Vec<TreeId> = model.keys().copied().collect();
-                        assert!(store.compact_trees(&trees, |_| true).unwrap());
-                    }
+                if step % 6 == 0 {
+                    store.compact().unwrap()
+                } else {
+                    let trees: Vec<TreeId> = model.keys().copied().collect();
+                    assert!(store.compact_trees(&trees, |_| true).unwrap());
                 }
                 for tree in model.keys() {
                     assert_eq!(store.tree_stats(*tree).pending_bytes, 0);

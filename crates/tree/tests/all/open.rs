@@ -105,7 +105,7 @@ fn free_space_after_a_reopen_is_what_it_was() {
     }
 }
 
-/// What a load and a snapshot held when the process ended stayed used for ever.
+/// The space that a load and a snapshot held when the process ended stayed used for ever.
 #[test]
 fn a_crash_with_a_load_in_progress_leaks_nothing_after_the_sweep() {
     let disk = SimDisk::new(1);
@@ -577,7 +577,7 @@ fn share_runs(seed: u64, key_bytes: usize, lives: u32, ops: u32) -> u64 {
                     set.drop_tree(tree);
                     model.remove(&tree);
                 }
-                // What several versions of a tree share cannot leave the memory.
+                // The nodes that several versions of a tree share cannot leave the memory.
                 11..20 if key_bytes < 100 => held.push(store.snapshot()),
                 20..40 => held.clear(),
                 _ => {}

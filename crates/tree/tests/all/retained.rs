@@ -1,4 +1,4 @@
-//! What snapshots keep in memory beyond the current state.
+//! The memory that snapshots keep beyond the current state.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

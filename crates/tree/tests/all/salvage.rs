@@ -181,7 +181,7 @@ fn all_of_a_sound_store_is_salvaged() {
 fn what_is_not_salvaged_is_called_lost() {
     let mut case = Case::new(8000);
     let (mut with_loss, mut gone, mut reborn) = (0, 0, 0);
-    // How much is pending in buffers, where older values lie below, differs from run to run.
+    // The size of what is pending in buffers, where older values lie below, differs from run to run.
     for round in 0..300 {
         if round >= 60 && with_loss > 20 && gone > 0 && reborn > 0 {
             break;
@@ -197,7 +197,7 @@ fn what_is_not_salvaged_is_called_lost() {
         });
         let (report, found) = case.salvage(&copy);
         if report.is_older_checkpoint {
-            // The manifest itself. What the older checkpoint reaches may have been used again.
+            // The manifest itself. The extents of the older checkpoint may have been used again.
             continue;
         }
         with_loss += u32::from(!report.lost.is_empty());

@@ -1,4 +1,4 @@
-//! What one client does holds up no other: late commits beside loads, drops of large trees.
+//! The work of one client holds up no other: late commits beside loads, drops of large trees.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use frond_tree::{Durability, Options, Snapshot, SpaceStats, Store, TreeOptions, WriteSet};

@@ -99,7 +99,7 @@ impl Fixture {
     }
 }
 
-/// What was read and written since then.
+/// Bytes that were read and written since then.
 fn since(store: &Store, before: &StoreStats) -> (u64, u64) {
     let now = store.stats();
     (
@@ -128,7 +128,7 @@ fn trimming_most_of_a_log_reads_hardly_any_of_it() {
     store.checkpoint().unwrap();
     let (read, written) = since(store, &before);
     assert!(read < 512 << 10 && written < 512 << 10, "{read} {written}");
-    // What the trim leaves is free after the next checkpoint.
+    // The space that the trim leaves is free after the next checkpoint.
     store.checkpoint().unwrap();
     assert!(fixture.used() < bytes / 10, "{} of {bytes}", fixture.used());
     assert_eq!(fixture.first(), COUNT - 1000);

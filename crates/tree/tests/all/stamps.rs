@@ -323,7 +323,7 @@ fn a_large_commit_is_replayed_with_its_stamps() {
     }
 }
 
-/// What salvage, a backup and a point-in-time recovery make of a store with stamped keys in its log.
+/// Salvage, a backup and a point-in-time recovery of a store with stamped keys in its log.
 #[test]
 fn salvage_and_backup_have_the_keys_that_the_commits_made() {
     let directory = tempfile::tempdir().unwrap();
@@ -374,7 +374,7 @@ fn parse(value: &str) -> (&str, u64, u64) {
     (next(), next().parse().unwrap(), next().parse().unwrap())
 }
 
-/// What a reader has seen: the durable stamp before its snapshot, how many entries that has, and their hash.
+/// The stamps that a reader has seen: the durable stamp before its snapshot, how many entries that has, and their hash.
 type Seen = (u64, usize, u64);
 
 fn hash(entries: &[(u64, String)]) -> u64 {

@@ -78,7 +78,7 @@ impl Op {
         }
     }
 
-    /// What is written to a tree that is gone has no effect.
+    /// A write to a tree that is gone has no effect.
     fn apply(&self, model: &mut Model) {
         let tree = match self {
             Op::Create(tree) => {
@@ -239,7 +239,7 @@ struct World {
     committed: u64,
 }
 
-/// What became of a commit or a stage: the conflict, if there was one.
+/// The result of a commit or a stage: the conflict, if there was one.
 fn conflict<T>(result: Result<T, Error>) -> Option<bool> {
     match result {
         Ok(_) => None,
@@ -284,13 +284,14 @@ impl World {
         }
         let guards: BTreeSet<Key> = ops.iter().filter_map(Op::guarded).cloned().collect();
         let has_snapshot = self.random.random_bool(0.85);
-        let (mut set, expected) = match has_snapshot {
-            true => (
+        let (mut set, expected) = if has_snapshot {
+            (
                 WriteSet::with_snapshot(&self.store.snapshot()),
                 self.expected(&guards, self.commits, None),
-            ),
+            )
+        } else {
             // It is not refused, and a transaction that holds a key gets the conflict.
-            false => (WriteSet::new(), None),
+            (WriteSet::new(), None)
         };
         ops.iter().for_each(|op| op.add_to(&mut set));
         let got = conflict(self.store.commit(set, Durability::Logged));
@@ -350,9 +351,10 @@ impl World {
             extra = random_ops(&mut self.random, &self.open[which].view, &self.store);
             guards.extend(extra.iter().filter_map(Op::guarded).cloned());
         }
-        let expected = match self.open[which].is_overwritten {
-            true => Some(false),
-            false => self.expected(&guards, self.open[which].begun_at, Some(which)),
+        let expected = if self.open[which].is_overwritten {
+            Some(false)
+        } else {
+            self.expected(&guards, self.open[which].begun_at, Some(which))
         };
         let mut open = self.open.swap_remove(which);
         if !commits {
@@ -389,9 +391,10 @@ impl World {
         if open.walks.len() < 3 {
             let nth = random.random_range(0..open.view.len());
             let (tree, map) = open.view.iter().nth(nth).unwrap();
-            let direction = match random.random_bool(0.5) {
-                true => Direction::Forward,
-                false => Direction::Backward,
+            let direction = if random.random_bool(0.5) {
+                Direction::Forward
+            } else {
+                Direction::Backward
             };
             let snapshot = open.transaction.snapshot();
             let cursor = snapshot
@@ -480,7 +483,7 @@ fn run(seed: u64, steps: usize) -> [u64; 3] {
         open,
         ..
     } = world;
-    // What is open is lost, in the middle of everything.
+    // Open transactions are lost, in the middle of everything.
     store.close().unwrap();
     drop(open);
     assert_eq!(store.memory().used(MemoryUse::Transactions), 0);

@@ -158,7 +158,7 @@ fn the_first_writer_of_a_key_wins() {
     assert_eq!(held(second.stage(set)), Some(true));
     assert_eq!(text(&second.snapshot(), tree), "b=1");
     put(&store, tree, b"c", b"2").unwrap();
-    // What was committed after the snapshot is a conflict at once.
+    // A key that was committed after the snapshot is a conflict at once.
     assert_eq!(held(stage_put(&second, tree, b"c", b"3")), Some(false));
     let mut guard = second.write_set();
     guard.guard(tree, b"a");
@@ -219,9 +219,10 @@ fn a_commit_outside_waits_for_the_end_of_a_transaction() {
             thread::yield_now();
         }
         assert_eq!(waits.get(), Some("an open transaction"));
-        match commits {
-            true => commit(transaction).unwrap(),
-            false => drop(transaction),
+        if commits {
+            commit(transaction).unwrap()
+        } else {
+            drop(transaction)
         }
         let seen = waiting.join().unwrap();
         assert_eq!(seen, if commits { b"2" } else { b"1" });

@@ -1,4 +1,4 @@
-//! What a backup keeps of copies and of the log, in memory, and restores from it.
+//! A backup in memory of copies and of the log, and restores from it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +32,7 @@ impl Copied {
         Ok(copied)
     }
 
-    /// Copies the data file of a pinned checkpoint. What the parent has must be the same still.
+    /// Copies the data file of a pinned checkpoint. The extents that the parent has must be the same still.
     pub fn of(store: &Store, copy: &CheckpointCopy, parent: Option<&Copied>) -> Result<Copied> {
         let mut copied = Copied {
             store_id: store.store_id(),

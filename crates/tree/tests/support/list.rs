@@ -6,7 +6,7 @@ use frond_tree::{Malformed, MergeOperator, TreeId};
 /// Keys that begin with this hold lists.
 pub const PREFIX: &[u8] = b"list";
 
-/// What a change does, unless it adds: sets a number, or removes the element.
+/// The effect of a change, unless it adds: sets a number, or removes the element.
 const SET: i64 = 1;
 const REMOVE: i64 = 2;
 
@@ -32,14 +32,14 @@ impl Change {
         (self.number << 6 | self.name << 2 | self.what).to_le_bytes()
     }
 
-    /// What this change and then a newer one of the element do; `None` if it takes both.
+    /// The effect of this change and then of a newer one of the element; `None` if it takes both.
     fn and(self, newer: Change) -> Option<Change> {
         match (self.what, newer.what) {
             (_, REMOVE) => Some(newer),
             // The element is a new one, and comes at the end.
             (REMOVE, _) => None,
             (_, SET) => Some(newer),
-            // What was removed before stays so, and what was set is a number.
+            // An element that was removed before stays so, and one that was set is a number.
             _ => Some(Change {
                 number: self.number.wrapping_add(newer.number) << 6 >> 6,
                 ..self

@@ -98,7 +98,7 @@ impl File {
     }
 }
 
-/// What an operation does; also the first part of its trace.
+/// The kind of an operation; also the first part of its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Open,
@@ -219,7 +219,7 @@ impl State {
             .get_or_insert_with(|| SmallRng::seed_from_u64(0))
     }
 
-    /// How much longer a file may grow.
+    /// The number of bytes by which a file may grow.
     fn room_for(&self, name: &str) -> u64 {
         let filled = match self.room {
             Some((prefix, room)) if name.starts_with(prefix) => {
@@ -496,7 +496,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// A mapping of a simulated file. What is stored after the crash is not there.
+/// A mapping of a simulated file. Writes after the crash are not stored.
 struct SimMap {
     disk: SimDisk,
     name: String,

@@ -11,7 +11,7 @@ use frond_tree::simulate_fail_stops;
 
 use super::{EIO, Kind, SECTOR, SimDisk};
 
-/// What is wrong with the data file.
+/// The damage of the data file.
 #[derive(Clone, Default)]
 pub(super) struct Rot {
     /// Sectors that cannot be read.
@@ -28,7 +28,7 @@ pub(super) struct Rot {
 
 const DATA: &str = "data.frond";
 
-/// What a simulated panic carries.
+/// The payload of a simulated panic.
 struct SimulatedPanic;
 
 /// Panics without a message.

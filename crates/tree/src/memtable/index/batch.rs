@@ -68,9 +68,10 @@ impl Index {
         let len = self.prefix_len();
         for waiting in batch {
             let key = Entry::at(arena, waiting.link).key;
-            let rest = key.get(len..).unwrap_or_default();
+            // All keys of the index and of the batch begin with the prefix.
+            let rest = &key[len..];
             waiting.head = head_of(rest);
-            waiting.next = head_of(rest.get(size_of::<Head>()..).unwrap_or_default());
+            waiting.next = head_of(&rest[rest.len().min(size_of::<Head>())..]);
         }
         PrefixLen(len)
     }

@@ -16,10 +16,12 @@ pub fn detach(random: &mut SmallRng, store: &Store, snapshot: &mut Snapshot, mod
         for direction in [Direction::Forward, Direction::Backward] {
             let (lower, upper) = unbounded();
             let mut cursor = snapshot.cursor(*tree, lower, upper, direction).unwrap();
-            let from = match random.random_bool(0.2) {
-                true => random_key(random),
-                false if direction == Direction::Forward => Vec::new(),
-                false => b"~".to_vec(),
+            let from = if random.random_bool(0.2) {
+                random_key(random)
+            } else if direction == Direction::Forward {
+                Vec::new()
+            } else {
+                b"~".to_vec()
             };
             if random.random_bool(0.9) {
                 cursor.seek(&from).unwrap();

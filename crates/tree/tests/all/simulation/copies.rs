@@ -25,9 +25,10 @@ impl World {
         if self.doubt || self.may_panic {
             return Ok(());
         }
-        let outcome = match self.chance(0.5) && self.archive.is_some() {
-            true => self.continue_archive(store, held),
-            false => self.copy_again(store),
+        let outcome = if self.chance(0.5) && self.archive.is_some() {
+            self.continue_archive(store, held)
+        } else {
+            self.copy_again(store)
         };
         match outcome {
             Err(error) if is_rot(&self.disk, &error) => Ok(()),
@@ -94,7 +95,7 @@ impl World {
         Ok(())
     }
 
-    /// What is restored has all commits, but not all bulk loads.
+    /// The restored store has all commits, but not all bulk loads.
     fn restore(&mut self, copied: &Copied) {
         let disk = SimDisk::new(self.random.random());
         let options = Options {

@@ -348,7 +348,7 @@ fn segments_that_a_crash_brings_back_are_no_problem() {
         (&[][..], 0)
     );
 
-    // What is damaged in them is still told: surely, if what follows shows that it was durable once.
+    // The damage in them is still reported: surely, if what follows shows that it was durable once.
     let (name, len) = &logs[2];
     for (bit, is_sure) in [(80, true), (8 * len - 1, false)] {
         let copy = disk.copy();

@@ -50,7 +50,7 @@ fn build(seed: u64) -> (SimDisk, Vec<Model>, usize) {
     (disk.after_kill(), models, synced)
 }
 
-/// The log's buffer. All that it holds is in the log too, so nobody needs it.
+/// The log's buffer. All that it holds is in the log too, so it is not needed.
 const BUFFER: &str = "log-buffer.frond";
 
 /// The content of a damaged store is right, or the damage is reported.

@@ -102,7 +102,7 @@ fn buffered(frames: u64) -> SimDisk {
     kill(&disk, store)
 }
 
-/// How many commits a store has, which must be the first ones.
+/// The number of commits of a store, which must be the first ones.
 fn first_commits(disk: &SimDisk, of: u64) -> u64 {
     let store = open(disk, true);
     let found = (0..of).filter(|number| has(&store, *number)).count() as u64;

@@ -41,7 +41,7 @@ fn is_inline(seed: u64) -> bool {
     !seed.is_multiple_of(THREADED)
 }
 
-/// So many crashes are a proof, which takes all processors and shows that each fault happened.
+/// This number of crashes is a proof, which takes all processors and shows that each fault happened.
 const PROOF: u64 = 10_000;
 
 /// Runs the seeds on several threads until there were enough crashes.

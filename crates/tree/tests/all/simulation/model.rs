@@ -163,9 +163,9 @@ pub fn add_to(set: &mut WriteSet, commit: &Commit) {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
     pub trees: BTreeMap<TreeId, Tree>,
-    /// What was done to the trees that wait for a bulk loader.
+    /// The changes of the trees that wait for a bulk loader.
     pub loading: BTreeMap<TreeId, Vec<Op>>,
-    /// How many commits there were.
+    /// The number of commits so far.
     pub commits: u64,
     /// Whether there is a bank, from the first commit on. Random commits leave its trees alone.
     pub has_bank: bool,
@@ -220,18 +220,16 @@ impl Model {
             commit.extend(found_bank(random));
         }
         if first || (trees.len() < 6 && random.random_bool(0.02)) {
-            let tree = match first {
-                true => FIRST,
-                false => store.allocate_tree(),
-            };
+            let tree = if first { FIRST } else { store.allocate_tree() };
             assert!(
                 !self.trees.contains_key(&tree),
                 "an id of a tree is used twice"
             );
             let options = random_options(random);
-            commit.push(match !first && random.random_bool(0.4) {
-                true => Op::CreateToLoad(tree, options),
-                false => Op::Create(tree, options),
+            commit.push(if !first && random.random_bool(0.4) {
+                Op::CreateToLoad(tree, options)
+            } else {
+                Op::Create(tree, options)
             });
             trees.push(tree);
         } else if trees.len() > 1 && random.random_bool(0.01) {
@@ -296,9 +294,10 @@ impl Model {
         let mut key = format!("k{number:04}").into_bytes();
         if random.random_bool(0.01) {
             // Some have about as many bytes as short keys may have.
-            let len = match random.random_bool(0.1) {
-                false => random.random_range(5..2000),
-                true => random.random_range(65_500..65_600),
+            let len = if random.random_bool(0.1) {
+                random.random_range(65_500..65_600)
+            } else {
+                random.random_range(5..2000)
             };
             key.resize(len, b'x');
         }
@@ -376,7 +375,7 @@ fn random_options(random: &mut SmallRng) -> TreeOptions {
     }
 }
 
-/// How many commits a snapshot shows.
+/// The number of commits that a snapshot shows.
 pub fn commits_in(snapshot: &Snapshot) -> Result<u64> {
     match snapshot.get(FIRST, MARKER) {
         Ok(found) => Ok(found.map_or(0, |count| String::from_utf8_lossy(&count).parse().unwrap())),

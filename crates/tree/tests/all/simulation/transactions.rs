@@ -21,9 +21,9 @@ const OPEN_MAX: usize = 3;
 /// An open transaction.
 pub struct Open {
     transaction: Transaction,
-    /// What it sees.
+    /// The content that it sees.
     view: Model,
-    /// What it has staged.
+    /// The operations that it has staged.
     staged: Commit,
     /// The accounts that it holds.
     accounts: BTreeSet<u8>,
@@ -31,7 +31,7 @@ pub struct Open {
     base: u64,
 }
 
-/// What a life holds for some steps.
+/// Snapshots and transactions that a life holds for some steps.
 #[derive(Default)]
 pub struct Held {
     pub snapshot: Option<(Snapshot, Model)>,
@@ -40,7 +40,7 @@ pub struct Held {
     pub log: Option<LogTail>,
 }
 
-/// What the accounts have together; `None` before there is a bank.
+/// The sum of the accounts; `None` before there is a bank.
 pub fn sum_in(snapshot: &Snapshot) -> Result<Option<i64>, Error> {
     if !snapshot.has_tree(BANK[0]) {
         return Ok(None);
@@ -168,12 +168,11 @@ impl World {
         let conflicts = is_held || accounts.iter().any(is_old);
         let before = held.open.len();
         self.stage(held, which, ops)?;
-        match held.open.len() < before {
-            true => assert!(conflicts || self.has_ended, "a conflict without a reason"),
-            false => {
-                assert!(!conflicts, "a conflict was not told");
-                held.open[which].accounts.extend(accounts);
-            }
+        if held.open.len() < before {
+            assert!(conflicts || self.has_ended, "a conflict without a reason")
+        } else {
+            assert!(!conflicts, "a conflict was not told");
+            held.open[which].accounts.extend(accounts);
         }
         Ok(())
     }

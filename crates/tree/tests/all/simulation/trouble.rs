@@ -23,7 +23,7 @@ pub struct Outcome {
 
 macro_rules! counts {
     ($($name:ident: $text:literal,)+) => {
-        /// How often things happened.
+        /// Counters of the faults that happened.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Counts {
             $(pub $name: u64,)+
@@ -43,7 +43,7 @@ macro_rules! counts {
         }
 
         impl Counts {
-            /// What did not happen.
+            /// The faults that did not happen.
             pub fn missing(&self) -> Vec<&'static str> {
                 [$((self.$name, $text),)+]
                     .into_iter()
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// What may happen before an action of a life.
+    /// Faults before an action of a life.
     pub fn trouble_at_a_step(&mut self, store: &Store, trouble: Trouble) {
         if self.rots && self.chance(0.01) {
             self.rot();

@@ -33,16 +33,16 @@ pub struct World {
     pub memtable_bytes: usize,
     /// Whether the store is verified after a crash.
     pub verifies: bool,
-    /// What was found at the last look, and is durable.
+    /// The commits that were found at the last look, and are durable.
     pub base: Model,
     /// Commits after it, and how many of them must survive.
     pub pending: Vec<Commit>,
     pub safe: usize,
-    /// How many of them were acknowledged before the crash: a crash of the process alone loses none of these.
+    /// The number of them that were acknowledged before the crash: a crash of the process alone loses none of these.
     pub acknowledged: usize,
-    /// How many of them the last crash had to leave.
+    /// The number of them that the last crash had to leave.
     pub owed: usize,
-    /// What loaders brought since then, and whether it must survive.
+    /// The entries that loaders brought since then, and whether it must survive.
     pub loaded: BTreeMap<TreeId, (Tree, bool)>,
     /// The content with all pending commits, but for the last one while it is unknown whether it happened.
     pub now: Model,
@@ -144,7 +144,7 @@ pub fn run(seed: u64, inline: bool) -> Outcome {
 impl World {
     pub fn options(&self) -> Options {
         let mut options = Options::with_disk(Arc::new(self.disk.clone()));
-        // What a full cache gives up is not the same each time, and reads are a part of the trace.
+        // The pages that a full cache gives up are not the same each time, and reads are a part of the trace.
         options.cache_bytes = if self.inline { 64 << 20 } else { 8 << 20 };
         options.memtable_bytes = Some(self.memtable_bytes);
         options.fanout = self.fanout;
@@ -263,7 +263,7 @@ impl World {
         let mut held = Held::default();
         let end = self.work_with(store, trouble, steps, &mut held);
         if self.ended {
-            // The process is gone: nobody aborts what is open.
+            // The process is gone: open transactions are not aborted.
             std::mem::forget(held);
         }
         end
@@ -451,7 +451,7 @@ impl World {
         }
         self.outcome.counts.loads += u64::from(outcome.is_ok());
         match outcome {
-            // What was committed to the trees meanwhile cannot be read, so they wait on.
+            // The commits to the trees meanwhile cannot be read, so they wait on.
             Err(error) if is_rot(&self.disk, &error) => Ok(()),
             outcome => outcome,
         }
@@ -488,9 +488,10 @@ impl World {
     ) -> Result<(), Error> {
         let ranges = |op: &&Op| matches!(op, Op::DeleteRange(..));
         let ranges = commit.iter().filter(ranges).count() as u64;
-        let how = match self.journal && self.random.random_bool(0.15) {
-            true => Durability::Synced,
-            false => Durability::Logged,
+        let how = if self.journal && self.random.random_bool(0.15) {
+            Durability::Synced
+        } else {
+            Durability::Logged
         };
         self.stamps.begin(self.random.random_bool(0.02));
         self.attempt = Some(commit.clone());
@@ -498,7 +499,7 @@ impl World {
         self.attempt = None;
         let is_stamped = commit.iter().any(|op| matches!(op, Op::PutStamped(..)));
         let commit = self.stamps.resolved(commit);
-        // What happens to the model is not the engine's.
+        // A fault of the model is not one of the engine.
         panic_in_merge_after(None);
         match &outcome {
             Ok(committed) => {

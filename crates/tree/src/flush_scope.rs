@@ -1,21 +1,21 @@
-//! Divides the work of one flush among the threads of the pool. A piece of work may be divided further while it runs.
+//! Divides the work of one flush among the threads of the pool. A task of work may be divided further while it runs.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use frond_kv::PANICKED;
 use parking_lot::{Condvar, Mutex};
 
+use crate::fail_stop::contain;
 use crate::{Error, Result};
 
-/// A piece of work.
-pub(crate) type Piece<T> = Box<dyn FnOnce() -> Result<T> + Send>;
+/// A task of work.
+pub(crate) type Task<T> = Box<dyn FnOnce() -> Result<T> + Send>;
 
 /// The threads that work on one flush.
-pub(crate) struct Team {
+pub(crate) struct FlushScope {
     width: usize,
-    /// Without threads: decides the order of the pieces.
+    /// Without threads: decides the order of the tasks.
     seed: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
@@ -23,23 +23,23 @@ pub(crate) struct Team {
 
 #[derive(Default)]
 struct State {
-    /// What is not finished, in the order in which it came.
-    batches: Vec<Arc<dyn Pieces>>,
+    /// Batches that are not finished, in the order in which they came.
+    batches: Vec<Arc<dyn Tasks>>,
     is_closed: bool,
 }
 
-/// Pieces that may still wait for a thread.
-trait Pieces: Send + Sync {
+/// Tasks that may still wait for a thread.
+trait Tasks: Send + Sync {
     fn are_waiting(&self) -> bool;
     /// Runs one of them. False if none waits.
     fn run_next(&self) -> bool;
 }
 
-impl Team {
-    /// A team of up to `width` threads. With a `seed` there is only one thread, which takes the pieces in an order that
+impl FlushScope {
+    /// A scope of up to `width` threads. With a `seed` there is only one thread, which takes the tasks in an order that
     /// depends on the seed alone.
-    pub(crate) fn new(width: usize, seed: Option<u64>) -> Arc<Team> {
-        Arc::new(Team {
+    pub(crate) fn new(width: usize, seed: Option<u64>) -> Arc<FlushScope> {
+        Arc::new(FlushScope {
             width,
             seed,
             state: Mutex::default(),
@@ -47,21 +47,21 @@ impl Team {
         })
     }
 
-    /// A team of one thread.
-    pub(crate) fn of_one() -> Arc<Team> {
-        Team::new(1, None)
+    /// A scope of one thread.
+    pub(crate) fn of_one_thread() -> Arc<FlushScope> {
+        FlushScope::new(1, None)
     }
 
-    /// How many pieces can run side by side.
+    /// The number of tasks that can run side by side.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Runs all pieces, on this thread and on those that help. Returns their results, in the order of the pieces, when all
-    /// are finished. A panic in a piece is an error of this piece.
-    pub(crate) fn run<T: Send + 'static>(&self, pieces: Vec<Piece<T>>) -> Vec<Result<T>> {
-        let is_shared = self.width > 1 && self.seed.is_none() && pieces.len() > 1;
-        let batch = Batch::new(pieces, self.seed);
+    /// Runs all tasks, on this thread and on those that help. Returns their results, in the order of the tasks, when all
+    /// are finished. A panic in a task is an error of this task.
+    pub(crate) fn run<T: Send + 'static>(&self, tasks: Vec<Task<T>>) -> Vec<Result<T>> {
+        let is_shared = self.width > 1 && self.seed.is_none() && tasks.len() > 1;
+        let batch = Batch::new(tasks, self.seed);
         if !is_shared {
             while batch.run_next() {}
             return batch.results();
@@ -71,16 +71,16 @@ impl Team {
         self.changed.notify_all();
         while batch.run_next() {}
         let is_other =
-            |other: &Arc<dyn Pieces>| !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&batch));
+            |other: &Arc<dyn Tasks>| !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&batch));
         self.state.lock().batches.retain(is_other);
         batch.results()
     }
 
-    /// Runs pieces of others until the team is closed.
+    /// Runs tasks of others until the scope is closed.
     pub(crate) fn help(&self) {
         let mut state = self.state.lock();
         while !state.is_closed {
-            let waiting = |batch: &&Arc<dyn Pieces>| batch.are_waiting();
+            let waiting = |batch: &&Arc<dyn Tasks>| batch.are_waiting();
             match state.batches.iter().find(waiting).cloned() {
                 None => self.changed.wait(&mut state),
                 Some(batch) => {
@@ -92,30 +92,30 @@ impl Team {
         }
     }
 
-    /// Sends those home who help.
+    /// Ends the help of other threads.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_all();
     }
 }
 
-/// Pieces and their results.
+/// Tasks and their results.
 struct Batch<T> {
     state: Mutex<Progress<T>>,
     finished: Condvar,
 }
 
 struct Progress<T> {
-    waiting: VecDeque<(usize, Piece<T>)>,
+    waiting: VecDeque<(usize, Task<T>)>,
+    /// W3: each task runs once, so these are as many as `left` of which there is none yet.
     results: Vec<Option<Result<T>>>,
-    /// Pieces without a result.
     left: usize,
 }
 
 impl<T: Send + 'static> Batch<T> {
-    fn new(pieces: Vec<Piece<T>>, seed: Option<u64>) -> Batch<T> {
-        let left = pieces.len();
-        let mut waiting: VecDeque<_> = pieces.into_iter().enumerate().collect();
+    fn new(tasks: Vec<Task<T>>, seed: Option<u64>) -> Batch<T> {
+        let left = tasks.len();
+        let mut waiting: VecDeque<_> = tasks.into_iter().enumerate().collect();
         if let Some(seed) = seed {
             waiting.rotate_left(seed as usize % left.max(1));
             if seed / 2 % 2 == 1 {
@@ -132,7 +132,7 @@ impl<T: Send + 'static> Batch<T> {
         }
     }
 
-    /// Waits until all pieces are finished.
+    /// Waits until all tasks are finished.
     fn results(&self) -> Vec<Result<T>> {
         let mut state = self.state.lock();
         while state.left > 0 {
@@ -146,20 +146,20 @@ impl<T: Send + 'static> Batch<T> {
     }
 }
 
-impl<T: Send + 'static> Pieces for Batch<T> {
+impl<T: Send + 'static> Tasks for Batch<T> {
     fn are_waiting(&self) -> bool {
         !self.state.lock().waiting.is_empty()
     }
 
     fn run_next(&self) -> bool {
         let next = self.state.lock().waiting.pop_front();
-        let Some((index, piece)) = next else {
+        let Some((index, task)) = next else {
             return false;
         };
-        let result = catch_unwind(AssertUnwindSafe(piece));
-        let result = result.unwrap_or_else(|_| Err(Error::Internal(PANICKED)));
+        let result = contain(task);
         let mut state = self.state.lock();
-        state.results[index] = Some(result);
+        let before = state.results[index].replace(result);
+        assert!(before.is_none() && state.left > 0, "W3: a task ran twice");
         state.left -= 1;
         if state.left == 0 {
             self.finished.notify_all();
@@ -178,30 +178,30 @@ mod tests {
     use super::*;
 
     /// The numbers below `count`, divided again and again.
-    fn sum(team: &Arc<Team>, range: std::ops::Range<u64>) -> Result<u64> {
+    fn sum(scope: &Arc<FlushScope>, range: std::ops::Range<u64>) -> Result<u64> {
         if range.end - range.start <= 3 {
             return Ok(range.sum());
         }
         let step = (range.end - range.start).div_ceil(3);
-        let pieces = (range.clone().step_by(step as usize))
+        let tasks = (range.clone().step_by(step as usize))
             .map(|start| {
-                let (team, end) = (team.clone(), (start + step).min(range.end));
-                let piece: Piece<u64> = Box::new(move || sum(&team, start..end));
-                piece
+                let (scope, end) = (scope.clone(), (start + step).min(range.end));
+                let task: Task<u64> = Box::new(move || sum(&scope, start..end));
+                task
             })
             .collect();
-        team.run(pieces).into_iter().sum()
+        scope.run(tasks).into_iter().sum()
     }
 
-    fn with_helpers<T>(team: &Arc<Team>, helpers: usize, act: impl FnOnce() -> T) -> T {
+    fn with_helpers<T>(scope: &Arc<FlushScope>, helpers: usize, act: impl FnOnce() -> T) -> T {
         let helpers: Vec<_> = (0..helpers)
             .map(|_| {
-                let team = team.clone();
-                thread::spawn(move || team.help())
+                let scope = scope.clone();
+                thread::spawn(move || scope.help())
             })
             .collect();
         let result = act();
-        team.close();
+        scope.close();
         for helper in helpers {
             helper.join().unwrap();
         }
@@ -212,30 +212,30 @@ mod tests {
     fn pieces_are_divided_among_threads_at_any_depth() {
         for helpers in [0, 1, 3] {
             for _ in 0..200 {
-                let team = Team::new(helpers + 1, None);
-                let total = with_helpers(&team, helpers, || sum(&team, 0..1000).unwrap());
+                let scope = FlushScope::new(helpers + 1, None);
+                let total = with_helpers(&scope, helpers, || sum(&scope, 0..1000).unwrap());
                 assert_eq!(total, 499_500);
-                assert!(team.state.lock().batches.is_empty());
+                assert!(scope.state.lock().batches.is_empty());
             }
         }
     }
 
-    /// Each piece waits for the other one: this ends only if they run at the same time.
+    /// Each task waits for the other one: this ends only if they run at the same time.
     #[test]
     fn pieces_run_side_by_side() {
-        let team = Team::new(2, None);
+        let scope = FlushScope::new(2, None);
         let barrier = Arc::new(Barrier::new(2));
-        let pieces = (0..2)
+        let tasks = (0..2)
             .map(|number| {
                 let barrier = barrier.clone();
-                let piece: Piece<usize> = Box::new(move || {
+                let task: Task<usize> = Box::new(move || {
                     barrier.wait();
                     Ok(number)
                 });
-                piece
+                task
             })
             .collect();
-        let results = with_helpers(&team, 1, || team.run(pieces));
+        let results = with_helpers(&scope, 1, || scope.run(tasks));
         let results: Vec<usize> = results.into_iter().map(Result::unwrap).collect();
         assert_eq!(results, [0, 1]);
     }
@@ -243,17 +243,17 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_of_its_piece() {
         for helpers in [0, 2] {
-            let team = Team::new(helpers + 1, None);
-            let pieces = (0..20)
+            let scope = FlushScope::new(helpers + 1, None);
+            let tasks = (0..20)
                 .map(|number| {
-                    let piece: Piece<usize> = Box::new(move || {
-                        assert!(number != 7, "one piece panics");
+                    let task: Task<usize> = Box::new(move || {
+                        assert!(number != 7, "one task panics");
                         Ok(number)
                     });
-                    piece
+                    task
                 })
                 .collect();
-            let results = with_helpers(&team, helpers, || team.run(pieces));
+            let results = with_helpers(&scope, helpers, || scope.run(tasks));
             for (number, result) in results.into_iter().enumerate() {
                 match number {
                     7 => assert!(matches!(result, Err(Error::Internal(_)))),
@@ -266,21 +266,21 @@ mod tests {
     #[test]
     fn a_seed_decides_the_order() {
         let order = |seed| {
-            let team = Team::new(4, Some(seed));
+            let scope = FlushScope::new(4, Some(seed));
             let ran = Arc::new(Mutex::new(Vec::new()));
             let count = Arc::new(AtomicUsize::new(0));
-            let pieces = (0..5)
+            let tasks = (0..5)
                 .map(|number| {
                     let (ran, count) = (ran.clone(), count.clone());
-                    let piece: Piece<()> = Box::new(move || {
+                    let task: Task<()> = Box::new(move || {
                         ran.lock().push(number);
                         count.fetch_add(1, Ordering::Relaxed);
                         Ok(())
                     });
-                    piece
+                    task
                 })
                 .collect();
-            assert!(team.run(pieces).iter().all(Result::is_ok));
+            assert!(scope.run(tasks).iter().all(Result::is_ok));
             assert_eq!(count.load(Ordering::Relaxed), 5);
             ran.lock().clone()
         };

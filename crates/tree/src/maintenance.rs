@@ -7,12 +7,12 @@ const NODES: usize = 64;
 
 impl Engine {
     /// Whether there is any.
-    pub(crate) fn has_upkeep(&self) -> bool {
+    pub(crate) fn has_maintenance(&self) -> bool {
         self.sweep.lock().is_some() || self.runs.orphans.has_work()
     }
 
     /// Does a little of it.
-    pub(crate) fn do_upkeep(&self) {
+    pub(crate) fn maintain(&self) {
         self.release_orphans(NODES);
         self.sweep_some();
     }
@@ -20,8 +20,8 @@ impl Engine {
     /// Frees what only orphans refer to, up to `most` of them. True if there are more.
     pub(crate) fn release_orphans(&self, most: usize) -> bool {
         self.runs.orphans.release(most, |error| {
-            // What is below stays in use until the sweep of the next open.
-            self.runs.damage.note(None, &error);
+            // The parts below stay in use until the sweep of the next open.
+            self.runs.damage.record(None, &error);
             self.runs.data.space.note_leaks();
         })
     }
@@ -40,8 +40,8 @@ impl Engine {
                 return true;
             }
             Ok(true) => {}
-            // What is used below the damage is not known, so the space stays as it is; the next open tries again.
-            Err(error) => self.runs.damage.note(None, &error),
+            // The space in use below the damage is not known, so it stays as it is; the next open tries again.
+            Err(error) => self.runs.damage.record(None, &error),
         }
         false
     }
