@@ -17,8 +17,8 @@
 //!   step has room (`node/small_steps.rs`): a leaf has at most a sixth of the reserve that is usual for the file system.
 //! - With less than three quarters of the reserve, pending deletes are compacted before more are flushed, with less than
 //!   half of it after each memtable, and the commits of deletes wait. The last half is for compaction: no memtable is
-//!   flushed as long as messages are pending, and compaction pauses when a step has freed less than it wrote, because
-//!   readers keep what it has replaced. A commit fails only after an attempt to make room that was without success. A
+//!   flushed as long as messages are pending, and compaction pauses when readers keep what a step has
+//!   replaced. A commit fails only after an attempt to make room that was without success. A
 //!   deletion then gives up the snapshot of its search and waits for one more attempt.
 //! - A file of the log has at most a 256th of the file system: each new one takes its room at once, while a step of
 //!   compaction is under way.
@@ -43,6 +43,8 @@ use crate::{Error, Result, TreeId};
 
 /// Bytes of the data file for which it is worth its cost to return them to the file system.
 const RELEASED_BYTES: u64 = 1 << 20;
+/// Room that was released meanwhile, for which another attempt is worth its cost.
+const MORE_ROOM_BYTES: u64 = 256 << 10;
 /// The interval at which a commit that waits for room checks whether the store still runs.
 const AWAIT_CHECK: Duration = Duration::from_millis(100);
 /// Its pause if there is room by now.
@@ -55,6 +57,8 @@ pub(crate) struct Considered {
     sequence: u64,
     /// Unused bytes of the data file.
     unused: u64,
+    /// The room of the file system.
+    room: u64,
 }
 
 impl Engine {
@@ -115,7 +119,9 @@ impl Engine {
     /// Whether [`Engine::make_space`] could free something now that it could not free the last time.
     pub(crate) fn could_make_space(&self, before: Considered) -> bool {
         let now = self.considered();
-        now.sequence > before.sequence || now.unused >= before.unused + RELEASED_BYTES
+        now.sequence > before.sequence
+            || now.unused >= before.unused + RELEASED_BYTES
+            || now.room >= before.room + MORE_ROOM_BYTES
     }
 
     /// The state that there is now.
@@ -124,6 +130,7 @@ impl Engine {
         Considered {
             sequence: self.publisher.visible(),
             unused: space.free_bytes + space.waiting_bytes,
+            room: self.disk_space.room(),
         }
     }
 
@@ -151,14 +158,14 @@ impl Engine {
             // Memtables would take the room that compaction needs.
             match self.free_space() {
                 Err(error) if !error.is_disk_full() => return Err(error),
-                Ok(unused)
+                Ok(_)
                     if !self.disk_space.has_room_for_flushes()
                         && !self.pending_trees().is_empty() =>
                 {
                     // More messages would only take the room that the next step needs.
                     let full = Err(self.disk_space.full());
                     self.note_outcome(&full);
-                    return full.map(|()| Considered { sequence, unused });
+                    return full.map(|()| self.considered());
                 }
                 _ => {}
             }
@@ -184,7 +191,11 @@ impl Engine {
                 .free_space()
                 .and_then(|unused| flushed.map(|()| unused))?,
         };
-        Ok(Considered { sequence, unused })
+        Ok(Considered {
+            sequence,
+            unused,
+            room: self.disk_space.room(),
+        })
     }
 
     /// Waits until an attempt to make room is over that begins from now on, for a commit that failed for want of it and
@@ -224,7 +235,7 @@ impl Engine {
         while self.disk_space.is_low() {
             let room = self.disk_space.room();
             let saved = self.written_bytes();
-            let used = self.used_bytes();
+            let kept = self.kept_bytes();
             if !self.pending_trees().is_empty() {
                 self.disk_space.use_reserve();
             }
@@ -238,7 +249,9 @@ impl Engine {
             };
             if self.written_bytes() > saved {
                 unused = self.return_space()?;
-                if self.used_bytes() > used && !self.disk_space.has_room_for_flushes() {
+                let step = self.written_bytes() - saved;
+                let is_kept = self.kept_bytes() > kept + step / 2;
+                if is_kept && !self.disk_space.has_room_for_flushes() {
                     // Readers keep what the step has replaced. When they are gone, the next step needs room.
                     break;
                 }
@@ -340,10 +353,14 @@ impl Engine {
             .map_or(Ok(0), |tree| tree.root.buffered_bytes())
     }
 
-    /// Bytes of the data file that are in use, by the trees as they are or by readers of earlier ones.
-    fn used_bytes(&self) -> u64 {
+    /// Bytes of the data file that are in use and do not belong to the present trees: readers of earlier ones need them.
+    fn kept_bytes(&self) -> u64 {
         let space = self.runs.data.space.stats();
-        space.file_bytes - space.free_bytes - space.waiting_bytes
+        let used = space.file_bytes - space.free_bytes - space.waiting_bytes;
+        let trees = self.trees();
+        let trees = trees.pages().iter().flat_map(|page| page.trees());
+        let present = trees.map(|(_, tree)| tree.root.stats().disk_bytes);
+        used.saturating_sub(present.sum())
     }
 
     fn written_bytes(&self) -> u64 {

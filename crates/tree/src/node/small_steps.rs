@@ -98,7 +98,12 @@ impl Builder {
             until.is_none_or(|until| until > from(child)),
             "N3: a step moves no run"
         );
-        until.map(|until| (index, until.min(end)))
+        // Its share of the runs may be small.
+        let all_fits = child.expected_bytes() <= room;
+        until
+            .map(|until: u64| until.min(end))
+            .or(all_fits.then_some(end))
+            .map(|until| (index, until))
     }
 }
 
