@@ -159,7 +159,17 @@ impl Engine {
             return Ok(false);
         };
         let (_, _, before) = self.runs.data.io_stats();
-        let root = watch(|| self.builder(id, &tree).compact_step(&tree.root))?;
+        let mut builder = self.builder(id, &tree);
+        let root = loop {
+            match watch(|| builder.compact_step(&tree.root)) {
+                // It has needed more than was expected, which is free again. A smaller step may fit.
+                Err(error) if error.is_disk_full() && builder.has_smaller_steps() => {
+                    self.runs.data.return_free()?;
+                    builder.step_max = builder.step_max / 4 * 3;
+                }
+                stepped => break stepped?,
+            }
+        };
         let (_, _, after) = self.runs.data.io_stats();
         assert!(after >= before, "Z1: fewer bytes were written than before");
         let spend = |credit: u64| Some(credit.saturating_sub(after - before));

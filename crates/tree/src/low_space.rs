@@ -43,8 +43,8 @@ use crate::{Error, Result, TreeId};
 
 /// Bytes of the data file for which it is worth its cost to return them to the file system.
 const RELEASED_BYTES: u64 = 1 << 20;
-/// Room that was released meanwhile, for which another attempt is worth its cost.
-const MORE_ROOM_BYTES: u64 = 256 << 10;
+/// On a small file system less is worth another attempt: this share of the reserve.
+const RELEASED_SHARE: u64 = 64;
 /// The interval at which a commit that waits for room checks whether the store still runs.
 const AWAIT_CHECK: Duration = Duration::from_millis(100);
 /// Its pause if there is room by now.
@@ -119,9 +119,11 @@ impl Engine {
     /// Whether [`Engine::make_space`] could free something now that it could not free the last time.
     pub(crate) fn could_make_space(&self, before: Considered) -> bool {
         let now = self.considered();
+        let reserve = self.disk_space.stats().reserve_bytes;
+        let released = RELEASED_BYTES.min(reserve / RELEASED_SHARE);
         now.sequence > before.sequence
-            || now.unused >= before.unused + RELEASED_BYTES
-            || now.room >= before.room + MORE_ROOM_BYTES
+            || now.unused >= before.unused + released
+            || now.room >= before.room + released
     }
 
     /// The state that there is now.

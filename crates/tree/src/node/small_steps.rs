@@ -12,7 +12,15 @@ use crate::Result;
 /// While parts stay that other children wait for, one step may use this share of the room for what it adds.
 const GROWTH_SHARE: u64 = 8;
 
+/// A step that was limited to less than this is not tried with less.
+const STEP_BYTES_MIN: u64 = 128 << 10;
+
 impl Builder {
+    /// Whether a step that had no room can be tried again with less.
+    pub(crate) fn has_smaller_steps(&self) -> bool {
+        self.is_disk_low() && self.step_max >= STEP_BYTES_MIN
+    }
+
     /// The node after one step for which there is room, or `None`. Upper nodes are emptied first, which takes little, and
     /// then the buffer that holds most: the rewrite of a leaf frees the more, the more deletes have gathered for it.
     /// Where that would take too much, the oldest runs are moved, so that they are free soon.

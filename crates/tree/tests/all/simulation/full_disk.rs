@@ -4,6 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use frond_tree::disk::Disk;
 use frond_tree::{Direction, WriteSet};
 use frond_tree::{Duplicates, Durability, Error, Options, Result, Store, TreeId, TreeOptions};
 use rand::rngs::SmallRng;
@@ -299,15 +300,20 @@ fn a_buffer_larger_than_the_room_is_emptied_in_steps() {
     // Keys that are spread over the leaf, so that none is appended.
     let number_of = |index: u64| index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut there = 0;
-    while store.tree_stats(TREE).pending_bytes < 2 * MIB {
+    while store.tree_stats(TREE).pending_bytes < 3 * MIB / 2 {
         put(&store, TREE, number_of(there)).unwrap();
         there += 1;
     }
     store.checkpoint().unwrap();
     let pending = store.tree_stats(TREE).pending_bytes;
-    let used: usize = disk.files().iter().map(|(_, bytes)| bytes).sum();
-    disk.set_capacity(used as u64 + 3 * MIB);
-    wait_until("a full disk", || is_low(&store));
+    assert!(pending > MIB, "the buffer was emptied before: {pending}");
+    wait_until("a full disk", || {
+        // Segments of the log are deleted meanwhile.
+        let space = Disk::space(&disk).unwrap().unwrap();
+        let used = space.total - space.available - store.stats().disk_space.held_bytes;
+        disk.set_capacity(used + 19 * MIB / 8);
+        is_low(&store)
+    });
     for index in 0..10 {
         free(&store, |set| {
             set.delete(TREE, &number_of(index).to_be_bytes())
