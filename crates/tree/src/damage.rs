@@ -106,7 +106,7 @@ pub enum Activity {
     Compaction,
     /// The trees are made durable.
     Checkpoint,
-    /// Flushes fail for now, and commits that need room for a memtable are refused.
+    /// Flushes fail, and until one succeeds commits that need room for a memtable are refused.
     Stall,
     /// The disk is nearly full, and commits that do not free space are refused.
     LowDisk,

@@ -46,7 +46,7 @@ impl DurableStamp {
         *self.listener.write() = Some(listener);
     }
 
-    /// Called when the log of a stamped commit is synced. The listener is told by the next [`DurableStamp::notify`].
+    /// Records that the log of a stamped commit is synced. The next [`DurableStamp::notify`] notifies the listener.
     pub(crate) fn note_synced(&self, sequence: u64, stamp: u64) {
         self.publisher.note_synced(sequence, stamp);
     }

@@ -107,7 +107,7 @@ struct Batch<T> {
 
 struct Progress<T> {
     waiting: VecDeque<(usize, Task<T>)>,
-    /// W3: each task runs once, so these are as many as `left` of which there is none yet.
+    /// W3: each task runs once, so the results that are missing are as many as `left`.
     results: Vec<Option<Result<T>>>,
     left: usize,
 }

@@ -17,9 +17,9 @@
 //!   step has room (`node/small_steps.rs`): a leaf has at most a sixth of the reserve that is usual for the file system.
 //! - With less than three quarters of the reserve, pending deletes are compacted before more are flushed, with less than
 //!   half of it after each memtable, and the commits of deletes wait. The last half is for compaction: no memtable is
-//!   flushed as long as messages are pending, and compaction pauses when readers keep what a step has
-//!   replaced. A commit fails only after an attempt to make room that was without success. A
-//!   deletion then gives up the snapshot of its search and waits for one more attempt.
+//!   flushed as long as messages are pending, and compaction pauses when readers keep what a step has replaced.
+//! - A commit fails only after an attempt to make room that was without success. A deletion then gives up the snapshot of
+//!   its search and waits for one more attempt.
 //! - A file of the log has at most a 256th of the file system: each new one takes its room at once, while a step of
 //!   compaction is under way.
 //! - A part of the reserve, at most 16 MiB, is held by `reserve.frond`. When a write fails for lack of space in spite
@@ -43,8 +43,9 @@ use crate::{Error, Result, TreeId};
 
 /// Bytes of the data file for which it is worth its cost to return them to the file system.
 const RELEASED_BYTES: u64 = 1 << 20;
-/// On a small file system less is worth another attempt: this share of the reserve.
+/// On a small file system less is worth another attempt: this share of the reserve, but not less than this many bytes.
 const RELEASED_SHARE: u64 = 64;
+const RELEASED_BYTES_MIN: u64 = 32 << 10;
 /// The interval at which a commit that waits for room checks whether the store still runs.
 const AWAIT_CHECK: Duration = Duration::from_millis(100);
 /// Its pause if there is room by now.
@@ -120,7 +121,7 @@ impl Engine {
     pub(crate) fn could_make_space(&self, before: Considered) -> bool {
         let now = self.considered();
         let reserve = self.disk_space.stats().reserve_bytes;
-        let released = RELEASED_BYTES.min(reserve / RELEASED_SHARE);
+        let released = (reserve / RELEASED_SHARE).clamp(RELEASED_BYTES_MIN, RELEASED_BYTES);
         now.sequence > before.sequence
             || now.unused >= before.unused + released
             || now.room >= before.room + released
@@ -167,7 +168,7 @@ impl Engine {
                     // More messages would only take the room that the next step needs.
                     let full = Err(self.disk_space.full());
                     self.note_outcome(&full);
-                    return full.map(|()| self.considered());
+                    full?;
                 }
                 _ => {}
             }

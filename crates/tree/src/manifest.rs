@@ -27,7 +27,7 @@ const FLAG_EXACT: u8 = 1;
 /// The numbers that a checkpoint records besides the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Position {
-    /// Where a replay of the log starts. K3: it only grows from one checkpoint to the next, as `sequence` and `next_tree` do.
+    /// The position at which a replay of the log starts. K3: it only grows from one checkpoint to the next, as `sequence` and `next_tree` do.
     pub(crate) log_start: u64,
     /// The last sequence number of the commits before `log_start`: the log goes on with the next one. Those of later commits
     /// are used again if a crash loses them.

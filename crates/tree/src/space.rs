@@ -95,7 +95,7 @@ struct Inner {
     leaks_found: u64,
     /// Offsets of ranges that were released while they were free already; see [`Space::take_overlaps`].
     overlaps: BTreeSet<u64>,
-    /// Where the file ends: no extent that was allocated ends behind it.
+    /// The end of the file: no allocated extent ends behind it.
     end: u64,
     /// S4: the number of captured checkpoints, plus one.
     captured: u64,

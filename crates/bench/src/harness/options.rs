@@ -129,14 +129,13 @@ pub fn number(
         .ok_or_else(|| format!("it must be from {low} to {high}{unit}"))
 }
 
-/// The same above 0.
+/// Reads a number above 0, up to `high`.
 fn above_zero(text: &str, high: f64, unit: &str) -> std::result::Result<f64, String> {
     let read = text.parse::<f64>().ok();
     read.filter(|number| *number > 0.0 && *number <= high)
         .ok_or_else(|| format!("it must be above 0 and at most {high}{unit}"))
 }
 
-/// Parses `--scale`.
 pub fn scale(text: &str) -> std::result::Result<f64, String> {
     above_zero(text, 100.0, "")
 }

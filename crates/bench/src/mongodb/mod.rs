@@ -123,7 +123,7 @@ fn out_of_order() -> Error {
 struct EncodedUpdates {
     target: Option<WriteTarget>,
     bytes: Vec<u8>,
-    /// Where each message ends, and the request that is answered.
+    /// The end of each message, and the request that it answers.
     messages: Vec<(usize, i32)>,
 }
 

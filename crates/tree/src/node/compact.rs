@@ -19,11 +19,7 @@ impl Builder {
         Ok(pieces.map(|pieces| self.grow(pieces)))
     }
 
-    pub(super) fn compact_node(
-        &self,
-        node: &Internal,
-        upper: Option<&[u8]>,
-    ) -> Result<Option<Vec<Child>>> {
+    fn compact_node(&self, node: &Internal, upper: Option<&[u8]>) -> Result<Option<Vec<Child>>> {
         if self.is_disk_low() {
             return self.compact_in_small_steps(node, upper);
         }

@@ -23,7 +23,7 @@ impl Builder {
 
     /// The node after one step for which there is room, or `None`. Upper nodes are emptied first, which takes little, and
     /// then the buffer that holds most: the rewrite of a leaf frees the more, the more deletes have gathered for it.
-    /// Where that would take too much, the oldest runs are moved, so that they are free soon.
+    /// If that would take too much, the step moves the oldest runs instead, so that their room is free soon.
     pub(super) fn compact_in_small_steps(
         &self,
         node: &Internal,
