@@ -113,6 +113,10 @@ pub enum Error {
     Unsupported(&'static str),
     /// A panic interrupted background work, which had changed nothing yet; it is repeated.
     Internal(&'static str),
+    /// A commit of a member of a replica set that does not lead it. Nothing is stored.
+    NotLeading,
+    /// The trees have commits that the replica set has replaced, so the store has to be opened again, without them.
+    MustReopen,
     /// One operation cannot be done or continued: a copy, a load, or a cursor that had an error before. The store works.
     Failed(String),
     /// The store was closed, or stopped after a background failure that this text names.
@@ -290,6 +294,10 @@ impl fmt::Display for Error {
                 write!(f, "whether the commit has taken place is not known: {text}")
             }
             Error::Unsupported(text) | Error::Internal(text) => f.write_str(text),
+            Error::NotLeading => f.write_str("this member of the replica set does not take writes"),
+            Error::MustReopen => f.write_str(
+                "the store has commits that the replica set has replaced, and must be opened again",
+            ),
             Error::Failed(text) => f.write_str(text),
             Error::Closed(text) => write!(f, "the store is closed: {text}"),
         }

@@ -37,7 +37,7 @@ pub struct Unannounced {
 
 impl Error {
     /// The code for the reply. Failures of the engine have codes too: `WriteConflict` (112) for a
-    /// conflict that outlasted the retries, `DataCorruptionDetected` (301), `BadValue` (2) for an
+    /// conflict that outlasted the retries, `NotWritablePrimary` (10107), `DataCorruptionDetected` (301), `BadValue` (2) for an
     /// option, 17280 for a key above the engine's limit, `BSONObjectTooLarge` (10334) for a value, `TransactionTooLargeForCache` (388), `InterruptedAtShutdown` (11600) after a close,
     /// `OutOfDiskSpace` (14031), `ChangeStreamHistoryLost` (286) for a part of the log that is not kept, `ExceededTimeLimit` (262) for a write that cannot proceed for now, which drivers retry;
     /// `InternalError` (1) for the others, also for a store that stopped after a failure: drivers take 11600 for a
@@ -68,11 +68,13 @@ impl Error {
                     ErrorCode::HostUnreachable
                 }
                 EngineError::Unsupported(_) => ErrorCode::CommandNotSupported,
+                EngineError::NotLeading => ErrorCode::NotWritablePrimary,
                 EngineError::Interrupted { timed_out: true } => ErrorCode::MaxTimeMSExpired,
                 EngineError::Interrupted { timed_out: false } => ErrorCode::Interrupted,
                 EngineError::Closed(_)
                 | EngineError::Failed(_)
                 | EngineError::Internal(_)
+                | EngineError::MustReopen
                 | EngineError::Io { .. }
                 | EngineError::UnknownTree(_)
                 | EngineError::NotLoading(_)

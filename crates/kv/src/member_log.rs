@@ -1,0 +1,141 @@
+//! The log of one member of a replica set, as the consensus protocol needs it.
+//!
+//! # Model
+//! The log of an engine is a sequence of frames, one for each commit. In a replica set, frames are grouped into **entries**, which
+//! are the entries of Raft. All members have the same frames at the same positions, so that a position identifies the same
+//! commits everywhere.
+//! ```text
+//!            applied        committed        last                  end of the log
+//! … | entry 7 | entry 8 | entry 9 | entry 10 | frames of no entry |
+//! ```
+//! - **The leader** commits as an engine alone does: a commit appends its frame and is visible at once. [`MemberLog::poll_group`]
+//!   reports that frames are ready to become an entry; the protocol gives the entry its identifier, and [`MemberLog::seal`] writes
+//!   the frames and the identifier with one write and one sync. So nothing is written twice.
+//! - **A follower** gets entries by [`MemberLog::append`] and writes them to its own log. [`MemberLog::apply`] inserts the frames
+//!   into its trees once they are committed.
+//! - An entry that another leader replaces is removed by [`MemberLog::truncate_after`]. That is possible only while the entry is
+//!   not in the trees. A former leader has such entries in its trees: it opens its store again, which replays only what is known
+//!   to be committed, and then removes them.
+//! - No checkpoint contains a frame that is not known to be committed.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::Result;
+
+/// Identifies an entry of the replicated log. A later term is greater than any index of an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EntryId {
+    /// The term of the leader that created the entry.
+    pub term: u64,
+    /// The number of the entry in the log. Numbers have no gaps.
+    pub index: u64,
+}
+
+/// An entry of the replicated log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    pub id: EntryId,
+    /// The position of the first frame, which is the end of the entry before.
+    pub from: u64,
+    /// The position after the last frame. An entry without frames has its own `from` here.
+    pub to: u64,
+    /// Bytes that the engine stores for the protocol, such as a new membership. Mostly empty.
+    pub note: Arc<[u8]>,
+    /// The frames, as the engine of the leader has encoded them, with a checksum.
+    pub frames: Arc<[u8]>,
+}
+
+/// What an engine has of the replicated log when it was opened, and later.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogState {
+    /// The last entry that is not in the log any more, because the trees have it.
+    pub purged: Option<EntryId>,
+    /// The last entry of the log, or `purged` if there is none.
+    pub last: Option<EntryId>,
+    /// The last entry that is known to be committed. It is a lower bound.
+    pub committed: Option<EntryId>,
+    /// The last entry whose frames are in the trees.
+    pub applied: Option<EntryId>,
+    /// The last entry at or before `applied` that has a note, and the note.
+    pub applied_note: Option<(EntryId, Arc<[u8]>)>,
+}
+
+/// Called once when an entry is durable, or with the reason why it never will be. It must be quick, and may be called by the
+/// thread that passed it.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// The log of one member of a replica set. All methods but the ones that say so are called in the order in which the protocol
+/// decides, by one caller at a time.
+pub trait MemberLog: Send + Sync {
+    /// The state of the log now. May be called by any thread.
+    fn state(&self) -> LogState;
+
+    /// The vote that was saved last.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    fn vote(&self) -> Result<Option<Vec<u8>>>;
+
+    /// Replaces the saved vote. It is durable on return.
+    ///
+    /// # Errors
+    /// Errors of the disk. It is unknown then which of the two votes is saved.
+    fn save_vote(&self, vote: &[u8]) -> Result<()>;
+
+    /// Accepts commits (`true`), or refuses them with [`crate::Error::NotLeading`]. A log that was opened refuses them. On return no
+    /// commit is between its check and its end.
+    ///
+    /// # Errors
+    /// [`crate::Error::Failed`] if entries of the log are not applied yet.
+    fn set_leading(&self, is_leading: bool) -> Result<()>;
+
+    /// Ready with the position after the last frame, once there are frames that should become an entry: when a commit waits for
+    /// its durability, when enough bytes have gathered, or when the interval between syncs is over. The frames before this
+    /// position are not reported again. Pending while the log refuses commits. May be called beside the other methods.
+    fn poll_group(&self, context: &mut Context<'_>) -> Poll<u64>;
+
+    /// Makes an entry of all frames that are in no entry yet and before `to`; of all of them if there is no `to`. The entry can be
+    /// read on return. Its `note` is stored with it.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidOption`] if the identifier does not follow the last one; [`crate::Error::Closed`].
+    fn seal(&self, id: EntryId, to: Option<u64>, note: &[u8], done: Done) -> Result<()>;
+
+    /// Appends an entry of another member. It can be read on return. Frames that are in no entry are discarded before, if they are
+    /// not in the trees.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidOption`] if it does not follow the last entry; [`crate::Error::Corrupt`] if its frames are damaged;
+    /// [`crate::Error::MustReopen`] if frames that are in no entry are in the trees; [`crate::Error::Closed`].
+    fn append(&self, entry: LogEntry, done: Done) -> Result<()>;
+
+    /// Reads the entries from `first` to before `end`, as many as have about `bytes_max` bytes, but at least one. May be called
+    /// beside the other methods.
+    ///
+    /// # Errors
+    /// [`crate::Error::LogGone`] if the first one was purged; errors of the disk.
+    fn read(&self, first: u64, end: u64, bytes_max: usize) -> Result<Vec<LogEntry>>;
+
+    /// Removes all entries after one, durably, and all frames that are in no entry.
+    ///
+    /// # Errors
+    /// [`crate::Error::MustReopen`] if some of it is in the trees; errors of the disk.
+    fn truncate_after(&self, last: Option<EntryId>) -> Result<()>;
+
+    /// Allows the log to remove entries up to and with one. The engine keeps what its trees need.
+    fn purge(&self, through: EntryId);
+
+    /// Records that everything up to and with an entry is committed, and inserts what is not in the trees yet. It may wait for room
+    /// in memory.
+    ///
+    /// # Errors
+    /// Errors of the disk. The entry is applied in part then, and the store has to be opened again.
+    fn apply(&self, through: EntryId) -> Result<()>;
+
+    /// The position up to which everything is known to be committed. May be called by any thread.
+    fn committed_position(&self) -> u64;
+
+    /// The position after the last frame. May be called by any thread.
+    fn end_position(&self) -> u64;
+}
