@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &["auth", "error"]),
     ("javascript", &["bson", "error", "query"]),
     ("oplog", &["bson", "error"]),
+    ("replset", &["bson", "error"]),
     ("storage", &["bson", "error", "kv", "query", "tikv", "tree"]),
     ("store", &["bson", "error", "oplog", "query", "storage"]),
     (
@@ -50,6 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "javascript",
             "oplog",
             "query",
+            "replset",
             "runtime",
             "store",
             "telemetry",
