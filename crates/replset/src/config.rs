@@ -132,7 +132,11 @@ impl SetConfig {
                 }
             }
         }
-        let local = self.members.iter().filter(|m| is_localhost(&m.host)).count();
+        let local = self
+            .members
+            .iter()
+            .filter(|m| is_localhost(&m.host))
+            .count();
         if local != 0 && local != self.members.len() {
             return Err(format!(
                 "Either all host names in a replica set configuration must be localhost references, or none must be; \

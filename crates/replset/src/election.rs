@@ -74,7 +74,11 @@ impl fmt::Display for Obstacle {
             Obstacle::NoMember => f.write_str("member is not in the configuration"),
             Obstacle::NoPriority => f.write_str("member has zero priority"),
             Obstacle::NotSecondary(state) => {
-                write!(f, "member is not currently a secondary: it is {}", state.name())
+                write!(
+                    f,
+                    "member is not currently a secondary: it is {}",
+                    state.name()
+                )
             }
             Obstacle::Frozen(until) => {
                 write!(f, "stepdown or freeze period is active until {until} ms")
@@ -124,7 +128,12 @@ pub fn obstacles(candidate: &Candidate<'_>, others: &[Standing]) -> Vec<Obstacle
 
 /// Whether a majority of the voters, the primary included, has what the primary applied. A primary that steps down without
 /// `force` waits for it.
-pub fn caught_up_majority(config: &SetConfig, own: i32, applied: OpTime, others: &[Standing]) -> bool {
+pub fn caught_up_majority(
+    config: &SetConfig,
+    own: i32,
+    applied: OpTime,
+    others: &[Standing],
+) -> bool {
     let has = |member: &&Member| {
         let caught_up =
             |other: &Standing| other.id == member.id && other.is_up() && other.applied >= applied;

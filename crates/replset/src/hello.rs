@@ -78,7 +78,8 @@ impl Hello<'_> {
         self.describe_set(reply);
         let is_primary = self.state == State::Primary && self.takes_writes;
         reply.push(writable_name(self.is_legacy), is_primary);
-        let follows = self.state == State::Secondary || (self.state == State::Primary && !is_primary);
+        let follows =
+            self.state == State::Secondary || (self.state == State::Primary && !is_primary);
         reply.push("secondary", follows);
         if let Some(primary) = self.primary.and_then(|id| self.config.member(id)) {
             reply.push("primary", &*primary.host);

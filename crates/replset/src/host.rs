@@ -56,7 +56,9 @@ mod tests {
         ] {
             assert_eq!(with_port(given).unwrap(), expected);
         }
-        for wrong in ["", ":1", "a:", "a:0", "a:70000", "::1", "a,b", "a b:1", "u@a:1"] {
+        for wrong in [
+            "", ":1", "a:", "a:0", "a:70000", "::1", "a,b", "a b:1", "u@a:1",
+        ] {
             assert_eq!(with_port(wrong).unwrap_err().code().code(), 93, "{wrong}");
         }
     }

@@ -35,7 +35,8 @@ pub use refusal::{
 pub use settings::{Mode, Settings};
 pub use state::State;
 pub use status::{
-    CandidateMetrics, Heard, InitialSync, MemberStatus, OpTimes, ParticipantMetrics, SelfStatus, Status,
+    CandidateMetrics, Heard, InitialSync, MemberStatus, OpTimes, ParticipantMetrics, SelfStatus,
+    Status,
 };
 pub use takeover::{Takeover, priority_rank, takeover};
 pub use write_concern::{Acknowledged, Outcome, Wanted};

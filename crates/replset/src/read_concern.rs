@@ -74,10 +74,7 @@ impl ReadRequest {
                 "cannot satisfy linearizable read concern on non-primary node",
             ));
         }
-        for (name, time) in [
-            ("afterClusterTime", self.after),
-            ("atClusterTime", self.at),
-        ] {
+        for (name, time) in [("afterClusterTime", self.after), ("atClusterTime", self.at)] {
             if let Some(time) = time.filter(|time| *time > member.cluster_time) {
                 return Err(Error::new(
                     ErrorCode::InvalidOptions,
@@ -142,15 +139,36 @@ mod tests {
             (ReadLevel::Local, five, None, State::Secondary, Ok(applied)),
             (ReadLevel::Local, five, None, State::Primary, Ok(applied)),
             (ReadLevel::Majority, None, None, State::Secondary, Ok(none)),
-            (ReadLevel::Majority, five, None, State::Secondary, Ok(majority)),
-            (ReadLevel::Snapshot, None, five, State::Secondary, Ok(majority)),
-            (ReadLevel::Linearizable, None, None, State::Primary, Ok(leadership)),
+            (
+                ReadLevel::Majority,
+                five,
+                None,
+                State::Secondary,
+                Ok(majority),
+            ),
+            (
+                ReadLevel::Snapshot,
+                None,
+                five,
+                State::Secondary,
+                Ok(majority),
+            ),
+            (
+                ReadLevel::Linearizable,
+                None,
+                None,
+                State::Primary,
+                Ok(leadership),
+            ),
             (
                 ReadLevel::Linearizable,
                 None,
                 None,
                 State::Secondary,
-                Err((10107, "cannot satisfy linearizable read concern on non-primary node")),
+                Err((
+                    10107,
+                    "cannot satisfy linearizable read concern on non-primary node",
+                )),
             ),
             (
                 ReadLevel::Local,
@@ -201,6 +219,8 @@ mod tests {
             leadership: true,
             ..Waits::default()
         };
-        assert!(!leadership.are_over(time(9), time(9)) && Waits::default().are_over(time(0), time(0)));
+        assert!(
+            !leadership.are_over(time(9), time(9)) && Waits::default().are_over(time(0), time(0))
+        );
     }
 }

@@ -111,6 +111,8 @@ pub struct Heard<'a> {
     pub message: &'a str,
     /// The last operation on its disk.
     pub durable: Position,
+    /// The last one in its log.
+    pub written: Position,
 }
 
 /// A member.
@@ -222,6 +224,7 @@ impl Status<'_> {
         let heard = known.heard.as_ref();
         let uptime = heard.map_or(self.about_self.uptime_secs, |heard| heard.uptime_secs);
         let durable = heard.map_or(self.optimes.durable, |heard| heard.durable);
+        let written = heard.map_or(self.optimes.written, |heard| heard.written);
         let optime = known.applied.op.to_doc();
         let mut doc = doc! {
             "_id": known.id,
@@ -235,13 +238,16 @@ impl Status<'_> {
         if heard.is_some() {
             doc.push("optimeDurable", &durable.op.to_doc());
         }
-        // Of the wall clock, as all dates of positions: `rs.printSecondaryReplicationInfo()` subtracts these.
+        // `rs.printSecondaryReplicationInfo()` subtracts these dates.
         doc.push("optimeDate", op_date(known.applied.op));
         if heard.is_some() {
             doc.push("optimeDurableDate", op_date(durable.op));
         }
+        doc.push("optimeWritten", &written.op.to_doc());
+        doc.push("optimeWrittenDate", op_date(written.op));
         doc.push("lastAppliedWallTime", known.applied.date());
         doc.push("lastDurableWallTime", durable.date());
+        doc.push("lastWrittenWallTime", written.date());
         if let Some(heard) = heard {
             for (name, time) in [
                 ("lastHeartbeat", heard.last_heartbeat_ms),
@@ -257,7 +263,10 @@ impl Status<'_> {
         }
         doc.push("syncSourceHost", self.host(known.sync_source));
         doc.push("syncSourceId", known.sync_source.unwrap_or(-1));
-        doc.push("infoMessage", if is_self { self.about_self.info } else { "" });
+        doc.push(
+            "infoMessage",
+            if is_self { self.about_self.info } else { "" },
+        );
         if let Some((time, ms)) = known.elected {
             doc.push("electionTime", time);
             doc.push("electionDate", date(ms));

@@ -55,7 +55,11 @@ pub fn takeover(
         return (is_ahead && is_first && delay_ms >= 0).then_some(Takeover::CatchUp { delay_ms });
     }
     let theirs = candidate.config.member(primary.id)?.priority;
-    let behind = primary.applied.ts.time.saturating_sub(candidate.applied.ts.time);
+    let behind = primary
+        .applied
+        .ts
+        .time
+        .saturating_sub(candidate.applied.ts.time);
     if own.priority <= theirs || behind > FRESH_SECONDS {
         return None;
     }

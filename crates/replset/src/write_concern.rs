@@ -79,9 +79,7 @@ impl Wanted {
 
     fn parse_tags(tags: &Doc) -> Result<Wanted> {
         if tags.is_empty() {
-            return Err(Error::failed_to_parse(
-                "tagged write concern requires tags",
-            ));
+            return Err(Error::failed_to_parse("tagged write concern requires tags"));
         }
         let count = |(tag, count): (&str, Value<'_>)| {
             if !count.is_number() {
@@ -133,11 +131,7 @@ impl Wanted {
     }
 
     /// Whether the members for which `acknowledged` holds are enough.
-    pub fn outcome(
-        &self,
-        config: &SetConfig,
-        acknowledged: impl Fn(&Member) -> bool,
-    ) -> Outcome {
+    pub fn outcome(&self, config: &SetConfig, acknowledged: impl Fn(&Member) -> bool) -> Outcome {
         if let Err(error) = self.check(config) {
             return Outcome::Never(error);
         }

@@ -27,7 +27,11 @@ fn mode(name: &str) -> Wanted {
 }
 
 fn tags(tags: &[(&str, i64)]) -> Wanted {
-    Wanted::Tags(tags.iter().map(|(tag, n)| ((*tag).to_owned(), *n)).collect())
+    Wanted::Tags(
+        tags.iter()
+            .map(|(tag, n)| ((*tag).to_owned(), *n))
+            .collect(),
+    )
 }
 
 /// See the manual on write concerns and on `getLastErrorModes`.
@@ -59,7 +63,11 @@ fn acknowledgments_count() {
         (tags(&[("dc", 0)]), &[0], true),
     ] {
         let outcome = wanted.outcome(&config, |member| Acknowledged(acknowledged).has(member));
-        let expected = if holds { Outcome::Holds } else { Outcome::Waits };
+        let expected = if holds {
+            Outcome::Holds
+        } else {
+            Outcome::Waits
+        };
         assert_eq!(outcome, expected, "{wanted:?} {acknowledged:?}");
     }
 }
@@ -108,7 +116,14 @@ fn the_position_that_enough_members_have() {
 
 #[test]
 fn majorities() {
-    for (voters, learners, expected) in [(1, 0, 1), (2, 0, 2), (3, 0, 2), (3, 4, 2), (4, 0, 3), (7, 3, 4)] {
+    for (voters, learners, expected) in [
+        (1, 0, 1),
+        (2, 0, 2),
+        (3, 0, 2),
+        (3, 4, 2),
+        (4, 0, 3),
+        (7, 3, 4),
+    ] {
         let mut config = five();
         let member = config.members[0].clone();
         config.members = (0..voters + learners)
@@ -118,7 +133,10 @@ fn majorities() {
                 ..member.clone()
             })
             .collect();
-        assert_eq!((config.voters(), config.majority()), (voters as usize, expected));
+        assert_eq!(
+            (config.voters(), config.majority()),
+            (voters as usize, expected)
+        );
     }
 }
 
