@@ -8,7 +8,7 @@ use crate::fields::whole;
 use crate::member::Member;
 use crate::write_concern::Wanted;
 
-/// A commit quorum.
+/// A commit quorum, as `createIndexes` and `setIndexCommitQuorum` take it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CommitQuorum {
     /// Every voter, the default.

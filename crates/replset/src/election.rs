@@ -38,7 +38,7 @@ pub struct Candidate<'a> {
     pub config: &'a SetConfig,
     /// Its `_id`. None if the configuration does not list it.
     pub own: Option<i32>,
-    /// Its state.
+    /// Its state; only a secondary may stand.
     pub state: State,
     /// The last operation that it applied.
     pub applied: OpTime,

@@ -34,7 +34,7 @@ pub struct Hello<'a> {
     pub config: &'a SetConfig,
     /// Its `_id`. None if the configuration does not list it.
     pub own: Option<i32>,
-    /// Its state.
+    /// Its state, which decides between primary and secondary.
     pub state: State,
     /// Whether it takes writes: a primary that still catches up does not, and looks like a secondary.
     pub takes_writes: bool,

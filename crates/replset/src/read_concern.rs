@@ -1,4 +1,4 @@
-//! What a read waits for on a member.
+//! The positions that a read waits for on a member.
 
 use frond_bson::Timestamp;
 use frond_error::{Error, ErrorCode, Result};
@@ -21,7 +21,7 @@ pub enum ReadLevel {
 /// A read concern, already checked for fields that exclude each other.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadRequest {
-    /// The level.
+    /// The level; `local` where the request names none.
     pub level: ReadLevel,
     /// `afterClusterTime`.
     pub after: Option<Timestamp>,
@@ -32,7 +32,7 @@ pub struct ReadRequest {
 /// A member that is asked to serve a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving {
-    /// Its state.
+    /// Its state at the start of the read.
     pub state: State,
     /// Whether it takes writes.
     pub takes_writes: bool,
@@ -40,7 +40,7 @@ pub struct Serving {
     pub cluster_time: Timestamp,
 }
 
-/// What the member has to wait for before it reads.
+/// Conditions that must hold before the member reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     /// It has applied what was written by this time.
@@ -61,7 +61,7 @@ impl Waits {
 }
 
 impl ReadRequest {
-    /// What the member has to wait for.
+    /// Conditions that must hold before the member reads.
     ///
     /// # Errors
     /// `NotWritablePrimary` (10107) for `linearizable` on another member than the primary, `InvalidOptions` (72) for a time

@@ -39,7 +39,7 @@ pub struct HostChange {
 /// A permitted change: the configuration, and the differences by the `_id` of the members, in the order of the lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The new configuration.
+    /// The configuration after the change, to be stored.
     pub config: SetConfig,
     /// Members that become voters: new ones, and learners until now.
     pub voters: Vec<i32>,

@@ -14,7 +14,7 @@ pub enum Access {
         /// Whether a secondary may serve it.
         secondary_ok: bool,
     },
-    /// A write.
+    /// A write, which only the primary serves.
     Write,
 }
 

@@ -39,9 +39,9 @@ pub struct CandidateMetrics<'a> {
     pub last_seen: OpTime,
     /// Votes of a majority.
     pub votes_needed: usize,
-    /// Its priority.
+    /// Its priority in the configuration at that time.
     pub priority: f64,
-    /// The election timeout.
+    /// The setting `electionTimeoutMillis` at that time.
     pub timeout_ms: i64,
     /// The `_id` of the primary before it.
     pub prior_primary: Option<i32>,
@@ -58,7 +58,7 @@ pub struct ParticipantMetrics<'a> {
     pub voted_for_candidate: bool,
     /// The term of the election.
     pub term: i64,
-    /// When it voted.
+    /// The date of its answer, in milliseconds since 1970.
     pub date_ms: i64,
     /// The `_id` of the candidate.
     pub candidate: i32,
@@ -68,26 +68,26 @@ pub struct ParticipantMetrics<'a> {
     pub last_applied: OpTime,
     /// The last one that it knew of any member.
     pub max_applied: OpTime,
-    /// Its priority.
+    /// Its priority in the configuration at that time.
     pub priority: f64,
 }
 
 /// The copy of another member's data that a new member makes.
 #[derive(Clone, Copy, Debug)]
 pub struct InitialSync {
-    /// Attempts that failed.
+    /// The number of attempts that failed before this one.
     pub failed_attempts: i32,
-    /// When it began.
+    /// The beginning of this attempt, in milliseconds since 1970.
     pub start_ms: i64,
-    /// Milliseconds since then.
+    /// Milliseconds from the beginning until now.
     pub elapsed_ms: i64,
-    /// Bytes in all.
+    /// The size of the data of the source.
     pub total_bytes: u64,
     /// Bytes that it has.
     pub copied_bytes: u64,
 }
 
-/// What the member that answers knows of itself.
+/// Facts about the member that answers.
 #[derive(Clone, Copy, Debug)]
 pub struct SelfStatus<'a> {
     /// Seconds since its start.
@@ -96,7 +96,7 @@ pub struct SelfStatus<'a> {
     pub info: &'a str,
 }
 
-/// What is known of another member from heartbeats.
+/// Facts about another member, from heartbeats.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
     /// Seconds for which it has answered without a break.
@@ -115,7 +115,7 @@ pub struct Heard<'a> {
     pub written: Position,
 }
 
-/// A member.
+/// An entry of the list of members.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberStatus<'a> {
     /// Its `_id`.
@@ -141,7 +141,7 @@ pub struct Status<'a> {
     pub config: &'a SetConfig,
     /// Its `_id`. None if it was removed.
     pub own: Option<i32>,
-    /// Its state.
+    /// Its state, shown as `myState`.
     pub state: State,
     /// The time now, in milliseconds since 1970.
     pub now_ms: i64,
@@ -149,17 +149,17 @@ pub struct Status<'a> {
     pub term: i64,
     /// The member that it receives the log from.
     pub sync_source: Option<i32>,
-    /// Its positions.
+    /// Its positions, shown as `optimes`.
     pub optimes: OpTimes,
     /// The operation to which a start after a crash returns without the log.
     pub stable_recovery: Timestamp,
-    /// Of the primary.
+    /// The election that made it the primary, while it is that.
     pub candidate: Option<CandidateMetrics<'a>>,
     /// Of a member that voted.
     pub participant: Option<ParticipantMetrics<'a>>,
     /// While it copies data, if the request asks for it.
     pub initial_sync: Option<InitialSync>,
-    /// What it knows of itself.
+    /// Facts about itself, for its own entry.
     pub about_self: SelfStatus<'a>,
     /// The members that the status lists. Those that the configuration does not have are left out.
     pub members: &'a [MemberStatus<'a>],
@@ -175,7 +175,7 @@ fn int(count: impl TryInto<i32>) -> i32 {
 }
 
 impl Status<'_> {
-    /// The reply.
+    /// The reply without `ok` and the times of the cluster.
     pub fn to_doc(&self) -> DocBuf {
         let config = self.config;
         let mut status = doc! {

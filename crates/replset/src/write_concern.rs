@@ -37,7 +37,7 @@ impl Acknowledged<'_> {
 /// A write concern after some acknowledgments.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Enough members acknowledged.
+    /// Enough members have the write.
     Holds,
     /// More members must acknowledge.
     Waits,

@@ -20,7 +20,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     [small, full].map(|doc| doc.into_vec()).to_vec()
 }
 
-/// Reads a configuration.
+/// Reads a configuration, writes it, and forces a change to it.
 pub fn run(input: &[u8]) {
     let Ok(given) = Doc::validate(input) else {
         return;

@@ -290,7 +290,7 @@ fn a_forced_change_skips_majorities_and_raises_the_version() {
         let config = change(&given, FORCED).unwrap().config;
         assert_eq!(config.version, expected, "{version}");
     }
-    // What a set is stays as it is.
+    // The name of a set stays, and the receiver must be a member.
     let given = doc! {"_id": "rs1", "version": 1, "members": [(voter(0, "a"))]};
     assert_eq!(refused(change(&given, FORCED)).0, 103);
     let result = reconfigure(&old(), &members(&[voter(1, "b")]), FORCED, |_| None);
