@@ -95,12 +95,16 @@ pub trait MemberLog: Send + Sync {
     /// position are not reported again. Pending while the log refuses commits. May be called beside the other methods.
     fn poll_group(&self, context: &mut Context<'_>) -> Poll<u64>;
 
-    /// Makes an entry of all frames that are in no entry yet and before `to`; of all of them if there is no `to`. The entry can be
-    /// read on return. Its `note` is stored with it.
+    /// Makes [`MemberLog::poll_group`] ready if frames before a position are in no entry: a client waits for them. May be called
+    /// by any thread.
+    fn request(&self, position: u64);
+
+    /// Makes an entry of frames that are in no entry yet: of the first ones that have gathered, or of none. Its `note` is stored with
+    /// it. The entry can be read on return; [`MemberLog::read`] waits until its frames are gathered.
     ///
     /// # Errors
     /// [`crate::Error::InvalidOption`] if the identifier does not follow the last one; [`crate::Error::Closed`].
-    fn seal(&self, id: EntryId, to: Option<u64>, note: &[u8], done: Done) -> Result<()>;
+    fn seal(&self, id: EntryId, note: &[u8], done: Done) -> Result<()>;
 
     /// Appends an entry of another member. It can be read on return. Frames that are in no entry are discarded before, if they are
     /// not in the trees.

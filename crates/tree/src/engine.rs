@@ -63,6 +63,8 @@ use crate::{Error, Options, Result, TreeId, WriteSet};
 pub(crate) struct CommitState {
     /// C1: the numbers below were given out, each to one operation of one commit; it only grows, and is above what is visible.
     pub(crate) next_sequence: u64,
+    /// C5: the position in the log after the last commit that has a number.
+    pub(crate) log_position: u64,
     /// The last stamp of the commits so far, as far as it is known; 0 before the first one.
     ///
     /// C2: the stamps of a commit are above those of the commits before it.
@@ -85,6 +87,7 @@ impl CommitState {
     pub(crate) fn new(next_sequence: u64, recent: RecentCommits) -> CommitState {
         CommitState {
             next_sequence,
+            log_position: 0,
             last_stamp: 0,
             recent,
             intents: Intents::default(),
@@ -225,10 +228,10 @@ impl Engine {
         );
         let size = self.new_memtable_size().max(bytes + 4096);
         self.spare_blocks.keep_fitting(size);
-        let log_start = self
-            .log
-            .get()
-            .map_or(version.active.log_start, |log| log.end());
+        let log_start = match self.log.get() {
+            Some(_) => state.log_position,
+            None => version.active.log_start,
+        };
         let mut sealed = vec![version.active.clone()];
         sealed.extend_from_slice(&version.sealed);
         let active = Memtable::new(size, log_start, &self.spare_blocks);

@@ -200,7 +200,13 @@ impl Store {
             engine.options.listener.log_cut(&cut);
         }
         let _ = engine.was_log_cut.set(log::was_cut(&*disk)?);
-        let recovered = log::replay_giving_room(&disk, position.log_start, give_room, visit)?;
+        let from = position.log_start;
+        let recovered = if engine.options.member {
+            log::replay_member(&disk, from, opened.point, give_room, visit)?
+        } else {
+            log::replay_giving_room(&disk, from, give_room, visit)?
+        };
+        engine.commit_lock.lock().log_position = recovered.applied;
         engine
             .loaded_at
             .store(position.complete_at, Ordering::Relaxed);
@@ -506,7 +512,7 @@ impl Engine {
             return Ok(());
         }
         let result = match (self.failure.get(), self.log.get()) {
-            (None, _) => self.checkpoint_all().and_then(|()| {
+            (None, _) => self.checkpoint_committed().and_then(|()| {
                 if self.runs.orphans.is_empty() {
                     return Ok(());
                 }

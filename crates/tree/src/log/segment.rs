@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::frame::Frame;
-use super::group::{self, Place};
+use super::group::{self, Place, SealedEntry};
+use super::member::GroupPlace;
 use crate::bytes::Writer;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
@@ -226,6 +227,57 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Writes a whole group that is an entry of the replicated log. Returns where it is.
+    pub(super) fn write_entry(&mut self, entry: &SealedEntry) -> Result<GroupPlace, Failure> {
+        self.check_end(entry.header.position)?;
+        let header = entry.header_with(self.durable);
+        let body = &entry.bytes[header.len()..];
+        self.append(&[&header, body], true)?;
+        assert!(
+            !self.has_tail,
+            "G2: bytes of a failed write stay in an entry"
+        );
+        self.end = entry.header.end();
+        let bytes = entry.bytes.len() as u64;
+        Ok(GroupPlace {
+            segment: self.start,
+            offset: self.len - bytes,
+            bytes,
+        })
+    }
+
+    /// Removes all groups from `position` on, durably. The group there is at `place`; without a place nothing is there.
+    pub(super) fn truncate(
+        &mut self,
+        position: u64,
+        place: Option<GroupPlace>,
+    ) -> Result<(), Failure> {
+        self.cut_tail()?;
+        if let Some(place) = place {
+            let context = || retryable("removing a part of the log");
+            let starts = segments(&*self.disk).map_err(Failure::Retryable)?;
+            for later in starts.into_iter().rev().filter(|at| *at > place.segment) {
+                self.disk.remove(&segment_name(later)).map_err(context())?;
+            }
+            self.disk.sync_directory().map_err(context())?;
+            if self.start != place.segment || self.file.is_none() {
+                let file = open_existing(&*self.disk, place.segment).map_err(Failure::Retryable)?;
+                (self.file, self.start) = (file, place.segment);
+            }
+            if let Some(file) = &self.file {
+                file.set_len(place.offset).map_err(context())?;
+            }
+            self.len = place.offset;
+        }
+        assert!(
+            self.start <= position && position <= self.end,
+            "G1: the log is cut behind its end"
+        );
+        self.end = position;
+        self.durable = self.durable.min(position);
+        self.sync()
+    }
+
     /// Position of the next group.
     pub(super) fn end(&self) -> u64 {
         self.end
@@ -262,12 +314,18 @@ impl SegmentWriter {
     /// Writes the parts of a group to the current segment, or to a new one.
     fn append(&mut self, parts: &[&[u8]], may_use_reserve: bool) -> Result<(), Failure> {
         let file = match &self.file {
-            Some(file) if self.len < self.segment_bytes => Arc::clone(file),
+            // Entries without frames do not move the end, and two segments cannot have one name.
+            Some(file) if self.len < self.segment_bytes || self.end == self.start => {
+                Arc::clone(file)
+            }
             _ => self.begin_segment()?,
         };
         match self.write_parts(&*file, parts) {
             Err(failure)
-                if failure.error().is_disk_full() && may_use_reserve && self.reserve.is_some() =>
+                if failure.error().is_disk_full()
+                    && may_use_reserve
+                    && self.reserve.is_some()
+                    && (self.end > self.start || self.len == 0) =>
             {
                 let file = self.begin_segment()?;
                 self.write_parts(&*file, parts)
@@ -415,7 +473,8 @@ impl SegmentWriter {
 
     /// Starts a new segment if nothing in the current one is needed, so that it can be deleted too.
     pub(super) fn leave_segment(&mut self) -> Result<(), Failure> {
-        if self.kept_from < self.end || self.len == 0 || self.file.is_none() {
+        let is_needed = self.kept_from < self.end || self.end == self.start;
+        if is_needed || self.len == 0 || self.file.is_none() {
             return Ok(());
         }
         self.begin_segment()?;

@@ -33,6 +33,7 @@ mod model;
 mod open;
 mod panics;
 mod range_delete;
+mod replica_set;
 mod retained;
 mod salvage;
 mod simulation;
