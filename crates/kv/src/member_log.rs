@@ -38,7 +38,7 @@ pub struct LogEntry {
     pub id: EntryId,
     /// The position of the first frame, which is the end of the entry before.
     pub from: u64,
-    /// The position after the last frame. An entry without frames has its own `from` here.
+    /// The position after the last frame. An entry without frames has a place of its own in the log, too.
     pub to: u64,
     /// Bytes that the engine stores for the protocol, such as a new membership. Mostly empty.
     pub note: Arc<[u8]>,

@@ -39,6 +39,10 @@ impl Engine {
             position = end;
             Ok(())
         })?;
+        let mut state = self.commit_lock.lock();
+        // Entries without frames have a place in the log, too.
+        state.log_position = state.log_position.max(log.committed_to().min(log.end()));
+        drop(state);
         self.notify_durable_stamp();
         Ok(())
     }

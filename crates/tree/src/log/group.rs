@@ -4,7 +4,8 @@
 //! for a group. A frame is a length (4 bytes, little-endian) and a write set's payload.
 //!
 //! In the log of a member of a replica set each group is an entry of the replicated log. Its frames are preceded by a mark that
-//! identifies the entry, and by the note of the entry. Such a group may have no frames.
+//! identifies the entry, and by the note of the entry. An entry without frames has a byte of padding in their place, so that no two
+//! entries have one position.
 
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub(super) const MARK_BYTES: usize = 44;
 pub(super) const NOTE_BYTES_MAX: usize = 1 << 20;
 /// In the field of the codec: the group is an entry.
 const IS_ENTRY: u32 = 1 << 8;
+/// In place of frames.
+const PADDING: [u8; 1] = [0];
 /// Smaller groups are stored as they are, and so are larger ones, whose compressed copy would take much memory.
 const COMPRESS_BYTES: std::ops::RangeInclusive<usize> = 513..=2 * BUFFER_BYTES_MAX;
 
@@ -129,7 +132,7 @@ impl SealedEntry {
         &self.bytes[start..start + self.mark.note_bytes as usize]
     }
 
-    /// The uncompressed frames.
+    /// The uncompressed frames, of which there may be none.
     pub(super) fn frames(&self) -> Option<Vec<u8>> {
         self.header.frames(self.bytes[HEADER_BYTES..].to_vec())
     }
@@ -208,6 +211,11 @@ impl Header {
         }
     }
 
+    /// Whether the group is an entry without frames.
+    pub(super) fn is_padding(&self) -> bool {
+        self.is_entry && self.bytes as usize == PADDING.len()
+    }
+
     /// Position after the last frame.
     pub(super) fn end(&self) -> u64 {
         self.position + u64::from(self.bytes)
@@ -230,6 +238,9 @@ impl Header {
                 return None;
             }
             stored.drain(..prefix);
+        }
+        if self.is_padding() {
+            return (stored == PADDING).then(Vec::new);
         }
         match self.codec {
             Compression::None => (stored.len() == self.bytes as usize).then_some(stored),
@@ -316,6 +327,11 @@ pub(super) fn seal_entry(frames: &[u8], place: Place, mark: Mark, note: &[u8]) -
         mark.note_bytes as usize == note.len() && mark.committed <= mark.id.index,
         "G6: the mark of an entry is wrong"
     );
+    let frames = if frames.is_empty() {
+        &PADDING
+    } else {
+        frames
+    };
     let prefix = HEADER_BYTES + MARK_BYTES + note.len();
     let mut header = Header::of(place, frames.len());
     header.is_entry = true;

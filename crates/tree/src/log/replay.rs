@@ -474,8 +474,8 @@ impl<F: FnMut(u64, u64, &[u8]) -> Result<u64>> Walk<'_, F> {
         let Some(frames) = segment.frames(at, &header)? else {
             return self.resume(segment, at, end);
         };
-        if header.bytes == 0 {
-            // An entry without frames has no numbers.
+        if header.is_padding() {
+            self.position = header.end();
             return Ok(Step::To(end));
         }
         if self.sequence.is_some_and(|next| next != header.sequence) {

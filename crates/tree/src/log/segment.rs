@@ -314,18 +314,12 @@ impl SegmentWriter {
     /// Writes the parts of a group to the current segment, or to a new one.
     fn append(&mut self, parts: &[&[u8]], may_use_reserve: bool) -> Result<(), Failure> {
         let file = match &self.file {
-            // Entries without frames do not move the end, and two segments cannot have one name.
-            Some(file) if self.len < self.segment_bytes || self.end == self.start => {
-                Arc::clone(file)
-            }
+            Some(file) if self.len < self.segment_bytes => Arc::clone(file),
             _ => self.begin_segment()?,
         };
         match self.write_parts(&*file, parts) {
             Err(failure)
-                if failure.error().is_disk_full()
-                    && may_use_reserve
-                    && self.reserve.is_some()
-                    && (self.end > self.start || self.len == 0) =>
+                if failure.error().is_disk_full() && may_use_reserve && self.reserve.is_some() =>
             {
                 let file = self.begin_segment()?;
                 self.write_parts(&*file, parts)
@@ -473,8 +467,7 @@ impl SegmentWriter {
 
     /// Starts a new segment if nothing in the current one is needed, so that it can be deleted too.
     pub(super) fn leave_segment(&mut self) -> Result<(), Failure> {
-        let is_needed = self.kept_from < self.end || self.end == self.start;
-        if is_needed || self.len == 0 || self.file.is_none() {
+        if self.kept_from < self.end || self.len == 0 || self.file.is_none() {
             return Ok(());
         }
         self.begin_segment()?;

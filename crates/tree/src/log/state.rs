@@ -284,7 +284,7 @@ impl Shared {
         };
         let result = result.and_then(|()| {
             step("a group of the log is written");
-            if must_sync || (is_member && self.has_unsynced_entries()) {
+            if must_sync || (is_member && writer.durable < writer.end()) {
                 writer.sync()?;
                 step("the log is synced");
             }
@@ -351,12 +351,6 @@ impl Shared {
             });
         }
         outcome
-    }
-
-    /// Whether entries are written that are not synced. They may have no frames.
-    fn has_unsynced_entries(&self) -> bool {
-        let state = self.state.lock();
-        (state.member.as_ref()).is_some_and(|member| member.has_unsynced())
     }
 
     /// Waits until everything before `position` is durable.

@@ -132,6 +132,8 @@ impl State {
             return (Frames::Owned(large.frames), large.sequence);
         }
         if self.filling.as_ref().is_none_or(Buffer::is_empty) {
+            // The padding of an entry without frames.
+            self.end += 1;
             return (Frames::None, 0);
         }
         let free = self.free.take();

@@ -113,10 +113,6 @@ impl MemberState {
         done
     }
 
-    pub(super) fn has_unsynced(&self) -> bool {
-        !self.unsynced.is_empty()
-    }
-
     pub(super) fn take_unsynced(&mut self) -> Vec<Done> {
         std::mem::take(&mut self.unsynced)
     }
