@@ -47,7 +47,7 @@ use crate::fail_stop::{FailStop, step};
 use crate::flush_scope::FlushScope;
 use crate::flusher::Flusher;
 use crate::intents::Intents;
-use crate::log::Log;
+use crate::log::{CommitPoint, Log};
 use crate::memtable::{Memtable, SpareBlocks};
 use crate::merge::Resolver;
 use crate::node::{Builder, Subtree};
@@ -115,6 +115,8 @@ pub(crate) struct Engine {
     pub(crate) durable_stamp: Arc<DurableStamp>,
     /// Set once the replay is over, unless the journal is off.
     pub(crate) log: OnceLock<Log>,
+    /// What the replica set has committed, for checkpoints during the replay.
+    pub(crate) replayed_point: Mutex<Option<CommitPoint>>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     pub(crate) flusher: Flusher,
     pub(crate) disk_space: SpaceWatch,

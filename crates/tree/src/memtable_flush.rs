@@ -360,7 +360,10 @@ impl Engine {
                 "K4: a checkpoint needs log that does not exist"
             );
             let log = self.log.get().filter(|_| changes_trees);
-            let point = self.log.get().and_then(Log::commit_point);
+            let point = match self.log.get() {
+                Some(log) => log.commit_point(),
+                None => self.replayed_point.lock().clone(),
+            };
             let unflushed = log.map(|log| (log, state.log_position));
             (version, position, unflushed, point)
         };
@@ -370,13 +373,15 @@ impl Engine {
             log.await_committed(end)?;
             log.wait_durable(end)?;
         }
-        if let Some((log, point)) = self.log.get().zip(point.as_ref()) {
+        if let Some(point) = &point {
             assert!(
                 position.log_start <= point.to,
                 "F5: a checkpoint has commits that may be discarded"
             );
-            // A replay goes as far as this, at least.
-            log.wait_durable(point.to)?;
+            if let Some(log) = self.log.get() {
+                // A replay goes as far as this, at least.
+                log.wait_durable(point.to)?;
+            }
         }
         let trees = version.trees.clone();
         drop(version);

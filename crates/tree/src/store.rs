@@ -177,6 +177,7 @@ impl Store {
             durable_stamp: Arc::new(DurableStamp::new(publisher.clone())),
             publisher,
             log: OnceLock::new(),
+            replayed_point: Mutex::default(),
             checkpointer: Mutex::new(opened.checkpointer),
             flusher: Flusher::default(),
             next_tree: AtomicU32::new(position.next_tree),
@@ -202,7 +203,8 @@ impl Store {
         let _ = engine.was_log_cut.set(log::was_cut(&*disk)?);
         let from = position.log_start;
         let recovered = if engine.options.member {
-            log::replay_member(&disk, from, opened.point, give_room, visit)?
+            let found = |point| *engine.replayed_point.lock() = Some(point);
+            log::replay_member(&disk, from, opened.point, found, give_room, visit)?
         } else {
             log::replay_giving_room(&disk, from, give_room, visit)?
         };

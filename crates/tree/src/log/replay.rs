@@ -78,7 +78,8 @@ pub(crate) fn replay_giving_room(
 }
 
 /// As [`replay_giving_room`], for a member of a replica set, whose checkpoint has `point`. Only what is known to be committed is
-/// visited, and frames that are in no entry are kept apart.
+/// visited, and frames that are in no entry are kept apart. Before the first visit `found` gets what is committed, which a checkpoint
+/// during the replay needs.
 ///
 /// # Errors
 /// As [`replay`]; [`Error::InvalidOption`] if the store was written to outside of its replica set.
@@ -86,6 +87,7 @@ pub(crate) fn replay_member(
     disk: &Arc<dyn Disk>,
     from: u64,
     point: Option<CommitPoint>,
+    found: impl FnOnce(CommitPoint),
     give_room: impl Fn(),
     mut visit: impl FnMut(u64, u64, &[u8]) -> Result<u64>,
 ) -> Result<Recovered> {
@@ -112,6 +114,16 @@ pub(crate) fn replay_member(
     let end = committed.and_then(|committed| entries.end_of(committed.index));
     // What comes before the first entry was there when the store became a member's, or was purged.
     let limit = end.unwrap_or(entries.start()).max(known).min(entries.end());
+    if let Some((id, note)) = point.and_then(|point| point.note) {
+        entries.add_note(id, note);
+    }
+    if let Some(id) = committed {
+        found(CommitPoint {
+            id,
+            to: limit,
+            note: entries.note_by(id.index),
+        });
+    }
     let walked = walk_segments(disk, from, &mut |position, sequence, payload: &[u8]| {
         if position < limit {
             visit(position, sequence, payload)
@@ -126,8 +138,8 @@ pub(crate) fn replay_member(
             what: "the log lacks entries that were committed",
         });
     }
-    let found = buffer::Found::read(&**disk)?;
-    let frames = found.after(walked.position, walked.sequence, walked.last)?;
+    let buffers = buffer::Found::read(&**disk)?;
+    let frames = buffers.after(walked.position, walked.sequence, walked.last)?;
     let mut left: Option<LeftFrames> = None;
     for (_, sequence, payload) in frames {
         let left = left.get_or_insert_with(|| LeftFrames {
@@ -140,9 +152,6 @@ pub(crate) fn replay_member(
     // Entries are synced before a checkpoint relies on them, so none before `from` was lost.
     if let Some((file, start, len)) = walked.tail {
         writer.resume(file, start, len);
-    }
-    if let Some((id, note)) = point.and_then(|point| point.note) {
-        entries.add_note(id, note);
     }
     Ok(Recovered {
         from,

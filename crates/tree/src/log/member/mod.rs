@@ -303,8 +303,13 @@ impl Log {
             if member.is_leading {
                 return Ok(());
             }
-            if state.has_frames(member) || applied != end {
+            if applied != end || member.left.is_some() {
                 return Err(Error::failed("the log has frames that are not applied"));
+            }
+            if state.has_frames(member) {
+                // It led in this term before, and goes on with its buffers.
+                state.member_mut()?.is_leading = true;
+                return Ok(());
             }
             if !member.has_jobs() {
                 break writer;
