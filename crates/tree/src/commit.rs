@@ -284,7 +284,7 @@ impl Engine {
             "L1: a frame is before the log of its memtable"
         );
         state.give_out(first, last, stamped);
-        state.log_position = state.log_position.max(position);
+        self.advance_log_position(position);
         state.record(set, last);
         // A reader must not wait for a commit that takes long. A stamp without a log is durable at once.
         let is_quick = bytes <= QUICK_BYTES && !set.changes_trees();

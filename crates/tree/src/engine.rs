@@ -63,8 +63,6 @@ use crate::{Error, Options, Result, TreeId, WriteSet};
 pub(crate) struct CommitState {
     /// C1: the numbers below were given out, each to one operation of one commit; it only grows, and is above what is visible.
     pub(crate) next_sequence: u64,
-    /// C5: the position in the log after the last commit that has a number.
-    pub(crate) log_position: u64,
     /// The last stamp of the commits so far, as far as it is known; 0 before the first one.
     ///
     /// C2: the stamps of a commit are above those of the commits before it.
@@ -87,7 +85,6 @@ impl CommitState {
     pub(crate) fn new(next_sequence: u64, recent: RecentCommits) -> CommitState {
         CommitState {
             next_sequence,
-            log_position: 0,
             last_stamp: 0,
             recent,
             intents: Intents::default(),
@@ -109,6 +106,8 @@ pub(crate) struct Engine {
     /// Buffers of committed write sets, for reuse.
     pub(crate) spare_sets: Mutex<Vec<WriteSet>>,
     pub(crate) commit_lock: Mutex<CommitState>,
+    /// C5: the position in the log after the last commit that has a number. It changes under the commit lock.
+    pub(crate) log_position: AtomicU64,
     /// Wakes committers that wait for a memtable to be flushed, or for a large commit; used with the commit lock.
     pub(crate) flushed: Condvar,
     pub(crate) publisher: Arc<Publisher>,
@@ -197,6 +196,16 @@ impl Engine {
         self.version.load().trees.clone()
     }
 
+    /// The position in the log after the last commit that has a number.
+    pub(crate) fn log_position(&self) -> u64 {
+        self.log_position.load(Ordering::Acquire)
+    }
+
+    /// Records that commits up to a position have their numbers. The caller holds the commit lock.
+    pub(crate) fn advance_log_position(&self, position: u64) {
+        self.log_position.fetch_max(position, Ordering::Release);
+    }
+
     /// Seals the active memtable if it has more than `bytes` bytes.
     pub(crate) fn seal_if_over(&self, bytes: usize) {
         let state = self.commit_lock.lock();
@@ -231,7 +240,7 @@ impl Engine {
         let size = self.new_memtable_size().max(bytes + 4096);
         self.spare_blocks.keep_fitting(size);
         let log_start = match self.log.get() {
-            Some(_) => state.log_position,
+            Some(_) => self.log_position(),
             None => version.active.log_start,
         };
         let mut sealed = vec![version.active.clone()];

@@ -4,7 +4,7 @@
 //! An entry is applied as a replay does it, beside readers: the frames have the numbers and the stamps that the leader gave them, and
 //! become visible one after the other. Nothing is looked up; a conflict was found by the leader, if there was one.
 //!
-//! R6: what is applied is a beginning of the log, and its end is `CommitState::log_position`. On a member that leads, that is
+//! R6: what is applied is a beginning of the log, and its end is `Engine::log_position`. On a member that leads, that is
 //! the end of the log, because its commits are in the trees at once.
 
 use std::task::{Context, Poll};
@@ -24,25 +24,22 @@ impl Engine {
         log.ok_or_else(|| Error::failed("this store is not a member of a replica set"))
     }
 
-    fn applied_position(&self) -> u64 {
-        self.commit_lock.lock().log_position
-    }
-
     /// Inserts the frames of committed entries that the trees do not have.
     fn apply_through(&self, through: EntryId) -> Result<()> {
         let log = self.member_log()?;
         // First: a memtable that fills meanwhile can be flushed only if what it has is committed.
-        log.commit_entries(through)?;
-        let mut position = self.applied_position();
+        let through_end = log.commit_entries(through)?;
+        let mut position = self.log_position();
         log.visit_frames(position, through, |end, sequence, payload| {
             self.apply_frame(position, end, sequence, payload)?;
             position = end;
             Ok(())
         })?;
-        let mut state = self.commit_lock.lock();
         // Entries without frames have a place in the log, too.
-        state.log_position = state.log_position.max(log.committed_to().min(log.end()));
-        drop(state);
+        if self.log_position() < through_end {
+            let _state = self.commit_lock.lock();
+            self.advance_log_position(through_end);
+        }
         self.notify_durable_stamp();
         Ok(())
     }
@@ -59,7 +56,7 @@ impl Engine {
         let mut state = self.make_room(bytes, true)?;
         let fail_stop = FailStop::begin("applying an entry");
         let version = self.version.load();
-        if sequence != state.next_sequence || from != state.log_position {
+        if sequence != state.next_sequence || from != self.log_position() {
             version.active.cancel(bytes);
             self.end_large_of(&mut state, bytes);
             fail_stop.finish();
@@ -78,7 +75,7 @@ impl Engine {
             sequence: last,
         });
         state.give_out(sequence, last, stamped);
-        state.log_position = to;
+        self.advance_log_position(to);
         // Readers see it before the next one is applied.
         state.awaited = last;
         version.active.note_last_sequence(last);
@@ -111,7 +108,7 @@ impl MemberLog for Store {
     fn state(&self) -> LogState {
         let engine = self.engine();
         match engine.member_log() {
-            Ok(log) => log.member_state(engine.applied_position()),
+            Ok(log) => log.member_state(engine.log_position()),
             Err(_) => LogState::default(),
         }
     }
@@ -132,7 +129,7 @@ impl MemberLog for Store {
             // Keys that other leaders have changed are not known.
             let last = state.next_sequence - 1;
             state.recent.forget_before(last);
-            return log.set_leading(true, state.log_position);
+            return log.set_leading(true, engine.log_position());
         }
         log.set_leading(false, 0)?;
         let last = engine.commit_lock.lock().next_sequence - 1;
@@ -159,7 +156,7 @@ impl MemberLog for Store {
 
     fn append(&self, entry: LogEntry, done: Done) -> Result<()> {
         let engine = self.engine();
-        let applied = engine.applied_position();
+        let applied = engine.log_position();
         engine.member_log()?.append_entry(entry, applied, done)
     }
 
@@ -170,7 +167,7 @@ impl MemberLog for Store {
 
     fn truncate_after(&self, last: Option<EntryId>) -> Result<()> {
         let engine = self.engine();
-        let applied = engine.applied_position();
+        let applied = engine.log_position();
         engine.member_log()?.truncate_after(last, applied)
     }
 

@@ -341,7 +341,7 @@ impl Engine {
                 sequence: version.sequence_in_trees(),
                 next_tree: self.next_tree.load(Ordering::Acquire),
                 complete_at: match self.log.get() {
-                    Some(_) if changes_trees => state.log_position,
+                    Some(_) if changes_trees => self.log_position(),
                     _ => loaded_at.max(version.log_start()),
                 },
                 last_stamp: version.stamp_in_trees(),
@@ -364,7 +364,7 @@ impl Engine {
                 Some(log) => log.commit_point(),
                 None => self.replayed_point.lock().clone(),
             };
-            let unflushed = log.map(|log| (log, state.log_position));
+            let unflushed = log.map(|log| (log, self.log_position()));
             (version, position, unflushed, point)
         };
         if let Some((log, end)) = unflushed {

@@ -173,6 +173,7 @@ impl Store {
             small_blocks: Arc::default(),
             spare_sets: Mutex::default(),
             commit_lock: Mutex::new(CommitState::new(position.sequence + 1, recent)),
+            log_position: AtomicU64::new(0),
             flushed: Condvar::new(),
             durable_stamp: Arc::new(DurableStamp::new(publisher.clone())),
             publisher,
@@ -208,7 +209,7 @@ impl Store {
         } else {
             log::replay_giving_room(&disk, from, give_room, visit)?
         };
-        engine.commit_lock.lock().log_position = recovered.applied;
+        engine.advance_log_position(recovered.applied);
         engine
             .loaded_at
             .store(position.complete_at, Ordering::Relaxed);

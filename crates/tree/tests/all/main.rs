@@ -34,6 +34,7 @@ mod open;
 mod panics;
 mod range_delete;
 mod replica_set;
+mod replica_threads;
 mod retained;
 mod salvage;
 mod simulation;

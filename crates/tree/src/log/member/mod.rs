@@ -494,13 +494,13 @@ impl Log {
         self.after_request();
     }
 
-    /// Records that everything up to an entry is committed. Returns the number of the last one that was committed before.
-    pub(crate) fn commit_entries(&self, through: EntryId) -> Result<()> {
+    /// Records that everything up to an entry is committed. Returns the position after it.
+    pub(crate) fn commit_entries(&self, through: EntryId) -> Result<u64> {
         let mut state = self.shared.state.lock();
         state.check()?;
         let member = state.member_mut()?;
         if member.committed.is_some_and(|committed| committed >= through) {
-            return Ok(());
+            return Ok(member.entries.end_of(through.index).unwrap_or(0));
         }
         let known = member.entries.id(through.index);
         let span = member.entries.span(through.index);
@@ -514,7 +514,7 @@ impl Log {
         member.committed_to = member.committed_to.max(to);
         self.shared.settle_stamps(&mut state);
         self.shared.progress.notify_all();
-        Ok(())
+        Ok(to)
     }
 
     /// Records the stamps of commits that were applied, whose frames end at `position`.
