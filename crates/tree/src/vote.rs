@@ -39,7 +39,9 @@ impl Slot {
         let checksum = reader.u64()?;
         let len = Reader(reader.0.get(8..)?).u32()? as usize;
         let fields = reader.0.get(..12 + len)?;
-        (xxh3_64(fields) == checksum).then(|| ())?;
+        if xxh3_64(fields) != checksum {
+            return None;
+        }
         let (number, _) = (reader.u64()?, reader.u32()?);
         let vote = reader.bytes(len)?.to_vec();
         Some(Slot { number, vote })
@@ -59,7 +61,9 @@ fn read_newest(file: &dyn DiskFile) -> Result<Option<Slot>> {
             .map_err(context())?;
         let found = Slot::decode(&bytes).filter(|found| found.number % 2 == slot);
         if let Some(found) = found
-            && newest.as_ref().is_none_or(|newest| newest.number < found.number)
+            && newest
+                .as_ref()
+                .is_none_or(|newest| newest.number < found.number)
         {
             newest = Some(found);
         }

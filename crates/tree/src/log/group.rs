@@ -327,11 +327,7 @@ pub(super) fn seal_entry(frames: &[u8], place: Place, mark: Mark, note: &[u8]) -
         mark.note_bytes as usize == note.len() && mark.committed <= mark.id.index,
         "G6: the mark of an entry is wrong"
     );
-    let frames = if frames.is_empty() {
-        &PADDING
-    } else {
-        frames
-    };
+    let frames = if frames.is_empty() { &PADDING } else { frames };
     let prefix = HEADER_BYTES + MARK_BYTES + note.len();
     let mut header = Header::of(place, frames.len());
     header.is_entry = true;
@@ -339,7 +335,10 @@ pub(super) fn seal_entry(frames: &[u8], place: Place, mark: Mark, note: &[u8]) -
     bytes.extend_from_slice(&mark.encode(place.position));
     bytes.extend_from_slice(note);
     if is_compressed(frames.len()) {
-        bytes.resize(prefix + lz4_flex::block::get_maximum_output_size(frames.len()), 0);
+        bytes.resize(
+            prefix + lz4_flex::block::get_maximum_output_size(frames.len()),
+            0,
+        );
         match compress::lz4_into(frames, &mut bytes[prefix..]) {
             Some(stored) if stored < frames.len() => {
                 header.codec = Compression::Lz4;

@@ -38,18 +38,16 @@ use crate::disk::Disk;
 use crate::durable_stamp::DurableStamp;
 use crate::fail_stop::FailStop;
 use crate::{Error, Result};
+use buffer::Buffer;
 pub(crate) use cut::{cut_damaged, was_cut};
 pub use ending::RestorePoint;
 pub(crate) use ending::end_at;
 pub(crate) use frame::{Checksum, Frame, Stamped};
 use group::{BUFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use buffer::Buffer;
 pub(crate) use member::CommitPoint;
 pub use pieces::groups_after;
 use recovered::Recovered;
-pub(crate) use replay::{
-    check_passed, oldest_position, replay, replay_giving_room, replay_member,
-};
+pub(crate) use replay::{check_passed, oldest_position, replay, replay_giving_room, replay_member};
 pub(crate) use segment::segment_name;
 use segment::{Failure, SegmentWriter};
 use state::{LeftInBuffers, Shared, Stall};

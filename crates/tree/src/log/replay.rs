@@ -108,7 +108,9 @@ pub(crate) fn replay_member(
             return Ok(recovered);
         }
     };
-    let marked = committed.checked_sub(1).and_then(|last| entries.id(last.min(entries.next() - 1)));
+    let marked = committed
+        .checked_sub(1)
+        .and_then(|last| entries.id(last.min(entries.next() - 1)));
     let committed = marked.max(point.as_ref().map(|point| point.id));
     let known = point.as_ref().map_or(0, |point| point.to);
     let end = committed.and_then(|committed| entries.end_of(committed.index));

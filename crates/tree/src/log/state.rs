@@ -196,9 +196,8 @@ impl State {
         let keep_from = self.keep_from;
         // Consensus relies on the entries that it has not purged.
         let member = self.member.as_ref().map(|member| member.hold);
-        self.holds.retain(|hold, held| {
-            Some(*hold) == member || keep_from.saturating_sub(*held) <= most
-        });
+        self.holds
+            .retain(|hold, held| Some(*hold) == member || keep_from.saturating_sub(*held) <= most);
     }
 
     /// Whether the log thread has work that does not need the log to be writable.

@@ -6,29 +6,21 @@
 //!
 //! `FROND_SETS` sets the number of seeds, `FROND_SEED` the first one.
 
+mod model;
+
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound::Unbounded;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use frond_kv::{EntryId, LogEntry, MemberLog};
-use frond_tree::{Direction, Durability, Error, Options, Store, TreeId, TreeOptions, WriteSet};
+use frond_tree::{Durability, Error, Store, TreeOptions, WriteSet};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::append::Append;
+use self::model::{Model, content_of, options};
 use crate::support::SimDisk;
-
-type Content = BTreeMap<(TreeId, Vec<u8>), Vec<u8>>;
-
-/// The trees that exist and what they have.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-struct Model {
-    trees: Vec<TreeId>,
-    content: Content,
-}
 
 struct Member {
     disk: SimDisk,
@@ -74,35 +66,6 @@ struct Set {
 }
 
 const TREES_MAX: usize = 4;
-
-fn options(disk: &SimDisk) -> Options {
-    let mut options = Options::with_disk(Arc::new(disk.clone()));
-    options.cache_bytes = 16 << 20;
-    options.memtable_bytes = Some(32 << 10);
-    options.fanout = 4;
-    options.inline = true;
-    options.flush_threads = 1;
-    options.merge = Arc::new(Append);
-    options.member = true;
-    options
-}
-
-fn content_of(store: &Store) -> Result<Model, Error> {
-    let snapshot = store.snapshot();
-    let mut model = Model::default();
-    for tree in store.trees() {
-        model.trees.push(tree);
-        let mut cursor = snapshot
-            .cursor(tree, Unbounded, Unbounded, Direction::Forward)?;
-        while let Some((key, value)) = cursor.next()? {
-            model
-                .content
-                .insert((tree, key.to_vec()), value.to_vec());
-        }
-    }
-    model.trees.sort_unstable();
-    Ok(model)
-}
 
 impl Set {
     /// A set whose first member has some data from before it was a member; the others are copies of it.
@@ -236,7 +199,9 @@ impl Set {
             model.trees.push(tree);
             model.trees.sort_unstable();
         } else if model.trees.len() > 1 && random.random_bool(0.05) {
-            let tree = model.trees.remove(random.random_range(0..model.trees.len()));
+            let tree = model
+                .trees
+                .remove(random.random_range(0..model.trees.len()));
             set.drop_tree(tree);
             model.content.retain(|(of, _), _| *of != tree);
         }
@@ -259,7 +224,11 @@ impl Set {
                         4 => 3000,
                         _ => 40,
                     };
-                    let bytes = if random.random_bool(0.01) { 80_000 } else { bytes };
+                    let bytes = if random.random_bool(0.01) {
+                        80_000
+                    } else {
+                        bytes
+                    };
                     let value = vec![random.random::<u8>(); random.random_range(0..bytes)];
                     set.put(tree, &key, &value);
                     model.content.insert(at, value);
@@ -371,7 +340,9 @@ impl Set {
         let bytes = self.random.random_range(0..20_000);
         match self.members[leader].store().read(first, end, bytes) {
             Ok(entries) => {
-                let _ = entries.into_iter().try_for_each(|entry| self.append(member, entry));
+                let _ = entries
+                    .into_iter()
+                    .try_for_each(|entry| self.append(member, entry));
             }
             // Another copy of the leader would be due.
             Err(Error::LogGone { .. }) => self.copy(leader, member),
@@ -438,7 +409,9 @@ impl Set {
                 let own = it.durable.load(Ordering::Relaxed);
                 let last = it.last();
                 let mut common = last;
-                while let Some(entry) = common.filter(|entry| !self.has(self.members[member].last(), *entry)) {
+                while let Some(entry) =
+                    common.filter(|entry| !self.has(self.members[member].last(), *entry))
+                {
                     common = self.entries[&entry].0;
                 }
                 own.min(common.map_or(0, |common| common.index + 1))
@@ -476,7 +449,12 @@ impl Set {
                 at = self.entries[&entry].0;
             }
             let Some(entry) = at else { continue };
-            if self.members[it].store().state().committed.is_some_and(|is| is >= entry) {
+            if self.members[it]
+                .store()
+                .state()
+                .committed
+                .is_some_and(|is| is >= entry)
+            {
                 continue;
             }
             match self.members[it].store().apply(entry) {
@@ -493,7 +471,8 @@ impl Set {
         let leader = &self.members[member];
         if !leader.accepts && !leader.disk.has_crashed() && leader.store.is_some() {
             let state = leader.store().state();
-            let is_own = state.applied == state.last && state.last.is_some_and(|it| it.term == term);
+            let is_own =
+                state.applied == state.last && state.last.is_some_and(|it| it.term == term);
             if is_own {
                 match leader.store().set_leading(true) {
                     Ok(()) => {
@@ -524,7 +503,7 @@ impl Set {
         self.count("elections");
         self.term += 1;
         // The one before may not know it yet, and goes on.
-        let was = std::mem::replace(&mut self.members[winner].leads, Some(self.term));
+        let was = self.members[winner].leads.replace(self.term);
         if was.is_some() {
             self.members[winner].accepts = false;
             if let Err(error) = self.members[winner].store().set_leading(false) {
@@ -544,7 +523,10 @@ impl Set {
             _ => store.compact(),
         };
         if let Err(error) = result {
-            assert!(self.is_permitted(member, &error) || matches!(error, Error::NotLeading), "{error:?}");
+            assert!(
+                self.is_permitted(member, &error) || matches!(error, Error::NotLeading),
+                "{error:?}"
+            );
         }
     }
 
@@ -564,7 +546,10 @@ impl Set {
     fn purge(&mut self, member: usize) {
         let store = self.members[member].store();
         let state = store.state();
-        if let Some(applied) = state.applied.filter(|applied| Some(*applied) > state.purged) {
+        if let Some(applied) = state
+            .applied
+            .filter(|applied| Some(*applied) > state.purged)
+        {
             store.purge(applied);
             self.count("purges");
         }
@@ -627,7 +612,10 @@ impl Set {
         let state = store.state();
         let next = state.last.map_or(0, |last| last.index + 1);
         let durable = it.durable.load(Ordering::Relaxed);
-        assert!(next >= durable, "{durable} durable entries, {next} are left");
+        assert!(
+            next >= durable,
+            "{durable} durable entries, {next} are left"
+        );
         if !it.vote.is_empty() {
             assert_eq!(store.vote().unwrap().as_ref(), Some(&it.vote));
         }
@@ -635,7 +623,9 @@ impl Set {
         it.at.split_off(&(end + 1));
         it.store = Some(store);
         if let Some(last) = state.last
-            && let Ok(read) = self.members[member].store().read(last.index, last.index + 1, 0)
+            && let Ok(read) = self.members[member]
+                .store()
+                .read(last.index, last.index + 1, 0)
         {
             // The crash may have come between the write of an entry and the answer.
             let to = read[0].to;
@@ -663,7 +653,9 @@ impl Set {
             it.at.last_key_value().map(|(_, model)| model.clone())
         } else {
             let state = store.state();
-            let applied = state.applied.map(|applied| self.entries[&applied].1.clone());
+            let applied = state
+                .applied
+                .map(|applied| self.entries[&applied].1.clone());
             applied.or_else(|| it.at.first_key_value().map(|(_, model)| model.clone()))
         };
         let found = match content_of(store) {
@@ -697,7 +689,9 @@ impl Set {
         let (before, last) = (self.committed, self.entries.len());
         while self.committed == before || self.entries.len() == last {
             self.elect();
-            let leader = (0..self.members.len()).max_by_key(|it| self.members[*it].leads).unwrap();
+            let leader = (0..self.members.len())
+                .max_by_key(|it| self.members[*it].leads)
+                .unwrap();
             for member in 0..self.members.len() {
                 for _ in 0..50 {
                     if self.members[member].last() == self.members[leader].last() {
@@ -711,16 +705,24 @@ impl Set {
         let committed = self.committed.unwrap();
         let model = self.entries[&committed].1.clone();
         if let Some(before) = before {
-            assert!(self.has(Some(committed), before), "a committed entry is lost");
+            assert!(
+                self.has(Some(committed), before),
+                "a committed entry is lost"
+            );
         }
         for member in 0..self.members.len() {
             let store = self.members[member].store();
             if store.state().committed < Some(committed) {
                 store.apply(committed).unwrap();
             }
-            assert!(content_of(store).unwrap() == *model, "member {member} differs in the end");
+            assert!(
+                content_of(store).unwrap() == *model,
+                "member {member} differs in the end"
+            );
             let state = store.state();
-            let note = state.applied_note.map(|(_, note)| String::from_utf8(note.to_vec()).unwrap());
+            let note = state
+                .applied_note
+                .map(|(_, note)| String::from_utf8(note.to_vec()).unwrap());
             assert!(note.is_some_and(|note| note.starts_with("members in term")));
             store.close().unwrap();
             let disk = self.members[member].disk.after_kill();
@@ -761,7 +763,12 @@ fn members_have_what_is_committed_after_crashes_and_elections() {
     }
     println!("{counts:?}");
     if count >= 50 {
-        for what in ["copies", "crashes", "truncations", "reopened after a deposition"] {
+        for what in [
+            "copies",
+            "crashes",
+            "truncations",
+            "reopened after a deposition",
+        ] {
             assert!(counts.contains_key(what), "there are no {what}");
         }
     }

@@ -56,11 +56,25 @@ impl Pair {
         let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let [leader, follower] = [&directories[0], &directories[1]]
             .map(|directory| Store::open(options(directory)).unwrap());
-        durably(|done| leader.seal(EntryId { term: TERM, index: 0 }, b"members", done));
+        durably(|done| {
+            leader.seal(
+                EntryId {
+                    term: TERM,
+                    index: 0,
+                },
+                b"members",
+                done,
+            )
+        });
         let first = leader.read(0, 1, 0).unwrap().remove(0);
         durably(|done| follower.append(first, done));
         for store in [&leader, &follower] {
-            store.apply(EntryId { term: TERM, index: 0 }).unwrap();
+            store
+                .apply(EntryId {
+                    term: TERM,
+                    index: 0,
+                })
+                .unwrap();
         }
         let before = leader.commit(WriteSet::new(), Durability::Logged);
         assert!(before.is_ok(), "an empty write set is no commit");
@@ -223,14 +237,20 @@ fn a_leadership_ends_among_writers() {
             });
         }
         wait_until("some commits", || {
-            pair.follower.state().applied.is_some_and(|id| id.index > 20)
+            pair.follower
+                .state()
+                .applied
+                .is_some_and(|id| id.index > 20)
         });
         deposed.store(true, Ordering::Release);
         pair.leader.set_leading(false).unwrap();
     });
     assert_eq!(refused.into_inner(), 4);
     pair.end();
-    let (last, end) = (pair.follower.state().last.unwrap(), pair.follower.end_position());
+    let (last, end) = (
+        pair.follower.state().last.unwrap(),
+        pair.follower.end_position(),
+    );
     let next = EntryId {
         term: TERM + 1,
         index: last.index + 1,

@@ -352,7 +352,10 @@ mod tests {
         assert_eq!(entries.note_by(9).map(|note| note.0), Some(id(1, 5)));
         entries.push(id(3, 7), 111, b"");
         entries.purge(6);
-        assert_eq!((entries.purged(), entries.span(7)), (Some(id(2, 6)), Some((110, 111))));
+        assert_eq!(
+            (entries.purged(), entries.span(7)),
+            (Some(id(2, 6)), Some((110, 111)))
+        );
         assert_eq!(entries.note_by(6).map(|note| note.0), Some(id(1, 5)));
         entries.truncate_after(Some(6));
         assert_eq!((entries.last(), entries.end()), (Some(id(2, 6)), 110));

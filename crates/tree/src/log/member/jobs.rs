@@ -148,10 +148,7 @@ impl State {
 
 impl Shared {
     /// Makes and writes the entries that wait. The caller syncs them.
-    pub(in crate::log) fn write_entries(
-        &self,
-        writer: &mut SegmentWriter,
-    ) -> Result<(), Failure> {
+    pub(in crate::log) fn write_entries(&self, writer: &mut SegmentWriter) -> Result<(), Failure> {
         loop {
             let mut state = self.state.lock();
             let Some(member) = state.member.as_deref_mut() else {

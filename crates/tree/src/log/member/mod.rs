@@ -141,7 +141,10 @@ impl State {
     fn has_frames(&self, member: &MemberState) -> bool {
         member.left.is_some()
             || member.large.is_some()
-            || self.filling.as_ref().is_some_and(|buffer| !buffer.is_empty())
+            || self
+                .filling
+                .as_ref()
+                .is_some_and(|buffer| !buffer.is_empty())
     }
 
     /// Whether frames should become an entry now.
@@ -200,7 +203,9 @@ impl Log {
             return LogState::default();
         };
         let in_trees = member.entries.ending_by(applied);
-        let applied = in_trees.min(member.committed).filter(|_| in_trees.is_some());
+        let applied = in_trees
+            .min(member.committed)
+            .filter(|_| in_trees.is_some());
         LogState {
             purged: member.entries.purged(),
             last: member.entries.last(),
@@ -435,7 +440,9 @@ impl Log {
             return Err(Error::MustReopen);
         }
         assert!(
-            member.committed.is_none_or(|committed| committed.index < index),
+            member
+                .committed
+                .is_none_or(|committed| committed.index < index),
             "N2: a committed entry is truncated"
         );
         let place = member.entries.place(index);
@@ -499,7 +506,10 @@ impl Log {
         let mut state = self.shared.state.lock();
         state.check()?;
         let member = state.member_mut()?;
-        if member.committed.is_some_and(|committed| committed >= through) {
+        if member
+            .committed
+            .is_some_and(|committed| committed >= through)
+        {
             return Ok(member.entries.end_of(through.index).unwrap_or(0));
         }
         let known = member.entries.id(through.index);
@@ -508,7 +518,10 @@ impl Log {
             return Err(bad_entry(through, "is committed, and is not in the log"));
         };
         if known != through {
-            return Err(bad_entry(through, "is committed, and the log has another one"));
+            return Err(bad_entry(
+                through,
+                "is committed, and the log has another one",
+            ));
         }
         member.committed = Some(through);
         member.committed_to = member.committed_to.max(to);
@@ -629,9 +642,8 @@ impl Log {
         let segment = open.as_ref().ok_or(Error::LogGone { position })?;
         let bytes = segment.read(place.offset, place.bytes as usize)?;
         let sealed = SealedEntry::parse(bytes.into());
-        let sealed = sealed.filter(|sealed| {
-            sealed.mark.id.index == index && sealed.header.position == position
-        });
+        let sealed = sealed
+            .filter(|sealed| sealed.mark.id.index == index && sealed.header.position == position);
         sealed.map(Some).ok_or_else(|| Error::Corrupt {
             file: segment_name(place.segment),
             offset: place.offset,
@@ -646,10 +658,8 @@ impl Shared {
         let writer = self.writer.lock();
         let mut state = self.state.lock();
         let hold = state.hold(recovered.entries.start());
-        (state.durable, state.readable) = (
-            writer.durable,
-            recovered.committed_to.min(writer.durable),
-        );
+        (state.durable, state.readable) =
+            (writer.durable, recovered.committed_to.min(writer.durable));
         state.member = Some(Box::new(MemberState::new(recovered, map, hold)));
     }
 
@@ -658,7 +668,10 @@ impl Shared {
         let state = self.state.lock();
         state.check()?;
         let has_frames = self.is_mapped.load(std::sync::atomic::Ordering::Relaxed)
-            && state.filling.as_ref().is_some_and(|buffer| !buffer.is_empty());
+            && state
+                .filling
+                .as_ref()
+                .is_some_and(|buffer| !buffer.is_empty());
         drop(state);
         if has_frames {
             buffer::sync(&**self.writer.lock().disk())?;
@@ -702,11 +715,14 @@ impl Shared {
         state.note_appended(frame);
         let end = state.end;
         state.wake_for_group(self.is_inline);
-        while !self.is_inline {
+        if self.is_inline {
+            return Ok(end);
+        }
+        loop {
             state.check()?;
             let member = state.member_mut()?;
             if member.written_to >= end {
-                break;
+                return Ok(end);
             }
             if !member.is_leading && member.large.take().is_some() {
                 (state.end, state.last, state.stamped) = before;
@@ -714,11 +730,14 @@ impl Shared {
             }
             self.progress.wait(&mut state);
         }
-        Ok(end)
     }
 }
 
 /// The error of a commit for which the buffers have no room before consensus has seen what they have.
 pub(super) fn busy() -> Error {
-    Stall::of(&Error::failed("the buffers of the log wait for the replica set"), true).error()
+    Stall::of(
+        &Error::failed("the buffers of the log wait for the replica set"),
+        true,
+    )
+    .error()
 }
