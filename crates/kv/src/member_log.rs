@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::Result;
+use crate::operation::Ops;
 
 /// Identifies an entry of the replicated log. A later term is greater than any index of an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -59,6 +60,18 @@ pub struct LogState {
     pub applied: Option<EntryId>,
     /// The last entry at or before `applied` that has a note, and the note.
     pub applied_note: Option<(EntryId, Arc<[u8]>)>,
+}
+
+/// Gets what a member applies to its trees on behalf of another one. The layer above keeps a part of the trees in memory.
+pub trait ApplyListener: Send + Sync {
+    /// Called before the operations of a commit become visible. Returns whether `after` is to be called.
+    fn before(&self, operations: Ops<'_>) -> bool;
+
+    /// Called when they are visible, and the next ones are not. `last_stamp` is the last stamp of the commit, if it has one.
+    ///
+    /// # Errors
+    /// An error stops the member: what is in memory does not match the trees any more.
+    fn after(&self, last_stamp: Option<u64>) -> Result<()>;
 }
 
 /// Called once when an entry is durable, or with the reason why it never will be. It must be quick, and may be called by the

@@ -32,7 +32,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use frond_kv::ApplyListener;
 use frond_kv::operation::Op;
 use parking_lot::{Condvar, Mutex};
 
@@ -95,6 +96,9 @@ impl CommitState {
     }
 }
 
+/// A listener in a form that can be replaced without a lock.
+pub(crate) struct Listening(pub(crate) Arc<dyn ApplyListener>);
+
 pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) runs: Arc<RunStore>,
@@ -114,6 +118,8 @@ pub(crate) struct Engine {
     pub(crate) durable_stamp: Arc<DurableStamp>,
     /// Set once the replay is over, unless the journal is off.
     pub(crate) log: OnceLock<Log>,
+    /// Of a member of a replica set.
+    pub(crate) apply_listener: ArcSwapOption<Listening>,
     /// What the replica set has committed, for checkpoints during the replay.
     pub(crate) replayed_point: Mutex<Option<CommitPoint>>,
     pub(crate) checkpointer: Mutex<Checkpointer>,

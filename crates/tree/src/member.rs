@@ -7,12 +7,13 @@
 //! R6: what is applied is a beginning of the log, and its end is `Engine::log_position`. On a member that leads, that is
 //! the end of the log, because its commits are in the trees at once.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use frond_kv::operation::{self, Op};
-use frond_kv::{Done, EntryId, LogEntry, LogState, MemberLog};
+use frond_kv::{ApplyListener, Done, EntryId, LogEntry, LogState, MemberLog};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Listening};
 use crate::fail_stop::{FailStop, step};
 use crate::log::{Log, Stamped};
 use crate::recovery::payload_bytes_max;
@@ -53,6 +54,9 @@ impl Engine {
         let (payload, last_stamp) = operation::with_stamps(payload);
         let payload = &*payload;
         let bytes = payload_bytes_max(payload);
+        let listener = self.apply_listener.load_full();
+        let is_listening =
+            (listener.as_ref()).is_some_and(|it| it.0.before(operation::decode(payload)));
         let mut state = self.make_room(bytes, true)?;
         let fail_stop = FailStop::begin("applying an entry");
         let version = self.version.load();
@@ -100,7 +104,18 @@ impl Engine {
         if let Some(stamped) = stamped {
             log.note_applied_stamps(to, stamped);
         }
-        Ok(())
+        match listener.filter(|_| is_listening) {
+            Some(listener) => listener.0.after(last_stamp),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Store {
+    /// Sets what gets the commits that this store applies as a member of a replica set.
+    pub fn set_apply_listener(&self, listener: Arc<dyn ApplyListener>) {
+        let listening = Arc::new(Listening(listener));
+        self.engine().apply_listener.store(Some(listening));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use frond_kv::{CLOSE_CALLED, Committed, Durability, MemoryBudget, MemoryUse};
 use parking_lot::{Condvar, Mutex};
 
@@ -178,6 +178,7 @@ impl Store {
             durable_stamp: Arc::new(DurableStamp::new(publisher.clone())),
             publisher,
             log: OnceLock::new(),
+            apply_listener: ArcSwapOption::empty(),
             replayed_point: Mutex::default(),
             checkpointer: Mutex::new(opened.checkpointer),
             flusher: Flusher::default(),
