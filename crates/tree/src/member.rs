@@ -30,13 +30,27 @@ impl Engine {
         let log = self.member_log()?;
         // First: a memtable that fills meanwhile can be flushed only if what it has is committed.
         let through_end = log.commit_entries(through)?;
-        let mut position = self.log_position();
+        if log.is_leading() {
+            // Its own commits are in the trees, or about to be: their frames are in the log before they have their numbers. Entries
+            // without frames have a place in the log, too. A commit that holds the lock passes that place itself.
+            if self.log_position() < through_end
+                && let Some(_state) = self.commit_lock.try_lock()
+            {
+                self.advance_log_position(through_end);
+            }
+            self.notify_durable_stamp();
+            return Ok(());
+        }
+        let mut position = {
+            // A leadership that has just ended may have left a commit on its way.
+            let _state = self.commit_lock.lock();
+            self.log_position()
+        };
         log.visit_frames(position, through, |end, sequence, payload| {
             self.apply_frame(position, end, sequence, payload)?;
             position = end;
             Ok(())
         })?;
-        // Entries without frames have a place in the log, too.
         if self.log_position() < through_end {
             let _state = self.commit_lock.lock();
             self.advance_log_position(through_end);

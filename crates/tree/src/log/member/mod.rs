@@ -262,6 +262,12 @@ impl Log {
         }
     }
 
+    /// Whether commits are accepted.
+    pub(crate) fn is_leading(&self) -> bool {
+        let state = self.shared.state.lock();
+        (state.member.as_ref()).is_some_and(|member| member.is_leading)
+    }
+
     /// See [`frond_kv::MemberLog::request`].
     pub(crate) fn request_group(&self, position: u64) {
         let mut state = self.shared.state.lock();
